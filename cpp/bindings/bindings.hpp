@@ -1,0 +1,12 @@
+// One function per area; module.cpp calls them all. Only this folder knows pybind11.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace spmvgpu {
+
+void register_runtime(pybind11::module_& module);
+void register_matrix(pybind11::module_& module);
+void register_arrays(pybind11::module_& module);
+
+}  // namespace spmvgpu

@@ -1,0 +1,116 @@
+// Device vectors to and from libraries that are only known by their interchange protocols.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "bindings/dlpack.hpp"
+#include "core/array.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+// Takes over the tensor in a DLPack capsule, and keeps it alive as long as the view lives.
+class DlpackView {
+public:
+    explicit DlpackView(const py::capsule& capsule) {
+        auto* managed = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kName));
+        if (managed == nullptr) throw py::error_already_set();
+        PyCapsule_SetName(capsule.ptr(), dlpack::kUsedName);
+        tensor_ = {managed, [](dlpack::ManagedTensor* t) {
+                       if (t->deleter) t->deleter(t);
+                   }};
+    }
+
+    const dlpack::Tensor& tensor() const { return tensor_->tensor; }
+
+    std::vector<std::int64_t> shape() const { return {tensor().shape, tensor().shape + tensor().ndim}; }
+
+    bool contiguous() const {
+        if (tensor().strides == nullptr) return true;
+        std::int64_t expected = 1;
+        for (int i = tensor().ndim - 1; i >= 0; --i) {
+            if (tensor().shape[i] != 1 && tensor().strides[i] != expected) return false;
+            expected *= tensor().shape[i];
+        }
+        return true;
+    }
+
+    std::uintptr_t pointer() const { return reinterpret_cast<std::uintptr_t>(tensor().data) + tensor().byte_offset; }
+
+private:
+    std::shared_ptr<dlpack::ManagedTensor> tensor_;
+};
+
+// A vector of floats on a CUDA device, for callers whose own library cannot be asked for one.
+struct DeviceVector {
+    Array<char> memory;
+    std::int64_t size;
+    int item_bytes;
+
+    DeviceVector(std::int64_t size, int item_bytes, int ordinal)
+        : memory(static_cast<std::size_t>(size) * item_bytes, Device{ordinal}), size(size), item_bytes(item_bytes) {}
+
+    std::uintptr_t pointer() const { return reinterpret_cast<std::uintptr_t>(memory.data()); }
+};
+
+py::capsule export_dlpack(const DeviceVector& vector) {
+    struct Export {
+        Array<char> memory;
+        std::int64_t shape;
+        dlpack::ManagedTensor managed;
+    };
+    auto* exported = new Export{vector.memory, vector.size, {}};
+    exported->managed.tensor = {exported->memory.data(),
+                                {dlpack::kCuda, vector.memory.device().ordinal},
+                                1,
+                                {dlpack::kFloat, static_cast<std::uint8_t>(8 * vector.item_bytes), 1},
+                                &exported->shape,
+                                nullptr,
+                                0};
+    exported->managed.context = exported;
+    exported->managed.deleter = [](dlpack::ManagedTensor* t) { delete static_cast<Export*>(t->context); };
+    return py::capsule(&exported->managed, dlpack::kName, [](PyObject* capsule) {
+        // Still under its first name: nobody took the tensor.
+        if (!PyCapsule_IsValid(capsule, dlpack::kName)) return;
+        auto* managed = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, dlpack::kName));
+        managed->deleter(managed);
+    });
+}
+
+py::dict cuda_array_interface(const DeviceVector& vector) {
+    return py::dict(py::arg("shape") = py::make_tuple(vector.size),
+                    py::arg("typestr") = vector.item_bytes == 8 ? "<f8" : "<f4",
+                    py::arg("data") = py::make_tuple(vector.pointer(), false), py::arg("strides") = py::none(),
+                    py::arg("version") = 3, py::arg("stream") = 1);
+}
+
+}  // namespace
+
+void register_arrays(py::module_& module) {
+    py::class_<DlpackView>(module, "DlpackView", "A tensor taken over from a DLPack capsule.")
+        .def(py::init<py::capsule>(), py::arg("capsule"))
+        .def_property_readonly("pointer", &DlpackView::pointer)
+        .def_property_readonly("shape", &DlpackView::shape)
+        .def_property_readonly("contiguous", &DlpackView::contiguous)
+        .def_property_readonly("type_code", [](const DlpackView& v) { return int(v.tensor().dtype.code); })
+        .def_property_readonly("type_bits", [](const DlpackView& v) { return int(v.tensor().dtype.bits); })
+        .def_property_readonly("device_type", [](const DlpackView& v) { return int(v.tensor().device.type); })
+        .def_property_readonly("device_id", [](const DlpackView& v) { return int(v.tensor().device.id); });
+
+    py::class_<DeviceVector>(module, "DeviceVector", "A float vector on a CUDA device, for exchange with other libraries.")
+        .def(py::init<std::int64_t, int, int>(), py::arg("size"), py::arg("item_bytes"), py::arg("ordinal"))
+        .def_property_readonly("pointer", &DeviceVector::pointer)
+        .def_property_readonly("shape", [](const DeviceVector& v) { return py::make_tuple(v.size); })
+        .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
+        .def("__dlpack__", [](const DeviceVector& v, const py::kwargs&) { return export_dlpack(v); })
+        .def("__dlpack_device__", [](const DeviceVector& v) {
+            return py::make_tuple(int(dlpack::kCuda), v.memory.device().ordinal);
+        });
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,156 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+
+#include <memory>
+
+#include "bindings/bindings.hpp"
+#include "core/matrix.hpp"
+#include "cuda/transfer.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+template <class T>
+using Dense = py::array_t<T, py::array::c_style>;
+
+// A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the rest.
+template <class T>
+Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
+    if (indptr.size() < 1 || indices.size() != data.size() || indptr.data()[indptr.size() - 1] != data.size()) {
+        throw std::invalid_argument("inconsistent CSR arrays");
+    }
+    Csr<T> csr;
+    csr.rows = static_cast<index_t>(indptr.size() - 1);
+    csr.cols = cols;
+    csr.nnz = static_cast<index_t>(data.size());
+    csr.row_offsets = Array<index_t>::view(indptr.data(), indptr.size());
+    csr.col_indices = Array<index_t>::view(indices.data(), indices.size());
+    csr.values = Array<T>::view(data.data(), data.size());
+    return csr;
+}
+
+// A NumPy array of its own with the contents of an array on any device.
+template <class T>
+py::array to_numpy(const Array<T>& array) {
+    if constexpr (std::is_arithmetic_v<T>) {
+        py::array_t<T> copy(array.size());
+        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
+        return copy;
+    } else {  // a plan of index_t records: one row each
+        constexpr py::ssize_t kFields = sizeof(T) / sizeof(index_t);
+        py::array_t<index_t> copy({static_cast<py::ssize_t>(array.size()), kFields});
+        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
+        return copy;
+    }
+}
+
+// The y of a product with NumPy arrays: page-locked and recycled where it comes from a GPU.
+template <class T>
+py::array_t<T> make_result(index_t rows, Device device) {
+    if (!device.is_cuda() || rows == 0) return py::array_t<T>(rows);
+    auto owner = std::make_unique<std::shared_ptr<void>>(cuda::allocate_pinned(rows * sizeof(T)));
+    auto* const data = static_cast<T*>(owner->get());
+    const py::capsule base(owner.release(), [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
+    return py::array_t<T>(rows, data, base);
+}
+
+template <class T>
+py::array multiply_numpy(const Matrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out, T alpha, T beta) {
+    py::array_t<T> y = out ? py::array_t<T>(*out) : make_result<T>(matrix.rows(), matrix.device());
+    if (x.size() != matrix.cols() || y.size() != matrix.rows()) throw std::invalid_argument("vector of wrong length");
+    const Product<T> product{x.data(), y.mutable_data(), alpha, beta};
+    {
+        const py::gil_scoped_release release;
+        matrix.spmv_host(product);
+    }
+    return y;
+}
+
+template <class T>
+py::dict arrays(const Matrix<T>& matrix) {
+    py::dict result;
+    std::visit(
+        [&](const auto& format) {
+            format.each_array(format, [&](const char* name, const auto& array) { result[name] = to_numpy(array); });
+        },
+        matrix.storage());
+    return result;
+}
+
+template <class T>
+py::tuple to_csr_arrays(const Matrix<T>& matrix) {
+    Csr<T> csr;
+    {
+        const py::gil_scoped_release release;
+        csr = matrix.to_csr();
+    }
+    return py::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+}
+
+template <class T>
+void register_type(py::module_& module, const char* name) {
+    using M = Matrix<T>;
+    py::class_<M>(module, name, "One sparse matrix in one format on one device.")
+        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+                         const std::string& format, const Options& options, int ordinal) {
+                 const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+                 const py::gil_scoped_release release;
+                 return std::make_unique<M>(csr, format, options, Device{ordinal});
+             }),
+             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+             py::arg("format"), py::arg("options"), py::arg("ordinal"))
+        .def_static(
+            "estimate",
+            [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+               const std::string& format, const Options& options) {
+                const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+                Estimate estimate;
+                {
+                    const py::gil_scoped_release release;
+                    estimate = M::estimate(csr, format, options);
+                }
+                return py::make_tuple(estimate.bytes, estimate.padding);
+            },
+            py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+            py::arg("format"), py::arg("options"), "Bytes and slots per non-zero of a format, before it is built.")
+        .def(
+            "multiply_pointers",
+            [](const M& matrix, std::uintptr_t x, std::uintptr_t y, T alpha, T beta, std::uintptr_t stream) {
+                matrix.spmv({reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), alpha, beta},
+                            reinterpret_cast<Stream>(stream));
+            },
+            py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
+            py::call_guard<py::gil_scoped_release>(), "Product of vectors on the matrix's own device; queued on the stream.")
+        .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
+             py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
+        .def("time_products", &M::time_products, py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
+        .def("to_csr", &to_csr_arrays<T>, "(data, indices, indptr) as new NumPy arrays.")
+        .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
+        .def_property_readonly("format", &M::format)
+        .def_property_readonly("nnz", &M::nnz)
+        .def_property_readonly("nbytes", &M::nbytes)
+        .def_property_readonly("options",
+                               [](const M& matrix) {
+                                   py::dict options;
+                                   for (const auto& option : matrix.options()) options[option.name.c_str()] = option.value;
+                                   return options;
+                               })
+        .def_property_readonly("setup_seconds", [](const M& matrix) {
+            const auto seconds = matrix.setup_seconds();
+            return py::dict(py::arg("convert") = seconds.convert, py::arg("transfer") = seconds.transfer);
+        });
+}
+
+}  // namespace
+
+void register_matrix(py::module_& module) {
+    register_type<float>(module, "MatrixF32");
+    register_type<double>(module, "MatrixF64");
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,70 @@
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.hpp"
+#include "core/matrix.hpp"
+#include "core/memory.hpp"
+#include "core/parallel.hpp"
+#include "cuda/runtime.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+py::object allowed_values(const OptionInfo& option) {
+    if (auto* range = std::get_if<Range>(&option.allowed)) return py::make_tuple(range->low, range->high);
+    if (auto* names = std::get_if<Names>(&option.allowed)) return py::cast(*names);
+    return py::cast(std::get<OneOf>(option.allowed));
+}
+
+py::list describe_formats() {
+    py::list formats;
+    for (const auto& format : list_formats()) {
+        py::list options;
+        for (const auto& option : format.options) {
+            options.append(py::dict(py::arg("name") = option.name, py::arg("default") = option.value,
+                                    py::arg("allowed") = allowed_values(option)));
+        }
+        formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
+                                py::arg("candidates") = format.candidates));
+    }
+    return formats;
+}
+
+py::dict device_properties(int ordinal) {
+    if (ordinal == Device::kCpu) {
+        return py::dict(py::arg("model") = "CPU", py::arg("multiprocessors") = max_threads(),
+                        py::arg("memory_free") = free_host_memory());
+    }
+    const auto& properties = cuda::properties(ordinal);
+    const auto memory = cuda::memory(ordinal);
+    return py::dict(py::arg("model") = properties.model, py::arg("multiprocessors") = properties.multiprocessors,
+                    py::arg("memory_free") = memory.free, py::arg("memory_total") = memory.total,
+                    py::arg("l2_bytes") = properties.l2_bytes,
+                    py::arg("compute_capability") = py::make_tuple(properties.major, properties.minor));
+}
+
+py::dict build_info() {
+    return py::dict(py::arg("version") = SPMVGPU_VERSION, py::arg("cuda") = kHasCuda,
+                    py::arg("cuda_version") = cuda::version(), py::arg("cuda_architectures") = SPMVGPU_CUDA_ARCHITECTURES,
+                    py::arg("compiler") = SPMVGPU_COMPILER, py::arg("openmp") = _OPENMP);
+}
+
+}  // namespace
+
+void register_runtime(py::module_& module) {
+    module.def("describe_formats", &describe_formats, "Names, options and tuning candidates of all formats.");
+    module.def("build_info", &build_info, "How the extension was built.");
+    module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
+    module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
+    module.def("max_threads", &max_threads, "Threads the CPU backend may use.");
+    module.def("device_of", [](std::uintptr_t pointer) { return cuda::device_of(reinterpret_cast<void*>(pointer)).ordinal; },
+               py::arg("pointer"), "CUDA device that a pointer lives on, or -1.");
+    module.def("synchronize",
+               [](std::uintptr_t stream, int ordinal) { cuda::synchronize(reinterpret_cast<Stream>(stream), ordinal); },
+               py::arg("stream"), py::arg("ordinal"), py::call_guard<py::gil_scoped_release>(),
+               "Wait for the work queued on a stream.");
+}
+
+}  // namespace spmvgpu

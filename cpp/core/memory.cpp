@@ -1,0 +1,44 @@
+#include "core/memory.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+#include "cuda/runtime.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::shared_ptr<void> allocate_host(std::size_t bytes) {
+    const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    void* memory = std::aligned_alloc(kAlignment, rounded);
+    if (memory == nullptr) throw OutOfMemory("cpu", bytes, free_host_memory());
+    return {memory, std::free};
+}
+
+}  // namespace
+
+std::size_t free_host_memory() {
+    return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
+    if (bytes == 0) return {};
+    return device.is_cuda() ? cuda::allocate(bytes, device.ordinal) : allocate_host(bytes);
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (!to_device.is_cuda() && !from_device.is_cuda()) {
+        parallel_copy(to, from, bytes);
+    } else {
+        cuda::copy(to, to_device, from, from_device, bytes);
+    }
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,27 @@
+// Helpers for the OpenMP backend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
+#define SPMVGPU_SIMD_CLONES __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define SPMVGPU_SIMD_CLONES
+#endif
+
+namespace spmvgpu {
+
+int max_threads();
+
+// Threads worth waking for so many units of work, one unit being about a nanosecond.
+int threads_for(std::int64_t work);
+
+// Begin of part p of n items cut into `parts` nearly equal parts; part p ends where p + 1 begins.
+inline std::int64_t part_begin(std::int64_t n, int parts, int p) { return n / parts * p + n % parts * p / parts; }
+
+// memcpy by several threads: one core does not reach the memory bandwidth of a socket.
+void parallel_copy(void* to, const void* from, std::size_t bytes);
+
+}  // namespace spmvgpu

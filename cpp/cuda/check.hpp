@@ -1,0 +1,24 @@
+// Every CUDA call goes through check(); so does every launch, with cudaGetLastError().
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "core/errors.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu::cuda {
+
+inline void check(cudaError_t status, const char* call) {
+    if (status == cudaSuccess) return;
+    cudaGetLastError();  // clears an error that is not sticky, so that the next call does not report it again
+    throw CudaError(std::string(call) + " failed: " + cudaGetErrorName(status) + " (" + std::to_string(int(status)) + "), " +
+                    cudaGetErrorString(status));
+}
+
+inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,115 @@
+#include "formats/coo.hpp"
+
+#include "cuda/check.hpp"
+#include "cuda/spans.cuh"
+#include "cuda/warp.cuh"
+
+namespace spmvgpu {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kBlockSize = 256;
+
+template <class T>
+__global__ void scale_thread_per_row(index_t rows, Product<T> product) {
+    const index_t row = blockIdx.x * kBlockSize + threadIdx.x;
+    if (row < rows) product.y[row] = product.beta == T(0) ? T(0) : product.beta * product.y[row];
+}
+
+// A warp per strip of non-zeros, 32 at a time: a segmented scan over equal rows, whose last lane in each row holds the
+// row's sum. The row in the last lane is carried into the next 32. A row that began in an earlier strip leaves its sum in
+// entering[strip], one that goes on in the next strip in leaving[strip]; all others are stored.
+template <class T>
+__global__ void __launch_bounds__(kBlockSize)
+    coo_warp_per_strip(index_t nnz, index_t strip_length, const index_t* __restrict__ row_indices,
+                       const index_t* __restrict__ col_indices, const T* __restrict__ values, Product<T> product,
+                       T* entering, T* leaving) {
+    const int lane = threadIdx.x % kWarp;
+    const index_t strip = blockIdx.x * (kBlockSize / kWarp) + threadIdx.x / kWarp;
+    const std::int64_t strip_begin = std::int64_t(strip) * strip_length;
+    if (strip_begin >= nnz) return;
+    const auto begin = static_cast<index_t>(strip_begin);
+    const index_t end = nnz - begin > strip_length ? begin + strip_length : nnz;
+    const index_t row_before = begin > 0 ? row_indices[begin - 1] : -1;
+    const index_t row_after = end < nnz ? row_indices[end] : -1;
+
+    index_t carried_row = row_indices[begin];
+    T carried_sum = 0;
+#pragma unroll 2
+    for (index_t base = begin; base < end; base += kWarp) {
+        const index_t k = base + lane;
+        const bool valid = k < end;
+        // Past the end lanes repeat the last row with nothing to add, so that its sum ends up in lane 31 as ever.
+        const index_t row = load_once(row_indices + (valid ? k : end - 1));
+        T sum = valid ? load_once(values + k) * product.x[load_once(col_indices + k)] : T(0);
+        if (lane == 0) {
+            if (row == carried_row) {
+                sum += carried_sum;
+            } else if (carried_row == row_before) {
+                entering[strip] = carried_sum;
+            } else {
+                store_row(product, carried_row, carried_sum);
+            }
+        }
+        for (int offset = 1; offset < kWarp; offset *= 2) {
+            const index_t other_row = __shfl_up_sync(kAllLanes, row, offset);
+            const T other_sum = __shfl_up_sync(kAllLanes, sum, offset);
+            if (lane >= offset && other_row == row) sum += other_sum;
+        }
+        const index_t next_row = __shfl_down_sync(kAllLanes, row, 1);
+        if (lane < kWarp - 1 && next_row != row) {
+            if (row == row_before) {
+                entering[strip] = sum;
+            } else {
+                store_row(product, row, sum);
+            }
+        }
+        carried_row = __shfl_sync(kAllLanes, row, kWarp - 1);
+        carried_sum = __shfl_sync(kAllLanes, sum, kWarp - 1);
+    }
+    if (lane != 0) return;
+    if (carried_row == row_before) {
+        entering[strip] = carried_sum;
+    } else if (carried_row == row_after) {
+        leaving[strip] = carried_sum;
+    } else {
+        store_row(product, carried_row, carried_sum);
+    }
+}
+
+// Partial sum of a row in one strip: the row leaves its first strip and enters the others.
+template <class T>
+struct StripSums {
+    const T* entering;
+    const T* leaving;
+    __device__ T operator()(RowSpan span, index_t strip) const {
+        return strip == span.first ? leaving[strip] : entering[strip];
+    }
+};
+
+}  // namespace
+
+template <class T>
+void Coo<T>::spmv_cuda(const Product<T>& given, Stream stream) const {
+    Product<T> product = given;
+    if (has_empty_rows) {
+        // No non-zero stands for an empty row, so y is scaled first and the products are added to it.
+        scale_thread_per_row<<<blocks_for(rows, kBlockSize), kBlockSize, 0, native(stream)>>>(rows, product);
+        check_launch("scale_thread_per_row");
+        product.beta = T(1);
+    }
+    if (nnz == 0) return;
+    auto* const entering = static_cast<T*>(product.scratch);
+    auto* const leaving = entering + strips();
+    coo_warp_per_strip<<<blocks_for(strips(), kBlockSize / kWarp), kBlockSize, 0, native(stream)>>>(
+        nnz, tuning.strip, row_indices.data(), col_indices.data(), values.data(), product, entering, leaving);
+    check_launch("coo_warp_per_strip");
+    merge_spans(spans, product, stream, StripSums<T>{entering, leaving});
+}
+
+template void Coo<float>::spmv_cuda(const Product<float>&, Stream) const;
+template void Coo<double>::spmv_cuda(const Product<double>&, Stream) const;
+
+}  // namespace spmvgpu

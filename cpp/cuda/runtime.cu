@@ -1,0 +1,139 @@
+#include "cuda/runtime.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "cuda/check.hpp"
+#include "cuda/transfer.hpp"
+
+namespace spmvgpu::cuda {
+
+int device_count() noexcept {
+    int count = 0;  // a failing call leaves it as it is
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        cudaGetLastError();
+        return 0;
+    }
+    return count;
+}
+
+std::string version() {
+    int runtime = 0;
+    check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    return std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10);
+}
+
+const Properties& properties(int ordinal) {
+    static std::mutex mutex;
+    static std::vector<std::unique_ptr<Properties>> known;
+    const std::lock_guard lock(mutex);
+    if (known.empty()) known.resize(device_count());
+    if (ordinal < 0 || ordinal >= static_cast<int>(known.size())) {
+        throw CudaError("cuda:" + std::to_string(ordinal) + " is not there: this machine has " +
+                        std::to_string(known.size()) + " usable CUDA device(s); give device='cpu' or 'auto'");
+    }
+    if (!known[ordinal]) {
+        cudaDeviceProp read;
+        check(cudaGetDeviceProperties(&read, ordinal), "cudaGetDeviceProperties");
+        known[ordinal] = std::make_unique<Properties>(Properties{
+            read.name, read.multiProcessorCount, read.major, read.minor, static_cast<std::size_t>(read.l2CacheSize)});
+    }
+    return *known[ordinal];
+}
+
+Memory memory(int ordinal) {
+    const DeviceGuard guard(ordinal);
+    Memory memory;
+    check(cudaMemGetInfo(&memory.free, &memory.total), "cudaMemGetInfo");
+    return memory;
+}
+
+std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    void* pointer = nullptr;
+    const cudaError_t status = cudaMalloc(&pointer, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        throw OutOfMemory(Device{ordinal}.name(), bytes, memory(ordinal).free);
+    }
+    check(status, "cudaMalloc");
+    return {pointer, [](void* memory) { cudaFree(memory); }};
+}
+
+void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+    if (to_device.is_cuda() && !from_device.is_cuda()) {
+        // One staging area per process for the upload of matrices; products have their own, in HostExchange.
+        static Staging staging;
+        static std::mutex mutex;
+        const DeviceGuard guard(to_device.ordinal);
+        const std::lock_guard lock(mutex);
+        staging.upload(to, from, bytes, nullptr, to_device.ordinal);
+        check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+        return;
+    }
+    const DeviceGuard guard(from_device.is_cuda() ? from_device.ordinal : to_device.ordinal);
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+}
+
+void synchronize(Stream stream, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+}
+
+Device device_of(const void* pointer) {
+    cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
+        cudaGetLastError();
+        return {};
+    }
+    const bool on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    return on_device ? Device{attributes.device} : Device{};
+}
+
+double time_launches(const std::function<void(Stream)>& launch, int repeats, int ordinal) {
+    constexpr int kBatch = 10;
+    const DeviceGuard guard(ordinal);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    cudaEvent_t start, stop;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    launch(stream);  // outside the capture, for whatever a first launch allocates
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (int i = 0; i < kBatch; ++i) launch(stream);
+    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&replay, graph, 0), "cudaGraphInstantiate");
+    check(cudaEventCreate(&start), "cudaEventCreate");
+    check(cudaEventCreate(&stop), "cudaEventCreate");
+
+    std::vector<double> times;
+    for (int i = -2; i < std::max(1, repeats / kBatch); ++i) {  // the first two warm up
+        float milliseconds = 0;
+        check(cudaEventRecord(start, stream), "cudaEventRecord");
+        check(cudaGraphLaunch(replay, stream), "cudaGraphLaunch");
+        check(cudaEventRecord(stop, stream), "cudaEventRecord");
+        check(cudaEventSynchronize(stop), "cudaEventSynchronize");
+        check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
+        if (i >= 0) times.push_back(1000.0 * milliseconds / kBatch);
+    }
+    check(cudaEventDestroy(start), "cudaEventDestroy");
+    check(cudaEventDestroy(stop), "cudaEventDestroy");
+    check(cudaGraphExecDestroy(replay), "cudaGraphExecDestroy");
+    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return times[times.size() / 2];
+}
+
+DeviceGuard::DeviceGuard(int ordinal) {
+    check(cudaGetDevice(&previous_), "cudaGetDevice");
+    if (previous_ != ordinal) check(cudaSetDevice(ordinal), "cudaSetDevice");
+    else previous_ = -1;
+}
+
+DeviceGuard::~DeviceGuard() {
+    if (previous_ >= 0) cudaSetDevice(previous_);
+}
+
+}  // namespace spmvgpu::cuda

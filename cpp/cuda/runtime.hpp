@@ -1,0 +1,53 @@
+// The CUDA runtime as the rest of the library sees it; no CUDA header needed. Built without CUDA, unavailable.cpp stands in:
+// device_count() is 0 and everything else throws CudaError.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/types.hpp"
+
+namespace spmvgpu::cuda {
+
+struct Properties {
+    std::string model;
+    int multiprocessors = 0;
+    int major = 0, minor = 0;  // compute capability
+    std::size_t l2_bytes = 0;
+};
+
+struct Memory {
+    std::size_t free = 0, total = 0;
+};
+
+int device_count() noexcept;  // 0 without a driver or a device; never throws
+std::string version();        // of the CUDA runtime in use, or why there is none
+
+const Properties& properties(int ordinal);
+Memory memory(int ordinal);
+
+std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
+void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+void synchronize(Stream stream, int ordinal);
+
+// The device that a pointer lives on; Device{} for host memory that CUDA does not know.
+Device device_of(const void* pointer);
+
+// Median microseconds of one launch(stream), from replays of a graph that holds a batch of them.
+double time_launches(const std::function<void(Stream)>& launch, int repeats, int ordinal);
+
+// Makes a device current for a scope.
+class DeviceGuard {
+public:
+    explicit DeviceGuard(int ordinal);
+    ~DeviceGuard();
+    DeviceGuard(const DeviceGuard&) = delete;
+    DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+private:
+    int previous_ = 0;
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,75 @@
+#include "formats/sell.hpp"
+
+#include "cuda/check.hpp"
+#include "cuda/warp.cuh"
+
+namespace spmvgpu {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kBlockSize = 128;  // small blocks: a wide slice holds up few others
+
+// kWarps warps per slice: warp w takes columns w, w + kWarps, ...; a lane per row. Sums meet in shared memory.
+template <class T, int kWarps>
+__global__ void __launch_bounds__(kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize)
+    sell_lane_per_row(index_t rows, index_t slices, const index_t* __restrict__ slice_offsets,
+                      const index_t* __restrict__ col_indices, const T* __restrict__ values,
+                      const index_t* __restrict__ permutation, Product<T> product) {
+    constexpr int kSlicesPerBlock = kWarps * kWarp > kBlockSize ? 1 : kBlockSize / (kWarps * kWarp);
+    const int lane = threadIdx.x % kWarp;
+    const int warp = threadIdx.x / kWarp % kWarps;
+    const int block_slice = threadIdx.x / kWarp / kWarps;
+    const index_t slice = blockIdx.x * kSlicesPerBlock + block_slice;
+    T sum = 0;
+    if (slice < slices) {
+        const index_t end = slice_offsets[slice + 1];
+#pragma unroll 4
+        for (index_t k = slice_offsets[slice] + warp * kWarp + lane; k < end; k += kWarps * kWarp) {
+            const index_t col = load_once(col_indices + k);
+            const T value = load_once(values + k);
+            if (col >= 0) sum += value * product.x[col];
+        }
+    }
+    if constexpr (kWarps > 1) {
+        __shared__ T sums[kSlicesPerBlock][kWarps][kWarp];
+        sums[block_slice][warp][lane] = sum;
+        __syncthreads();
+        if (warp != 0) return;
+        for (int w = 1; w < kWarps; ++w) sum += sums[block_slice][w][lane];
+    }
+    const index_t position = slice * kWarp + lane;
+    if (slice < slices && position < rows) {
+        store_row(product, permutation ? permutation[position] : position, sum);
+    }
+}
+
+template <class T, int kWarps>
+void launch(const Sell<T>& sell, const Product<T>& product, Stream stream) {
+    constexpr int kThreads = kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize;
+    sell_lane_per_row<T, kWarps><<<blocks_for(std::int64_t(sell.slices) * kWarps * kWarp, kThreads), kThreads, 0, native(stream)>>>(
+        sell.rows, sell.slices, sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(),
+        sell.permutation.data(), product);
+    check_launch("sell_lane_per_row");
+}
+
+}  // namespace
+
+template <class T>
+void Sell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
+    if (rows == 0) return;
+    switch (tuning.warps_per_slice) {
+        case 1: return launch<T, 1>(*this, product, stream);
+        case 2: return launch<T, 2>(*this, product, stream);
+        case 4: return launch<T, 4>(*this, product, stream);
+        case 8: return launch<T, 8>(*this, product, stream);
+        case 16: return launch<T, 16>(*this, product, stream);
+        default: return launch<T, 32>(*this, product, stream);
+    }
+}
+
+template void Sell<float>::spmv_cuda(const Product<float>&, Stream) const;
+template void Sell<double>::spmv_cuda(const Product<double>&, Stream) const;
+
+}  // namespace spmvgpu

@@ -1,0 +1,34 @@
+// The second kernel of every format whose first one leaves partial sums of rows that are cut into parts: a warp per such
+// row adds its partial sums, always in the same order.
+#pragma once
+
+#include "core/array.hpp"
+#include "cuda/check.hpp"
+#include "cuda/warp.cuh"
+#include "formats/csr.hpp"
+
+namespace spmvgpu::cuda {
+
+// partial(span, i) gives partial sum i of [span.first, span.last].
+template <class T, class Partial>
+__global__ void merge_spans_warp_per_row(const RowSpan* spans, index_t count, Product<T> product, Partial partial) {
+    const index_t i = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+    if (i >= count) return;
+    const RowSpan span = spans[i];
+    T sum = 0;
+    for (index_t part = span.first + threadIdx.x % kWarp; part <= span.last; part += kWarp) sum += partial(span, part);
+    sum = sum_lanes(sum, kWarp);
+    if (threadIdx.x % kWarp == 0) store_row(product, span.row, sum);
+}
+
+template <class T, class Partial>
+void merge_spans(const Array<RowSpan>& spans, const Product<T>& product, Stream stream, Partial partial) {
+    constexpr int kThreads = 128;
+    const auto count = static_cast<index_t>(spans.size());
+    if (count == 0) return;
+    merge_spans_warp_per_row<<<blocks_for(count, kThreads / kWarp), kThreads, 0, native(stream)>>>(spans.data(), count,
+                                                                                                product, partial);
+    check_launch("merge_spans_warp_per_row");
+}
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,177 @@
+#include "cuda/transfer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+
+#include "core/parallel.hpp"
+#include "cuda/check.hpp"
+#include "cuda/runtime.hpp"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+// Blocks are kept for re-use up to this many bytes; page-locking costs far more than a transfer does.
+constexpr std::size_t kMaxIdleBytes = std::size_t(1) << 30;
+
+class PinnedPool {
+public:
+    void* take(std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        auto found = idle_.find(bytes);
+        void* block = nullptr;
+        if (found != idle_.end()) {
+            block = found->second;
+            idle_.erase(found);
+            idle_bytes_ -= bytes;
+        } else {
+            check(cudaHostAlloc(&block, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+        }
+        in_use_[static_cast<char*>(block)] = bytes;
+        return block;
+    }
+
+    void give_back(void* block) noexcept {
+        const std::lock_guard lock(mutex_);
+        const auto found = in_use_.find(static_cast<char*>(block));
+        const std::size_t bytes = found->second;
+        in_use_.erase(found);
+        if (idle_bytes_ + bytes > kMaxIdleBytes) {
+            cudaFreeHost(block);
+        } else {
+            idle_.emplace(bytes, block);
+            idle_bytes_ += bytes;
+        }
+    }
+
+    bool contains(const char* memory, std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        auto after = in_use_.upper_bound(const_cast<char*>(memory));
+        if (after == in_use_.begin()) return false;
+        const auto& [block, size] = *std::prev(after);
+        return memory + bytes <= block + size;
+    }
+
+private:
+    std::mutex mutex_;
+    std::multimap<std::size_t, void*> idle_;
+    std::map<char*, std::size_t> in_use_;
+    std::size_t idle_bytes_ = 0;
+};
+
+PinnedPool& pool() {
+    // Never destroyed: arrays may outlive every other static, and at exit the driver frees the memory anyway.
+    static PinnedPool* const instance = new PinnedPool;
+    return *instance;
+}
+
+// Sizes are rounded up by at most an eighth, so that blocks of similar vectors can stand in for each other.
+std::size_t size_class(std::size_t bytes) {
+    std::size_t step = 4096;
+    while (step * 8 < bytes) step *= 2;
+    return (bytes + step - 1) / step * step;
+}
+
+constexpr std::size_t kChunkBytes = 256 << 10;    // 5 us on a PCIe 5 bus: far above the cost of starting a transfer
+constexpr std::size_t kBytesPerThread = 64 << 10;  // less is copied sooner than a thread wakes
+constexpr int kMaxThreads = 8;                     // enough to outrun the bus
+constexpr int kChunksPerThread = 4;
+
+std::shared_ptr<void> make_event() {
+    cudaEvent_t event;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    return {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
+}
+
+std::shared_ptr<void> make_stream(int ordinal) {
+    const DeviceGuard guard(ordinal);
+    cudaStream_t stream;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return {stream, [](void* s) { cudaStreamDestroy(static_cast<cudaStream_t>(s)); }};
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+    return {pool().take(size_class(bytes)), [](void* block) { pool().give_back(block); }};
+}
+
+bool is_pinned(const void* memory, std::size_t bytes) { return pool().contains(static_cast<const char*>(memory), bytes); }
+
+void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream, int ordinal) {
+    const auto wanted = static_cast<int>(std::min<std::size_t>(bytes / kBytesPerThread + 1, kMaxThreads));
+    const int threads = std::min(wanted, max_threads());
+    const std::size_t share = (bytes + threads - 1) / threads;
+    const std::size_t chunk = std::min(kChunkBytes, (share + 4095) / 4096 * 4096);
+    const std::size_t chunks = (bytes + chunk - 1) / chunk;
+    const std::size_t slots = std::min<std::size_t>(chunks, threads * kChunksPerThread);
+    while (chunks_.size() < slots) {
+        chunks_.push_back(allocate_pinned(kChunkBytes));
+        events_.push_back(make_event());
+    }
+    std::exception_ptr error;
+    // Share t takes every threads-th chunk, so the slots it meets are met by no other share.
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; ++t) try {
+        const DeviceGuard guard(ordinal);
+        for (std::size_t c = t; c < chunks; c += threads) {
+            const std::size_t begin = c * chunk, size = std::min(chunk, bytes - begin), slot = c % slots;
+            const auto event = static_cast<cudaEvent_t>(events_[slot].get());
+            if (c >= slots) check(cudaEventSynchronize(event), "cudaEventSynchronize");
+            std::memcpy(chunks_[slot].get(), static_cast<const char*>(host) + begin, size);
+            check(cudaMemcpyAsync(static_cast<char*>(device) + begin, chunks_[slot].get(), size, cudaMemcpyHostToDevice,
+                                  native(stream)),
+                  "cudaMemcpyAsync");
+            if (c + slots < chunks) check(cudaEventRecord(event, native(stream)), "cudaEventRecord");
+        }
+    } catch (...) {
+#pragma omp critical
+        error = std::current_exception();
+    }
+    if (error) std::rethrow_exception(error);
+}
+
+template <class T>
+HostExchange<T>::HostExchange(index_t rows, index_t cols, int ordinal)
+    : ordinal_(ordinal), x_(cols, Device{ordinal}), y_(rows, Device{ordinal}), stream_(make_stream(ordinal)) {}
+
+template <class T>
+void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (is_pinned(host, bytes)) {
+        check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, native(stream_.get())), "cudaMemcpyAsync");
+    } else {
+        staging_.upload(device, host, bytes, stream_.get(), ordinal_);
+    }
+}
+
+template <class T>
+void HostExchange<T>::begin(const Product<T>& host) {
+    const DeviceGuard guard(ordinal_);
+    send(x_.data(), host.x, x_.bytes());
+    if (host.beta != T(0)) {
+        // The staging chunks of x must have arrived before they are filled again.
+        check(cudaStreamSynchronize(native(stream_.get())), "cudaStreamSynchronize");
+        send(y_.data(), host.y, y_.bytes());
+    }
+}
+
+template <class T>
+void HostExchange<T>::finish(const Product<T>& host) {
+    if (y_.bytes() == 0) return;
+    const DeviceGuard guard(ordinal_);
+    const bool direct = is_pinned(host.y, y_.bytes());
+    const std::shared_ptr<void> staged = direct ? nullptr : allocate_pinned(y_.bytes());
+    check(cudaMemcpyAsync(direct ? host.y : staged.get(), y_.data(), y_.bytes(), cudaMemcpyDeviceToHost,
+                          native(stream_.get())),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(native(stream_.get())), "cudaStreamSynchronize");
+    if (!direct) parallel_copy(host.y, staged.get(), y_.bytes());
+}
+
+template class HostExchange<float>;
+template class HostExchange<double>;
+
+}  // namespace spmvgpu::cuda

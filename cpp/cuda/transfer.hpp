@@ -1,0 +1,63 @@
+// NumPy arrays to and from the GPU at the speed of the bus: through page-locked buffers, in chunks that several threads
+// fill while the chunks before them are under way.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/array.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu::cuda {
+
+// Page-locked host memory from a process-wide pool; it goes back there with its last owner.
+std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+
+// Whether memory lies in a block of that pool that is in use, so that it can be transferred directly.
+bool is_pinned(const void* memory, std::size_t bytes);
+
+// Page-locked chunks for uploads from ordinary memory. Not for two threads at once. Chunks of the previous upload must
+// have arrived (the stream synchronised) before the next one starts.
+class Staging {
+public:
+    // Returns when `host` may be changed; the data arrive in the order of the stream.
+    void upload(void* device, const void* host, std::size_t bytes, Stream stream, int ordinal);
+
+private:
+    std::vector<std::shared_ptr<void>> chunks_;
+    std::vector<std::shared_ptr<void>> events_;
+};
+
+// The device copies of x and y of one operator, for products whose vectors are in host memory.
+template <class T>
+class HostExchange {
+public:
+    HostExchange(index_t rows, index_t cols, int ordinal);
+
+    // Runs multiply(product with device pointers, stream) between the transfers of x (and y, if beta != 0) and of y.
+    // Complete when it returns. Threads take turns.
+    template <class Multiply>
+    void run(const Product<T>& host, Multiply&& multiply) {
+        const std::lock_guard lock(mutex_);
+        begin(host);
+        multiply(Product<T>{x_.data(), y_.data(), host.alpha, host.beta}, stream_.get());
+        finish(host);
+    }
+
+    std::size_t nbytes() const { return x_.bytes() + y_.bytes(); }
+
+private:
+    void begin(const Product<T>& host);
+    void finish(const Product<T>& host);
+    void send(void* device, const void* host, std::size_t bytes);
+
+    int ordinal_;
+    std::mutex mutex_;
+    Array<T> x_, y_;
+    Staging staging_;
+    std::shared_ptr<void> stream_;
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,46 @@
+// Stands in for the CUDA backend in a build without it: there are no devices, and asking for one says why.
+#include "core/errors.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/transfer.hpp"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+[[noreturn]] void unavailable() {
+    throw CudaError("spmvgpu was built without CUDA: install the CUDA Toolkit (nvcc) and reinstall, or give device='cpu'");
+}
+
+}  // namespace
+
+int device_count() noexcept { return 0; }
+std::string version() { return "none"; }
+const Properties& properties(int) { unavailable(); }
+Memory memory(int) { unavailable(); }
+std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
+void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
+void synchronize(Stream, int) { unavailable(); }
+Device device_of(const void*) { return {}; }
+double time_launches(const std::function<void(Stream)>&, int, int) { unavailable(); }
+DeviceGuard::DeviceGuard(int) { unavailable(); }
+DeviceGuard::~DeviceGuard() = default;
+
+std::shared_ptr<void> allocate_pinned(std::size_t) { unavailable(); }
+bool is_pinned(const void*, std::size_t) { return false; }
+
+template <class T>
+HostExchange<T>::HostExchange(index_t, index_t, int) {
+    unavailable();
+}
+template <class T>
+void HostExchange<T>::begin(const Product<T>&) {
+    unavailable();
+}
+template <class T>
+void HostExchange<T>::finish(const Product<T>&) {
+    unavailable();
+}
+template class HostExchange<float>;
+template class HostExchange<double>;
+
+}  // namespace spmvgpu::cuda

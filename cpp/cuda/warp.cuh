@@ -1,0 +1,51 @@
+// Building blocks of the kernels: loads, reductions within a warp and a block, and the store of a row's result.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "core/types.hpp"
+
+namespace spmvgpu::cuda {
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// A load of matrix data, which is read once: it leaves the L1 to x.
+template <class T>
+__device__ __forceinline__ T load_once(const T* pointer) {
+    return __ldcs(pointer);
+}
+
+// Sum over groups of `lanes` neighbouring lanes (a power of two), left in each group's first lane. All lanes must call.
+template <class T>
+__device__ __forceinline__ T sum_lanes(T value, int lanes) {
+    for (int offset = lanes / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAllLanes, value, offset);
+    return value;
+}
+
+// Sum over a block of kThreads threads, valid in thread 0. All threads must call.
+template <class T, int kThreads>
+__device__ __forceinline__ T sum_block(T value) {
+    __shared__ T warp_sums[kThreads / kWarp];
+    value = sum_lanes(value, kWarp);
+    if (threadIdx.x % kWarp == 0) warp_sums[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    if (threadIdx.x < kWarp) {
+        value = threadIdx.x < kThreads / kWarp ? warp_sums[threadIdx.x] : T(0);
+        value = sum_lanes(value, kWarp);
+    }
+    return value;
+}
+
+// y[row] = alpha * sum + beta * y[row], without reading y where beta is zero.
+template <class T>
+__device__ __forceinline__ void store_row(const Product<T>& product, index_t row, T sum) {
+    const T scaled = product.alpha * sum;
+    product.y[row] = product.beta == T(0) ? scaled : scaled + product.beta * product.y[row];
+}
+
+inline unsigned blocks_for(std::int64_t items, int per_block) {
+    return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,15 @@
+// THE list of formats: a format that is added here is reachable from Python, copied to devices, tested and benchmarked.
+#pragma once
+
+#include <variant>
+
+#include "formats/coo.hpp"
+#include "formats/csr.hpp"
+#include "formats/sell.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+using AnyFormat = std::variant<Coo<T>, Csr<T>, Sell<T>>;
+
+}  // namespace spmvgpu

@@ -1,0 +1,120 @@
+#include "formats/coo.hpp"
+
+#include <algorithm>
+
+#include "core/parallel.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+int choose_strip(index_t nnz, int processors) {
+    // Long strips amortise the carries; short ones keep all warp slots of a small matrix's device busy.
+    constexpr int kWarpsPerProcessor = 32;
+    int strip = 512;
+    while (strip > 64 && nnz / strip < kWarpsPerProcessor * processors) strip /= 2;
+    return strip;
+}
+
+std::vector<RowSpan> find_spans(const Array<index_t>& row_indices, index_t nnz, index_t strip) {
+    std::vector<RowSpan> spans;
+    for (index_t begin = strip, s = 1; begin < nnz; begin += std::min(strip, nnz - begin), ++s) {
+        const index_t row = row_indices[begin];
+        if (row_indices[begin - 1] != row) continue;
+        if (!spans.empty() && spans.back().row == row) {
+            spans.back().last = s;
+        } else {
+            spans.push_back({row, s - 1, s});
+        }
+    }
+    return spans;
+}
+
+}  // namespace
+
+std::vector<Options> CooTuning::candidates() {
+    std::vector<Options> list;
+    for (std::int64_t strip : {512, 256, 128, 64, 1024}) list.push_back({{"strip", strip}});
+    return list;
+}
+
+template <class T>
+Estimate Coo<T>::estimate(const Csr<T>& matrix, const Tuning&) {
+    return {static_cast<std::size_t>(matrix.nnz) * (sizeof(T) + 2 * sizeof(index_t)), 1.0};
+}
+
+template <class T>
+Coo<T> Coo<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    Coo coo;
+    coo.rows = matrix.rows;
+    coo.cols = matrix.cols;
+    coo.nnz = matrix.nnz;
+    coo.tuning = tuning;
+    if (tuning.strip == 0) coo.tuning.strip = choose_strip(coo.nnz, target.processors);
+    coo.col_indices = matrix.col_indices;
+    coo.values = matrix.values;
+    coo.row_indices = Array<index_t>(coo.nnz);
+    index_t empty = 0;
+#pragma omp parallel for schedule(static) reduction(+ : empty)
+    for (index_t row = 0; row < coo.rows; ++row) {
+        const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
+        std::fill(coo.row_indices.begin() + begin, coo.row_indices.begin() + end, row);
+        empty += begin == end;
+    }
+    coo.has_empty_rows = empty > 0;
+    if (target.device.is_cuda()) {
+        coo.spans = Array<RowSpan>::from(find_spans(coo.row_indices, coo.nnz, coo.tuning.strip));
+    }
+    return coo;
+}
+
+template <class T>
+Csr<T> Coo<T>::to_csr() const {
+    Csr<T> csr;
+    csr.rows = rows;
+    csr.cols = cols;
+    csr.nnz = nnz;
+    csr.col_indices = col_indices;
+    csr.values = values;
+    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
+    std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
+    for (index_t k = 0; k < nnz; ++k) ++csr.row_offsets[row_indices[k] + 1];
+    for (index_t row = 0; row < rows; ++row) csr.row_offsets[row + 1] += csr.row_offsets[row];
+    return csr;
+}
+
+template <class T>
+void Coo<T>::spmv(const Product<T>& product) const {
+    T* const y = product.y;
+    const int row_threads = threads_for(rows);
+#pragma omp parallel for num_threads(row_threads) schedule(static)
+    for (index_t row = 0; row < rows; ++row) y[row] = product.beta == T(0) ? T(0) : product.beta * y[row];
+
+    // Each thread adds whole rows to y itself; the first row of its part may belong to the thread before it as well,
+    // and is added after all have finished.
+    const int threads = threads_for(nnz);
+    std::vector<T> first_row_sums(threads, T(0));
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; ++t) {
+        const auto begin = static_cast<index_t>(part_begin(nnz, threads, t));
+        const auto end = static_cast<index_t>(part_begin(nnz, threads, t + 1));
+        for (index_t k = begin; k < end;) {
+            const index_t row = row_indices[k];
+            T sum = 0;
+            for (; k < end && row_indices[k] == row; ++k) sum += values[k] * product.x[col_indices[k]];
+            if (row == row_indices[begin]) {
+                first_row_sums[t] = sum;
+            } else {
+                y[row] += product.alpha * sum;
+            }
+        }
+    }
+    for (int t = 0; t < threads && nnz > 0; ++t) {
+        y[row_indices[part_begin(nnz, threads, t)]] += product.alpha * first_row_sums[t];
+    }
+}
+
+template struct Coo<float>;
+template struct Coo<double>;
+
+}  // namespace spmvgpu

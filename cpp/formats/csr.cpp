@@ -1,0 +1,117 @@
+#include "formats/csr.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/parallel.hpp"
+#include "formats/row_products.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// A row above this many non-zeros is cut into segments of this length, so that no thread block walks it alone.
+constexpr index_t kSegment = 4096;
+
+// A shuffle group reads about this many entries per lane: fewer lanes waste less on short rows, more hide latency.
+constexpr double kEntriesPerLane = 2.5;
+
+int choose_lanes(double mean_row_length) {
+    const auto lanes = static_cast<unsigned>(std::max(1.0, mean_row_length / kEntriesPerLane));
+    return static_cast<int>(std::min(32u, std::bit_ceil(lanes)));
+}
+
+int choose_tile(index_t nnz, int processors) {
+    // The largest tile that still gives every multiprocessor a few blocks to overlap.
+    constexpr int kBlocksPerProcessor = 4;
+    int tile = 2048;
+    while (tile > 256 && nnz / tile < kBlocksPerProcessor * processors) tile /= 2;
+    return tile;
+}
+
+struct Plan {
+    std::vector<Tile> tiles;
+    std::vector<RowSpan> spans;
+    index_t segments = 0;
+
+    void cut_row(index_t row, index_t begin, index_t end) {
+        const index_t first = segments;
+        for (index_t nz = begin; nz < end; nz += std::min(kSegment, end - nz)) {
+            tiles.push_back({row, -segments - 1, nz, nz + std::min(kSegment, end - nz)});
+            ++segments;
+        }
+        spans.push_back({row, first, segments - 1});
+    }
+};
+
+Plan plan_tiles(index_t rows, const Array<index_t>& row_offsets, index_t tile) {
+    Plan plan;
+    index_t row = 0;
+    while (row < rows) {
+        const index_t begin = row_offsets[row];
+        if (row_offsets[row + 1] - begin > kSegment) {
+            plan.cut_row(row, begin, row_offsets[row + 1]);
+            ++row;
+            continue;
+        }
+        // As many whole rows as fit, and at least one; `tile` bounds the rows too, for the sake of empty ones.
+        index_t end = row + 1;
+        while (end < rows && end - row < tile && row_offsets[end + 1] - begin <= tile) ++end;
+        plan.tiles.push_back({row, end, begin, row_offsets[end]});
+        row = end;
+    }
+    return plan;
+}
+
+}  // namespace
+
+std::vector<Options> CsrTuning::candidates() {
+    using namespace std::string_literals;
+    std::vector<Options> list;
+    for (std::int64_t tile : {2048, 1024, 512, 256, 4096}) list.push_back({{"kernel", "balanced"s}, {"tile", tile}});
+    for (std::int64_t lanes : {8, 4, 16, 2, 32, 1}) list.push_back({{"kernel", "shuffle"s}, {"lanes_per_row", lanes}});
+    return list;
+}
+
+template <class T>
+Estimate Csr<T>::estimate(const Csr& matrix, const Tuning&) {
+    const auto nnz = static_cast<std::size_t>(matrix.nnz);
+    return {nnz * (sizeof(T) + sizeof(index_t)) + (matrix.rows + std::size_t(1)) * sizeof(index_t), 1.0};
+}
+
+template <class T>
+Csr<T> Csr<T>::from_csr(const Csr& matrix, const Tuning& tuning, const Target& target) {
+    Csr csr = matrix;
+    csr.tuning = tuning;
+    const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
+    if (tuning.lanes_per_row == 0) csr.tuning.lanes_per_row = choose_lanes(mean);
+    if (tuning.tile == 0) csr.tuning.tile = choose_tile(csr.nnz, target.processors);
+    if (target.device.is_cuda() && tuning.kernel == CsrKernel::kBalanced) {
+        const Plan plan = plan_tiles(csr.rows, csr.row_offsets, csr.tuning.tile);
+        csr.tiles = Array<Tile>::from(plan.tiles);
+        csr.spans = Array<RowSpan>::from(plan.spans);
+        csr.segments = plan.segments;
+    }
+    return csr;
+}
+
+template <class T>
+Csr<T> Csr<T>::to_csr() const {
+    Csr csr = *this;
+    csr.tiles = {};
+    csr.spans = {};
+    csr.segments = 0;
+    return csr;
+}
+
+template <class T>
+void Csr<T>::spmv(const Product<T>& product) const {
+    spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [this](index_t begin, index_t end, const T* x) {
+        return sum_products(values.data(), col_indices.data(), x, begin, end);
+    });
+}
+
+template struct Csr<float>;
+template struct Csr<double>;
+
+}  // namespace spmvgpu

@@ -1,0 +1,88 @@
+// CSR, compressed sparse rows: the interchange format of the library, and the general-purpose kernel set.
+//
+//     [ 1 7 . . ]      row_offsets   0   2   4       7     9      length rows + 1
+//     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3            length nnz
+//     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4            length nnz
+//     [ . 6 . 4 ]
+//
+// Kernels (tunable `kernel`):
+//     shared     warp per row, reduction in shared memory: CSR-R of Yin et al. 2012, section 4.2
+//     half_warp  16 lanes per row, 256 threads, same reduction: CSR-O of Yin et al. 2012, section 5.1
+//     shuffle    lanes_per_row lanes per row, warp-shuffle reduction: Tao and Huang 2015
+//     balanced   tiles of whole rows with a bounded number of non-zeros, one thread block each (see Tile)
+// The first three suit rows of similar length; a few long rows stall them. `balanced` has no bad case, and is the default.
+#pragma once
+
+#include <vector>
+
+#include "core/array.hpp"
+#include "core/options.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+enum class CsrKernel { kBalanced, kShuffle, kShared, kHalfWarp };
+
+struct CsrTuning {
+    CsrKernel kernel = CsrKernel::kBalanced;
+    int lanes_per_row = 0;  // shuffle: 0 chooses from the mean row length
+    int tile = 0;           // balanced: non-zeros per tile; 0 chooses from nnz and the processors of the device
+
+    template <class Self, class Visit>
+    static void each_param(Self& self, Visit&& visit) {
+        visit("kernel", self.kernel, Names{"balanced", "shuffle", "shared", "half_warp"});
+        visit("lanes_per_row", self.lanes_per_row, OneOf{0, 1, 2, 4, 8, 16, 32});
+        visit("tile", self.tile, OneOf{0, 256, 512, 1024, 2048, 4096});
+    }
+
+    // What tuning tries, likeliest first.
+    static std::vector<Options> candidates();
+};
+
+// One thread block's work in the balanced kernel: either rows [row_begin, row_end) that hold at most `tile` non-zeros
+// together, or one row, or (row_end < 0) segment number -row_end - 1 of a row that is cut into several.
+struct alignas(16) Tile {
+    index_t row_begin, row_end;
+    index_t nz_begin, nz_end;
+};
+
+// A row that several parts of the work contribute to; their partial sums are added in order, by a second kernel.
+struct RowSpan {
+    index_t row;
+    index_t first, last;  // partial sums [first, last] belong to the row
+};
+
+template <class T>
+struct Csr {
+    static constexpr const char* kName = "csr";
+    using value_type = T;
+    using Tuning = CsrTuning;
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    Array<index_t> row_offsets;  // length rows + 1
+    Array<index_t> col_indices;  // length nnz, ascending in each row
+    Array<T> values;             // length nnz
+    Array<Tile> tiles;           // work of the balanced kernel; empty on the CPU and for the other kernels
+    Array<RowSpan> spans;        // rows that are cut into segments
+    index_t segments = 0;        // partial sums that the spans refer to
+    Tuning tuning;
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        visit("row_offsets", self.row_offsets);
+        visit("col_indices", self.col_indices);
+        visit("values", self.values);
+        visit("tiles", self.tiles);
+        visit("spans", self.spans);
+    }
+
+    static Estimate estimate(const Csr& matrix, const Tuning& tuning);
+    static Csr from_csr(const Csr& matrix, const Tuning& tuning, const Target& target);
+    Csr to_csr() const;
+    std::size_t workspace_bytes() const { return static_cast<std::size_t>(segments) * sizeof(T); }
+
+    void spmv(const Product<T>& product) const;                  // OpenMP
+    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr.cu
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,86 @@
+// The OpenMP product shared by every format that keeps non-zeros in row order behind row_offsets: rows and non-zeros
+// together are split evenly over the threads (merge path: Merrill and Garland, SC 2016), so that neither a long row nor
+// a run of empty ones leaves one thread with the work of all.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+// Sum of values[k] * x[col_indices[k]] over [begin, end).
+template <class T>
+inline T sum_products(const T* values, const index_t* col_indices, const T* x, index_t begin, index_t end) {
+    T sum = 0;
+    // Vector set-up and remainder cost more than they save on the short rows of stencils.
+    constexpr index_t kShortRow = 16;
+    if (end - begin < kShortRow) {
+        for (index_t k = begin; k < end; ++k) sum += values[k] * x[col_indices[k]];
+        return sum;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (index_t k = begin; k < end; ++k) sum += values[k] * x[col_indices[k]];
+    return sum;
+}
+
+// A point on the merge path of row ends with non-zeros: `row` rows are finished and `nz` non-zeros are consumed.
+struct MergePoint {
+    index_t row, nz;
+};
+
+// The point after `diagonal` steps, a step being a row end or a non-zero.
+inline MergePoint merge_point(std::int64_t diagonal, index_t rows, const index_t* row_offsets) {
+    const index_t nnz = row_offsets[rows];
+    auto low = static_cast<index_t>(std::max<std::int64_t>(diagonal - nnz, 0));
+    auto high = static_cast<index_t>(std::min<std::int64_t>(diagonal, rows));
+    while (low < high) {
+        const index_t middle = low + (high - low) / 2;
+        if (row_offsets[middle + 1] <= diagonal - middle - 1) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return {low, static_cast<index_t>(diagonal - low)};
+}
+
+template <class T>
+inline T scaled(T sum, const Product<T>& product, index_t row) {
+    return product.beta == T(0) ? product.alpha * sum : product.alpha * sum + product.beta * product.y[row];
+}
+
+// One thread's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is
+// returned, for the caller to add once the thread that ends that row has written it.
+template <class T, class RowSum>
+SPMVGPU_SIMD_CLONES T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product,
+                                RowSum row_sum) {
+    index_t nz = begin.nz;
+    for (index_t row = begin.row; row < end.row; ++row) {
+        product.y[row] = scaled(row_sum(nz, row_offsets[row + 1], product.x), product, row);
+        nz = row_offsets[row + 1];
+    }
+    return nz < end.nz ? row_sum(nz, end.nz, product.x) : T(0);
+}
+
+// row_sum(begin, end, x): the sum of the products of the non-zeros [begin, end).
+template <class T, class RowSum>
+void spmv_by_rows_and_nonzeros(index_t rows, const index_t* row_offsets, const Product<T>& product, RowSum row_sum) {
+    if (rows == 0) return;
+    const std::int64_t steps = std::int64_t(rows) + row_offsets[rows];
+    const int threads = threads_for(steps);
+    std::vector<MergePoint> points(threads + 1);
+    std::vector<T> unfinished(threads);
+    for (int t = 0; t <= threads; ++t) points[t] = merge_point(part_begin(steps, threads, t), rows, row_offsets);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; ++t) {
+        unfinished[t] = walk_rows(points[t], points[t + 1], row_offsets, product, row_sum);
+    }
+    for (int t = 0; t + 1 < threads; ++t) {
+        if (points[t + 1].row < rows) product.y[points[t + 1].row] += product.alpha * unfinished[t];
+    }
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,211 @@
+#include "formats/sell.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/parallel.hpp"
+#include "formats/padding.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+constexpr index_t kSliceRows = Sell<float>::kSliceRows;
+
+// Windows that the automatic choice of sigma looks at. A small one keeps neighbouring rows, and so x, close together.
+constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
+constexpr double kWorthSorting = 1.05;  // sort (further) only if that saves more than this factor of the slots
+
+// Rows in stored order: sorted by descending length, stably, within windows of sigma rows.
+Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
+    Array<index_t> order(rows);
+    std::iota(order.begin(), order.end(), 0);
+    if (sigma == 1) return order;
+    const auto length = [&](index_t row) { return row_offsets[row + 1] - row_offsets[row]; };
+    const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
+#pragma omp parallel for schedule(dynamic)
+    for (std::int64_t w = 0; w < windows; ++w) {
+        std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
+                         [&](index_t a, index_t b) { return length(a) > length(b); });
+    }
+    return order;
+}
+
+// Everything that is decided before a slot is stored.
+struct Layout {
+    int sigma = 1;
+    Array<index_t> order;               // row at each stored position
+    std::vector<std::int64_t> offsets;  // first slot of each slice, and the end of the last
+
+    std::int64_t slots() const { return offsets.back(); }
+};
+
+Layout lay_out(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
+    const index_t slices = (rows + kSliceRows - 1) / kSliceRows;
+    Layout layout{sigma, sort_rows(rows, row_offsets, sigma), std::vector<std::int64_t>(slices + 1)};
+    for (index_t s = 0; s < slices; ++s) {
+        index_t width = 0;
+        for (index_t i = s * kSliceRows; i < std::min(rows, (s + 1) * kSliceRows); ++i) {
+            width = std::max(width, row_offsets[layout.order[i] + 1] - row_offsets[layout.order[i]]);
+        }
+        layout.offsets[s + 1] = layout.offsets[s] + std::int64_t(width) * kSliceRows;
+    }
+    return layout;
+}
+
+Layout choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offsets, int sigma) {
+    if (sigma != 0) return lay_out(rows, row_offsets, sigma);
+    Layout best = lay_out(rows, row_offsets, 1);
+    for (index_t candidate : kSigmas) {
+        if (static_cast<double>(best.slots()) <= kWorthSorting * nnz) break;  // nothing left to save
+        Layout next = lay_out(rows, row_offsets, candidate);
+        if (kWorthSorting * next.slots() < best.slots()) best = std::move(next);
+    }
+    return best;
+}
+
+int choose_warps_per_slice(index_t slices, std::int64_t slots, int processors) {
+    // Share a slice among warps while the device has warp slots to fill and every warp keeps a few columns to overlap.
+    constexpr int kWarpsPerProcessor = 24, kColumnsPerWarp = 4;
+    const double width = static_cast<double>(slots) / std::max<index_t>(slices, 1) / kSliceRows;
+    int warps = 1;
+    while (warps < 32 && slices * warps < kWarpsPerProcessor * processors && width >= 2 * warps * kColumnsPerWarp) warps *= 2;
+    return warps;
+}
+
+template <class T>
+std::size_t stored_bytes(const Layout& layout) {
+    return layout.slots() * (sizeof(T) + sizeof(index_t)) + layout.offsets.size() * sizeof(index_t) +
+           (layout.sigma > 1 ? layout.order.bytes() : 0);
+}
+
+}  // namespace
+
+std::vector<Options> SellTuning::candidates() {
+    std::vector<Options> list;
+    for (std::int64_t warps : {1, 2, 4, 8}) list.push_back({{"warps_per_slice", warps}});
+    return list;
+}
+
+template <class T>
+Estimate Sell<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+    const Layout layout = choose_layout(matrix.rows, matrix.nnz, matrix.row_offsets, tuning.sigma);
+    const std::size_t bytes = stored_bytes<T>(layout);
+    check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, bytes, Csr<T>::estimate(matrix, {}).bytes);
+    return {bytes, static_cast<double>(layout.slots()) / std::max<index_t>(matrix.nnz, 1)};
+}
+
+template <class T>
+Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    const Layout layout = choose_layout(matrix.rows, matrix.nnz, matrix.row_offsets, tuning.sigma);
+    check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, stored_bytes<T>(layout),
+                  Csr<T>::estimate(matrix, {}).bytes);
+    Sell sell;
+    sell.rows = matrix.rows;
+    sell.cols = matrix.cols;
+    sell.nnz = matrix.nnz;
+    sell.slices = static_cast<index_t>(layout.offsets.size()) - 1;
+    sell.tuning = tuning;
+    sell.tuning.sigma = layout.sigma;
+    if (tuning.warps_per_slice == 0) {
+        sell.tuning.warps_per_slice = choose_warps_per_slice(sell.slices, layout.slots(), target.processors);
+    }
+    if (layout.sigma > 1) sell.permutation = layout.order;
+    sell.slice_offsets = Array<index_t>(layout.offsets.size());
+    std::copy(layout.offsets.begin(), layout.offsets.end(), sell.slice_offsets.begin());
+    sell.col_indices = Array<index_t>(layout.slots());
+    sell.values = Array<T>(layout.slots());
+#pragma omp parallel for schedule(dynamic, 64)
+    for (index_t s = 0; s < sell.slices; ++s) {
+        const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
+        std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
+        std::fill(sell.values.begin() + begin, sell.values.begin() + end, T(0));
+        for (index_t i = s * kSliceRows; i < std::min(sell.rows, (s + 1) * kSliceRows); ++i) {
+            const index_t row = layout.order[i];
+            index_t slot = begin + i % kSliceRows;
+            for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k, slot += kSliceRows) {
+                sell.col_indices[slot] = matrix.col_indices[k];
+                sell.values[slot] = matrix.values[k];
+            }
+        }
+    }
+    return sell;
+}
+
+template <class T>
+Csr<T> Sell<T>::to_csr() const {
+    Csr<T> csr;
+    csr.rows = rows;
+    csr.cols = cols;
+    csr.nnz = nnz;
+    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
+    csr.col_indices = Array<index_t>(nnz);
+    csr.values = Array<T>(nnz);
+    const auto row_at = [this](index_t i) { return permutation.size() ? permutation[i] : i; };
+    const auto slice_end = [this](index_t i) { return slice_offsets[i / kSliceRows + 1]; };
+    const auto first_slot = [this](index_t i) { return slice_offsets[i / kSliceRows] + i % kSliceRows; };
+
+    std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
+    for (index_t i = 0; i < rows; ++i) {
+        index_t length = 0;
+        for (index_t slot = first_slot(i); slot < slice_end(i) && col_indices[slot] >= 0; slot += kSliceRows) ++length;
+        csr.row_offsets[row_at(i) + 1] = length;
+    }
+    std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
+#pragma omp parallel for schedule(static)
+    for (index_t i = 0; i < rows; ++i) {
+        const index_t row = row_at(i);
+        index_t slot = first_slot(i);
+        for (index_t k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k, slot += kSliceRows) {
+            csr.col_indices[k] = col_indices[slot];
+            csr.values[k] = values[slot];
+        }
+    }
+    return csr;
+}
+
+namespace {
+
+// The sums of one slice's 32 rows, a SIMD lane each.
+template <class T>
+SPMVGPU_SIMD_CLONES void sum_slice(const T* values, const index_t* col_indices, index_t slots, const T* x, T* sums) {
+    for (index_t lane = 0; lane < kSliceRows; ++lane) sums[lane] = T(0);
+    for (index_t column = 0; column < slots; column += kSliceRows) {
+#pragma omp simd
+        for (index_t lane = 0; lane < kSliceRows; ++lane) {
+            const index_t col = col_indices[column + lane];
+            if (col >= 0) sums[lane] += values[column + lane] * x[col];
+        }
+    }
+}
+
+}  // namespace
+
+template <class T>
+void Sell<T>::spmv(const Product<T>& product) const {
+    const index_t slots = slices ? slice_offsets[slices] : 0;
+    const int threads = threads_for(slots + std::int64_t(rows));
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; ++t) {
+        // Slices are dealt out by their slots; the last thread takes the empty ones at the end as well.
+        const auto slice_at = [&](int part) {
+            const auto slot = static_cast<index_t>(part_begin(slots, threads, part));
+            return part == threads ? slices : index_t(std::lower_bound(slice_offsets.begin(), slice_offsets.end() - 1, slot) - slice_offsets.begin());
+        };
+        for (index_t s = slice_at(t); s < slice_at(t + 1); ++s) {
+            const index_t begin = slice_offsets[s];
+            T sums[kSliceRows];
+            sum_slice(values.data() + begin, col_indices.data() + begin, slice_offsets[s + 1] - begin, product.x, sums);
+            for (index_t i = s * kSliceRows; i < std::min(rows, (s + 1) * kSliceRows); ++i) {
+                const index_t row = permutation.size() ? permutation[i] : i;
+                const T scaled = product.alpha * sums[i % kSliceRows];
+                product.y[row] = product.beta == T(0) ? scaled : scaled + product.beta * product.y[row];
+            }
+        }
+    }
+}
+
+template struct Sell<float>;
+template struct Sell<double>;
+
+}  // namespace spmvgpu

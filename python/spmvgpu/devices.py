@@ -1,0 +1,115 @@
+"""Which devices there are, and which one a caller means."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+
+CPU = -1  # what the core calls the CPU where it asks for a device number
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device that operators can live on.
+
+    Attributes
+    ----------
+    name : str
+        What ``device=`` takes: ``"cpu"``, ``"cuda:0"``, ...
+    model : str
+        What the maker calls it.
+    memory_total, memory_free : int
+        Bytes.
+    multiprocessors : int
+        Streaming multiprocessors of a GPU; threads that the CPU backend uses.
+    compute_capability : tuple of int or None
+        (major, minor) of a GPU.
+    """
+
+    name: str
+    model: str
+    memory_total: int
+    memory_free: int
+    multiprocessors: int
+    compute_capability: tuple[int, int] | None = None
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """All usable devices, the CPU first.
+
+    Returns
+    -------
+    tuple of DeviceInfo
+    """
+    cpu = _core.device_properties(CPU)
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = [DeviceInfo("cpu", _cpu_model(), total, cpu["memory_free"], cpu["multiprocessors"])]
+    for ordinal in range(_core.device_count()):
+        gpu = _core.device_properties(ordinal)
+        found.append(
+            DeviceInfo(
+                device_name(ordinal),
+                gpu["model"],
+                gpu["memory_total"],
+                gpu["memory_free"],
+                gpu["multiprocessors"],
+                gpu["compute_capability"],
+            )
+        )
+    return tuple(found)
+
+
+def build_info() -> dict[str, Any]:
+    """How the compiled core was built: version, CUDA and its architectures, compiler, OpenMP."""
+    return dict(_core.build_info())
+
+
+def device_name(ordinal: int) -> str:
+    """``"cpu"`` or ``"cuda:N"``."""
+    return "cpu" if ordinal == CPU else f"cuda:{ordinal}"
+
+
+def resolve_device(device: str) -> int:
+    """The number of the device that a caller named.
+
+    Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"`` means.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `device` is not a device's name.
+    CudaError
+        If a CUDA device is asked for that is not there.
+    """
+    if not isinstance(device, str):
+        raise TypeError(f"device must be a string, not {type(device).__name__}; {_ALLOWED}")
+    name = os.environ.get("SPMVGPU_DEVICE", "auto") if device == "auto" else device
+    if name == "auto":
+        return 0 if _core.device_count() > 0 else CPU
+    if name == "cpu":
+        return CPU
+    kind, _, number = name.partition(":")
+    if kind != "cuda" or (":" in name and not (number.isascii() and number.isdigit())):
+        raise ValueError(f"unknown device {name!r}; {_ALLOWED}")
+    ordinal = int(number or 0)
+    if ordinal >= _core.device_count():
+        _core.device_properties(ordinal)  # raises CudaError that says what is missing
+    return ordinal
+
+
+_ALLOWED = "allowed are 'auto', 'cpu', 'cuda' and 'cuda:N'"
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,431 @@
+"""`SparseOperator`: a sparse matrix on a device, as a SciPy linear operator; `aslinearoperator` makes one."""
+
+from __future__ import annotations
+
+import html
+import weakref
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
+
+from . import _core, tune
+from .arrays import Library, Located, library_of, stream_handle
+from .canonical import Symmetric, canonical_csr
+from .devices import CPU, device_name, resolve_device
+
+
+def aslinearoperator(
+    A: Any,
+    format: str = "auto",
+    device: str = "auto",
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    stream: Any = None,
+    tune: str = "off",
+    **format_options: Any,
+) -> SparseOperator:
+    """A sparse matrix as an operator on a GPU or on the CPU's cores.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with `shape`, or a
+        dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are summed on a copy.
+    format : str, default "auto"
+        One of `formats()`, or "auto" to choose by the matrix and the device.
+    device : str, default "auto"
+        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU.
+    dtype : {None, float32, float64}
+        Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else float64.
+    shape : tuple of int, optional
+        (rows, columns), for a ``(data, indices, indptr)`` tuple.
+    symmetric : {None, True, "lower", "upper"}
+        True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is in `A`.
+    stream : CUDA stream, optional
+        Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on the
+        current stream of the library that the array comes from.
+    tune : {"off", "full"}
+        "full" times the format's tunables on the device (and with format="auto" every format) and keeps the fastest.
+    **format_options
+        Tunables of the format, see `format_options`.
+
+    Returns
+    -------
+    SparseOperator
+
+    Raises
+    ------
+    TypeError
+        For a dtype that is not real, or an option that the format does not have.
+    ValueError
+        For arrays that do not describe a matrix, an unknown format or device, or an option out of its range.
+    FormatError
+        If the format does not fit the matrix; says what it would cost and which format fits.
+    MemoryError
+        If the device has not enough memory; says how much was asked for and is free.
+    CudaError
+        If a CUDA device is asked for that is not there, or a CUDA call fails.
+    """
+    ordinal = resolve_device(device)
+    default_stream = None if stream is None else stream_handle(stream)
+    csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+    matrix, choice = _build(csr, format, ordinal, tune, format_options)
+    return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream)
+
+
+def _build(csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]) -> tuple[Any, tune.Choice]:
+    choice = tune.choose(csr, format, ordinal, mode, options)
+    matrix_type = _core.MatrixF32 if csr.dtype == np.float32 else _core.MatrixF64
+    matrix = matrix_type(csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal)
+    return matrix, choice
+
+
+class SparseOperator(LinearOperator):  # type: ignore[misc]
+    """A sparse matrix on one device, made by `aslinearoperator`.
+
+    A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy arrays; arrays
+    on the operator's own GPU give arrays of their own library, without a detour through the host.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+        float32 or float64.
+    format, device : str
+    nnz : int
+        Stored entries, explicit zeros included, padding not.
+    nbytes : int
+        Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy arrays once
+        there was one, and the transposed copy once there is one.
+    options : dict
+        The format's tunables in force.
+    setup_seconds : dict
+        Seconds spent in "convert" and "transfer" when it was made.
+    """
+
+    def __init__(
+        self,
+        matrix: Any,
+        shape: tuple[int, int],
+        ordinal: int,
+        choice: tune.Choice,
+        requested_device: str,
+        symmetric: bool,
+        stream: int | None,
+    ) -> None:
+        super().__init__(np.dtype(np.float32 if isinstance(matrix, _core.MatrixF32) else np.float64), shape)
+        self._matrix = matrix
+        self._ordinal = ordinal
+        self._choice = choice
+        self._requested_device = requested_device
+        self._symmetric = symmetric
+        self._stream = stream
+        self._transposed: SparseOperator | None = None
+        self._transpose_of: weakref.ref[SparseOperator] | None = None
+
+    # What it is
+
+    @property
+    def format(self) -> str:
+        return str(self._choice.format)
+
+    @property
+    def device(self) -> str:
+        return device_name(self._ordinal)
+
+    @property
+    def nnz(self) -> int:
+        return int(self._matrix.nnz)
+
+    @property
+    def nbytes(self) -> int:
+        transposed = self._transposed
+        return int(self._matrix.nbytes) + (transposed.nbytes if transposed is not None else 0)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self._matrix.options)
+
+    @property
+    def setup_seconds(self) -> dict[str, float]:
+        return dict(self._matrix.setup_seconds)
+
+    def tocsr(self) -> Any:
+        """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
+        return sp.csr_array(self._matrix.to_csr(), shape=self.shape)
+
+    def explain(self) -> str:
+        """Why this format is in use, and what the others would store.
+
+        Returns
+        -------
+        str
+            Several lines of text.
+        """
+        lines = [repr(self), f"chosen because {self._choice.reason}", "", "format      bytes/non-zero   padding"]
+        csr = self.tocsr()
+        for name in tune.formats():
+            try:
+                cost = tune.estimate_csr(csr, name)
+                row = f"{cost['bytes'] / max(self.nnz, 1):14.2f} {cost['padding']:9.2f}"
+            except _core.FormatError as refused:
+                row = f"  {refused}"
+            lines.append(f"{name:10s} {row}" + ("   <- in use" if name == self.format else ""))
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        rows, cols = self.shape
+        return (
+            f"<{rows}x{cols} SparseOperator of {self.dtype}, {self.nnz} stored entries, "
+            f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes>"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "shape": f"{self.shape[0]} &times; {self.shape[1]}",
+            "dtype": self.dtype,
+            "non-zeros": f"{self.nnz:,}",
+            "format": self.format,
+            "device": self.device,
+            "bytes": f"{self.nbytes:,}",
+            "options": ", ".join(f"{name}={value}" for name, value in self.options.items()),
+        }
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>"
+            f"{value if name == 'shape' else html.escape(str(value))}</td></tr>"
+            for name, value in facts.items()
+        )
+        return f"<table><caption>SparseOperator</caption>{rows}</table>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild = (self.tocsr(), self._choice, self._requested_device, self._symmetric)
+        return _unpickle, rebuild
+
+    # Products
+
+    def __matmul__(self, x: Any) -> Any:
+        if np.isscalar(x):
+            raise ValueError("Scalar operands are not allowed, use '*' instead")
+        return self.dot(x)
+
+    def dot(self, x: Any) -> Any:
+        """``A @ x`` for a vector or the columns of a 2-D array; also composes with other operators, as in SciPy."""
+        if isinstance(x, np.ndarray):
+            return self._multiply_numpy(x)
+        library = library_of(x)
+        if library is not None:
+            return self._multiply_array(x, library)
+        if sp.issparse(x):
+            raise TypeError("a product with a sparse matrix is not supported; use A.tocsr() @ x, or x.toarray()")
+        if isinstance(x, list | tuple):
+            return self._multiply_numpy(np.asarray(x))
+        return super().dot(x)
+
+    def matvec(self, x: Any) -> Any:
+        """``A @ x`` for a vector of shape (n,) or (n, 1)."""
+        return self.dot(_checked(x, 1, self.shape[1]))
+
+    def matmat(self, X: Any) -> Any:
+        """``A @ X`` for a 2-D array of shape (n, k)."""
+        return self.dot(_checked(X, 2, self.shape[1]))
+
+    def rmatvec(self, x: Any) -> Any:
+        """``A.T @ x`` for a vector of shape (m,) or (m, 1); as fast as `matvec` once the transposed copy is there."""
+        return self.T.matvec(x)
+
+    def rmatmat(self, X: Any) -> Any:
+        """``A.T @ X`` for a 2-D array of shape (m, k)."""
+        return self.T.matmat(X)
+
+    def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None) -> Any:
+        """``alpha * A @ x + beta * out``, without an allocation where `out` is given.
+
+        Parameters
+        ----------
+        x : (n,) array
+            C-contiguous, of the operator's dtype; NumPy, or on the operator's device.
+        out : (m,) array, optional
+            C-contiguous, of the same library, dtype and device; overwritten and returned. With ``beta=0`` it is
+            never read.
+        alpha, beta : float
+        stream : optional
+            CUDA stream for device arrays: integer handle, CuPy or PyTorch stream. The call returns once the product is
+            queued there.
+
+        Returns
+        -------
+        (m,) array
+            `out`, or a new array.
+
+        Raises
+        ------
+        TypeError
+            For an array of another dtype.
+        ValueError
+            For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and for ``beta``
+            without `out`.
+        """
+        if out is None and beta != 0:
+            raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
+        if not isinstance(x, np.ndarray):
+            library = library_of(x)
+            if library is None:
+                raise TypeError(f"x must be a NumPy array or a device array, not {type(x).__name__}")
+            return self._spmv_array(x, library, out, alpha, beta, stream)
+        self._check_vector("x", Located(0, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous), self.shape[1])
+        if out is not None:
+            if not isinstance(out, np.ndarray):
+                raise TypeError(f"out must be a NumPy array like x, not {type(out).__name__}")
+            self._check_vector("out", Located(0, out.shape, out.dtype, self._ordinal, out.flags.c_contiguous), self.shape[0])
+            if not out.flags.writeable:
+                raise ValueError("out is read-only; give an array that may be written")
+            if np.may_share_memory(x, out):
+                raise ValueError("out overlaps x; give an array of its own")
+        result = self._matrix.multiply_numpy(x, out, alpha, beta)
+        return result if out is None else out
+
+    def _time_products(self, repeats: int = 50) -> float:
+        """Median microseconds of one product in a series: device time on a GPU, wall time on the CPU."""
+        return float(self._matrix.time_products(repeats))
+
+    def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of the stored arrays, by the names that the format's header gives them."""
+        return dict(self._matrix.arrays())
+
+    def _multiply_numpy(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
+            raise ValueError(f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {x.shape}")
+        if x.dtype.kind == "c":
+            result: np.ndarray[Any, Any] = self._multiply_numpy(x.real) + 1j * self._multiply_numpy(x.imag)
+            return result
+        if x.dtype.kind not in "biuf":
+            raise TypeError(f"x has dtype {x.dtype}, which is not numeric; allowed are real and complex numbers")
+        if x.ndim == 1:
+            y = self._matrix.multiply_numpy(np.ascontiguousarray(x, self.dtype))
+        else:
+            columns = np.ascontiguousarray(x.T, self.dtype)
+            y = np.empty((x.shape[1], self.shape[0]), self.dtype)
+            for column, result_column in zip(columns, y, strict=True):
+                self._matrix.multiply_numpy(column, result_column)
+            y = y.T
+        if x.dtype == self.dtype:
+            return y  # type: ignore[no-any-return]
+        return y.astype(np.result_type(self.dtype, x.dtype), copy=False)  # type: ignore[no-any-return]
+
+    def _multiply_array(self, x: Any, library: Library) -> Any:
+        located = library.inspect(x)
+        ndim = len(located.shape)
+        if ndim == 1:
+            if not located.contiguous:
+                x = library.transposed(x)
+            return self._spmv_array(x, library)
+        if ndim != 2 or located.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {located.shape}"
+            )
+        columns = library.transposed(x)
+        located = library.inspect(columns)
+        self._check_device("x", located)
+        result, pointer = library.empty((located.shape[0], self.shape[0]), columns, located)
+        if self._ordinal == CPU:
+            stream = 0
+        else:
+            stream = library.stream(located) if self._stream is None else self._stream
+        item = self.dtype.itemsize
+        for i in range(located.shape[0]):
+            self._matrix.multiply_pointers(
+                located.pointer + i * self.shape[1] * item, pointer + i * self.shape[0] * item, 1.0, 0.0, stream
+            )
+        return library.deliver(result, x, stream).T
+
+    def _spmv_array(
+        self, x: Any, library: Library, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None
+    ) -> Any:
+        located = library.inspect(x)
+        self._check_device("x", located)
+        self._check_vector("x", located, self.shape[1])
+        if self._ordinal == CPU:
+            handle = 0
+        elif stream is not None:
+            handle = stream_handle(stream)
+        else:
+            handle = library.stream(located) if self._stream is None else self._stream
+        if out is None:
+            result, pointer = library.empty(self.shape[0], x, located)
+            self._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
+            return library.deliver(result, x, handle)
+        if library_of(out) is not library:
+            raise TypeError(f"out must be an array of the same library as x, not {type(out).__name__}")
+        target = library.inspect(out)
+        self._check_device("out", target)
+        self._check_vector("out", target, self.shape[0])
+        size = self.dtype.itemsize
+        if located.pointer < target.pointer + size * self.shape[0] and target.pointer < located.pointer + size * self.shape[1]:
+            raise ValueError("out overlaps x; give an array of its own")
+        self._matrix.multiply_pointers(located.pointer, target.pointer, alpha, beta, handle)
+        return out
+
+    def _check_device(self, name: str, located: Located) -> None:
+        if located.ordinal != self._ordinal:
+            raise ValueError(
+                f"{name} lies on {device_name(located.ordinal)!r}, the operator on {self.device!r}; move one of them"
+            )
+
+    def _check_vector(self, name: str, located: Located, length: int) -> None:
+        if located.dtype != self.dtype:
+            raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {self.dtype}")
+        if located.shape != (length,):
+            raise ValueError(f"{name} has shape {located.shape}; an operator of shape {self.shape} needs ({length},)")
+        if not located.contiguous:
+            raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
+
+    # What LinearOperator's own algebra calls
+
+    def _matvec(self, x: Any) -> Any:
+        return self._multiply_numpy(np.asarray(x))
+
+    def _matmat(self, X: Any) -> Any:
+        return self._multiply_numpy(np.asarray(X))
+
+    def _adjoint(self) -> SparseOperator:
+        return self._transpose()  # real
+
+    def _transpose(self) -> SparseOperator:
+        if self._symmetric:
+            return self
+        if self._transpose_of is not None:
+            original = self._transpose_of()
+            if original is not None:
+                return original
+        if self._transposed is None:
+            csr = canonical_csr(self.tocsr().T)
+            matrix, choice = _build(csr, self.format, self._ordinal, "off", self._choice.options)
+            transposed = SparseOperator(
+                matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
+            )
+            # A weak reference, so that the pair is freed as soon as nobody uses it.
+            transposed._transpose_of = weakref.ref(self)
+            self._transposed = transposed
+        return self._transposed
+
+
+def _checked(x: Any, ndim: int, length: int) -> Any:
+    """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
+    if isinstance(x, list | tuple):
+        x = np.asarray(x)
+    shape = getattr(x, "shape", ())
+    fits = tuple(shape) in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
+    if not fits:
+        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
+        raise ValueError(f"dimension mismatch: x has shape {tuple(shape)}; the operator needs {wanted}")
+    return x
+
+
+def _unpickle(csr: Any, choice: tune.Choice, device: str, symmetric: bool) -> SparseOperator:
+    ordinal = resolve_device(device)
+    matrix, _ = _build(csr, choice.format, ordinal, "off", choice.options)
+    return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric, None)
