@@ -138,7 +138,9 @@ void* Matrix<T>::scratch(Stream stream) const {
     if (bytes == 0) return nullptr;
     const std::lock_guard lock(scratch_mutex_);
     auto found = scratch_.find(stream);
-    if (found == scratch_.end()) found = scratch_.emplace(stream, Array<char>(bytes, device_)).first;
+    if (found == scratch_.end()) {
+        found = scratch_.emplace(stream, Array<char>::from(std::vector<char>(bytes, 0)).to(device_)).first;
+    }
     return found->second.data();
 }
 

@@ -42,7 +42,7 @@ struct Product {
     T* y;
     T alpha = T(1);
     T beta = T(0);
-    void* scratch = nullptr;  // workspace_bytes() of the format, private to one CUDA stream; unused on the CPU
+    void* scratch = nullptr;  // workspace_bytes() of the format, private to one CUDA stream, zeroed once; unused on the CPU
 };
 
 // What a format would cost, known before it is built.

@@ -1,7 +1,6 @@
 #include "formats/csr.hpp"
 
 #include "cuda/check.hpp"
-#include "cuda/spans.cuh"
 #include "cuda/warp.cuh"
 
 namespace spmvgpu {
@@ -10,6 +9,7 @@ namespace {
 
 using namespace cuda;
 
+constexpr int kInFlight = 4;     // loads in flight per lane of a row
 constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5); also the best or within 2 % of it for the other kernels
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
@@ -20,11 +20,8 @@ __global__ void __launch_bounds__(kBlockSize)
     const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
     T sum = 0;
     if (row < rows) {
-        const index_t end = row_offsets[row + 1];
-#pragma unroll 4
-        for (index_t k = row_offsets[row] + threadIdx.x % kLanes; k < end; k += kLanes) {
-            sum += load_once(values + k) * product.x[load_once(col_indices + k)];
-        }
+        sum = sum_strided<kInFlight>(col_indices, values, product.x, row_offsets[row] + threadIdx.x % kLanes,
+                                     row_offsets[row + 1], kLanes);
     }
     sum = sum_lanes(sum, kLanes);
     if (row < rows && threadIdx.x % kLanes == 0) store_row(product, row, sum);
@@ -40,11 +37,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const int lane = threadIdx.x % kLanes;
     T sum = 0;
     if (row < rows) {
-        const index_t end = row_offsets[row + 1];
-#pragma unroll 4
-        for (index_t k = row_offsets[row] + lane; k < end; k += kLanes) {
-            sum += load_once(values + k) * product.x[load_once(col_indices + k)];
-        }
+        sum = sum_strided<kInFlight>(col_indices, values, product.x, row_offsets[row] + lane, row_offsets[row + 1], kLanes);
     }
     sums[threadIdx.x] = sum;
     for (int offset = kLanes / 2; offset > 0; offset /= 2) {
@@ -56,38 +49,60 @@ __global__ void __launch_bounds__(kBlockSize)
     if (row < rows && lane == 0) store_row(product, row, sum);
 }
 
-// Sum of the products of [begin, end) by a whole block, valid in thread 0.
+// What the balanced kernel reads; the same for all blocks.
 template <class T>
-__device__ T sum_range(index_t begin, index_t end, const index_t* __restrict__ col_indices, const T* __restrict__ values,
-                       const T* x) {
-    T sum = 0;
-#pragma unroll 8
-    for (index_t k = begin + threadIdx.x; k < end; k += kBlockSize) {
-        sum += load_once(values + k) * x[load_once(col_indices + k)];
-    }
-    return sum_block<T, kBlockSize>(sum);
-}
+struct BalancedPlan {
+    const Tile* tiles;
+    const RowSpan* spans;
+    const index_t* row_offsets;
+    const index_t* col_indices;
+    const T* values;
+    T* segment_sums;     // scratch: partial sums of cut rows
+    unsigned* arrivals;  // scratch: segments of each cut row that are done; zero before and after every product
+};
 
-// A block per tile. Tiles of several rows: the products of all their non-zeros go to shared memory, read from global
-// memory without regard to row ends, with kItems loads in flight per thread; then a group of lanes adds up each row.
-template <class T, int kItems>
-__global__ void __launch_bounds__(kBlockSize)
-    csr_balanced_block_per_tile(const Tile* __restrict__ tiles, const index_t* __restrict__ row_offsets,
-                                const index_t* __restrict__ col_indices, const T* __restrict__ values, Product<T> product,
-                                T* segment_sums) {
-    __shared__ T products[kBlockSize * kItems];
-    const Tile tile = tiles[blockIdx.x];
-    const index_t tile_rows = tile.row_end - tile.row_begin;
-    if (tile_rows <= 1) {  // one row, or a segment of one
-        const T sum = sum_range(tile.nz_begin, tile.nz_end, col_indices, values, product.x);
-        if (threadIdx.x != 0) return;
-        if (tile.row_end < 0) {
-            segment_sums[-tile.row_end - 1] = sum;
-        } else {
-            store_row(product, tile.row_begin, sum);
-        }
+// A tile that is one row, or a segment of one. The block that finishes a row's last outstanding segment adds up all of
+// them, in order; so the sum does not depend on which block that is.
+template <class T>
+__device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
+    __shared__ bool last_arrival;
+    T sum = sum_strided<8>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, tile.nz_end, kBlockSize);
+    sum = sum_block<T, kBlockSize>(sum);
+    if (tile.row_end >= 0) {
+        if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
         return;
     }
+    const index_t cut_row = tile.row_begin;
+    const RowSpan span = plan.spans[cut_row];
+    if (threadIdx.x == 0) {
+        plan.segment_sums[-tile.row_end - 1] = sum;
+        __threadfence();
+        last_arrival = atomicAdd(plan.arrivals + cut_row, 1u) == static_cast<unsigned>(span.last - span.first);
+    }
+    __syncthreads();
+    if (!last_arrival || threadIdx.x >= kWarp) return;
+    __threadfence();
+    sum = 0;
+    for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp) sum += __ldcg(plan.segment_sums + i);
+    sum = sum_lanes(sum, kWarp);
+    if (threadIdx.x == 0) {
+        store_row(product, span.row, sum);
+        plan.arrivals[cut_row] = 0;
+    }
+}
+
+// A block per tile. In a tile of several rows the products of all its non-zeros go to shared memory, read from global
+// memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
+// Rows that are much longer than their group is wide are left over for whole warps.
+template <class T, int kItems>
+__global__ void __launch_bounds__(kBlockSize) csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
+    constexpr int kMaxPerLane = 16;  // longer rows wait for a warp; so at most every 16th non-zero starts one
+    __shared__ T products[kBlockSize * kItems];
+    __shared__ index_t left_over[kBlockSize * kItems / kMaxPerLane];
+    __shared__ int left_over_count;
+    const Tile tile = plan.tiles[blockIdx.x];
+    const index_t tile_rows = tile.row_end - tile.row_begin;
+    if (tile.row_end < 0 || tile_rows == 1) return multiply_long_row(plan, tile, product);
 
     const index_t nonzeros = tile.nz_end - tile.nz_begin;
     index_t cols[kItems];
@@ -95,47 +110,55 @@ __global__ void __launch_bounds__(kBlockSize)
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         const index_t k = i * kBlockSize + threadIdx.x;
-        cols[i] = k < nonzeros ? load_once(col_indices + tile.nz_begin + k) : -1;
-        factors[i] = k < nonzeros ? load_once(values + tile.nz_begin + k) : T(0);
+        cols[i] = k < nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
+        factors[i] = k < nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
     }
-    // Lanes per row: as many as the block has to spare, so that one round serves all rows of the tile.
+    // Lanes per row: as many as the block has to spare. With more rows than threads, thread by thread, in rounds.
     int lanes = kWarp;
     while (lanes > 1 && tile_rows * lanes > kBlockSize) lanes /= 2;
     const int lane = threadIdx.x % lanes;
     index_t row = tile.row_begin + threadIdx.x / lanes;
-    index_t begin = 0, end = 0;
-    if (row < tile.row_end) {
-        begin = row_offsets[row] - tile.nz_begin;
-        end = row_offsets[row + 1] - tile.nz_begin;
-    }
+    index_t begin = row < tile.row_end ? plan.row_offsets[row] : tile.nz_end;
+    index_t end = row < tile.row_end ? plan.row_offsets[row + 1] : tile.nz_end;
+    if (threadIdx.x == 0) left_over_count = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (cols[i] >= 0) products[i * kBlockSize + threadIdx.x] = factors[i] * product.x[cols[i]];
     }
     __syncthreads();
 
-    while (true) {
-        T sum = 0;
-        for (index_t k = begin + lane; k < end; k += lanes) sum += products[k];
-        sum = sum_lanes(sum, lanes);
-        if (lane == 0 && row < tile.row_end) store_row(product, row, sum);
-        if (tile_rows <= kBlockSize) return;  // the whole block agrees, and with it every warp
-        row += kBlockSize;                    // more rows than threads: a thread per row, round by round
-        if (row - static_cast<index_t>(threadIdx.x) >= tile.row_end) return;
-        begin = end = 0;
-        if (row < tile.row_end) {
-            begin = row_offsets[row] - tile.nz_begin;
-            end = row_offsets[row + 1] - tile.nz_begin;
+    bool any_left_over = false;
+    for (index_t round = 0; round < tile_rows; round += kBlockSize / lanes) {
+        if (round > 0) {
+            row = tile.row_begin + round + threadIdx.x;
+            begin = row < tile.row_end ? plan.row_offsets[row] : tile.nz_end;
+            end = row < tile.row_end ? plan.row_offsets[row + 1] : tile.nz_end;
         }
+        const bool too_long = end - begin > kMaxPerLane * lanes;
+        T sum = 0;
+        if (!too_long) {
+            for (index_t k = begin + lane; k < end; k += lanes) sum += products[k - tile.nz_begin];
+        }
+        sum = sum_lanes(sum, lanes);
+        if (lane == 0 && row < tile.row_end) {
+            if (too_long) {
+                left_over[atomicAdd(&left_over_count, 1)] = row;  // in any order: rows do not meet
+            } else {
+                store_row(product, row, sum);
+            }
+        }
+        any_left_over |= too_long;
+    }
+    if (!__syncthreads_or(any_left_over)) return;
+    for (int i = threadIdx.x / kWarp; i < left_over_count; i += kBlockSize / kWarp) {
+        row = left_over[i];
+        end = plan.row_offsets[row + 1] - tile.nz_begin;
+        T sum = 0;
+        for (index_t k = plan.row_offsets[row] - tile.nz_begin + threadIdx.x % kWarp; k < end; k += kWarp) sum += products[k];
+        sum = sum_lanes(sum, kWarp);
+        if (threadIdx.x % kWarp == 0) store_row(product, row, sum);
     }
 }
-
-// Partial sum i of a row that is cut into segments.
-template <class T>
-struct SegmentSums {
-    const T* sums;
-    __device__ T operator()(RowSpan, index_t i) const { return sums[i]; }
-};
 
 template <class T, int kLanes>
 void launch_shuffle(const Csr<T>& csr, const Product<T>& product, Stream stream) {
@@ -154,11 +177,13 @@ void launch_shared(const Csr<T>& csr, const Product<T>& product, Stream stream) 
 template <class T, int kItems>
 void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream) {
     auto* segment_sums = static_cast<T*>(product.scratch);
+    auto* arrivals = reinterpret_cast<unsigned*>(segment_sums + csr.segments);
+    const BalancedPlan<T> plan{csr.tiles.data(),       csr.spans.data(),  csr.row_offsets.data(),
+                               csr.col_indices.data(), csr.values.data(), segment_sums,
+                               arrivals};
     csr_balanced_block_per_tile<T, kItems>
-        <<<static_cast<unsigned>(csr.tiles.size()), kBlockSize, 0, native(stream)>>>(
-            csr.tiles.data(), csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(), product, segment_sums);
+        <<<static_cast<unsigned>(csr.tiles.size()), kBlockSize, 0, native(stream)>>>(plan, product);
     check_launch("csr_balanced_block_per_tile");
-    merge_spans(csr.spans, product, stream, SegmentSums<T>{segment_sums});
 }
 
 }  // namespace

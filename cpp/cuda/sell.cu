@@ -9,6 +9,7 @@ namespace {
 
 using namespace cuda;
 
+constexpr int kInFlight = 4;     // columns in flight per warp
 constexpr int kBlockSize = 128;  // small blocks: a wide slice holds up few others
 
 // kWarps warps per slice: warp w takes columns w, w + kWarps, ...; a lane per row. Sums meet in shared memory.
@@ -24,13 +25,8 @@ __global__ void __launch_bounds__(kWarps * kWarp > kBlockSize ? kWarps * kWarp :
     const index_t slice = blockIdx.x * kSlicesPerBlock + block_slice;
     T sum = 0;
     if (slice < slices) {
-        const index_t end = slice_offsets[slice + 1];
-#pragma unroll 4
-        for (index_t k = slice_offsets[slice] + warp * kWarp + lane; k < end; k += kWarps * kWarp) {
-            const index_t col = load_once(col_indices + k);
-            const T value = load_once(values + k);
-            if (col >= 0) sum += value * product.x[col];
-        }
+        sum = sum_strided<kInFlight>(col_indices, values, product.x, slice_offsets[slice] + warp * kWarp + lane,
+                                     slice_offsets[slice + 1], kWarps * kWarp);
     }
     if constexpr (kWarps > 1) {
         __shared__ T sums[kSlicesPerBlock][kWarps][kWarp];

@@ -16,6 +16,30 @@ __device__ __forceinline__ T load_once(const T* pointer) {
     return __ldcs(pointer);
 }
 
+// Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
+// used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are padding.
+template <int kInFlight, class T>
+__device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values, const T* x,
+                                         index_t begin, index_t end, unsigned stride) {
+    T sum = 0;
+    // Unsigned, so that stepping past the end of 2^31 - 1 slots does not overflow.
+    for (unsigned k = begin; k < static_cast<unsigned>(end); k += kInFlight * stride) {
+        index_t cols[kInFlight];
+        T factors[kInFlight], gathered[kInFlight];
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            const bool valid = k + i * stride < static_cast<unsigned>(end);
+            cols[i] = valid ? load_once(col_indices + k + i * stride) : -1;
+            factors[i] = valid ? load_once(values + k + i * stride) : T(0);
+        }
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? x[cols[i]] : T(0);
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) sum += factors[i] * gathered[i];
+    }
+    return sum;
+}
+
 // Sum over groups of `lanes` neighbouring lanes (a power of two), left in each group's first lane. All lanes must call.
 template <class T>
 __device__ __forceinline__ T sum_lanes(T value, int lanes) {

@@ -37,7 +37,7 @@ struct Plan {
     void cut_row(index_t row, index_t begin, index_t end) {
         const index_t first = segments;
         for (index_t nz = begin; nz < end; nz += std::min(kSegment, end - nz)) {
-            tiles.push_back({row, -segments - 1, nz, nz + std::min(kSegment, end - nz)});
+            tiles.push_back({static_cast<index_t>(spans.size()), -segments - 1, nz, nz + std::min(kSegment, end - nz)});
             ++segments;
         }
         spans.push_back({row, first, segments - 1});

@@ -40,13 +40,14 @@ struct CsrTuning {
 };
 
 // One thread block's work in the balanced kernel: either rows [row_begin, row_end) that hold at most `tile` non-zeros
-// together, or one row, or (row_end < 0) segment number -row_end - 1 of a row that is cut into several.
+// together, or one row of any length up to a limit, or (row_end < 0) segment number -row_end - 1 of a row that is cut into
+// several, the row of spans[row_begin].
 struct alignas(16) Tile {
     index_t row_begin, row_end;
     index_t nz_begin, nz_end;
 };
 
-// A row that several parts of the work contribute to; their partial sums are added in order, by a second kernel.
+// A row that several parts of the work contribute to; their partial sums are added in order.
 struct RowSpan {
     index_t row;
     index_t first, last;  // partial sums [first, last] belong to the row
@@ -79,7 +80,8 @@ struct Csr {
     static Estimate estimate(const Csr& matrix, const Tuning& tuning);
     static Csr from_csr(const Csr& matrix, const Tuning& tuning, const Target& target);
     Csr to_csr() const;
-    std::size_t workspace_bytes() const { return static_cast<std::size_t>(segments) * sizeof(T); }
+    // A partial sum a segment, and a counter a cut row, which says when all of them are there.
+    std::size_t workspace_bytes() const { return segments * sizeof(T) + spans.size() * sizeof(unsigned); }
 
     void spmv(const Product<T>& product) const;                  // OpenMP
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr.cu
