@@ -1,22 +1,25 @@
 #include "core/options.hpp"
 
 #include <algorithm>
-#include <sstream>
+#include <cstdio>
 
 #include "core/errors.hpp"
 
 namespace spmvgpu {
 
+// snprintf, not a stream: where libstdc++ is linked statically into the extension, streams find no locale to print with.
+std::string format_number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    return text;
+}
+
 namespace {
 
 std::string text(const OptionValue& value) {
-    std::ostringstream out;
-    if (auto* name = std::get_if<std::string>(&value)) {
-        out << '\'' << *name << '\'';
-    } else {
-        std::visit([&](const auto& v) { out << v; }, value);
-    }
-    return out.str();
+    if (auto* name = std::get_if<std::string>(&value)) return "'" + *name + "'";
+    if (auto* number = std::get_if<double>(&value)) return format_number(*number);
+    return std::to_string(std::get<std::int64_t>(value));
 }
 
 [[noreturn]] void refuse(const std::string& name, const OptionValue& value, const std::string& allowed) {
@@ -25,10 +28,9 @@ std::string text(const OptionValue& value) {
 
 template <class List>
 std::string one_of(const List& allowed) {
-    std::ostringstream out;
-    out << "one of ";
-    for (std::size_t i = 0; i < allowed.size(); ++i) out << (i ? ", " : "") << text(OptionValue(allowed[i]));
-    return out.str();
+    std::string list;
+    for (const auto& entry : allowed) list += (list.empty() ? "one of " : ", ") + text(OptionValue(entry));
+    return list;
 }
 
 }  // namespace
@@ -53,9 +55,7 @@ double read_in_range(const std::string& name, const OptionValue& value, Range ra
     if (auto* real = std::get_if<double>(&value)) number = *real;
     // Written so that NaN fails too.
     if (std::holds_alternative<std::string>(value) || !(number >= range.low && number <= range.high)) {
-        std::ostringstream allowed;
-        allowed << "a number from " << range.low << " to " << range.high;
-        refuse(name, value, allowed.str());
+        refuse(name, value, "a number from " + format_number(range.low) + " to " + format_number(range.high));
     }
     return number;
 }

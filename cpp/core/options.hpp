@@ -27,6 +27,8 @@ struct OptionInfo {
     std::variant<OneOf, Names, Range> allowed;
 };
 
+std::string format_number(double value);  // at most six digits, as in "0.25" or "1e+06"
+
 // Readers and writers of one field, by kind; they throw std::invalid_argument naming the value and the allowed ones.
 int read_one_of(const std::string& name, const OptionValue& value, const OneOf& allowed);
 int read_name(const std::string& name, const OptionValue& value, const Names& allowed);

@@ -10,7 +10,7 @@ namespace {
 using namespace cuda;
 
 constexpr int kInFlight = 4;     // loads in flight per lane of a row
-constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5); also the best or within 2 % of it for the other kernels
+constexpr int kBlockSize = Tile::kBlockSize;  // Yin 2012, section 5.1 (5); also the best or within 2 % of it for the other kernels
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
 template <class T, int kLanes>
@@ -66,18 +66,19 @@ struct BalancedPlan {
 template <class T>
 __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
     __shared__ bool last_arrival;
-    T sum = sum_strided<8>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, tile.nz_end, kBlockSize);
+    const index_t end = tile.nz_begin + tile.nonzeros;
+    T sum = sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kBlockSize);
     sum = sum_block<T, kBlockSize>(sum);
-    if (tile.row_end >= 0) {
+    if (tile.rows == 1) {
         if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
         return;
     }
-    const index_t cut_row = tile.row_begin;
-    const RowSpan span = plan.spans[cut_row];
+    const RowSpan span = plan.spans[tile.row_begin];
+    unsigned* const arrivals = plan.arrivals + tile.row_begin;
     if (threadIdx.x == 0) {
-        plan.segment_sums[-tile.row_end - 1] = sum;
+        plan.segment_sums[tile.note] = sum;
         __threadfence();
-        last_arrival = atomicAdd(plan.arrivals + cut_row, 1u) == static_cast<unsigned>(span.last - span.first);
+        last_arrival = atomicAdd(arrivals, 1u) == static_cast<unsigned>(span.last - span.first);
     }
     __syncthreads();
     if (!last_arrival || threadIdx.x >= kWarp) return;
@@ -87,7 +88,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     sum = sum_lanes(sum, kWarp);
     if (threadIdx.x == 0) {
         store_row(product, span.row, sum);
-        plan.arrivals[cut_row] = 0;
+        *arrivals = 0;
     }
 }
 
@@ -95,31 +96,27 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 // memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
 // Rows that are much longer than their group is wide are left over for whole warps.
 template <class T, int kItems>
-__global__ void __launch_bounds__(kBlockSize) csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
-    constexpr int kMaxPerLane = 16;  // longer rows wait for a warp; so at most every 16th non-zero starts one
+__global__ void __launch_bounds__(kBlockSize, kItems <= 4 ? 8 : kItems <= 8 ? 6 : 4)
+    csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
     __shared__ T products[kBlockSize * kItems];
-    __shared__ index_t left_over[kBlockSize * kItems / kMaxPerLane];
+    __shared__ std::uint16_t left_over[kBlockSize * kItems / Tile::kMaxPerLane];
     __shared__ int left_over_count;
     const Tile tile = plan.tiles[blockIdx.x];
-    const index_t tile_rows = tile.row_end - tile.row_begin;
-    if (tile.row_end < 0 || tile_rows == 1) return multiply_long_row(plan, tile, product);
+    if (tile.rows <= 1) return multiply_long_row(plan, tile, product);
 
-    const index_t nonzeros = tile.nz_end - tile.nz_begin;
     index_t cols[kItems];
     T factors[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        const index_t k = i * kBlockSize + threadIdx.x;
-        cols[i] = k < nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
-        factors[i] = k < nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
+        const int k = i * kBlockSize + threadIdx.x;
+        cols[i] = k < tile.nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
+        factors[i] = k < tile.nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
     }
-    // Lanes per row: as many as the block has to spare. With more rows than threads, thread by thread, in rounds.
-    int lanes = kWarp;
-    while (lanes > 1 && tile_rows * lanes > kBlockSize) lanes /= 2;
-    const int lane = threadIdx.x % lanes;
-    index_t row = tile.row_begin + threadIdx.x / lanes;
-    index_t begin = row < tile.row_end ? plan.row_offsets[row] : tile.nz_end;
-    index_t end = row < tile.row_end ? plan.row_offsets[row + 1] : tile.nz_end;
+    const index_t* const row_offsets = plan.row_offsets + tile.row_begin;
+    const int lanes = Tile::lanes(tile.rows), lane = threadIdx.x % lanes;
+    int row = threadIdx.x / lanes;  // within the tile, as are begin and end
+    int begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
+    int end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
     if (threadIdx.x == 0) left_over_count = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -127,36 +124,36 @@ __global__ void __launch_bounds__(kBlockSize) csr_balanced_block_per_tile(Balanc
     }
     __syncthreads();
 
-    bool any_left_over = false;
-    for (index_t round = 0; round < tile_rows; round += kBlockSize / lanes) {
+    // One round where every row has a thread; with more rows than threads, a thread per row and round by round.
+    for (int round = 0; round < tile.rows; round += kBlockSize / lanes) {
         if (round > 0) {
-            row = tile.row_begin + round + threadIdx.x;
-            begin = row < tile.row_end ? plan.row_offsets[row] : tile.nz_end;
-            end = row < tile.row_end ? plan.row_offsets[row + 1] : tile.nz_end;
+            row = round + threadIdx.x;
+            begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
+            end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
         }
-        const bool too_long = end - begin > kMaxPerLane * lanes;
+        const bool too_long = tile.note != 0 && end - begin > Tile::kMaxPerLane * lanes;
         T sum = 0;
         if (!too_long) {
-            for (index_t k = begin + lane; k < end; k += lanes) sum += products[k - tile.nz_begin];
+            for (int k = begin + lane; k < end; k += lanes) sum += products[k];
         }
         sum = sum_lanes(sum, lanes);
-        if (lane == 0 && row < tile.row_end) {
+        if (lane == 0 && row < tile.rows) {
             if (too_long) {
                 left_over[atomicAdd(&left_over_count, 1)] = row;  // in any order: rows do not meet
             } else {
-                store_row(product, row, sum);
+                store_row(product, tile.row_begin + row, sum);
             }
         }
-        any_left_over |= too_long;
     }
-    if (!__syncthreads_or(any_left_over)) return;
+    if (tile.note == 0) return;
+    __syncthreads();
     for (int i = threadIdx.x / kWarp; i < left_over_count; i += kBlockSize / kWarp) {
         row = left_over[i];
-        end = plan.row_offsets[row + 1] - tile.nz_begin;
+        end = row_offsets[row + 1] - tile.nz_begin;
         T sum = 0;
-        for (index_t k = plan.row_offsets[row] - tile.nz_begin + threadIdx.x % kWarp; k < end; k += kWarp) sum += products[k];
+        for (int k = row_offsets[row] - tile.nz_begin + threadIdx.x % kWarp; k < end; k += kWarp) sum += products[k];
         sum = sum_lanes(sum, kWarp);
-        if (threadIdx.x % kWarp == 0) store_row(product, row, sum);
+        if (threadIdx.x % kWarp == 0) store_row(product, tile.row_begin + row, sum);
     }
 }
 

@@ -36,11 +36,20 @@ struct Plan {
 
     void cut_row(index_t row, index_t begin, index_t end) {
         const index_t first = segments;
-        for (index_t nz = begin; nz < end; nz += std::min(kSegment, end - nz)) {
-            tiles.push_back({static_cast<index_t>(spans.size()), -segments - 1, nz, nz + std::min(kSegment, end - nz)});
-            ++segments;
+        for (index_t nz = begin; nz < end; nz += std::min(kSegment, end - nz), ++segments) {
+            const auto nonzeros = static_cast<std::uint16_t>(std::min(kSegment, end - nz));
+            tiles.push_back({static_cast<index_t>(spans.size()), nz, 0, nonzeros, segments});
         }
         spans.push_back({row, first, segments - 1});
+    }
+
+    void add_rows(const index_t* row_offsets, index_t row, index_t end) {
+        const auto count = static_cast<std::uint16_t>(end - row);
+        const index_t limit = Tile::kMaxPerLane * Tile::lanes(count);
+        bool has_long_rows = false;
+        for (index_t r = row; r < end; ++r) has_long_rows = has_long_rows || row_offsets[r + 1] - row_offsets[r] > limit;
+        const auto nonzeros = static_cast<std::uint16_t>(row_offsets[end] - row_offsets[row]);
+        tiles.push_back({row, row_offsets[row], count, nonzeros, has_long_rows});
     }
 };
 
@@ -57,7 +66,7 @@ Plan plan_tiles(index_t rows, const Array<index_t>& row_offsets, index_t tile) {
         // As many whole rows as fit, and at least one; `tile` bounds the rows too, for the sake of empty ones.
         index_t end = row + 1;
         while (end < rows && end - row < tile && row_offsets[end + 1] - begin <= tile) ++end;
-        plan.tiles.push_back({row, end, begin, row_offsets[end]});
+        plan.add_rows(row_offsets.data(), row, end);
         row = end;
     }
     return plan;

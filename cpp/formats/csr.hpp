@@ -39,12 +39,23 @@ struct CsrTuning {
     static std::vector<Options> candidates();
 };
 
-// One thread block's work in the balanced kernel: either rows [row_begin, row_end) that hold at most `tile` non-zeros
-// together, or one row of any length up to a limit, or (row_end < 0) segment number -row_end - 1 of a row that is cut into
-// several, the row of spans[row_begin].
+// One thread block's work in the balanced kernel: `rows` whole rows that hold at most `tile` non-zeros together, or one row
+// up to a limit, or, with rows == 0, a segment of a row that is longer still.
 struct alignas(16) Tile {
-    index_t row_begin, row_end;
-    index_t nz_begin, nz_end;
+    index_t row_begin;         // first row; of a segment, the position of its row in `spans`
+    index_t nz_begin;
+    std::uint16_t rows;
+    std::uint16_t nonzeros;
+    index_t note;              // of rows: whether any is too long for its lanes; of a segment: its number
+    static constexpr int kBlockSize = 256;  // threads that work on a tile
+    static constexpr int kMaxPerLane = 16;  // non-zeros of a row that one lane adds up; see has_long_rows
+
+    // Lanes per row: as many as the block has to spare, a power of two up to a warp.
+    static constexpr int lanes(int rows) {
+        int lanes = 32;
+        while (lanes > 1 && rows * lanes > kBlockSize) lanes /= 2;
+        return lanes;
+    }
 };
 
 // A row that several parts of the work contribute to; their partial sums are added in order.

@@ -1,9 +1,9 @@
 #include "formats/padding.hpp"
 
 #include <limits>
-#include <sstream>
 
 #include "core/errors.hpp"
+#include "core/options.hpp"
 #include "core/types.hpp"
 
 namespace spmvgpu {
@@ -11,15 +11,16 @@ namespace spmvgpu {
 void check_padding(const std::string& format, std::int64_t slots, std::int64_t nnz, double max_padding,
                    std::size_t bytes, std::size_t csr_bytes) {
     constexpr std::int64_t kAlwaysAllowed = 65536;
-    std::ostringstream why;
+    std::string why;
     if (slots > std::numeric_limits<index_t>::max()) {
-        why << slots << " slots, more than 32-bit positions can count";
+        why = std::to_string(slots) + " slots, more than 32-bit positions can count";
     } else if (slots > kAlwaysAllowed && static_cast<double>(slots) > max_padding * static_cast<double>(nnz)) {
-        why << static_cast<double>(slots) / static_cast<double>(nnz) << " slots per non-zero, above max_padding=" << max_padding;
+        why = format_number(static_cast<double>(slots) / static_cast<double>(nnz)) +
+              " slots per non-zero, above max_padding=" + format_number(max_padding);
     } else {
         return;
     }
-    throw FormatError("format '" + format + "' does not fit this matrix: it would store " + why.str() + " (" +
+    throw FormatError("format '" + format + "' does not fit this matrix: it would store " + why + " (" +
                       std::to_string(bytes) + " bytes); format 'csr' fits in " + std::to_string(csr_bytes) + " bytes");
 }
 

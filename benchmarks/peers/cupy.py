@@ -1,0 +1,67 @@
+"""CuPy: ``A @ x`` as users write it, and the cuSPARSE call behind it replayed from a graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..problem import Problem
+from .base import Job, Variant, device_result
+
+NAME = "cupy"
+DEVICES = ("cuda",)
+
+
+def available() -> str | None:
+    """None, or the reason why this peer cannot run."""
+    if importlib.util.find_spec("cupy") is None:
+        return "not installed"
+    import cupy
+
+    return None if cupy.cuda.is_available() else "sees no GPU"
+
+
+def versions() -> dict[str, str]:
+    import cupy
+
+    return {"cupy": cupy.__version__}
+
+
+def prepare(problem: Problem) -> list[Job]:
+    return [Job("csr", partial(_called, problem)), Job("csr_graph", partial(_replayed, problem))]
+
+
+def matrix(problem: Problem) -> Any:
+    """The problem's matrix as a CuPy sparse matrix, marked canonical: no check per product."""
+    from cupyx.scipy import sparse
+
+    arrays = problem.on_device
+    result = sparse.csr_matrix((arrays.data, arrays.indices, arrays.indptr), shape=problem.matrix.shape)
+    result.has_canonical_format = True
+    return result
+
+
+def _called(problem: Problem) -> Variant:
+    A, x = matrix(problem), problem.on_device.x
+
+    def call() -> Any:
+        return A @ x
+
+    return Variant(NAME, "csr", problem.csr_bytes, call, call=call)
+
+
+def _replayed(problem: Problem) -> Variant:
+    import cupy
+
+    y = cupy.empty(problem.matrix.shape[0], dtype=problem.dtype)
+    launch = launch_into(matrix(problem), problem.on_device.x, y)
+    return Variant(NAME, "csr_graph", problem.csr_bytes, device_result(launch, y), launch=launch)
+
+
+def launch_into(A: Any, x: Any, y: Any) -> Callable[[int], object]:
+    """The product behind ``A @ x``, written to `y` on CuPy's current stream."""
+    from cupyx import cusparse
+
+    return lambda stream: cusparse.spmv(A, x, y)

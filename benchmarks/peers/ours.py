@@ -1,0 +1,98 @@
+"""spmvgpu: every format with its default options, every CSR kernel, tuned CSR and SELL, and "auto"."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+import spmvgpu as sg
+
+from ..problem import Problem
+from .base import Job, Variant, device_result
+
+NAME = "spmvgpu"
+DEVICES = ("cpu", "cuda")
+THREADED = True
+
+
+def available() -> str | None:
+    """None: this is what is measured."""
+    return None
+
+
+def versions() -> dict[str, str]:
+    return {"spmvgpu": str(sg.build_info()["version"])}
+
+
+def prepare(problem: Problem, device: str) -> list[Job]:
+    """The variants that speed is judged by come first, the other kernels last."""
+
+    def job(name: str, optional: bool = False, **arguments: Any) -> Job:
+        return Job(name, lambda: _variant(problem, name, _operator(problem, device, **arguments)), optional)
+
+    jobs = [job("csr", format="csr"), job("sell", format="sell")]
+    others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
+    if device == "cpu":
+        return [*jobs, *others, job("auto", format="auto")]
+    automatic = cache(partial(_operator, problem, device, format="auto"))
+    return [
+        *jobs,
+        job("csr_tuned", format="csr", tune="full"),
+        *others,
+        Job("auto", lambda: _variant(problem, "auto", automatic())),
+        Job("auto_called", lambda: _called(problem, automatic())),
+        job("sell_tuned", optional=True, format="sell", tune="full"),
+        *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
+    ]
+
+
+def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOperator:
+    return sg.aslinearoperator(problem.matrix, device=device, **arguments)
+
+
+def _other_kernels() -> list[str]:
+    """The CSR kernels that are not the default."""
+    for option in sg.format_options("csr"):
+        if option["name"] == "kernel":
+            return [str(kernel) for kernel in option["allowed"] if kernel != option["default"]]
+    return []
+
+
+def _variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
+    """``op.spmv`` into a given array: on a GPU to be captured in a graph, on the CPU to be called."""
+    facts = {"options": _facts(op), "setup_seconds": op.setup_seconds}
+    if op.device != "cpu":
+        import cupy
+
+        x, y = problem.on_device.x, cupy.empty(op.shape[0], dtype=op.dtype)
+
+        def launch(stream: int) -> None:
+            op.spmv(x, out=y, stream=stream)
+
+        return Variant(NAME, name, op.nbytes, device_result(launch, y), launch=launch, **facts)
+    out = np.empty(op.shape[0], dtype=op.dtype)
+
+    def call() -> Any:
+        return op.spmv(problem.x, out=out)
+
+    def result() -> Any:
+        out.fill(np.nan)
+        return call()
+
+    return Variant(NAME, name, op.nbytes, result, call=call, **facts)
+
+
+def _called(problem: Problem, op: sg.SparseOperator) -> Variant:
+    """``op @ x`` as users write it, with a CuPy array."""
+    x = problem.on_device.x
+
+    def call() -> Any:
+        return op @ x
+
+    return Variant(NAME, "auto_called", op.nbytes, call, call=call, options=_facts(op))
+
+
+def _facts(op: sg.SparseOperator) -> dict[str, Any]:
+    return {"format": op.format, **op.options}

@@ -1,0 +1,143 @@
+"""One matrix in one dtype, the vector it is multiplied by, and the check that every timed product passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+DTYPES: dict[str, np.dtype[Any]] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32)}
+
+# Slack of the error bound beyond one rounding per entry of the row: the reference rounds too, and so do the
+# partial sums that a parallel product adds at the end.
+EXTRA_ROUNDINGS = 8
+
+
+class WrongResultError(Exception):
+    """A product left the error bound, so its time says nothing."""
+
+
+@dataclass
+class Problem:
+    """A product ``y = A @ x`` with its reference.
+
+    ``reference`` is the product in float64 of the values rounded to ``dtype``; ``scale`` is
+    ``sum_j |a_ij x_j|`` per row, to which the error of that row is compared.
+    """
+
+    name: str
+    group: str
+    matrix: sp.csr_array
+    x: np.ndarray
+    reference: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def make(cls, name: str, group: str, matrix: sp.csr_array, dtype: np.dtype, seed: int = 0) -> Problem:
+        """Round a float64 matrix to ``dtype`` and compute what its product must be."""
+        x = np.random.default_rng(seed).uniform(-1.0, 1.0, matrix.shape[1]).astype(dtype)
+        data = matrix.data.astype(dtype, copy=False)
+        rounded = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        exact = sp.csr_array(
+            (data.astype(np.float64, copy=False), matrix.indices, matrix.indptr), shape=matrix.shape
+        )
+        magnitude = sp.csr_array((np.abs(exact.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+        x64 = x.astype(np.float64)
+        return cls(name, group, rounded, x, exact @ x64, magnitude @ np.abs(x64))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.x.dtype
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of x read once and y written once."""
+        return int((self.matrix.shape[0] + self.matrix.shape[1]) * self.dtype.itemsize)
+
+    @property
+    def csr_bytes(self) -> int:
+        """Bytes of the matrix as CSR with 32-bit indices."""
+        rows, nnz = self.matrix.shape[0], self.matrix.nnz
+        return int(nnz * (self.dtype.itemsize + 4) + (rows + 1) * 4)
+
+    @cached_property
+    def on_device(self) -> DeviceArrays:
+        """The CSR arrays and x on the current GPU, shared by every peer that can use them as they are."""
+        return DeviceArrays(self)
+
+    @cached_property
+    def bound(self) -> np.ndarray:
+        """How far each row may be from the reference."""
+        roundings = np.diff(self.matrix.indptr) + EXTRA_ROUNDINGS
+        bound: np.ndarray = roundings * float(np.finfo(self.dtype).eps) * self.scale
+        return bound
+
+    def check(self, y: Any) -> None:
+        """Raise `WrongResultError` unless every row of `y`, a NumPy or CuPy array, is within its bound."""
+        if y.shape != self.reference.shape or y.dtype != self.dtype:
+            raise WrongResultError(
+                f"result is {y.dtype}{y.shape}, expected {self.dtype}{self.reference.shape}"
+            )
+        expected = self if isinstance(y, np.ndarray) else self.on_device
+        wrong = ~(abs(y - expected.reference) <= expected.bound)
+        count = int(wrong.sum())
+        if count:
+            row = int(wrong.argmax())
+            raise WrongResultError(
+                f"{count} of {y.size} rows are wrong; row {row}: got {float(y[row])!r}, "
+                f"expected {float(self.reference[row])!r} within {float(self.bound[row]):.2e}"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """The fields that every row of results carries."""
+        return {
+            "matrix": self.name,
+            "group": self.group,
+            "rows": int(self.matrix.shape[0]),
+            "cols": int(self.matrix.shape[1]),
+            "nnz": int(self.matrix.nnz),
+            "dtype": "f64" if self.dtype.itemsize == 8 else "f32",
+        }
+
+
+class DeviceArrays:
+    """CuPy copies of a problem's arrays."""
+
+    def __init__(self, problem: Problem) -> None:
+        import cupy
+
+        self.indptr = cupy.asarray(problem.matrix.indptr, dtype=cupy.int32)
+        self.indices = cupy.asarray(problem.matrix.indices, dtype=cupy.int32)
+        self.data = cupy.asarray(problem.matrix.data)
+        self.x = cupy.asarray(problem.x)
+        self.reference = cupy.asarray(problem.reference)
+        self.bound = cupy.asarray(problem.bound)
+
+
+ARRAYS = ("data", "indices", "indptr")
+VECTORS = ("x", "reference", "scale")
+
+
+def save(folder: Path, matrix: sp.csr_array, problems: dict[str, Problem]) -> None:
+    """Write a float64 matrix and the vectors of its problems as plain .npy files, fast to read."""
+    folder.mkdir(parents=True)
+    for array in ARRAYS:
+        np.save(folder / f"{array}.npy", getattr(matrix, array))
+    np.save(folder / "shape.npy", np.array(matrix.shape))
+    for dtype, problem in problems.items():
+        for vector in VECTORS:
+            np.save(folder / f"{dtype}-{vector}.npy", getattr(problem, vector))
+
+
+def load(folder: Path, name: str, group: str, dtype: str) -> Problem:
+    """Read back one problem written by `save`."""
+    data, indices, indptr = (np.load(folder / f"{array}.npy") for array in ARRAYS)
+    rows, cols = np.load(folder / "shape.npy")
+    matrix = sp.csr_array(
+        (data.astype(DTYPES[dtype], copy=False), indices, indptr), shape=(int(rows), int(cols))
+    )
+    return Problem(name, group, matrix, *(np.load(folder / f"{dtype}-{vector}.npy") for vector in VECTORS))

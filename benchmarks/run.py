@@ -1,0 +1,147 @@
+"""Measure: ``python -m benchmarks.run --out benchmarks/results``. See benchmarks/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import environment, memory, peers, python_costs
+from .experiments import DeviceLostError, Run, spmv
+from .problem import DTYPES
+from .records import EXPERIMENTS, Recorder, read
+from .store import Store, default_workers
+from .suite import suite
+from .summary import summary
+from .timing import DeviceClock
+
+Experiment = Callable[[Run, Recorder, float], None]
+RUNNERS: dict[str, Experiment] = {
+    "spmv": spmv,
+    "overhead": python_costs.overhead,
+    "roundtrip": python_costs.roundtrip,
+    "memory": memory.memory,
+}
+# Part of the time budget kept for each experiment that is still to come.
+RESERVE = {"spmv": 0.0, "overhead": 0.06, "roundtrip": 0.2, "memory": 0.06}
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder of the results")
+    parser.add_argument("--device", default="auto", help="cuda:0, cpu or auto (a GPU if there is one)")
+    parser.add_argument("--quick", action="store_true", help="a few small matrices")
+    parser.add_argument("--only", default="", metavar="REGEX", help="matrices whose name matches")
+    parser.add_argument(
+        "--skip", default="", metavar="REGEX", help='leave out matching "library/variant" names'
+    )
+    parser.add_argument("--dtype", default="f64,f32", help="comma-separated, of f64 and f32")
+    parser.add_argument("--experiments", default=",".join(EXPERIMENTS), help="comma-separated")
+    parser.add_argument(
+        "--budget-seconds",
+        type=float,
+        default=float("inf"),
+        metavar="N",
+        help="start no new matrix after N s",
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the other matrices' rows of the files that are there"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=None, help="processes that build matrices first (0: none)"
+    )
+    options = parser.parse_args(arguments)
+    options.dtype = _names(parser, "--dtype", options.dtype, tuple(DTYPES))
+    options.experiments = _names(parser, "--experiments", options.experiments, EXPERIMENTS)
+    return options
+
+
+def _names(parser: argparse.ArgumentParser, option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in allowed:
+            parser.error(f"{option}: {name!r} is not one of {', '.join(allowed)}")
+    return names
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    started = time.perf_counter()
+    device = _device(options.device)
+    items, left_out = suite(options.quick)
+    items = [item for item in items if re.search(options.only, item.name)]
+    if not items:
+        print(f"no matrix matches --only {options.only!r}", file=sys.stderr)
+        return 2
+    workers = options.workers
+    if workers is None:
+        workers = 0 if device == "cpu" else default_workers()
+    store = Store(items, options.dtype, workers)
+    try:
+        usable, missing = peers.usable(device)
+        for name, reason in {**missing, **left_out}.items():
+            print(f"skipped: {name}: {reason}", flush=True)
+        clock = None if device == "cpu" else DeviceClock()
+        facts = environment.describe(device, usable)
+        facts["missing_peers"] = missing
+        if clock is None:
+            facts["copy_bandwidth"] = {str(n): environment.cpu_copy_bandwidth(n) for n in (1, 2)}
+        else:
+            facts["copy_bandwidth"] = clock.copy_bandwidth()
+        store.wait()
+        skip = re.compile(options.skip) if options.skip else None
+        run = Run(device, items, options.dtype, store, usable, clock, skip, started)
+        folder = options.out / environment.slug(facts)
+        run.say(
+            f"{facts['device']}, {len(items)} matrices, {', '.join(peer.NAME for peer in usable)} -> {folder}"
+        )
+        complete = _experiments(run, options, folder, facts, left_out)
+        print(summary(read(folder)), flush=True)
+        return 0 if complete else 3
+    finally:
+        store.close()
+
+
+def _experiments(
+    run: Run, options: argparse.Namespace, folder: Path, facts: dict[str, Any], left_out: dict[str, str]
+) -> bool:
+    for position, name in enumerate(options.experiments):
+        record = Recorder(folder / f"{name}.json", facts)
+        if options.merge:
+            record.keep_other_matrices(item.name for item in run.items)
+        for library, reason in facts["missing_peers"].items():
+            record.skip(reason, library=library)
+        for matrix, reason in left_out.items():
+            record.skip(reason, matrix=matrix)
+        later = sum(RESERVE[other] for other in options.experiments[position + 1 :])
+        deadline = run.started + options.budget_seconds * (1 - later)
+        try:
+            RUNNERS[name](run, record, deadline)
+        except DeviceLostError as error:
+            print(f"stopped: {error}. What was measured is kept; try --skip.", file=sys.stderr, flush=True)
+            return False
+        finally:
+            record.write()
+    return True
+
+
+def _device(wanted: str) -> str:
+    import spmvgpu as sg
+
+    names = [info.name for info in sg.devices()]
+    if wanted == "auto":
+        return next((name for name in names if name != "cpu"), "cpu")
+    device = "cuda:0" if wanted == "cuda" else wanted
+    if device not in names:
+        raise SystemExit(f"no device {wanted!r}; there are: {', '.join(names)}")
+    if device not in ("cpu", "cuda:0"):
+        raise SystemExit(f"{wanted}: choose a GPU with CUDA_VISIBLE_DEVICES and measure cuda:0")
+    return device
+
+
+if __name__ == "__main__":
+    sys.exit(main())

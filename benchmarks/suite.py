@@ -1,0 +1,153 @@
+"""The named matrices that everything is measured on: generated, real, and large ones made from real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+FOLDER_VARIABLE = "SPMVGPU_MATRICES"
+
+# Recipe name -> (real matrix, unknowns per node): every entry of the mesh graph becomes a dense block.
+RECIPES = {"fe_pwt_x6": ("fe_pwt", 6), "fe_bracket_xl_x3": ("fe_bracket_xl_nodes", 3)}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One matrix of the suite; `build` returns it as a canonical float64 `csr_array`."""
+
+    name: str
+    group: str  # "generated", "real" or "recipe"
+    build: Callable[[], sp.csr_array]
+
+
+def suite(quick: bool = False) -> tuple[list[Item], dict[str, str]]:
+    """All items, small ones first, and the matrices left out, each with its reason.
+
+    Parameters
+    ----------
+    quick : bool
+        A few small matrices instead, for trying things out.
+    """
+    real, left_out = _real_items()
+    if quick:
+        return [Item(name, "generated", partial(_quick, name)) for name in QUICK] + real[:3], left_out
+    return real + _generated_items() + _recipe_items({item.name for item in real}), left_out
+
+
+def _generated_items() -> list[Item]:
+    # Small ones first, so that a run cut short has seen something of every kind.
+    order = (
+        "small_fem",
+        "econ_like",
+        "web_like",
+        "elast3d_20k",
+        "poisson2d_1000",
+        "lp_wide",
+        "elast3d_160k",
+        "powerlaw_2M",
+        "uniform_1M_40",
+        "poisson2d_3000",
+        "banded_2M_24",
+        "poisson3d27_128",
+        "poisson3d7_200",
+    )
+    return [Item(name, "generated", partial(_gallery, name)) for name in order]
+
+
+def _gallery(name: str) -> sp.csr_array:
+    from spmvgpu import gallery
+
+    return _canonical(gallery.SUITE[name](np.float64))
+
+
+# Names say the size, so that no quick result can be taken for one of the real suite.
+QUICK = ("poisson2d_60", "elast3d_1k", "powerlaw_5k")
+
+
+def _quick(name: str) -> sp.csr_array:
+    from spmvgpu import gallery
+
+    builders: dict[str, Callable[[], sp.csr_array]] = {
+        "poisson2d_60": lambda: gallery.poisson2d(60, contrast=100),
+        "elast3d_1k": lambda: gallery.elasticity3d(7, contrast=100)[0],
+        "powerlaw_5k": lambda: gallery.powerlaw(5000, 8),
+    }
+    return _canonical(builders[name]())
+
+
+def _folder() -> Path | None:
+    value = os.environ.get(FOLDER_VARIABLE)
+    return Path(value) if value else None
+
+
+def _index(folder: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((folder / "index.json").read_text())
+    return entries
+
+
+def _real_items() -> tuple[list[Item], dict[str, str]]:
+    folder = _folder()
+    if folder is None:
+        return [], {"real matrices": f"the environment variable {FOLDER_VARIABLE} names no folder"}
+    if not (folder / "index.json").is_file():
+        return [], {"real matrices": f"{folder} ({FOLDER_VARIABLE}) has no index.json"}
+    items, left_out = [], {}
+    for entry in sorted(_index(folder), key=lambda e: (e["nnz"], e["name"])):
+        if entry["dtype"].startswith("complex"):
+            left_out[entry["name"]] = f"values are {entry['dtype']}; float32 and float64 are measured"
+        else:
+            items.append(Item(entry["name"], "real", partial(real_matrix, entry["name"])))
+    return items, left_out
+
+
+def _recipe_items(present: set[str]) -> list[Item]:
+    return [
+        Item(name, "recipe", partial(_recipe, source, dof))
+        for name, (source, dof) in RECIPES.items()
+        if source in present
+    ]
+
+
+def real_matrix(name: str) -> sp.csr_array:
+    """Read one matrix of the folder, mirrored if only a triangle is stored; patterns get random values."""
+    folder = _folder()
+    assert folder is not None
+    stored = next(entry["stored"] for entry in _index(folder) if entry["name"] == name)
+    matrix = sp.csr_array(sp.load_npz(folder / f"{name}.npz"))
+    if matrix.dtype == bool:
+        matrix = _with_random_values(matrix)
+    matrix = matrix.astype(np.float64)
+    if stored == "lower":
+        matrix = matrix + sp.tril(matrix, -1).T
+    return _canonical(matrix)
+
+
+def _recipe(source: str, dof: int) -> sp.csr_array:
+    pattern = real_matrix(source)
+    pattern.data = np.ones(pattern.nnz, dtype=np.int8)
+    return _canonical(
+        _with_random_values(sp.csr_array(sp.kron(pattern, np.ones((dof, dof), np.int8), format="csr")))
+    )
+
+
+def _with_random_values(matrix: sp.csr_array) -> sp.csr_array:
+    values = np.random.default_rng(0).uniform(-1.0, 1.0, matrix.nnz)
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _canonical(matrix: Any) -> sp.csr_array:
+    matrix = sp.csr_array(matrix, dtype=np.float64)
+    matrix.sum_duplicates()
+    if matrix.nnz <= np.iinfo(np.int32).max:
+        # SciPy may widen the indices on the way; all that is measured uses 32 bits.
+        matrix.indices = matrix.indices.astype(np.int32, copy=False)
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    return matrix

@@ -1,0 +1,8 @@
+"""``python -m spmvgpu``: see `spmvgpu.cli`."""
+
+import sys
+
+from spmvgpu.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,387 @@
+"""Matrices to try things on: grids, finite elements, bands, graphs and linear programs, of any size.
+
+Every generator returns a canonical `scipy.sparse.csr_array`, takes a ``dtype``, and gives the same matrix for
+the same ``seed``. All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+__all__ = [
+    "SUITE",
+    "banded_random",
+    "elasticity2d",
+    "elasticity3d",
+    "lp_like",
+    "poisson1d",
+    "poisson2d",
+    "poisson3d",
+    "powerlaw",
+    "uniform_random",
+]
+
+Array = npt.NDArray[Any]
+Grid = tuple[int, ...]
+
+
+# -- grids ---------------------------------------------------------------------------------------------------
+
+
+def poisson1d(
+    n: int, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
+) -> sp.csr_array:
+    """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`."""
+    return _diffusion(_grid(n), _star(1), contrast, dtype, seed)
+
+
+def poisson2d(
+    nx: int, ny: int | None = None, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
+) -> sp.csr_array:
+    """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`."""
+    return _diffusion(_grid(nx, ny), _star(2), contrast, dtype, seed)
+
+
+def poisson3d(
+    nx: int,
+    ny: int | None = None,
+    nz: int | None = None,
+    *,
+    points: int = 7,
+    contrast: float = 1.0,
+    dtype: npt.DTypeLike = np.float64,
+    seed: int = 0,
+) -> sp.csr_array:
+    """Finite differences of ``-div(k grad u)`` on a box with u = 0 around it: symmetric positive definite.
+
+    Parameters
+    ----------
+    nx, ny, nz : int
+        Unknowns along each axis; `ny` and `nz` default to `nx`.
+    points : {7, 27}
+        Couple each point to its 6 face neighbours or to all 26 neighbours.
+    contrast : float
+        Largest over smallest value of the coefficient k, which is random and log-uniform; 1 makes it
+        constant.
+    dtype : dtype
+        Of the values.
+    seed : int
+        Of the random coefficient.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Scaled by the grid spacing squared: the entries are those of the stencil (6 and -1 for 7 constant
+        points).
+    """
+    if points not in (7, 27):
+        raise ValueError(f"points is {points}; allowed: 7, 27")
+    return _diffusion(_grid(nx, ny, nz), _star(3) if points == 7 else _box(3), contrast, dtype, seed)
+
+
+def _grid(first: int, *others: int | None) -> Grid:
+    grid = (first, *(first if n is None else n for n in others))
+    if min(grid) < 1:
+        raise ValueError(f"a grid needs at least one point along each axis, got {' x '.join(map(str, grid))}")
+    return grid
+
+
+def _box(dim: int) -> Array:
+    """Offsets to the 3^dim neighbours (itself included), in the order of their column indices."""
+    return np.array(list(itertools.product((-1, 0, 1), repeat=dim)))
+
+
+def _star(dim: int) -> Array:
+    """Offsets of `_box` along one axis only."""
+    box = _box(dim)
+    star: Array = box[np.abs(box).sum(axis=1) <= 1]
+    return star
+
+
+def _diffusion(grid: Grid, offsets: Array, contrast: float, dtype: npt.DTypeLike, seed: int) -> sp.csr_array:
+    """Couple each point to those at `offsets`, as strongly as the mean of their coefficients says."""
+    if not contrast >= 1:
+        raise ValueError(f"contrast is {contrast}; it must be at least 1")
+    centre = np.flatnonzero(~offsets.any(axis=1))[0]
+    if contrast == 1:
+        strength = np.full((1, len(offsets)), -1.0)
+        strength[0, centre] = len(offsets) - 1
+    else:
+        k = contrast ** np.random.default_rng(seed).uniform(-0.5, 0.5, grid)
+        padded = np.pad(k, 1, mode="edge")  # beyond the boundary, the coefficient goes on unchanged
+        strength = np.zeros((*grid, len(offsets)))
+        for slot, offset in enumerate(offsets):
+            if slot != centre:
+                neighbour = padded[tuple(slice(1 + o, 1 + o + n) for o, n in zip(offset, grid, strict=True))]
+                strength[..., slot] = -0.5 * (k + neighbour)
+        strength[..., centre] = -strength.sum(axis=-1)
+        strength = strength.reshape(-1, len(offsets))
+    return _stencil_matrix(grid, offsets, strength[:, None, :, None], dtype)
+
+
+def _stencil_matrix(grid: Grid, offsets: Array, values: Array, dtype: npt.DTypeLike) -> sp.csr_array:
+    """CSR matrix in which each grid point is coupled to those of its neighbours that lie in the grid.
+
+    `values` broadcasts to (points, dof, offsets, dof): the dof by dof block of every point and offset, laid
+    out so that leaving out the neighbours beyond the boundary yields the CSR arrays in their final order.
+    """
+    points, dof, count = prod(grid), values.shape[1], len(offsets)
+    inside = np.ones((*grid, count), dtype=bool)
+    for axis, n in enumerate(grid):
+        position = np.arange(n)[:, None] + offsets[:, axis]
+        shape = [1] * len(grid) + [count]
+        shape[axis] = n
+        inside &= ((position >= 0) & (position < n)).reshape(shape)
+    inside = inside.reshape(points, count)
+
+    lengths = dof * np.repeat(np.count_nonzero(inside, axis=1), dof)
+    index_type = np.int32 if int(lengths.sum()) <= np.iinfo(np.int32).max else np.int64
+    row_offsets = np.concatenate(([0], np.cumsum(lengths))).astype(index_type)
+    strides = [prod(grid[axis + 1 :]) for axis in range(len(grid))]
+    neighbour = np.arange(points, dtype=index_type)[:, None] + (offsets @ strides).astype(index_type)
+    full = (points, dof, count, dof)
+    kept = np.broadcast_to(inside[:, None, :, None], full)
+    columns = (dof * neighbour)[:, None, :, None] + np.arange(dof, dtype=index_type)
+    indices = np.broadcast_to(columns, full)[kept]
+    data = np.broadcast_to(values.astype(dtype, copy=False), full)[kept]
+    return _canonical(data, indices, row_offsets, (points * dof, points * dof))
+
+
+# -- finite elements -----------------------------------------------------------------------------------------
+
+
+def elasticity2d(
+    n: int,
+    *,
+    poisson_ratio: float = 0.3,
+    contrast: float = 1.0,
+    dtype: npt.DTypeLike = np.float64,
+    seed: int = 0,
+) -> tuple[sp.csr_array, Array]:
+    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node."""
+    return _elasticity(_grid(n, n), poisson_ratio, contrast, dtype, seed)
+
+
+def elasticity3d(
+    n: int,
+    *,
+    poisson_ratio: float = 0.3,
+    contrast: float = 1.0,
+    dtype: npt.DTypeLike = np.float64,
+    seed: int = 0,
+) -> tuple[sp.csr_array, Array]:
+    """Linear elasticity of a block that is clamped at one face and hangs under its own weight.
+
+    Trilinear hexahedra, integrated with 2 x 2 x 2 Gauss points; 3 unknowns (displacements) per node.
+
+    Parameters
+    ----------
+    n : int
+        Free nodes along each axis; the nodes of the clamped face come on top and are eliminated.
+        The matrix has ``3 n**3`` rows and ``9 (3 n - 2)**3`` stored entries.
+    poisson_ratio : float
+        Of the material, below 0.5.
+    contrast : float
+        Largest over smallest Young's modulus, random and log-uniform per element; 1 makes the block
+        homogeneous.
+    dtype : dtype
+        Of the matrix and the load.
+    seed : int
+        Of the random moduli.
+
+    Returns
+    -------
+    A : scipy.sparse.csr_array
+        Stiffness matrix, symmetric positive definite.
+    b : numpy.ndarray
+        Load vector: a uniform force along the last axis, parallel to the clamped face.
+    """
+    return _elasticity(_grid(n, n, n), poisson_ratio, contrast, dtype, seed)
+
+
+def _elasticity(
+    grid: Grid, poisson_ratio: float, contrast: float, dtype: npt.DTypeLike, seed: int
+) -> tuple[sp.csr_array, Array]:
+    if min(grid) < 2:
+        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
+    if not contrast >= 1:
+        raise ValueError(f"contrast is {contrast}; it must be at least 1")
+    dim = len(grid)
+    corners = list(itertools.product((0, 1), repeat=dim))
+    stiffness = _element_stiffness(dim, poisson_ratio)
+    # One element per cell between nodes, plus a layer along axis 0 between the clamped and the first free
+    # nodes.
+    elements = (grid[0], *(n - 1 for n in grid[1:]))
+    modulus = contrast ** np.random.default_rng(seed).uniform(-0.5, 0.5, elements)
+    # Zero stiffness around the block, so that every node has 2^dim elements: padded[i - a + 1] has node i as
+    # corner a.
+    beyond = [(0, 1)] + [(1, 1)] * (dim - 1)
+    padded = np.pad(modulus, beyond)
+    present = np.pad(np.ones(elements), beyond)
+
+    offsets = _box(dim)
+    slot_of = {tuple(offset): slot for slot, offset in enumerate(offsets.tolist())}
+    blocks = np.zeros((*grid, dim, len(offsets), dim))
+    load = np.zeros((*grid, dim))
+    for a, corner in enumerate(corners):
+        window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
+        load[..., -1] += present[window] / len(corners)
+        for b, other in enumerate(corners):
+            slot = slot_of[tuple(o - c for o, c in zip(other, corner, strict=True))]
+            blocks[..., slot, :] += padded[window][..., None, None] * stiffness[a, :, b, :]
+    matrix = _stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
+    return matrix, load.reshape(-1).astype(dtype)
+
+
+def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
+    """Stiffness (corner, component, corner, component) of a unit cube with Young's modulus 1."""
+    if not -1 < poisson_ratio < 0.5:
+        raise ValueError(f"poisson_ratio is {poisson_ratio}; it must lie between -1 and 0.5, both excluded")
+    lame = poisson_ratio / ((1 + poisson_ratio) * (1 - 2 * poisson_ratio))
+    shear = 1 / (2 * (1 + poisson_ratio))
+    corners = np.array(list(itertools.product((0, 1), repeat=dim)))
+    gauss = 0.5 + np.array([-0.5, 0.5]) / np.sqrt(3)  # two points per axis, weight 1/2 each, on [0, 1]
+    points = np.array(list(itertools.product(gauss, repeat=dim)))
+    hat = np.where(corners == 1, points[:, None, :], 1 - points[:, None, :])  # (point, corner, axis)
+    slope = np.where(corners == 1, 1.0, -1.0)
+    gradient = np.empty(hat.shape)
+    for axis in range(dim):
+        others = [other for other in range(dim) if other != axis]
+        gradient[..., axis] = slope[:, axis] * hat[..., others].prod(axis=-1)
+    weight = 1 / len(points)
+    products = weight * np.einsum("qai,qbj->aibj", gradient, gradient)
+    along = np.einsum("aibi->ab", products)
+    stiffness = (
+        lame * products
+        + shear * products.transpose(0, 3, 2, 1)
+        + shear * np.einsum("ab,ij->aibj", along, np.eye(dim))
+    )
+    # Symmetric to the last bit, and so is everything assembled from it.
+    symmetric: Array = 0.5 * (stiffness + stiffness.transpose(2, 3, 0, 1))
+    return symmetric
+
+
+# -- random patterns -----------------------------------------------------------------------------------------
+
+
+def banded_random(
+    n: int, per_row: int, half_bandwidth: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
+) -> sp.csr_array:
+    """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal."""
+    rng = np.random.default_rng(seed)
+    near = rng.integers(-half_bandwidth, half_bandwidth, (n, per_row), dtype=np.int32, endpoint=True)
+    columns = np.clip(near + np.arange(n, dtype=np.int32)[:, None], 0, n - 1)
+    return _random_matrix(rng, columns.reshape(-1), np.full(n, per_row), n, dtype)
+
+
+def uniform_random(
+    rows: int, cols: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
+) -> sp.csr_array:
+    """`per_row` entries a row (less the coinciding ones), every column equally likely."""
+    rng = np.random.default_rng(seed)
+    columns = rng.integers(0, cols, rows * per_row, dtype=np.int32)
+    return _random_matrix(rng, columns, np.full(rows, per_row), cols, dtype)
+
+
+def powerlaw(
+    n: int,
+    mean: float,
+    *,
+    exponent: float = 2.1,
+    max_length: int = 10_000,
+    locality: float = 0.0,
+    dtype: npt.DTypeLike = np.float64,
+    seed: int = 0,
+) -> sp.csr_array:
+    """Graph-like matrix: few long rows, many short or empty ones, and hub columns that many rows use.
+
+    Parameters
+    ----------
+    n : int
+        Rows and columns.
+    mean : float
+        Entries per row, about: coinciding ones and those beyond `max_length` are dropped.
+    exponent : float
+        Of the law ``P(length) ~ length**-exponent``, above 1; larger means fewer long rows.
+    max_length : int
+        Longest row.
+    locality : float
+        Fraction of the entries that lie near the diagonal, as links within one site do.
+    dtype : dtype
+        Of the values.
+    seed : int
+        Of everything random.
+    """
+    rng = np.random.default_rng(seed)
+    raw = np.minimum((1 - rng.random(n)) ** (-1 / (exponent - 1)), max_length)
+    wanted = raw * (mean / raw.mean()) + rng.random(n)  # rounded up or down at random, which keeps the mean
+    lengths = np.minimum(wanted.astype(np.int64), min(max_length, n))
+    count = int(lengths.sum())
+    # Squares and higher powers of a uniform number crowd near 0: a few columns, spread over the matrix,
+    # become hubs.
+    place = rng.permutation(n).astype(np.int32)
+    columns = place[(n * rng.random(count) ** 3).astype(np.int64)]
+    if locality > 0:
+        near = np.flatnonzero(rng.random(count) < locality)
+        rows = np.repeat(np.arange(n, dtype=np.int32), lengths)[near]
+        columns[near] = np.clip(rows + rng.integers(-50, 50, len(near), endpoint=True), 0, n - 1)
+    return _random_matrix(rng, columns, lengths, n, dtype)
+
+
+def lp_like(
+    rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
+) -> sp.csr_array:
+    """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 2 * per_column - 1, cols, endpoint=True)
+    used = (rows * rng.random(int(lengths.sum())) ** 2).astype(np.int32)
+    by_column = _random_matrix(rng, rng.permutation(rows).astype(np.int32)[used], lengths, rows, dtype)
+    matrix = by_column.T.tocsr()
+    matrix.data[:] = 1
+    return matrix
+
+
+def _random_matrix(
+    rng: np.random.Generator, columns: Array, lengths: Array, cols: int, dtype: npt.DTypeLike
+) -> sp.csr_array:
+    """Values in [-1, 1) at `columns`, given row after row; coinciding entries become one."""
+    row_offsets = np.concatenate(([0], np.cumsum(lengths)))
+    row_offsets = row_offsets.astype(np.int32 if row_offsets[-1] <= np.iinfo(np.int32).max else np.int64)
+    shape = (len(lengths), cols)
+    # One byte per entry while sorting; the values come when the pattern is known.
+    pattern = sp.csr_array((np.ones(len(columns), dtype=np.int8), columns, row_offsets), shape=shape)
+    pattern.sum_duplicates()
+    values = rng.uniform(-1, 1, pattern.nnz)
+    return _canonical(values.astype(dtype, copy=False), pattern.indices, pattern.indptr, shape)
+
+
+def _canonical(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sp.csr_array:
+    """Mark arrays that are known to be sorted and free of duplicates as such."""
+    matrix = sp.csr_array((data, indices, indptr), shape=shape)
+    matrix.has_canonical_format = True
+    return matrix
+
+
+#: The matrices of the benchmarks by name: ``SUITE[name](dtype)`` assembles one.
+SUITE: dict[str, Callable[[npt.DTypeLike], sp.csr_array]] = {
+    "small_fem": lambda dtype: elasticity2d(60, dtype=dtype)[0],
+    "elast3d_20k": lambda dtype: elasticity3d(27, dtype=dtype)[0],
+    "elast3d_160k": lambda dtype: elasticity3d(54, dtype=dtype)[0],
+    "poisson2d_1000": lambda dtype: poisson2d(1000, contrast=100, dtype=dtype),
+    "poisson2d_3000": lambda dtype: poisson2d(3000, contrast=100, dtype=dtype),
+    "poisson3d7_200": lambda dtype: poisson3d(200, contrast=100, dtype=dtype),
+    "poisson3d27_128": lambda dtype: poisson3d(128, points=27, contrast=100, dtype=dtype),
+    "banded_2M_24": lambda dtype: banded_random(2_000_000, 24, 3000, dtype=dtype),
+    "uniform_1M_40": lambda dtype: uniform_random(1_000_000, 1_000_000, 40, dtype=dtype),
+    "powerlaw_2M": lambda dtype: powerlaw(2_000_000, 21, dtype=dtype),
+    "web_like": lambda dtype: powerlaw(1_000_000, 3.2, max_length=4700, locality=0.7, dtype=dtype),
+    "econ_like": lambda dtype: powerlaw(206_500, 6.2, exponent=3.5, max_length=44, locality=0.6, dtype=dtype),
+    "lp_wide": lambda dtype: lp_like(4284, 1_092_610, 10, dtype=dtype),
+}

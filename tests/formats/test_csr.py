@@ -1,0 +1,82 @@
+"""The csr format: its arrays, and each of its kernels with each of its shapes through the battery."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import CASES, matrix, vector
+from reference import assert_product
+from support import allowed_values, poisoned
+
+KERNELS = ["balanced", "shuffle", "shared", "half_warp"]
+TUNABLES = {option["name"]: allowed_values(option) for option in sg.format_options("csr")}
+NASTIEST = ["long_rows_in_a_row", "warp_lengths", "empty_rows_every_other", "power_law_rows", "hypersparse"]
+
+MATRIX = sp.csr_array(
+    np.array(
+        [
+            [10, 0, 0, 11],
+            [0, 0, 0, 0],
+            [0, 20, 0, 0],
+            [30, 0, 31, 32],
+            [0, 0, 0, 40],
+        ],
+        dtype=float,
+    )
+)
+
+
+def test_golden_arrays(dtype, device):
+    arrays = sg.aslinearoperator(MATRIX, format="csr", device=device, dtype=dtype)._arrays()
+    np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 2, 3, 6, 7])
+    np.testing.assert_array_equal(arrays["col_indices"], [0, 3, 1, 0, 2, 3, 3])
+    np.testing.assert_array_equal(arrays["values"], [10, 11, 20, 30, 31, 32, 40])
+    assert arrays["values"].dtype == dtype
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_golden_product(kernel, dtype, device):
+    op = sg.aslinearoperator(MATRIX, format="csr", device=device, dtype=dtype, kernel=kernel)
+    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4], dtype), [54, 0, 40, 251, 160])
+
+
+def test_kernels_of_the_papers_are_there():
+    assert set(KERNELS) == set(TUNABLES["kernel"])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_through_the_battery(kernel, case, dtype, device):
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format="csr", device=device, kernel=kernel)
+    assert op.options["kernel"] == kernel
+    x = vector(A.shape[1], dtype)
+    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
+    assert_product(y, A, x)
+    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), y)
+
+
+@pytest.mark.parametrize("case", NASTIEST)
+@pytest.mark.parametrize("tile", TUNABLES["tile"])
+@pytest.mark.parametrize("lanes_per_row", TUNABLES["lanes_per_row"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_shape_of_every_kernel(kernel, lanes_per_row, tile, case, dtype, device):
+    A = matrix(case, dtype)
+    options = {"kernel": kernel, "lanes_per_row": lanes_per_row, "tile": tile}
+    op = sg.aslinearoperator(A, format="csr", device=device, **options)
+    x = vector(A.shape[1], dtype)
+    y = vector(A.shape[0], dtype, seed=21)
+    assert_product(op.spmv(x, out=y.copy(), alpha=2.0, beta=-0.5), A, x, 2.0, -0.5, y)
+
+
+def test_estimate_is_exact():
+    estimate = sg.estimate(MATRIX, "csr")
+    assert estimate["bytes"] >= 7 * (4 + 8) + 6 * 4
+    assert estimate["padding"] == 1.0
+
+
+def test_unknown_kernel_names_the_kernels():
+    with pytest.raises(ValueError, match=r"kernel.*warp_speed") as caught:
+        sg.aslinearoperator(MATRIX, format="csr", device="cpu", kernel="warp_speed")
+    assert all(kernel in str(caught.value) for kernel in KERNELS)

@@ -1,0 +1,184 @@
+"""CuPy and PyTorch behind one small interface, for tests of arrays that live on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+
+def index_of(device):
+    """Number of a CUDA device from its name "cuda:N"."""
+    return int(device.partition(":")[2])
+
+
+class Cupy:
+    """Arrays of CuPy."""
+
+    def __init__(self):
+        import cupy
+
+        self.module = cupy
+        self.array_type = cupy.ndarray
+        # About 50 ms of work that only the device sees
+        self._spin = cupy.RawKernel(
+            """
+            extern "C" __global__ void spin()
+            {
+                for (long long end = clock64() + 80000000; clock64() < end;) {}
+            }
+            """,
+            "spin",
+        )
+
+    def asarray(self, array, device):
+        """A device copy of a NumPy array."""
+        with self.module.cuda.Device(index_of(device)):
+            return self.module.asarray(array)
+
+    def to_numpy(self, array):
+        """A host copy of a device array."""
+        return self.module.asnumpy(array)
+
+    def pointer(self, array):
+        """Address of the first element."""
+        return array.data.ptr
+
+    def device_name(self, array):
+        """Name of the device that holds an array."""
+        return f"cuda:{array.device.id}"
+
+    def dtype(self, array):
+        """The value type as NumPy's."""
+        return array.dtype
+
+    @contextlib.contextmanager
+    def new_stream(self, device):
+        """Run the block on a new stream that does not wait for the default one."""
+        with self.module.cuda.Device(index_of(device)), self.module.cuda.Stream(non_blocking=True) as stream:
+            yield stream
+
+    def handle(self, stream):
+        """The stream as an integer."""
+        return stream.ptr
+
+    def synchronize(self, stream):
+        """Wait for a stream."""
+        stream.synchronize()
+
+    def delay(self):
+        """Keep the current stream busy for tens of milliseconds."""
+        self._spin((1,), (1,), ())
+
+    def fill(self, target, source):
+        """Copy a device array into another on the current stream."""
+        target[...] = source
+
+    @contextlib.contextmanager
+    def capture(self, device):
+        """Capture the work of the block; gives a list that then holds a function that replays it."""
+        replay = []
+        with self.new_stream(device) as stream:
+            stream.begin_capture()
+            try:
+                yield replay
+            finally:
+                graph = stream.end_capture()
+
+        def launch():
+            graph.launch(stream)
+            stream.synchronize()
+
+        replay.append(launch)
+
+
+class Torch:
+    """Tensors of PyTorch."""
+
+    def __init__(self):
+        import torch
+
+        self.module = torch
+        self.array_type = torch.Tensor
+
+    def asarray(self, array, device):
+        """A device copy of a NumPy array."""
+        return self.module.tensor(np.ascontiguousarray(array), device=device)
+
+    def to_numpy(self, array):
+        """A host copy of a device array."""
+        return array.cpu().numpy()
+
+    def pointer(self, array):
+        """Address of the first element."""
+        return array.data_ptr()
+
+    def device_name(self, array):
+        """Name of the device that holds an array."""
+        return f"cuda:{array.device.index}"
+
+    def dtype(self, array):
+        """The value type as NumPy's."""
+        return np.dtype(str(array.dtype).removeprefix("torch."))
+
+    @contextlib.contextmanager
+    def new_stream(self, device):
+        """Run the block on a new stream that does not wait for the default one."""
+        stream = self.module.cuda.Stream(device=device)
+        with self.module.cuda.device(index_of(device)), self.module.cuda.stream(stream):
+            yield stream
+
+    def handle(self, stream):
+        """The stream as an integer."""
+        return stream.cuda_stream
+
+    def synchronize(self, stream):
+        """Wait for a stream."""
+        stream.synchronize()
+
+    def delay(self):
+        """Keep the current stream busy for tens of milliseconds."""
+        self.module.cuda._sleep(80_000_000)
+
+    def fill(self, target, source):
+        """Copy a device array into another on the current stream."""
+        target.copy_(source)
+
+    @contextlib.contextmanager
+    def capture(self, device):
+        """Capture the work of the block; gives a list that then holds a function that replays it."""
+        replay = []
+        graph = self.module.cuda.CUDAGraph()
+        with self.module.cuda.device(index_of(device)), self.module.cuda.graph(graph):
+            yield replay
+
+        def launch():
+            graph.replay()
+            self.module.cuda.synchronize(device)
+
+        replay.append(launch)
+
+
+class OnlyDlpack:
+    """A producer that knows nothing but DLPack."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+class OnlyCudaArrayInterface:
+    """A producer that knows nothing but __cuda_array_interface__, with changes to what it says."""
+
+    def __init__(self, array, **changes):
+        self._array = array
+        self._changes = changes
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self._array.__cuda_array_interface__, **self._changes}

@@ -1,0 +1,99 @@
+"""Every format on every device multiplies every nasty matrix, in both precisions."""
+
+import numpy as np
+import pytest
+
+import spmvgpu as sg
+from battery import CASES, integer_matrix, integer_vector, matrix, vector
+from reference import assert_product
+from support import build, poisoned, transposed
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", name="A")
+def tested_matrix(case, dtype):
+    return matrix(case, dtype)
+
+
+@pytest.fixture(scope="module")
+def op(A, fmt, device):
+    return build(A, fmt, device)
+
+
+def test_attributes(op, A, fmt, device):
+    assert (op.shape, op.dtype, op.nnz) == (A.shape, A.dtype, A.nnz)
+    assert (op.format, op.device) == (fmt, device)
+
+
+def test_spmv_overwrites_poison(op, A):
+    x = vector(A.shape[1], A.dtype)
+    y = poisoned(A.shape[0], A.dtype)
+    assert op.spmv(x, out=y) is y
+    assert_product(y, A, x)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(-1.5, 0.0), (1.0, 1.0), (0.5, -2.0), (0.0, 1.0), (0.0, 0.0)])
+def test_alpha_beta(op, A, alpha, beta):
+    x = vector(A.shape[1], A.dtype)
+    start = vector(A.shape[0], A.dtype, seed=20)
+    y = start.copy() if beta else poisoned(A.shape[0], A.dtype)
+    op.spmv(x, out=y, alpha=alpha, beta=beta)
+    assert_product(y, A, x, alpha, beta, start)
+
+
+def test_matmul_is_exact_for_small_integers(case, dtype, fmt, device):
+    A = integer_matrix(case, dtype)
+    x = integer_vector(A.shape[1], dtype)
+    y = build(A, fmt, device) @ x
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, A @ x)
+
+
+def test_tocsr_gives_the_matrix_back(op, A):
+    B = op.tocsr()
+    assert B.has_canonical_format
+    assert (B.dtype, B.shape) == (A.dtype, A.shape)
+    np.testing.assert_array_equal(B.indptr, A.indptr)
+    np.testing.assert_array_equal(B.indices, A.indices)
+    np.testing.assert_array_equal(B.data, A.data)
+
+
+def test_transposed_product(op, A):
+    transposed(op, A)
+    x = vector(A.shape[0], A.dtype)
+    assert_product(op.rmatvec(x), A.T, x)
+
+
+def test_several_columns(op, A):
+    X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
+    assert_product(op @ X, A, X)
+
+
+def test_same_bits_every_time(op, A):
+    x = vector(A.shape[1], A.dtype)
+    first = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
+    for _ in range(5):
+        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), first)
+    np.testing.assert_array_equal(op @ x, first)
+
+
+def test_same_bits_from_a_second_operator(op, A, fmt, device):
+    x = vector(A.shape[1], A.dtype)
+    np.testing.assert_array_equal(build(A, fmt, device) @ x, op @ x)
+
+
+def test_estimate_before_building(op, A):
+    estimate = sg.estimate(A, op.format)
+    assert estimate["padding"] >= 1.0 or A.nnz == 0
+    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize
+
+
+def test_automatic_format(A, device):
+    op = sg.aslinearoperator(A, device=device)
+    assert op.format in sg.formats()
+    x = vector(A.shape[1], A.dtype)
+    assert_product(op @ x, A, x)

@@ -1,0 +1,419 @@
+"""The command line: what it prints, what it writes, and its exit codes for everything that can be wrong."""
+
+import gzip
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from spmvgpu import cli, gallery
+from spmvgpu.commands.output import Progress
+
+A = gallery.elasticity3d(4)[0]
+ROWS = A.shape[0]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command in this process; gives the exit code, stdout and stderr."""
+
+    def call(*args):
+        capsys.readouterr()
+        code = cli.main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def matrix_file(tmp_path):
+    """Write a matrix as A.mtx, by default a stiffness matrix."""
+
+    def write(content=A, **options):
+        path = tmp_path / "A.mtx"
+        with path.open("wb") as stream:
+            scipy.io.mmwrite(stream, sp.coo_array(content), **options)
+        return path
+
+    return write
+
+
+def fields(out):
+    """The lines of the report by name."""
+    lines = (line.strip().split(maxsplit=1) for line in out.splitlines() if line.strip())
+    return {line[0]: line[1] if len(line) > 1 else "" for line in lines}
+
+
+def assert_solves(path, matrix, b, rtol=1e-8):
+    x = np.load(path)
+    assert x.dtype == np.float64
+    assert np.linalg.norm(b - matrix @ x) <= rtol * np.linalg.norm(b) * (1 + 1e-6)
+
+
+# -- info ----------------------------------------------------------------------------------------------------
+
+
+def test_info(run):
+    code, out, err = run("info")
+    assert (code, err) == (0, "")
+    for name in (*(device.name for device in sg.devices()), *sg.formats(), *sg.build_info()):
+        assert f"  {name} " in out
+
+
+def test_python_m_spmvgpu():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "spmvgpu", "info"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "formats" in done.stdout
+
+
+def test_version(run, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run("--version")
+    assert caught.value.code == 0
+    assert sg.__version__ in capsys.readouterr().out
+
+
+# -- solve ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", ["elasticity3d", "poisson3d"])
+def test_solve_assembled_problem(run, tmp_path, problem, fmt, device, dtype):
+    path = tmp_path / "x.npy"
+    arguments = ["--problem", problem, "--size", 5, "--format", fmt, "--device", device, "--dtype", dtype]
+    code, out, err = run("solve", *arguments, "-o", path)
+    assert (code, err) == (0, "")
+    said = fields(out)
+    matrix, b = gallery.elasticity3d(5) if problem == "elasticity3d" else (gallery.poisson3d(5), np.ones(125))
+    assert said["matrix"] == f"{len(b)} x {len(b)}, {matrix.nnz} non-zeros, {dtype}"
+    assert said["device"].startswith(device)
+    assert said["format"] == fmt
+    assert int(said["bytes"].split()[0]) > 0
+    assert {"assemble", "check", "convert", "transfer", "solve", "verify"} <= said.keys()
+    assert int(said["iterations"].split()[0]) > 0
+    assert float(said["residual"].split()[0]) <= 1e-8
+    assert said["converged"] == "yes, to rtol 1e-08"
+    assert_solves(path, matrix, b)
+
+
+def test_solve_chooses_problem_device_and_format(run):
+    code, out, _ = run("solve", "--size", 4)
+    said = fields(out)
+    assert code == 0
+    assert said["problem"].startswith("linear elasticity, 4 x 4 x 4")
+    assert "(chosen automatically)" in said["format"]
+
+
+@pytest.mark.parametrize("name", ["A.mtx", "A.mtx.gz", "A.npz"])
+def test_solve_file(run, tmp_path, name):
+    path = tmp_path / name
+    if name == "A.npz":
+        sp.save_npz(path, A)
+    else:
+        scipy.io.mmwrite(tmp_path / "A.mtx", A)
+        if name == "A.mtx.gz":
+            path.write_bytes(gzip.compress((tmp_path / "A.mtx").read_bytes()))
+    code, out, err = run("solve", path, "-o", tmp_path / "x.npy")
+    assert (code, err) == (0, "")
+    assert fields(out)["problem"] == str(path)
+    assert "read" in fields(out)
+    assert_solves(tmp_path / "x.npy", A, np.ones(ROWS))
+
+
+@pytest.mark.parametrize("name", ["b.mtx", "b.npy"])
+def test_solve_with_right_hand_side(run, tmp_path, matrix_file, rng, name):
+    b = rng.standard_normal(ROWS)
+    if name == "b.npy":
+        np.save(tmp_path / name, b)
+    else:
+        scipy.io.mmwrite(tmp_path / name, b[:, None])
+    code, _, _ = run(
+        "solve", matrix_file(), "--rhs", tmp_path / name, "--rtol", "1e-6", "-o", tmp_path / "x.npy"
+    )
+    assert code == 0
+    assert_solves(tmp_path / "x.npy", A, b, 1e-6)
+
+
+@pytest.mark.parametrize("scale", [0, 1e-200, 1e200])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_solve_scales_with_the_right_hand_side(run, tmp_path, matrix_file, scale, dtype):
+    b = np.full(ROWS, scale, dtype=np.float64)
+    np.save(tmp_path / "b.npy", b)
+    x = tmp_path / "x.npy"
+    code, _, err = run("solve", matrix_file(), "--rhs", tmp_path / "b.npy", "--dtype", dtype, "-o", x)
+    assert (code, err) == (0, "")
+    np.save(x, np.load(x) / (scale or 1))
+    assert_solves(x, A, np.ones(ROWS) if scale else b)
+
+
+def test_solve_reads_one_triangle(run, tmp_path):
+    sp.save_npz(tmp_path / "A.npz", sp.tril(A, format="csr"))
+    code, out, _ = run("solve", tmp_path / "A.npz", "--symmetric", "lower", "-o", tmp_path / "x.npy")
+    assert code == 0
+    assert f"{A.count_nonzero()} non-zeros" in out
+    assert_solves(tmp_path / "x.npy", A, np.ones(ROWS))
+
+
+@pytest.mark.parametrize("values", [np.int64, np.int8, np.bool_])
+def test_solve_integer_matrix(run, tmp_path, values):
+    matrix = sp.eye_array(6, dtype=values, format="csr")
+    sp.save_npz(tmp_path / "A.npz", matrix)
+    code, out, _ = run("solve", tmp_path / "A.npz")
+    assert code == 0
+    assert "float64" in out
+
+
+def test_jacobi_needs_fewer_iterations(run, tmp_path):
+    spread = sp.diags_array(np.logspace(0, 4, ROWS))
+    sp.save_npz(tmp_path / "A.npz", sp.csr_array(spread @ A @ spread))
+    counts = {}
+    for name in ("jacobi", "none"):
+        code, out, _ = run("solve", tmp_path / "A.npz", "--preconditioner", name)
+        said = fields(out)
+        assert f"preconditioner: {name}" in said["iterations"]
+        counts[name] = int(said["iterations"].split()[0]) if code == 0 else np.inf
+    assert counts["jacobi"] < counts["none"]
+
+
+def test_not_converged(run, tmp_path):
+    code, out, err = run("solve", "--size", 5, "--maxiter", 3, "-o", tmp_path / "x.npy")
+    assert code == 1
+    assert err.startswith("error: not converged")
+    assert "--maxiter" in err
+    assert fields(out)["iterations"].startswith("3 ")
+    assert np.load(tmp_path / "x.npy").shape == (3 * 125,)  # the best there is
+
+
+def test_iterations_run_out_in_a_later_round(run):
+    _, out, _ = run("solve", "--size", 8, "--dtype", "float32", "--rtol", "1e-10")
+    needed = int(fields(out)["iterations"].split()[0])
+    assert "started" in fields(out)["iterations"]
+    for maxiter in (needed - 1, needed // 2):
+        code, out, err = run(
+            "solve", "--size", 8, "--dtype", "float32", "--rtol", "1e-10", "--maxiter", maxiter
+        )
+        assert code == 1
+        assert "--maxiter" in err
+        assert fields(out)["iterations"].startswith(f"{maxiter} ")
+
+
+def test_tolerance_out_of_reach(run):
+    code, _, err = run("solve", "--size", 5, "--rtol", "1e-30")
+    assert code == 1
+    assert "not converged" in err
+    assert "1e-30" in err
+
+
+# -- solve: progress -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress(run, monkeypatch, quiet):
+    monkeypatch.setattr(Progress, "SECONDS_ELSEWHERE", 0.0)
+    code, _, err = run("solve", "--size", 4, *["--quiet"] * quiet)
+    assert code == 0
+    if quiet:
+        assert err == ""
+    else:
+        lines = err.splitlines()
+        assert lines[0].startswith("iteration 0, relative residual 1.00e+00")
+        assert all(line.startswith("iteration ") for line in lines)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_rewrites_its_line_on_a_terminal(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = Progress(wanted=True)
+    progress.show("iteration 100")
+    progress.show("iteration 7")
+    progress.finish()
+    shown = terminal.getvalue()
+    assert "\n" not in shown
+    assert shown.split("\r") == ["", "iteration 100", "iteration 7  ", " " * 11, ""]
+
+
+# -- solve: refusals -----------------------------------------------------------------------------------------
+
+
+def refusal(run, *args):
+    code, _, err = run(*args)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("matrix", "reason"),
+    [
+        ([[1.0, 2, 0], [2, 1, 0]], "rectangular (2 x 3)"),
+        ([[2.0, 1], [0, 2]], "--symmetric lower or upper"),
+        ([[2.0, 1, 0], [0.5, 2, 0], [0, 0, 1]], "not symmetric: A[0, 1] = 1, but A[1, 0] = 0.5"),
+        ([[2.0, 1], [-1, 2]], "not symmetric"),
+        ([[1.0, 1], [1, 0]], "zero or negative, the first in row 1 (0)"),
+        ([[1.0, 0], [0, -3]], "zero or negative, the first in row 1 (-3)"),
+        ([[-1.0, 0], [0, -3]], "solve with -A and -b"),
+        ([[1.0, np.nan], [np.nan, 1]], "inf or nan, the first at row 0, column 1"),
+        ([[np.inf, 0], [0, 1]], "inf or nan, the first at row 0, column 0"),
+        ([[1.0, 2j], [-2j, 1]], "complex"),
+        (np.zeros((0, 0)), "empty"),
+        (np.zeros((3, 3)), "zero or negative, the first in row 0 (0)"),
+    ],
+)
+def test_unsuitable_matrix(run, matrix_file, matrix, reason):
+    path = matrix_file(np.array(matrix), symmetry="general")
+    message = refusal(run, "solve", path)
+    assert reason in message
+    assert str(path) in message
+
+
+def test_indefinite_matrix_with_a_positive_diagonal(run, tmp_path, matrix_file):
+    np.save(tmp_path / "b.npy", [1.0, 0])
+    path = matrix_file(np.array([[1.0, 2], [2, 1]]))
+    assert "not positive definite" in refusal(run, "solve", path, "--rhs", tmp_path / "b.npy")
+
+
+def test_rounding_errors_of_assembly_pass_as_symmetric(run, matrix_file):
+    perturbed = A.copy()
+    perturbed.data *= 1 + 1e-14 * np.sin(np.arange(A.nnz))
+    assert run("solve", matrix_file(perturbed, symmetry="general"))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("b", "reason"),
+    [
+        (np.ones(ROWS + 1), f"has {ROWS + 1} entries, but"),
+        (np.ones((ROWS, 2)), f"({ROWS}, 2)"),
+        (np.ones(0), "has 0 entries"),
+        (np.full(ROWS, np.inf), "entry 0 of the right-hand side is not finite"),
+        (np.append(np.ones(ROWS - 1), np.nan), f"entry {ROWS - 1} of the right-hand side is not finite"),
+        (np.ones(ROWS, dtype=complex), "complex128"),
+        (np.full(ROWS, "a"), "only real numbers"),
+    ],
+)
+def test_unsuitable_right_hand_side(run, tmp_path, matrix_file, b, reason):
+    path = tmp_path / "b.npy"
+    np.save(path, b)
+    message = refusal(run, "solve", matrix_file(), "--rhs", path)
+    assert reason in message
+    assert str(path) in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["{folder}/nothing.mtx"], "nothing.mtx"),
+        (["{folder}"], ".npz"),
+        (["{folder}/A.mtx", "--size", "4"], "not both"),
+        (["{folder}/A.mtx", "--problem", "poisson3d"], "not both"),
+        (["--rhs", "b.mtx"], "none is given"),
+        (["--symmetric", "lower"], "none is given"),
+        (["{folder}/A.mtx", "--symmetric", "lower"], "entries beyond that triangle"),
+        (["{folder}/A.mtx", "--format", "csrr"], "csrr"),
+        (["{folder}/A.mtx", "--device", "tpu"], "tpu"),
+        (["{folder}/A.mtx", "-o", "{folder}/x.txt"], ".npy"),
+        (["{folder}/A.mtx", "-o", "{folder}/nowhere/x.npy"], "folder that exists"),
+        (["--size", "1"], "at least 2"),
+    ],
+)
+def test_bad_request(run, tmp_path, matrix_file, arguments, reason):
+    matrix_file()
+    assert reason in refusal(run, "solve", *(argument.format(folder=tmp_path) for argument in arguments))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "garbage", "%%MatrixMarket matrix coordinate real general\n9 9 9\n1 1 1\n"]
+)
+@pytest.mark.parametrize("command", ["solve", "bench"])
+def test_broken_file(run, tmp_path, command, content):
+    path = tmp_path / "A.mtx"
+    path.write_text(content)
+    assert str(path) in refusal(run, command, path)
+
+
+def test_matrix_beyond_the_memory(run, tmp_path):
+    path = tmp_path / "A.mtx"
+    path.write_text(f"%%MatrixMarket matrix coordinate real general\n{10**15} {10**15} 1\n1 1 1\n")
+    assert "memory" in refusal(run, "solve", path)
+
+
+@pytest.mark.skipif(len(sg.devices()) > 1, reason="this machine has a CUDA device")
+@pytest.mark.parametrize("command", ["solve", "bench"])
+def test_cuda_without_a_gpu(run, command):
+    assert "cuda" in refusal(run, command, "--device", "cuda", "--size", 3).lower()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["solve", "--rtol", "0"],
+        ["solve", "--rtol", "nan"],
+        ["solve", "--maxiter", "-1"],
+        ["solve", "--size", "x"],
+        ["solve", "--dtype", "float16"],
+        ["bench", "--repeats", "0"],
+    ],
+)
+def test_usage(run, capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_interrupt(run, monkeypatch):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spmvgpu.commands.solve.cg", interrupt)
+    assert run("solve", "--size", 3)[::2] == (130, "error: interrupted\n")
+
+
+# -- bench ---------------------------------------------------------------------------------------------------
+
+
+def test_bench_has_a_row_per_format(run, device):
+    code, out, err = run("bench", "--size", 4, "--device", device, "--repeats", 3)
+    assert (code, err) == (0, "")
+    rows = fields(out)
+    for name in sg.formats():
+        where, time = rows[name].split()[:2]
+        assert where == device
+        assert float(time) > 0
+    assert float(rows["scipy"].split()[1]) > 0
+
+
+def test_bench_takes_a_rectangular_matrix(run, matrix_file, rng):
+    code, out, _ = run("bench", matrix_file(rng.random((5, 9))), "--repeats", 2, "--dtype", "float32")
+    assert code == 0
+    assert "5 x 9, 45 non-zeros, float32" in out
+
+
+def test_bench_goes_on_after_a_refusal(run, monkeypatch):
+    refused = sg.formats()[0]
+    convert = sg.aslinearoperator
+
+    def refuse(matrix, name, *args, **options):
+        if name == refused:
+            raise sg.FormatError("too much padding")
+        return convert(matrix, name, *args, **options)
+
+    monkeypatch.setattr(sg, "aslinearoperator", refuse)
+    code, out, _ = run("bench", "--size", 3, "--repeats", 2)
+    assert code == 0
+    assert fields(out)[refused] == "left out: too much padding"
+    assert set(sg.formats()) <= fields(out).keys()

@@ -1,0 +1,245 @@
+"""Arrays that live on the GPU: same library out, no way over the host, on the stream of the library."""
+
+import numpy as np
+import pytest
+
+import spmvgpu as sg
+from battery import integer_matrix, integer_vector, matrix, vector
+from libraries import OnlyCudaArrayInterface, OnlyDlpack, index_of
+from reference import assert_product
+from support import build
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(name="A")
+def tested_matrix(dtype):
+    return matrix("power_law_rows", dtype)
+
+
+@pytest.fixture
+def op(A, fmt, cuda_device):
+    return build(A, fmt, cuda_device)
+
+
+@pytest.fixture
+def x(A):
+    return vector(A.shape[1], A.dtype)
+
+
+def check_array(result, library, device, dtype):
+    assert isinstance(result, library.array_type)
+    assert library.device_name(result) == device
+    assert library.dtype(result) == dtype
+
+
+# Products
+
+
+def test_same_library_comes_out(op, A, x, library, cuda_device):
+    y = op @ library.asarray(x, cuda_device)
+    check_array(y, library, cuda_device, A.dtype)
+    assert_product(library.to_numpy(y), A, x)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 5])
+def test_blocks_of_columns(columns, op, A, library, cuda_device):
+    X = vector(A.shape[1] * columns, A.dtype).reshape(A.shape[1], columns)
+    Y = op @ library.asarray(X, cuda_device)
+    check_array(Y, library, cuda_device, A.dtype)
+    assert_product(library.to_numpy(Y), A, X)
+
+
+def test_transposed_product(op, A, library, cuda_device):
+    x = vector(A.shape[0], A.dtype)
+    y = op.rmatvec(library.asarray(x, cuda_device))
+    check_array(y, library, cuda_device, A.dtype)
+    assert_product(library.to_numpy(y), A.T, x)
+
+
+def test_spmv_into_out(op, A, x, library, cuda_device):
+    start = vector(A.shape[0], A.dtype, seed=30)
+    out = library.asarray(start, cuda_device)
+    address = library.pointer(out)
+    assert op.spmv(library.asarray(x, cuda_device), out=out, alpha=2.0, beta=-1.0) is out
+    assert library.pointer(out) == address
+    assert_product(library.to_numpy(out), A, x, 2.0, -1.0, start)
+
+
+def test_beta_zero_never_reads_the_result(op, A, x, library, cuda_device):
+    out = library.asarray(np.full(A.shape[0], np.nan, A.dtype), cuda_device)
+    op.spmv(library.asarray(x, cuda_device), out=out)
+    assert_product(library.to_numpy(out), A, x)
+
+
+def test_same_bits_as_from_numpy(op, x, library, cuda_device):
+    np.testing.assert_array_equal(library.to_numpy(op @ library.asarray(x, cuda_device)), op @ x)
+
+
+@pytest.mark.parametrize("case", ["0x5", "5x0", "no_entries", "1x1", "1xN_dense", "Nx1_dense", "hypersparse"])
+def test_extreme_shapes(case, library, fmt, cuda_device, dtype):
+    A = matrix(case, dtype)
+    x = vector(A.shape[1], dtype)
+    y = build(A, fmt, cuda_device) @ library.asarray(x, cuda_device)
+    assert_product(library.to_numpy(y), A, x)
+
+
+def test_results_do_not_alias(op, library, cuda_device, x):
+    results = [op @ library.asarray(scale * x, cuda_device) for scale in (1, 2, 4)]
+    assert len({library.pointer(y) for y in results}) == 3
+    first = library.to_numpy(results[0])
+    np.testing.assert_array_equal(library.to_numpy(results[2]), 4 * first)
+
+
+# Protocols
+
+
+@pytest.mark.parametrize("producer", [OnlyDlpack, OnlyCudaArrayInterface])
+def test_producers_of_one_protocol(producer, op, A, x, library, cuda_device):
+    out = library.asarray(np.full(A.shape[0], np.nan, A.dtype), cuda_device)
+    op.spmv(producer(library.asarray(x, cuda_device)), out=producer(out))
+    assert_product(library.to_numpy(out), A, x)
+
+
+@pytest.mark.parametrize("producer", [OnlyDlpack, OnlyCudaArrayInterface])
+def test_result_for_an_unknown_library_can_be_consumed(producer, op, A, x, library, cuda_device):
+    y = op @ producer(library.asarray(x, cuda_device))
+    assert hasattr(y, "__dlpack__")
+    assert hasattr(y, "__cuda_array_interface__")
+    cupy = pytest.importorskip("cupy")
+    with cupy.cuda.Device(index_of(cuda_device)):
+        assert_product(cupy.asnumpy(cupy.from_dlpack(y)), A, x)
+        assert_product(cupy.asnumpy(cupy.asarray(y)), A, x)
+
+
+def test_stream_in_the_array_interface_is_waited_for(op, A, x, library, cuda_device):
+    """Version 3 of the interface names the stream on which the array is still being written."""
+    device_x = library.asarray(x, cuda_device)
+    late_x = library.asarray(np.zeros_like(x), cuda_device)
+    out = library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device)
+    with library.new_stream(cuda_device) as stream:
+        library.delay()
+        library.fill(late_x, device_x)
+    producer = OnlyCudaArrayInterface(late_x, version=3, stream=library.handle(stream))
+    with library.new_stream(cuda_device) as other:
+        op.spmv(producer, out=out, stream=other)
+        library.synchronize(other)
+    assert_product(library.to_numpy(out), A, x)
+
+
+# Streams
+
+
+def test_current_stream_is_respected(op, A, x, library, cuda_device):
+    """The product is enqueued behind work that has not finished, without waiting for the default stream."""
+    device_x = library.asarray(x, cuda_device)
+    late_x = library.asarray(np.zeros_like(x), cuda_device)
+    op @ late_x
+    with library.new_stream(cuda_device) as stream:
+        library.delay()
+        library.fill(late_x, device_x)
+        y = op @ late_x
+        library.synchronize(stream)
+        assert_product(library.to_numpy(y), A, x)
+
+
+@pytest.mark.parametrize("as_handle", [True, False], ids=["integer", "object"])
+def test_given_stream_is_used(as_handle, op, A, x, library, cuda_device):
+    device_x = library.asarray(x, cuda_device)
+    late_x = library.asarray(np.zeros_like(x), cuda_device)
+    out = library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device)
+    with library.new_stream(cuda_device) as stream:
+        library.delay()
+        library.fill(late_x, device_x)
+    op.spmv(late_x, out=out, stream=library.handle(stream) if as_handle else stream)
+    library.synchronize(stream)
+    assert_product(library.to_numpy(out), A, x)
+
+
+@pytest.mark.parametrize("stream", ["text", 1.5, [1]], ids=str)
+def test_what_is_not_a_stream(stream, op, x, library, cuda_device):
+    with pytest.raises(TypeError, match="stream"):
+        op.spmv(library.asarray(x, cuda_device), stream=stream)
+
+
+def test_capture_in_a_graph(op, A, x, library, cuda_device):
+    """Capture fails on any allocation, synchronisation or pageable copy: there is none in spmv."""
+    device_x = library.asarray(x, cuda_device)
+    out = library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device)
+    op.spmv(device_x, out=out)
+    with library.capture(cuda_device) as replay:
+        op.spmv(device_x, out=out, alpha=2.0)
+    library.fill(out, library.asarray(np.full(A.shape[0], np.nan, A.dtype), cuda_device))
+    library.fill(device_x, library.asarray(-x, cuda_device))
+    replay[0]()
+    assert_product(library.to_numpy(out), A, -x, alpha=2.0)
+
+
+# Errors
+
+
+def test_wrong_type(op, x, library, cuda_device):
+    other = "float64" if op.dtype == np.float32 else "float32"
+    with pytest.raises(TypeError, match=other) as caught:
+        op @ library.asarray(x.astype(other), cuda_device)
+    assert str(op.dtype) in str(caught.value)
+
+
+def test_wrong_length(op, x, library, cuda_device):
+    with pytest.raises(ValueError, match=str(x.size - 1)):
+        op @ library.asarray(x[:-1], cuda_device)
+
+
+def test_wrong_device(A, fmt, x, library, cuda_device):
+    names = [info.name for info in sg.devices() if info.name.startswith("cuda") and info.name != cuda_device]
+    if not names:
+        pytest.skip("needs two CUDA devices")
+    with pytest.raises(ValueError, match=names[0]) as caught:
+        build(A, fmt, cuda_device) @ library.asarray(x, names[0])
+    assert cuda_device in str(caught.value)
+
+
+def test_device_array_into_an_operator_of_the_cpu(A, fmt, x, library, cuda_device):
+    with pytest.raises(ValueError, match=cuda_device) as caught:
+        build(A, fmt, "cpu") @ library.asarray(x, cuda_device)
+    assert "cpu" in str(caught.value)
+
+
+def test_mixed_host_and_device(op, A, x, library, cuda_device):
+    with pytest.raises((TypeError, ValueError)):
+        op.spmv(x, out=library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device))
+    with pytest.raises((TypeError, ValueError)):
+        op.spmv(library.asarray(x, cuda_device), out=np.zeros(A.shape[0], A.dtype))
+
+
+def test_out_that_overlaps_x(fmt, library, cuda_device, dtype):
+    op = build(matrix("tridiagonal", dtype), fmt, cuda_device)
+    buffer = library.asarray(np.ones(1500, dtype), cuda_device)
+    with pytest.raises(ValueError, match="overlap"):
+        op.spmv(buffer[:999], out=buffer[500:1499])
+
+
+def test_strided_device_arrays(op, A, x, library, cuda_device):
+    wide = library.asarray(np.repeat(x, 2), cuda_device)
+    with pytest.raises(ValueError, match="contiguous"):
+        op.spmv(wide[::2])
+    assert_product(library.to_numpy(op @ wide[::2]), A, x)
+
+
+def test_read_only_device_out(op, A, x, library, cuda_device):
+    out = library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device)
+    frozen = OnlyCudaArrayInterface(out, data=(library.pointer(out), True))
+    with pytest.raises(ValueError, match=r"read-only|writ"):
+        op.spmv(library.asarray(x, cuda_device), out=frozen)
+
+
+# Both ways give the same
+
+
+def test_exact_through_every_way(fmt, library, cuda_device, dtype):
+    A = integer_matrix("long_rows_in_a_row", dtype)
+    x = integer_vector(A.shape[1], dtype)
+    op = build(A, fmt, cuda_device)
+    expected = A @ x
+    np.testing.assert_array_equal(op @ x, expected)
+    np.testing.assert_array_equal(library.to_numpy(op @ library.asarray(x, cuda_device)), expected)

@@ -1,0 +1,312 @@
+"""Bad matrices, formats and devices: each gives the documented error and leaves the process usable."""
+
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from support import run_python
+
+DATA = np.array([1.0, 2.0, 3.0, 4.0])
+INDICES = np.array([0, 2, 1, 2], dtype=np.int32)
+INDPTR = np.array([0, 2, 3, 4], dtype=np.int32)
+SHAPE = (3, 3)
+
+
+pytestmark = pytest.mark.usefixtures("still_usable")
+
+
+# The matrix
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (float("nan"), 3),
+        (3, float("nan")),
+        (3.5, 3),
+        (-3, 3),
+        (3, -3),
+        (3,),
+        (3, 3, 3),
+        "abc",
+        3,
+        None,
+        ("3", "3"),
+    ],
+    ids=str,
+)
+def test_bad_shape(shape, fmt, device):
+    with pytest.raises((ValueError, TypeError), match="shape"):
+        sg.aslinearoperator((DATA, INDICES, INDPTR), format=fmt, device=device, shape=shape)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 3), (3, 2), (0, 0)], ids=str)
+def test_shape_that_does_not_fit_the_arrays(shape, fmt):
+    with pytest.raises(ValueError, match=r"shape|indptr|column"):
+        sg.aslinearoperator((DATA, INDICES, INDPTR), format=fmt, device="cpu", shape=shape)
+
+
+@pytest.mark.parametrize("shape", [(2**40, 3), (3, 2**31), (2**40, 2**40)], ids=str)
+def test_shape_beyond_the_index_type(shape):
+    """Never wrapped: dimensions that int32 cannot hold are refused by name."""
+    with pytest.raises(ValueError, match=str(max(shape))):
+        sg.aslinearoperator(sp.coo_array(shape), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("indices", "named"),
+    [
+        ([0, 2, 1, -1], "-1"),
+        ([0, 2, 1, 3], "3"),
+        ([0, 2, 1, 2**31 - 1], "2147483647"),
+        ([0, 2, 1, 2**32], "4294967296"),
+    ],
+    ids=["negative", "one_too_far", "int32_max", "beyond_int32"],
+)
+def test_index_out_of_range(indices, named, fmt, device):
+    with pytest.raises(ValueError, match=named):
+        sg.aslinearoperator((DATA, np.array(indices), INDPTR), format=fmt, device=device, shape=SHAPE)
+
+
+@pytest.mark.parametrize("bad", [-1, 3, 10**6])
+def test_index_broken_after_scipy_checked_it(bad, fmt):
+    A = sp.csr_array((DATA, INDICES.copy(), INDPTR), shape=SHAPE)
+    A.indices[3] = bad
+    with pytest.raises(ValueError, match=str(bad)):
+        sg.aslinearoperator(A, format=fmt, device="cpu")
+
+
+BROKEN = """
+    import numpy as np
+    import scipy.sparse as sp
+    import spmvgpu as sg
+
+    A = getattr(sp, {kind!r})(np.eye(60))
+    getattr(A, {attribute!r})[33] = {bad}
+    try:
+        sg.aslinearoperator(A, device="cpu")
+    except ValueError as error:
+        print(error)
+    assert (sg.aslinearoperator(np.eye(60), device="cpu") @ np.ones(60) == 1).all()
+"""
+
+
+@pytest.mark.parametrize("bad", [-1, -(10**6), 60, 10**6])
+@pytest.mark.parametrize(
+    ("kind", "attribute"),
+    [
+        ("coo_array", "row"),
+        ("coo_array", "col"),
+        ("csc_array", "indices"),
+        ("csc_array", "indptr"),
+        ("bsr_array", "indices"),
+        ("bsr_array", "indptr"),
+    ],
+)
+def test_other_kinds_broken_after_scipy_checked_them(kind, attribute, bad):
+    """In a process of its own: SciPy converts without a check and would write out of bounds."""
+    output = run_python(BROKEN.format(kind=kind, attribute=attribute, bad=bad)).stdout
+    assert output.strip(), "no ValueError was raised"
+
+
+@pytest.mark.parametrize(
+    "indptr",
+    [
+        [0, 3, 2, 4],
+        [0, 5, 3, 4],
+        [1, 2, 3, 4],
+        [-1, 2, 3, 4],
+        [0, 2, 3, 5],
+        [0, 2, 3, 3],
+        [0, 2, 4],
+        [0, 2, 3, 4, 4],
+        [],
+    ],
+    ids=str,
+)
+def test_bad_indptr(indptr, fmt, device):
+    with pytest.raises(ValueError, match="indptr"):
+        sg.aslinearoperator(
+            (DATA, INDICES, np.array(indptr, dtype=np.int32)), format=fmt, device=device, shape=SHAPE
+        )
+
+
+def test_indptr_broken_after_scipy_checked_it(fmt):
+    A = sp.csr_array((DATA, INDICES, INDPTR.copy()), shape=SHAPE)
+    A.indptr[1] = 4
+    with pytest.raises(ValueError, match="indptr"):
+        sg.aslinearoperator(A, format=fmt, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("data", "indices"),
+    [
+        (DATA[:3], INDICES),
+        (DATA, INDICES[:3]),
+        (DATA.reshape(2, 2), INDICES),
+        (DATA, INDICES.reshape(2, 2)),
+        (4.0, 1),
+    ],
+    ids=["short_data", "short_indices", "data_2d", "indices_2d", "scalars"],
+)
+def test_mismatched_arrays(data, indices):
+    with pytest.raises(ValueError, match=r"data|indices"):
+        sg.aslinearoperator((data, indices, INDPTR), device="cpu", shape=SHAPE)
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [INDICES + 0.5, INDICES.astype(complex), np.array(list("abcd"))],
+    ids=["float", "complex", "text"],
+)
+def test_index_type(indices):
+    with pytest.raises((TypeError, ValueError), match=str(indices.dtype)):
+        sg.aslinearoperator((DATA, indices, INDPTR), device="cpu", shape=SHAPE)
+
+
+@pytest.mark.parametrize("arrays", [(), (DATA,), (DATA, INDICES), (DATA, INDICES, INDPTR, DATA)], ids=len)
+def test_tuple_of_another_length(arrays):
+    with pytest.raises((TypeError, ValueError)):
+        sg.aslinearoperator(arrays, device="cpu", shape=SHAPE)
+
+
+def test_shape_that_contradicts_the_matrix():
+    with pytest.raises((TypeError, ValueError), match="shape"):
+        sg.aslinearoperator(np.eye(3), device="cpu", shape=(4, 4))
+
+
+@pytest.mark.parametrize("kind", ["complex64", "complex128", "object", "longdouble", "<U3", "datetime64[s]"])
+def test_value_types_that_are_not_supported(kind, fmt):
+    dense = np.ones((2, 2), "int64").astype(kind)
+    with pytest.raises(TypeError, match=re.escape(str(dense.dtype))) as caught:
+        sg.aslinearoperator(dense, format=fmt, device="cpu")
+    assert "float32" in str(caught.value)
+    assert "float64" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["complex64", "complex128", "longdouble"])
+def test_sparse_value_types_that_are_not_supported(kind, fmt):
+    with pytest.raises(TypeError, match=np.dtype(kind).name):
+        sg.aslinearoperator(sp.csr_array(np.eye(3), dtype=kind), format=fmt, device="cpu")
+
+
+@pytest.mark.parametrize("wish", ["int32", "bool", "float16", "complex128", "longdouble", object])
+def test_asked_type_that_is_not_supported(wish):
+    with pytest.raises(TypeError, match=np.dtype(wish).name):
+        sg.aslinearoperator(np.eye(3), device="cpu", dtype=wish)
+
+
+def test_asked_type_that_is_none():
+    with pytest.raises(TypeError, match="nonsense"):
+        sg.aslinearoperator(np.eye(3), device="cpu", dtype="nonsense")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        3.0,
+        "matrix",
+        b"matrix",
+        np.ones(3),
+        np.ones((2, 2, 2)),
+        [1.0, 2.0],
+        {"data": 1},
+        object(),
+        [[1, 2], [3]],
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_is_not_a_matrix(given):
+    with pytest.raises((TypeError, ValueError)):
+        sg.aslinearoperator(given, device="cpu")
+
+
+# Format and device
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", "CSR ", "csr\0", None, 3])
+def test_unknown_format(name):
+    with pytest.raises((ValueError, TypeError), match="format") as caught:
+        sg.aslinearoperator(np.eye(3), format=name, device="cpu")
+    assert all(known in str(caught.value) for known in sg.formats())
+
+
+@pytest.mark.parametrize("name", ["tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:1.5", "cpu:0", None, 3])
+def test_unknown_device(name):
+    with pytest.raises((ValueError, TypeError), match="device") as caught:
+        sg.aslinearoperator(np.eye(3), device=name)
+    assert "cpu" in str(caught.value)
+    assert "cuda" in str(caught.value)
+
+
+def test_device_that_is_not_there():
+    with pytest.raises((ValueError, sg.CudaError), match=r"cuda:99|without CUDA"):
+        sg.aslinearoperator(np.eye(3), device="cuda:99")
+
+
+def test_estimate_of_an_unknown_format():
+    with pytest.raises(ValueError, match="nonsense"):
+        sg.estimate(np.eye(3), "nonsense")
+
+
+# More memory than there is
+
+TOO_LARGE = """
+    import re, resource
+    import numpy as np
+    import scipy.sparse as sp
+    import spmvgpu as sg
+
+    # The first product starts the threads: their stacks must not fall under the limit
+    small = sp.csr_array(np.eye(50))
+    sg.aslinearoperator(small, format={fmt!r}, device="cpu") @ np.ones(50)
+    n, per_row = 1_000_000, 10
+    indices = np.tile(np.arange(per_row, dtype=np.int32), n)
+    large = (np.ones(n * per_row), indices, np.arange(0, n * per_row + 1, per_row, dtype=np.int32))
+    pages = int(open("/proc/self/statm").read().split()[0])
+    room = pages * resource.getpagesize() + 40_000_000
+    resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    try:
+        sg.aslinearoperator(large, format={fmt!r}, device="cpu", shape=(n, per_row))
+    except MemoryError as error:
+        print("MemoryError:", error)
+    y = sg.aslinearoperator(small, format={fmt!r}, device="cpu") @ np.arange(50.0)
+    assert np.array_equal(y, np.arange(50.0))
+"""
+
+
+def test_more_memory_than_the_process_may_have(fmt):
+    pytest.importorskip("resource", reason="needs limits of POSIX")
+    output = run_python(TOO_LARGE.format(fmt=fmt)).stdout
+    assert output.startswith("MemoryError:")
+    assert len([word for word in output.split() if any(digit in word for digit in "0123456789")]) >= 2
+
+
+def test_more_memory_than_the_device_has(fmt, cuda_device):
+    """Fill the device to 64 MiB, then ask for a matrix of 240 MB; when the rest is given back it fits."""
+    cupy = pytest.importorskip("cupy")
+    n, per_row = 1_000_000, 20
+    A = sp.csr_array(
+        (
+            np.ones(n * per_row),
+            np.tile(np.arange(per_row, dtype=np.int32), n),
+            np.arange(n + 1, dtype=np.int32) * per_row,
+        ),
+        shape=(n, per_row),
+    )
+    with cupy.cuda.Device(int(cuda_device.partition(":")[2])):
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        filler = cupy.cuda.runtime.malloc(free - 2**26)
+        try:
+            with pytest.raises(MemoryError, match=r"\d.*free|free.*\d"):
+                sg.aslinearoperator(A, format=fmt, device=cuda_device)
+        finally:
+            cupy.cuda.runtime.free(filler)
+    x = np.arange(float(per_row))
+    np.testing.assert_array_equal(
+        sg.aslinearoperator(A, format=fmt, device=cuda_device) @ x, np.full(n, x.sum())
+    )

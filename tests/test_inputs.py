@@ -1,0 +1,257 @@
+"""Everything that may be called a matrix, and that it is never changed."""
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import uniform, vector
+from reference import assert_product
+from support import build
+
+KINDS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
+BUFFERS = ("data", "indices", "indptr", "row", "col", "rows", "offsets")
+
+
+def make(kind, flavour, A):
+    return getattr(sp, f"{kind}_{flavour}")(A)
+
+
+@pytest.fixture(name="A")
+def tested_matrix(dtype):
+    return uniform(60, 44, 6).astype(dtype)
+
+
+def check(op, A, dtype=None):
+    """The operator holds A, and multiplies like it."""
+    expected = sp.csr_array(A, dtype=dtype)
+    expected.sum_duplicates()
+    assert op.dtype == expected.dtype
+    assert op.shape == A.shape
+    x = vector(A.shape[1], op.dtype)
+    assert_product(op @ x, expected, x)
+    np.testing.assert_array_equal(op.tocsr().toarray(), expected.toarray())
+
+
+# Kinds of matrix
+
+
+@pytest.mark.parametrize("flavour", ["array", "matrix"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_scipy_kinds(kind, flavour, A, fmt, device):
+    check(build(make(kind, flavour, A), fmt, device), A)
+
+
+@pytest.mark.parametrize("flavour", ["array", "matrix"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_scipy_kinds_are_not_changed(kind, flavour, A, fmt):
+    given = make(kind, flavour, A)
+    kept = copy.deepcopy(given)
+    buffers = {name: getattr(given, name) for name in BUFFERS if hasattr(given, name)}
+    build(given, fmt) @ vector(44, A.dtype)
+    assert all(getattr(given, name) is buffer for name, buffer in buffers.items())
+    for name in buffers:
+        np.testing.assert_array_equal(getattr(given, name), getattr(kept, name))
+    np.testing.assert_array_equal(given.toarray(), kept.toarray())
+
+
+def test_operator_does_not_follow_later_changes(A, fmt, device):
+    given = A.copy()
+    op = build(given, fmt, device)
+    given.data[:] = 0
+    given.indices[:] = 0
+    check(op, A)
+
+
+def test_tuple(A, fmt, device):
+    check(build((A.data, A.indices, A.indptr), fmt, device, shape=A.shape), A)
+
+
+def test_tuple_of_lists(fmt):
+    op = build(([1.0, 2.0, 3.0], [0, 2, 1], [0, 2, 3]), fmt, shape=(2, 3))
+    np.testing.assert_array_equal(op @ np.ones(3), [3.0, 3.0])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_dense(order, A, fmt, device):
+    check(build(np.asarray(A.toarray(), order=order), fmt, device), A)
+
+
+def test_dense_with_strides(A, fmt):
+    wide = np.zeros((120, 88), dtype=A.dtype)
+    wide[::2, ::2] = A.toarray()
+    check(build(wide[::2, ::2], fmt), A)
+
+
+def test_nested_list(fmt):
+    check(build([[1, 0, 2], [0, 0, 3]], fmt), np.array([[1.0, 0, 2], [0, 0, 3]]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_cupy_sparse(kind, A, fmt, cuda_device):
+    pytest.importorskip("cupy")
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+    given = getattr(sparse, f"{kind}_matrix")(sparse.csr_matrix(sp.csr_matrix(A)))
+    check(build(given, fmt, cuda_device), A)
+
+
+def test_another_operator(A, fmt):
+    """An operator is a matrix already: the same format and device give the same product."""
+    check(build(build(A, "csr").tocsr(), fmt), A)
+
+
+# Indices
+
+
+@pytest.mark.parametrize("index", ["int8", "int16", "uint32", "int64", "uint64"])
+def test_index_types(index, A, fmt, device):
+    arrays = A.data, A.indices.astype(index), A.indptr.astype("int64")
+    check(build(arrays, fmt, device, shape=A.shape), A)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_int64_indices_in_scipy(kind, A, fmt, device):
+    given = make(kind, "array", A)
+    for name in ("indices", "indptr"):
+        if hasattr(given, name):
+            setattr(given, name, getattr(given, name).astype(np.int64))
+    check(build(given, fmt, device), A)
+
+
+def shuffled_within_rows(A, rng):
+    order = np.concatenate(
+        [start + rng.permutation(n) for start, n in zip(A.indptr, np.diff(A.indptr), strict=False)]
+    )
+    return sp.csr_array((A.data[order], A.indices[order], A.indptr.copy()), shape=A.shape)
+
+
+@pytest.mark.parametrize("flagged", [True, False], ids=["flag_computed", "flag_unset"])
+def test_unsorted_indices(flagged, A, fmt, device, rng):
+    given = shuffled_within_rows(A, rng)
+    if flagged:
+        assert not given.has_sorted_indices
+    before = given.indices.copy(), given.data.copy()
+    check(build(given, fmt, device), A)
+    np.testing.assert_array_equal(given.indices, before[0])
+    np.testing.assert_array_equal(given.data, before[1])
+
+
+def test_a_wrong_flag_is_not_trusted(A, fmt, rng):
+    """A user may set the flag of SciPy by hand, or change the indices after it was computed."""
+    given = shuffled_within_rows(A, rng)
+    given.has_sorted_indices = True
+    given.has_canonical_format = True
+    check(build(given, fmt), A)
+
+
+def with_duplicates(dtype):
+    row, col = np.array([0, 2, 0, 2, 2, 1, 0]), np.array([1, 3, 1, 3, 0, 2, 1])
+    data = np.array([1, 2, 4, 8, 16, 32, -64], dtype)
+    return row, col, data
+
+
+def test_duplicates_in_coo(fmt, device, dtype):
+    row, col, data = with_duplicates(dtype)
+    given = sp.coo_array((data, (row, col)), shape=(3, 5))
+    check(build(given, fmt, device), sp.coo_array((data, (row, col)), shape=(3, 5)))
+    assert given.nnz == 7
+
+
+def test_duplicates_in_csr(fmt, device, dtype):
+    arrays = np.array([1, 2, 4, 8, 16], dtype), np.array([1, 0, 1, 1, 1]), np.array([0, 3, 3, 5])
+    op = build(sp.csr_array(arrays, shape=(3, 2)), fmt, device)
+    assert op.nnz == 3
+    np.testing.assert_array_equal(op.tocsr().toarray(), [[2, 5], [0, 0], [0, 24]])
+
+
+def test_duplicates_that_cancel_stay_stored(fmt):
+    op = build((np.array([1.0, -1.0]), [1, 1], [0, 2]), fmt, shape=(1, 3))
+    assert op.nnz == 1
+    assert np.isnan(op @ np.array([0, np.nan, 0]))[0]
+
+
+# Types of values
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("float16", "float64"),
+        ("bool", "float64"),
+        ("int8", "float64"),
+        ("uint8", "float64"),
+        ("int32", "float64"),
+        ("int64", "float64"),
+        ("uint64", "float64"),
+    ],
+)
+def test_value_types(given, kept, fmt):
+    dense = np.array([[0, 1, 1], [1, 0, 0]], dtype=given)
+    op = build(dense, fmt)
+    assert op.dtype == kept
+    np.testing.assert_array_equal(op @ np.array([1, 2, 3], dtype=kept), [5, 1])
+
+
+@pytest.mark.parametrize("given", ["float32", "float64", "int32", "bool"])
+def test_asked_value_type_wins(given, dtype, fmt, device):
+    A = sp.csr_array(np.eye(4), dtype=given)
+    assert build(A, fmt, device, dtype=dtype).dtype == dtype
+
+
+@pytest.mark.parametrize("spelling", [np.float32, "float32", "f4", np.dtype("float32"), ">f4"], ids=str)
+def test_spellings_of_a_type(spelling, fmt):
+    assert build(np.eye(3), fmt, dtype=spelling).dtype == np.float32
+
+
+def test_byteswapped_values(A, fmt):
+    swapped = sp.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
+    arrays = (
+        swapped.data.astype(A.dtype.newbyteorder()),
+        swapped.indices.astype(">i4"),
+        swapped.indptr.astype(">i4"),
+    )
+    check(build(arrays, fmt, shape=A.shape), A)
+
+
+# Symmetric matrices
+
+
+@pytest.fixture
+def symmetric(dtype):
+    A = uniform(70, 70, 4).astype(dtype)
+    return sp.csr_array(A + A.T)
+
+
+@pytest.mark.parametrize("stored", ["lower", "upper"])
+def test_one_triangle_is_mirrored(stored, symmetric, fmt, device):
+    half = sp.tril(symmetric) if stored == "lower" else sp.triu(symmetric)
+    check(build(sp.csr_array(half), fmt, device, symmetric=stored), symmetric)
+
+
+@pytest.mark.parametrize("symmetric_as", [True, None])
+def test_symmetric_in_full_storage(symmetric_as, symmetric, fmt, device):
+    op = build(symmetric, fmt, device, symmetric=symmetric_as)
+    check(op, symmetric)
+    check(op.T, symmetric)
+
+
+@pytest.mark.parametrize("stored", ["lower", "upper"])
+def test_an_entry_in_the_other_triangle(stored, symmetric):
+    with pytest.raises(ValueError, match=stored):
+        sg.aslinearoperator(symmetric, device="cpu", symmetric=stored)
+
+
+@pytest.mark.parametrize("stored", [True, "lower", "upper"])
+def test_a_rectangular_matrix_is_not_symmetric(stored, A):
+    with pytest.raises(ValueError, match=r"60.*44"):
+        sg.aslinearoperator(A, device="cpu", symmetric=stored)
+
+
+def test_unknown_symmetry(symmetric):
+    with pytest.raises(ValueError, match=r"both.*lower.*upper"):
+        sg.aslinearoperator(symmetric, device="cpu", symmetric="both")

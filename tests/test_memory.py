@@ -1,0 +1,145 @@
+"""Memory: what an operator says it holds is what it holds, and it gives all of it back."""
+
+import gc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import banded, matrix, vector
+from support import build, free_device_bytes, resident_bytes
+
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A matrix of 10 million entries."""
+    n, per_row = 500_000, 20
+    indices = (np.arange(n, dtype=np.int32)[:, None] + np.arange(per_row, dtype=np.int32)).ravel()
+    indptr = np.arange(0, n * per_row + 1, per_row, dtype=np.int32)
+    return sp.csr_array((np.ones(n * per_row), indices, indptr), shape=(n, n + per_row))
+
+
+def test_nbytes_is_that_of_the_arrays(fmt, device, dtype):
+    op = build(matrix("power_law_rows", dtype), fmt, device)
+    assert op.nbytes >= sum(array.nbytes for array in op._arrays().values())
+
+
+def test_nbytes_is_what_was_estimated(fmt, device, dtype):
+    A = matrix("power_law_rows", dtype)
+    assert build(A, fmt, device).nbytes == pytest.approx(sg.estimate(A, fmt)["bytes"], rel=0.02)
+
+
+def test_nbytes_counts_the_transposed_copy(fmt, device, dtype):
+    op = build(matrix("tall", dtype), fmt, device)
+    before = op.nbytes
+    copied = op.T.tocsr().nnz * dtype.itemsize
+    assert op.nbytes >= before + copied
+
+
+def test_device_memory_is_nbytes(large, fmt, cuda_device):
+    build(matrix("uniform", np.dtype("float64")), fmt, cuda_device) @ np.ones(3000)
+    before = free_device_bytes(cuda_device)
+    op = build(large, fmt, cuda_device)
+    taken = before - free_device_bytes(cuda_device)
+    assert op.nbytes == pytest.approx(taken, rel=0.01)
+
+
+def test_resident_memory_is_nbytes(large, fmt):
+    build(large, fmt) @ vector(large.shape[1], large.dtype)
+    gc.collect()
+    before = resident_bytes()
+    op = build(large, fmt)
+    gc.collect()
+    taken = resident_bytes() - before
+    assert taken == pytest.approx(op.nbytes, rel=0.1)
+
+
+def test_large_operator_gives_its_memory_back(large, fmt):
+    op = build(large, fmt)
+    assert op.nbytes > 100 * MB
+    held = resident_bytes()
+    del op
+    gc.collect()
+    assert held - resident_bytes() > 100 * MB
+
+
+def cycle(A, fmt, device, x):
+    """All that allocates: arrays, results, the transposed copy."""
+    op = sg.aslinearoperator(A, format=fmt, device=device)
+    op.spmv(x, out=op @ x)
+    return op.T @ x
+
+
+@pytest.mark.parametrize("made", ["dropped", "in_an_error"])
+def test_thousand_operators_leak_nothing(made, fmt, device):
+    A = sp.csr_array(banded(5000, [-70, -1, 0, 1, 70]))
+    x = vector(5000, A.dtype)
+    bad = (A.data, np.where(np.arange(A.nnz) == A.nnz - 1, 5000, A.indices), A.indptr)
+
+    def once():
+        if made == "dropped":
+            cycle(A, fmt, device, x)
+        else:
+            with pytest.raises(ValueError, match=r"\b5000\b"):
+                sg.aslinearoperator(bad, format=fmt, device=device, shape=A.shape)
+
+    for _ in range(50):
+        once()
+    gc.collect()
+    resident, free = resident_bytes(), free_device_bytes(device)
+    for _ in range(1000):
+        once()
+    gc.collect()
+    assert resident_bytes() - resident < 8 * MB
+    if device != "cpu":
+        assert free - free_device_bytes(device) < 4 * MB
+
+
+def test_products_leak_nothing(fmt, device):
+    A = sp.csr_array(banded(20_000, [-1, 0, 1]))
+    op = build(A, fmt, device)
+    x = vector(20_000, A.dtype)
+    for _ in range(50):
+        op @ x
+    resident, free = resident_bytes(), free_device_bytes(device)
+    for _ in range(2000):
+        op @ x
+    assert resident_bytes() - resident < 8 * MB
+    if device != "cpu":
+        assert free - free_device_bytes(device) < 4 * MB
+
+
+def test_an_operator_and_its_transpose_are_collected(fmt, device):
+    """op.T.T is op makes a circle of references; the collector must be able to free it."""
+    import weakref
+
+    op = build(matrix("uniform", np.dtype("float64")), fmt, device)
+    alive = weakref.ref(op)
+    assert op.T.T is op
+    del op
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_transpose_outlives_its_operator(fmt, device):
+    A = matrix("uniform", np.dtype("float64"))
+    transposed = build(A, fmt, device).T
+    gc.collect()
+    x = vector(A.shape[0], A.dtype)
+    np.testing.assert_allclose(transposed @ x, A.T @ x, rtol=1e-10, atol=1e-10)
+
+
+def test_a_result_outlives_its_operator(fmt, device):
+    A = matrix("uniform", np.dtype("float64"))
+    x = vector(A.shape[1], A.dtype)
+    op = build(A, fmt, device)
+    results = [op @ x for _ in range(10)]
+    expected = results[0].copy()
+    del op
+    gc.collect()
+    build(A, fmt, device) @ (2 * x)
+    for result in results:
+        np.testing.assert_array_equal(result, expected)

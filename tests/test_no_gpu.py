@@ -1,0 +1,102 @@
+"""A machine without a GPU: everything imports, runs on the CPU, and says clearly what is missing."""
+
+import sys
+
+import pytest
+
+from support import run_python
+
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "SPMVGPU_DEVICE": None}
+
+
+def test_automatic_device_is_the_cpu():
+    run_python(
+        """
+        import numpy as np
+        import spmvgpu as sg
+        assert [info.name for info in sg.devices()] == ["cpu"]
+        op = sg.aslinearoperator(np.eye(4))
+        assert op.device == "cpu"
+        assert (op @ np.arange(4.0)).tolist() == [0, 1, 2, 3]
+        assert "cpu" in op.explain()
+        """,
+        **HIDDEN,
+    )
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:1"])
+def test_asking_for_cuda_raises_and_helps(device):
+    output = run_python(
+        f"""
+        import numpy as np
+        import spmvgpu as sg
+        try:
+            sg.aslinearoperator(np.eye(4), device={device!r})
+        except sg.CudaError as error:
+            print(error)
+        print("still usable:", (sg.aslinearoperator(np.eye(4)) @ np.ones(4)).sum())
+        """,
+        **HIDDEN,
+    ).stdout
+    message, last = output.rsplit("still usable:", 1)
+    assert "cuda" in message.lower()
+    assert 'device="cpu"' in message.replace("'", '"')
+    assert float(last) == 4.0
+
+
+def test_environment_asking_for_cuda_is_not_ignored():
+    done = run_python(
+        "import numpy as np, spmvgpu as sg; sg.aslinearoperator(np.eye(4))",
+        check=False,
+        CUDA_VISIBLE_DEVICES="",
+        SPMVGPU_DEVICE="cuda",
+    )
+    assert done.returncode != 0
+    assert "CudaError" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["cupy", "torch", "matplotlib", "scipy.sparse.csgraph", "tqdm"])
+def test_import_stays_small(module):
+    """Optional libraries are touched only when they are used."""
+    plain = "import sys, numpy, scipy.sparse, scipy.sparse.linalg; before = set(sys.modules);"
+    done = run_python(f"{plain} import spmvgpu; print({module!r} in set(sys.modules) - before)")
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc/self/maps")
+@pytest.mark.parametrize(
+    "statement", ["import spmvgpu", "import spmvgpu as sg; sg.formats(); sg.build_info()"]
+)
+def test_import_makes_no_cuda_call(statement):
+    """The first CUDA call loads the driver library; import must not have done so."""
+    done = run_python(f"{statement}; print('libcuda.so' in open('/proc/self/maps').read())")
+    assert done.stdout.strip() == "False"
+
+
+def test_import_leaves_the_choice_of_devices_open(cuda_device):
+    """The driver reads CUDA_VISIBLE_DEVICES at its first call: setting it after the import still works."""
+    run_python(
+        """
+        import os
+        import spmvgpu as sg
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        assert [info.name for info in sg.devices()] == ["cpu"]
+        """
+    )
+
+
+def test_fork_before_first_use():
+    """A process that only imported may fork, as multiprocessing does on Linux."""
+    run_python(
+        """
+        import os, sys
+        import numpy as np
+        import spmvgpu as sg
+        child = os.fork()
+        y = sg.aslinearoperator(np.eye(4), device="cpu") @ np.ones(4)
+        assert y.sum() == 4
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        """
+    )

@@ -1,0 +1,304 @@
+"""The operator as a user meets it: attributes, pictures, algebra, products of all kinds."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import banded, matrix, uniform, vector
+from reference import assert_product
+from support import build
+
+
+@pytest.fixture(name="A")
+def tested_matrix(dtype):
+    return uniform(120, 80, 9).astype(dtype)
+
+
+@pytest.fixture
+def op(A, fmt, device):
+    return build(A, fmt, device)
+
+
+# What an operator says about itself
+
+
+def test_attributes(op, A, fmt, device, dtype):
+    assert isinstance(op, sg.SparseOperator)
+    assert isinstance(op, spla.LinearOperator)
+    assert op.shape == (120, 80)
+    assert op.ndim == 2
+    assert op.dtype == dtype
+    assert isinstance(op.dtype, np.dtype)
+    assert (op.format, op.device, op.nnz) == (fmt, device, A.nnz)
+    assert isinstance(op.nnz, int)
+    assert isinstance(op.nbytes, int)
+    assert op.nbytes >= A.nnz * dtype.itemsize
+
+
+def test_options_are_those_of_the_format(op, fmt):
+    assert set(op.options) == {option["name"] for option in sg.format_options(fmt)}
+
+
+def test_setup_seconds(op):
+    assert set(op.setup_seconds) == {"convert", "transfer"}
+    assert all(seconds >= 0.0 for seconds in op.setup_seconds.values())
+
+
+def test_repr(op, fmt, device, dtype):
+    for word in ("120", "80", str(op.nnz), str(dtype), fmt, device):
+        assert word in repr(op)
+    assert "\n" not in repr(op)
+
+
+def test_html(op, fmt, device, dtype):
+    html = op._repr_html_()
+    for word in ("<", "120", "80", str(dtype), fmt, device):
+        assert word in html
+
+
+def test_explain_compares_the_formats(A, device):
+    text = sg.aslinearoperator(A, device=device).explain()
+    assert device in text
+    assert all(name in text for name in sg.formats())
+    assert len(text.splitlines()) >= len(sg.formats())
+
+
+def test_formats():
+    assert isinstance(sg.formats(), tuple)
+    assert {"coo", "csr", "sell"} <= set(sg.formats())
+
+
+def test_devices():
+    cpu, *others = sg.devices()
+    assert cpu.name == "cpu"
+    assert [info.name for info in others] == [f"cuda:{index}" for index in range(len(others))]
+    for info in sg.devices():
+        assert isinstance(info.model, str)
+        assert info.model
+        assert 0 < info.memory_free <= info.memory_total
+        assert info.multiprocessors > 0
+
+
+def test_build_info():
+    info = sg.build_info()
+    assert {"version", "cuda", "cuda_version", "cuda_architectures", "compiler", "openmp"} <= set(info)
+    assert info["version"] == sg.__version__
+
+
+def test_public_names_exist():
+    assert {"aslinearoperator", "SparseOperator", "FormatError", "CudaError"} <= set(sg.__all__)
+    assert all(hasattr(sg, name) for name in sg.__all__)
+
+
+def test_environment_forces_automatic_device(A, monkeypatch):
+    monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
+    assert sg.aslinearoperator(A).device == "cpu"
+
+
+def test_environment_does_not_force_a_named_device(A, cuda_device, monkeypatch):
+    monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
+    assert sg.aslinearoperator(A, device=cuda_device).device == cuda_device
+
+
+def test_environment_with_nonsense(A, monkeypatch):
+    monkeypatch.setenv("SPMVGPU_DEVICE", "tpu")
+    with pytest.raises(ValueError, match=r"SPMVGPU_DEVICE.*tpu|tpu.*SPMVGPU_DEVICE"):
+        sg.aslinearoperator(A)
+
+
+# Products
+
+
+@pytest.mark.parametrize("shape", [(80,), (80, 1), (80, 2), (80, 7), (80, 0)], ids=str)
+def test_matmul_shapes(op, A, shape, rng):
+    X = rng.uniform(-1, 1, shape).astype(op.dtype)
+    for result in (op @ X, op.dot(X), op(X), op * X):
+        assert isinstance(result, np.ndarray)
+        assert result.shape == (120, *shape[1:])
+        assert result.dtype == op.dtype
+        assert_product(result, A, X)
+
+
+def test_matvec_and_matmat(op, A, rng):
+    X = rng.uniform(-1, 1, (80, 4)).astype(op.dtype)
+    assert_product(op.matvec(X[:, 0]), A, X[:, 0])
+    assert op.matvec(X[:, :1]).shape == (120, 1)
+    assert_product(op.matmat(X), A, X)
+
+
+def test_rmatvec_and_rmatmat(op, A, rng):
+    X = rng.uniform(-1, 1, (120, 4)).astype(op.dtype)
+    assert_product(op.rmatvec(X[:, 0]), A.T, X[:, 0])
+    assert op.rmatvec(X[:, :1]).shape == (80, 1)
+    assert_product(op.rmatmat(X), A.T, X)
+
+
+def test_result_is_writeable_and_owned(op, rng):
+    x = rng.uniform(-1, 1, 80).astype(op.dtype)
+    first = op @ x
+    kept = first.copy()
+    second = op @ (2 * x)
+    np.testing.assert_array_equal(first, kept)
+    assert not np.shares_memory(first, second)
+    first[:] = 0
+
+
+@pytest.mark.parametrize("other", ["float32", "float64", "float16", "int8", "int64", "uint16", "bool"])
+def test_result_type_is_that_of_numpy(op, A, other, rng):
+    x = rng.integers(0, 2, 80).astype(other)
+    y = op @ x
+    assert y.dtype == np.result_type(op.dtype, x.dtype)
+    assert_product(y, A, x.astype(op.dtype), dtype=op.dtype)
+
+
+@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+def test_complex_vector(op, A, kind, rng):
+    x = (rng.uniform(-1, 1, 80) + 1j * rng.uniform(-1, 1, 80)).astype(kind)
+    y = op @ x
+    assert y.dtype == np.result_type(op.dtype, kind)
+    assert_product(y.real, A, x.real.astype(op.dtype), dtype=op.dtype)
+    assert_product(y.imag, A, x.imag.astype(op.dtype), dtype=op.dtype)
+
+
+def test_complex_columns(op, A, rng):
+    X = rng.uniform(-1, 1, (80, 3)) + 1j * rng.uniform(-1, 1, (80, 3))
+    Y = op @ X
+    assert_product(Y.imag, A, X.imag.astype(op.dtype), dtype=op.dtype)
+
+
+def strided(x):
+    wide = np.full((x.size, 3), np.nan, dtype=x.dtype)
+    wide[:, 1] = x
+    return wide[:, 1]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        strided,
+        lambda x: x[::-1].copy()[::-1],
+        lambda x: np.concatenate([x, x])[: x.size],
+        lambda x: x.astype(x.dtype.newbyteorder()),
+        lambda x: np.frombuffer(b"\0" + x.tobytes(), dtype=np.uint8)[1:].view(x.dtype),
+        lambda x: x.tolist(),
+    ],
+    ids=["column", "reversed", "slice", "byteswapped", "unaligned", "list"],
+)
+def test_vectors_that_are_not_plain(op, A, view, rng):
+    x = rng.uniform(-1, 1, 80).astype(op.dtype)
+    assert_product(op @ view(x), A, x)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_column_blocks_with_any_strides(op, A, order, step, rng):
+    X = np.asarray(rng.uniform(-1, 1, (80, 6)), dtype=op.dtype, order=order)[:, ::step]
+    assert_product(op @ X, A, X)
+
+
+def test_read_only_vector_stays_as_it_was(op, A, rng):
+    x = rng.uniform(-1, 1, 80).astype(op.dtype)
+    before = x.copy()
+    x.flags.writeable = False
+    assert_product(op @ x, A, x)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_spmv_without_out_gives_a_new_array(op, A, rng):
+    x = rng.uniform(-1, 1, 80).astype(op.dtype)
+    y = op.spmv(x, alpha=2.0)
+    assert_product(y, A, x, alpha=2.0)
+    assert op.spmv(x) is not y
+
+
+def test_spmv_into_a_part_of_an_array(op, A, rng):
+    x = rng.uniform(-1, 1, 80).astype(op.dtype)
+    whole = np.full(200, -7.0, dtype=op.dtype)
+    op.spmv(x, out=whole[40:160])
+    assert_product(whole[40:160], A, x)
+    np.testing.assert_array_equal(np.delete(whole, slice(40, 160)), -7.0)
+
+
+# Transposition
+
+
+def test_transpose(op, A, fmt, device):
+    assert op.T.shape == (80, 120)
+    assert isinstance(op.T, sg.SparseOperator)
+    assert op.T.device == device
+    assert (abs(op.T.tocsr() - A.T)).nnz == 0
+
+
+def test_transpose_is_made_once(op):
+    assert op.T is op.T
+    assert op.T.T is op
+    assert op.H.H is op
+    assert op.adjoint() is op.H
+    assert op.transpose() is op.T
+
+
+def test_transposed_products_forth_and_back(op, A, rng):
+    x = rng.uniform(-1, 1, 120).astype(op.dtype)
+    y = rng.uniform(-1, 1, 80).astype(op.dtype)
+    assert_product(op.T @ x, A.T, x)
+    assert_product(op.H @ x, A.T, x)
+    assert_product(op.T.rmatvec(y), A, y)
+    np.testing.assert_array_equal(op.rmatvec(x), op.T @ x)
+
+
+def test_complex_adjoint(op, A, rng):
+    x = rng.uniform(-1, 1, 120) + 1j * rng.uniform(-1, 1, 120)
+    np.testing.assert_allclose(op.rmatvec(x), A.T @ x, rtol=1e-4, atol=1e-5)
+
+
+# LinearOperator algebra
+
+
+def test_algebra(op, A, rng):
+    x = rng.uniform(-1, 1, 80).astype(op.dtype)
+    y = A @ x
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    np.testing.assert_allclose((2 * op) @ x, 2 * y, **close)
+    np.testing.assert_allclose((op * 3) @ x, 3 * y, **close)
+    np.testing.assert_allclose((op + op) @ x, 2 * y, **close)
+    np.testing.assert_allclose((-op) @ x, -y, **close)
+    np.testing.assert_allclose((op - 2 * op) @ x, -y, **close)
+    np.testing.assert_allclose((op.T @ op) @ x, A.T @ y, **close)
+    np.testing.assert_allclose((op @ op.T) @ y, A @ (A.T @ y), **close)
+
+
+def test_product_from_the_left(op, A, rng):
+    x = rng.uniform(-1, 1, 120).astype(op.dtype)
+    np.testing.assert_allclose(x @ op, A.T @ x, rtol=1e-4, atol=1e-5)
+
+
+def test_scipy_takes_it_as_it_is(op):
+    assert spla.aslinearoperator(op) is op
+
+
+# Sizes
+
+
+def test_long_vector(fmt, device):
+    """x of more than 2^31 bytes, of which only a few pages are touched on the CPU."""
+    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
+    if free < 3 * 2**31:
+        pytest.skip(f"needs 6 GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
+    columns = np.array([0, 5, 2**28, 2**28 + 7])
+    A = sp.csr_array(([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], columns)), shape=(3, 2**28 + 8))
+    x = np.zeros(2**28 + 8)
+    x[columns] = [10.0, 20.0, 30.0, 40.0]
+    np.testing.assert_array_equal(build(A, fmt, device) @ x, [10.0, 130.0, 160.0])
+
+
+def test_a_large_banded_matrix(fmt, device, dtype):
+    """Large enough for every thread and many tiles."""
+    A = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400])).astype(dtype)
+    x = vector(A.shape[1], dtype)
+    assert_product(build(A, fmt, device) @ x, A, x)
+
+
+def test_battery_type_is_kept(fmt, device, dtype):
+    assert build(matrix("uniform", dtype), fmt, device).dtype == dtype

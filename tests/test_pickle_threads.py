@@ -1,0 +1,175 @@
+"""Operators travel through pickle and copy, and serve many threads at once."""
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import pytest
+
+import spmvgpu as sg
+from battery import matrix, vector
+from support import allowed_values, build, run_python
+
+THREADS = 8
+
+
+@pytest.fixture(name="A")
+def tested_matrix(dtype):
+    return matrix("power_law_rows", dtype)
+
+
+@pytest.fixture
+def op(A, fmt, device):
+    return build(A, fmt, device)
+
+
+# Pickle and copy
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle(op, protocol):
+    other = pickle.loads(pickle.dumps(op, protocol=protocol))
+    assert isinstance(other, sg.SparseOperator)
+    for name in ("shape", "dtype", "format", "device", "nnz", "options"):
+        assert getattr(other, name) == getattr(op, name)
+    x = vector(op.shape[1], op.dtype)
+    np.testing.assert_array_equal(other @ x, op @ x)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_copy(op, duplicate):
+    other = duplicate(op)
+    x = vector(op.shape[1], op.dtype)
+    expected = op @ x
+    del op
+    np.testing.assert_array_equal(other @ x, expected)
+
+
+def test_pickle_keeps_options(A, fmt):
+    described = sg.format_options(fmt)
+    options = {option["name"]: allowed_values(option)[-1] for option in described}
+    op = build(A, fmt, **options)
+    assert pickle.loads(pickle.dumps(op)).options == op.options
+
+
+def test_pickle_after_transposition(op):
+    x = vector(op.shape[0], op.dtype)
+    expected = op.rmatvec(x)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(op)).rmatvec(x), expected)
+
+
+def test_pickle_of_the_transposed_operator(op):
+    other = pickle.loads(pickle.dumps(op.T))
+    x = vector(op.shape[0], op.dtype)
+    assert other.shape == op.T.shape
+    np.testing.assert_array_equal(other @ x, op.T @ x)
+
+
+def test_pickle_of_an_empty_matrix(fmt, device, dtype):
+    other = pickle.loads(pickle.dumps(build(matrix("0x5", dtype), fmt, device)))
+    assert other.shape == (0, 5)
+    assert (other @ np.ones(5, dtype)).shape == (0,)
+
+
+LOAD = """
+    import pickle, sys
+    import numpy as np
+    import spmvgpu as sg
+    op = pickle.load(open({path!r}, "rb"))
+    print(op.device, op.format, float((op @ np.ones(op.shape[1], op.dtype))[0]))
+"""
+
+
+def test_automatic_device_is_chosen_anew_where_it_is_loaded(tmp_path, fmt):
+    A = matrix("uniform", np.dtype("float64"))
+    path = tmp_path / "operator.pickle"
+    path.write_bytes(pickle.dumps(build(A, fmt, "auto")))
+    done = run_python(LOAD.format(path=str(path)), CUDA_VISIBLE_DEVICES="", SPMVGPU_DEVICE=None)
+    device, name, first = done.stdout.split()
+    assert (device, name) == ("cpu", fmt)
+    assert float(first) == pytest.approx(A[[0]].sum())
+
+
+def test_named_cuda_device_is_not_silently_replaced(tmp_path, cuda_device):
+    path = tmp_path / "operator.pickle"
+    path.write_bytes(
+        pickle.dumps(sg.aslinearoperator(matrix("uniform", np.dtype("float64")), device=cuda_device))
+    )
+    done = run_python(LOAD.format(path=str(path)), check=False, CUDA_VISIBLE_DEVICES="", SPMVGPU_DEVICE=None)
+    assert done.returncode != 0
+    assert "CudaError" in done.stderr
+
+
+# Threads
+
+
+def in_threads(work):
+    """Results of work(0), work(1), ... run at the same moment by as many threads."""
+    barrier = Barrier(THREADS)
+
+    def start(index):
+        barrier.wait()
+        return work(index)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(start, range(THREADS)))
+
+
+def test_one_operator_many_threads(op):
+    vectors = [vector(op.shape[1], op.dtype, seed=100 + index) for index in range(THREADS)]
+    expected = [op @ x for x in vectors]
+    results = in_threads(lambda index: [op @ vectors[index] for _ in range(20)])
+    for index, mine in enumerate(results):
+        for result in mine:
+            np.testing.assert_array_equal(result, expected[index])
+
+
+def test_one_operator_many_threads_into_out(op):
+    vectors = [vector(op.shape[1], op.dtype, seed=100 + index) for index in range(THREADS)]
+    expected = [op @ x for x in vectors]
+
+    def work(index):
+        out = np.zeros(op.shape[0], op.dtype)
+        for _ in range(20):
+            op.spmv(vectors[index], out=out)
+        return out
+
+    for result, wanted in zip(in_threads(work), expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_one_operator_per_thread(A, fmt, device):
+    x = vector(A.shape[1], A.dtype)
+    expected = build(A, fmt, device) @ x
+    for result in in_threads(lambda _: sg.aslinearoperator(A, format=fmt, device=device) @ x):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_transposition_is_made_once_by_many_threads(A, fmt, device):
+    op = build(A, fmt, device)
+    transposed = in_threads(lambda _: op.T)
+    assert all(one is transposed[0] for one in transposed)
+
+
+def test_products_of_both_sides_at_once(A, fmt, device):
+    op = build(A, fmt, device)
+    x, u = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype)
+    forward, backward = op @ x, op.rmatvec(u)
+    results = in_threads(lambda index: [op @ x if index % 2 else op.rmatvec(u) for _ in range(20)])
+    for index, mine in enumerate(results):
+        for result in mine:
+            np.testing.assert_array_equal(result, forward if index % 2 else backward)
+
+
+def test_errors_in_threads_stay_there(op):
+    def work(index):
+        if index % 2:
+            with pytest.raises(ValueError, match=str(op.shape[1] + 1)):
+                op @ np.ones(op.shape[1] + 1, op.dtype)
+        return op @ np.ones(op.shape[1], op.dtype)
+
+    expected = op @ np.ones(op.shape[1], op.dtype)
+    for result in in_threads(work):
+        np.testing.assert_array_equal(result, expected)

@@ -1,0 +1,86 @@
+"""Pictures show the matrix they are given; without matplotlib the error names the extra to install."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from spmvgpu import gallery, plot
+from support import run_python
+
+
+@pytest.fixture
+def pyplot():
+    matplotlib = pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (3, 9), (9, 3), (1, 1)], ids=str)
+def test_small_matrix_is_drawn_entry_by_entry(pyplot, shape):
+    A = sp.csr_array((np.indices(shape).sum(axis=0) % 3 == 0).astype(float))
+    ax = plot.spy(A)
+    (image,) = ax.images
+    np.testing.assert_array_equal(np.ma.getmaskarray(image.get_array()), A.toarray() == 0)
+    assert ax.get_title() == f"{shape[0]} x {shape[1]}, {A.nnz} non-zeros"
+    ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("pixels", [1, 7, 10])
+def test_large_matrix_is_drawn_as_density(pyplot, pixels):
+    A = gallery.uniform_random(52, 110, 9)
+    ax = plot.spy(A, pixels=pixels)
+    density = ax.images[0].get_array().filled(0)
+    assert density.shape == (pixels, pixels)
+    heights = np.bincount(np.arange(52) * pixels // 52)
+    widths = np.bincount(np.arange(110) * pixels // 110)
+    np.testing.assert_allclose((density * np.outer(heights, widths)).sum(), A.nnz)
+    ax.figure.canvas.draw()
+
+
+def test_spy_of_an_operator_into_given_axes(pyplot):
+    A = gallery.poisson2d(4)
+    ax = pyplot.figure().add_subplot()
+    assert plot.spy(sg.aslinearoperator(A, device="cpu"), ax=ax, title="grid") is ax
+    assert ax.get_title() == "grid"
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (5, 5)], ids=str)
+def test_spy_of_nothing(pyplot, shape):
+    ax = plot.spy(sp.csr_array(shape))
+    assert len(ax.images) == 0
+    ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("pixels", [0, -3])
+def test_spy_refuses_no_pixels(pyplot, pixels):
+    with pytest.raises(ValueError, match=f"pixels is {pixels}"):
+        plot.spy(gallery.poisson1d(3), pixels=pixels)
+
+
+def test_residual_history(pyplot):
+    ax = plot.residual_history([1.0, 0.1, 0.01], label="one", rtol=0.05)
+    assert plot.residual_history([1.0, 0.5], label="two", ax=ax) is ax
+    assert ax.get_yscale() == "log"
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[0, 1], [1, 0.1], [2, 0.01]])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "rtol = 0.05", "two"]
+
+
+def test_import_does_not_load_matplotlib():
+    run_python("import sys, spmvgpu.plot; assert 'matplotlib' not in sys.modules")
+
+
+@pytest.mark.parametrize("call", ["spy(spmvgpu.gallery.poisson1d(3))", "residual_history([1.0])"])
+def test_without_matplotlib(call):
+    code = f"""
+        import sys
+        sys.modules["matplotlib"] = None
+        import spmvgpu.gallery, spmvgpu.plot
+        spmvgpu.plot.{call}
+    """
+    done = run_python(code, check=False)
+    assert done.returncode != 0
+    assert 'pip install "spmvgpu[plot]"' in done.stderr

@@ -1,0 +1,162 @@
+"""What a product means at the edges: special values, zeros, padding, alpha and beta, determinism."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from battery import from_lengths, integer_vector, matrix, vector
+from reference import assert_product
+from support import build, poisoned
+
+SPECIAL = [np.nan, np.inf, -np.inf]
+PADDED_CASES = [
+    "growing_rows",
+    "warp_lengths",
+    "empty_rows_every_other",
+    "power_law_rows",
+    "corners",
+    "arrow",
+    "blocks",
+]
+
+
+@pytest.fixture(params=PADDED_CASES, name="A")
+def tested_matrix(request, dtype):
+    return matrix(request.param, dtype)
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("column", [0, 1, -1])
+def test_special_x_reaches_only_the_rows_that_use_it(A, column, special, fmt, device):
+    """Padding must not multiply: formats like to pad with column 0 or the last column."""
+    x = vector(A.shape[1], A.dtype)
+    x[column] = special
+    y = build(A, fmt, device).spmv(x, out=poisoned(A.shape[0], A.dtype))
+    users = A.tocsc()[:, [column]].indices
+    assert np.isfinite(np.delete(y, users)).all()
+    assert not np.isfinite(y[users]).any()
+    assert_product(y, A, x)
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_special_x_everywhere(A, special, fmt, device):
+    """Empty rows stay zero; a row of one sign keeps its infinity, mixed signs give NaN."""
+    x = np.full(A.shape[1], special, A.dtype)
+    y = build(A, fmt, device) @ x
+    empty = np.diff(A.indptr) == 0
+    np.testing.assert_array_equal(y[empty], 0.0)
+    assert_product(y, A, x)
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_special_entry_stays_in_its_row(special, fmt, device, dtype):
+    A = matrix("warp_lengths", dtype).copy()
+    A.data = A.data.copy()
+    A.data[1000] = special
+    row = np.searchsorted(A.indptr, 1000, side="right") - 1
+    x = vector(A.shape[1], dtype)
+    y = build(A, fmt, device) @ x
+    assert not np.isfinite(y[row])
+    assert np.isfinite(np.delete(y, row)).all()
+    assert_product(y, A, x)
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_stored_zeros_multiply(special, fmt, device, dtype):
+    A = sp.csr_array((np.array([0, 1, 0, 2], dtype), [0, 1, 1, 0], [0, 2, 2, 4]), shape=(3, 2))
+    op = build(A, fmt, device)
+    assert op.nnz == 4
+    np.testing.assert_array_equal(op @ np.array([special, 1.0], dtype), [np.nan, 0.0, 2 * special])
+
+
+def test_stored_zeros_survive(fmt, device, dtype):
+    op = build(matrix("only_explicit_zeros", dtype), fmt, device)
+    assert op.nnz == op.tocsr().nnz == matrix("only_explicit_zeros", dtype).nnz
+    assert op.T.nnz == op.nnz
+
+
+def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
+    """The roundtrip keeps bits, not only values."""
+    tiny = np.finfo(dtype).smallest_subnormal
+    data = np.array([-0.0, 0.0, np.nan, -np.nan, np.inf, tiny, -tiny, np.finfo(dtype).max], dtype)
+    A = sp.csr_array((data, np.arange(8), [0, 3, 8]), shape=(2, 8))
+    assert build(A, fmt, device).tocsr().data.tobytes() == data.tobytes()
+
+
+def test_subnormal_numbers_are_not_flushed(fmt, device, dtype):
+    tiny = np.finfo(dtype).smallest_subnormal
+    A = sp.csr_array(np.diag(np.array([tiny, 2 * tiny, 1.0], dtype)))
+    x = np.array([1.0, 4.0, 3 * tiny], dtype)
+    np.testing.assert_array_equal(build(A, fmt, device) @ x, np.array([tiny, 8 * tiny, 3 * tiny], dtype))
+
+
+# alpha and beta
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_beta_zero_never_reads_the_result(A, special, fmt, device):
+    x = vector(A.shape[1], A.dtype)
+    y = np.full(A.shape[0], special, A.dtype)
+    build(A, fmt, device).spmv(x, out=y, alpha=2.0, beta=0.0)
+    assert_product(y, A, x, alpha=2.0)
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_beta_not_zero_reads_the_result(A, special, fmt, device):
+    x = vector(A.shape[1], A.dtype)
+    start = vector(A.shape[0], A.dtype)
+    start[::7] = special
+    y = start.copy()
+    build(A, fmt, device).spmv(x, out=y, beta=0.5)
+    assert_product(y, A, x, beta=0.5, y=start)
+
+
+@pytest.mark.parametrize("beta", [1.0, -0.25])
+def test_beta_scales_empty_rows(beta, fmt, device, dtype):
+    A = from_lengths([0, 3, 0, 0, 5] * 50, 100).astype(dtype)
+    start = vector(250, dtype)
+    y = start.copy()
+    build(A, fmt, device).spmv(vector(100, dtype), out=y, beta=beta)
+    empty = np.diff(A.indptr) == 0
+    np.testing.assert_array_equal(y[empty], dtype.type(beta) * start[empty])
+
+
+def test_factors_may_be_any_real_number(fmt, device, dtype):
+    A = matrix("tridiagonal", dtype)
+    op = build(A, fmt, device)
+    x = integer_vector(A.shape[1], dtype)
+    expected = 2 * (A @ x)
+    for alpha in (2, 2.0, np.float32(2), np.int8(2), np.array(2.0)):
+        np.testing.assert_array_equal(op.spmv(x, alpha=alpha), expected)
+
+
+def test_repeated_accumulation(fmt, device, dtype):
+    A = matrix("power_law_rows", dtype)
+    A = sp.csr_array((np.ones(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
+    op = build(A, fmt, device)
+    x = integer_vector(A.shape[1], dtype)
+    y = poisoned(A.shape[0], dtype)
+    op.spmv(x, out=y)
+    for _ in range(4):
+        op.spmv(x, out=y, beta=1.0)
+    np.testing.assert_array_equal(y, 5 * (A @ x))
+
+
+# Determinism
+
+
+@pytest.mark.parametrize("case", ["uniform", "long_rows_in_a_row", "power_law_rows", "1xN_dense"])
+def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
+    A = matrix(case, dtype)
+    op = build(A, fmt, device)
+    x = vector(A.shape[1], dtype)
+    assert len({(op @ x).tobytes() for _ in range(100)}) == 1
+
+
+def test_columns_give_the_bits_of_single_products(fmt, device, dtype):
+    A = matrix("power_law_rows", dtype)
+    op = build(A, fmt, device)
+    X = vector(3 * A.shape[1], dtype).reshape(-1, 3)
+    Y = op @ X
+    for column in range(3):
+        np.testing.assert_array_equal(Y[:, column], op @ X[:, column])
