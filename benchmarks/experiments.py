@@ -197,6 +197,7 @@ def _add(
         how=how,
         **more,
         time_us=round(timing.us, 3),
+        least_us=round(timing.least, 3),
         spread=round(timing.spread, 3),
         samples=timing.count,
         bytes=int(variant.nbytes + problem.vector_bytes),

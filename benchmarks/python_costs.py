@@ -155,7 +155,7 @@ def _roundtrip(run: Run, problem: Problem, record: Recorder) -> None:
             library=library,
             variant=variant,
             time_us=round(timing.us, 3),
-            least_us=round(min(values), 3),
+            least_us=round(timing.least, 3),
             spread=round(timing.spread, 3),
             samples=timing.count,
             options={"format": op.format} if library == "spmvgpu" else {},

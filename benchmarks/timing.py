@@ -31,13 +31,14 @@ class Timing:
     us: float
     spread: float
     count: int
+    least: float
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Timing:
         ordered = sorted(samples)
         median = statistics.median(ordered)
         low, high = ordered[len(ordered) // 10], ordered[(9 * len(ordered)) // 10]
-        return cls(median, (high - low) / median if median > 0 else 0.0, len(ordered))
+        return cls(median, (high - low) / median if median > 0 else 0.0, len(ordered), ordered[0])
 
 
 def wall_us(call: Call, seconds: float, least: int = 5, most: int = 1000) -> list[float]:

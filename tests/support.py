@@ -31,7 +31,7 @@ def build(A, fmt, device="cpu", **options):
         return sg.aslinearoperator(A, format=fmt, device=device, **options)
     except sg.FormatError as error:
         check_refusal(A, fmt, str(error))
-        pytest.skip(f"refused: {error}")
+        pytest.skip(f"{fmt} refuses the matrix")
 
 
 def transposed(op, A):
@@ -40,7 +40,7 @@ def transposed(op, A):
         return op.T
     except sg.FormatError as error:
         check_refusal(A.T.tocsr(), op.format, str(error))
-        pytest.skip(f"refused: {error}")
+        pytest.skip(f"{op.format} refuses the transposed matrix")
 
 
 def poisoned(shape, dtype):

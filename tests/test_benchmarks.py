@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are no part of the installed package
 
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
@@ -18,9 +21,6 @@ from benchmarks.peers.base import NotApplicableError
 from benchmarks.problem import Problem, WrongResultError, load, save
 from benchmarks.records import SPMV_FIELDS, Recorder, Times, geometric_mean, ratio
 from benchmarks.summary import marks, summary
-
-ROOT = Path(__file__).parents[1]
-
 
 # -- suite and checks ----------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """A machine without a GPU: everything imports, runs on the CPU, and says clearly what is missing."""
 
+import os
 import sys
 
 import pytest
@@ -85,18 +86,31 @@ def test_import_leaves_the_choice_of_devices_open(cuda_device):
     )
 
 
-def test_fork_before_first_use():
-    """A process that only imported may fork, as multiprocessing does on Linux."""
-    run_python(
-        """
-        import os, sys
-        import numpy as np
-        import spmvgpu as sg
-        child = os.fork()
-        y = sg.aslinearoperator(np.eye(4), device="cpu") @ np.ones(4)
-        assert y.sum() == 4
-        if child == 0:
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        """
-    )
+FORK = """
+    import os, signal, warnings
+    import numpy as np
+    import scipy.sparse as sp
+    import spmvgpu as sg
+
+    warnings.simplefilter("ignore", DeprecationWarning)   # newer Pythons warn of forks of processes with threads
+    x = np.ones(300_000)
+
+    def product():
+        return sg.aslinearoperator(sp.eye_array(x.size, format="csr"), device="cpu") @ x
+
+    if {used}:
+        product()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if (product() == 1).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0, "the child failed, or hung until its alarm"
+    assert (product() == 1).all()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("used", [False, True], ids=["before_a_product", "after_a_product"])
+def test_fork(used):
+    """multiprocessing forks by default on Linux: the child must not wait for threads that it does not have."""
+    run_python(FORK.format(used=used), **HIDDEN)

@@ -74,7 +74,9 @@ Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& o
         storage_ = copy_to(converted, device);
         setup_.transfer = seconds_since(start) - setup_.convert;
     });
-    if (device.is_cuda()) scratch(nullptr);
+    constexpr int kStreamsExpected = 4;
+    if (device.is_cuda()) unused_scratch_.assign(kStreamsExpected, {});
+    for (Array<char>& space : unused_scratch_) space = make_scratch();
 }
 
 template <class T>
@@ -133,13 +135,19 @@ double Matrix<T>::time_products(int repeats) const {
 }
 
 template <class T>
-void* Matrix<T>::scratch(Stream stream) const {
+Array<char> Matrix<T>::make_scratch() const {
     const std::size_t bytes = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
-    if (bytes == 0) return nullptr;
+    return Array<char>::from(std::vector<char>(bytes, 0)).to(device_);
+}
+
+template <class T>
+void* Matrix<T>::scratch(Stream stream) const {
     const std::lock_guard lock(scratch_mutex_);
     auto found = scratch_.find(stream);
     if (found == scratch_.end()) {
-        found = scratch_.emplace(stream, Array<char>::from(std::vector<char>(bytes, 0)).to(device_)).first;
+        if (unused_scratch_.empty()) unused_scratch_.push_back(make_scratch());
+        found = scratch_.emplace(stream, unused_scratch_.back()).first;
+        unused_scratch_.pop_back();
     }
     return found->second.data();
 }
@@ -179,6 +187,7 @@ std::size_t Matrix<T>::nbytes() const {
         storage_);
     const std::lock_guard lock(scratch_mutex_);
     for (const auto& [stream, array] : scratch_) bytes += array.bytes();
+    for (const auto& array : unused_scratch_) bytes += array.bytes();
     return bytes + (exchange_ ? exchange_->nbytes() : 0);
 }
 

@@ -57,6 +57,7 @@ public:
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
+    Array<char> make_scratch() const;
     void* scratch(Stream stream) const;
 
     AnyFormat<T> storage_;
@@ -67,8 +68,10 @@ private:
     mutable std::once_flag exchange_made_;
     mutable std::unique_ptr<cuda::HostExchange<T>> exchange_;
 
-    // Scratch space is private to a stream, whose work is ordered; so products on several streams never meet in it.
+    // Scratch space is private to a stream, whose work is ordered; so products on several streams never meet in it. Some is
+    // made in advance, because nothing can be allocated on a stream that is being captured into a graph.
     mutable std::mutex scratch_mutex_;
+    mutable std::vector<Array<char>> unused_scratch_;
     mutable std::map<Stream, Array<char>> scratch_;
 };
 

@@ -200,6 +200,7 @@ void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
                 case 16: return launch_shuffle<T, 16>(*this, product, stream);
                 default: return launch_shuffle<T, 32>(*this, product, stream);
             }
+        case CsrKernel::kAuto:  // resolved in from_csr
         case CsrKernel::kBalanced:
             switch (tuning.tile) {
                 case 256: return launch_balanced<T, 1>(*this, product, stream);

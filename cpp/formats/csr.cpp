@@ -10,34 +10,45 @@ namespace spmvgpu {
 
 namespace {
 
-// A row above this many non-zeros is cut into segments of this length, so that no thread block walks it alone.
-constexpr index_t kSegment = 4096;
-
 // A shuffle group reads about this many entries per lane: fewer lanes waste less on short rows, more hide latency.
 constexpr double kEntriesPerLane = 2.5;
+
+// With more entries than this for one lane, a row holds up the rows that share its warp and its block.
+constexpr index_t kMaxEntriesPerLane = 16;
 
 int choose_lanes(double mean_row_length) {
     const auto lanes = static_cast<unsigned>(std::max(1.0, mean_row_length / kEntriesPerLane));
     return static_cast<int>(std::min(32u, std::bit_ceil(lanes)));
 }
 
+template <class T>
+index_t longest_row(const Csr<T>& csr) {
+    index_t longest = 0;
+    for (index_t row = 0; row < csr.rows; ++row) longest = std::max(longest, csr.row_offsets[row + 1] - csr.row_offsets[row]);
+    return longest;
+}
+
 int choose_tile(index_t nnz, int processors) {
-    // The largest tile that still gives every multiprocessor a few blocks to overlap.
-    constexpr int kBlocksPerProcessor = 4;
+    // The largest tile that still gives every multiprocessor as many blocks as it can hold.
+    constexpr double kBlocksPerProcessor = 5.5;
     int tile = 2048;
     while (tile > 256 && nnz / tile < kBlocksPerProcessor * processors) tile /= 2;
     return tile;
 }
+
+// Longer rows are cut into segments, so that no block walks one alone: long enough to be worth a block, short enough to
+// spread the rows of a small matrix.
+index_t choose_segment(index_t tile) { return std::clamp<index_t>(4 * tile, 1024, 4096); }
 
 struct Plan {
     std::vector<Tile> tiles;
     std::vector<RowSpan> spans;
     index_t segments = 0;
 
-    void cut_row(index_t row, index_t begin, index_t end) {
+    void cut_row(index_t row, index_t begin, index_t end, index_t segment) {
         const index_t first = segments;
-        for (index_t nz = begin; nz < end; nz += std::min(kSegment, end - nz), ++segments) {
-            const auto nonzeros = static_cast<std::uint16_t>(std::min(kSegment, end - nz));
+        for (index_t nz = begin; nz < end; nz += std::min(segment, end - nz), ++segments) {
+            const auto nonzeros = static_cast<std::uint16_t>(std::min(segment, end - nz));
             tiles.push_back({static_cast<index_t>(spans.size()), nz, 0, nonzeros, segments});
         }
         spans.push_back({row, first, segments - 1});
@@ -55,11 +66,12 @@ struct Plan {
 
 Plan plan_tiles(index_t rows, const Array<index_t>& row_offsets, index_t tile) {
     Plan plan;
+    const index_t segment = choose_segment(tile);
     index_t row = 0;
     while (row < rows) {
         const index_t begin = row_offsets[row];
-        if (row_offsets[row + 1] - begin > kSegment) {
-            plan.cut_row(row, begin, row_offsets[row + 1]);
+        if (row_offsets[row + 1] - begin > segment) {
+            plan.cut_row(row, begin, row_offsets[row + 1], segment);
             ++row;
             continue;
         }
@@ -95,7 +107,11 @@ Csr<T> Csr<T>::from_csr(const Csr& matrix, const Tuning& tuning, const Target& t
     const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
     if (tuning.lanes_per_row == 0) csr.tuning.lanes_per_row = choose_lanes(mean);
     if (tuning.tile == 0) csr.tuning.tile = choose_tile(csr.nnz, target.processors);
-    if (target.device.is_cuda() && tuning.kernel == CsrKernel::kBalanced) {
+    if (tuning.kernel == CsrKernel::kAuto) {
+        const bool even = longest_row(csr) <= kMaxEntriesPerLane * csr.tuning.lanes_per_row;
+        csr.tuning.kernel = even ? CsrKernel::kShuffle : CsrKernel::kBalanced;
+    }
+    if (target.device.is_cuda() && csr.tuning.kernel == CsrKernel::kBalanced) {
         const Plan plan = plan_tiles(csr.rows, csr.row_offsets, csr.tuning.tile);
         csr.tiles = Array<Tile>::from(plan.tiles);
         csr.spans = Array<RowSpan>::from(plan.spans);

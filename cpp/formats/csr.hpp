@@ -10,7 +10,8 @@
 //     half_warp  16 lanes per row, 256 threads, same reduction: CSR-O of Yin et al. 2012, section 5.1
 //     shuffle    lanes_per_row lanes per row, warp-shuffle reduction: Tao and Huang 2015
 //     balanced   tiles of whole rows with a bounded number of non-zeros, one thread block each (see Tile)
-// The first three suit rows of similar length; a few long rows stall them. `balanced` has no bad case, and is the default.
+// The first three suit rows of similar length; a few long rows stall them. `balanced` has no bad case, but passes every
+// product through shared memory; so `shuffle` is the default where rows are even enough, and `balanced` elsewhere.
 #pragma once
 
 #include <vector>
@@ -21,16 +22,16 @@
 
 namespace spmvgpu {
 
-enum class CsrKernel { kBalanced, kShuffle, kShared, kHalfWarp };
+enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp };
 
 struct CsrTuning {
-    CsrKernel kernel = CsrKernel::kBalanced;
+    CsrKernel kernel = CsrKernel::kAuto;  // auto: shuffle where the longest row suits its lanes, else balanced
     int lanes_per_row = 0;  // shuffle: 0 chooses from the mean row length
     int tile = 0;           // balanced: non-zeros per tile; 0 chooses from nnz and the processors of the device
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
-        visit("kernel", self.kernel, Names{"balanced", "shuffle", "shared", "half_warp"});
+        visit("kernel", self.kernel, Names{"auto", "balanced", "shuffle", "shared", "half_warp"});
         visit("lanes_per_row", self.lanes_per_row, OneOf{0, 1, 2, 4, 8, 16, 32});
         visit("tile", self.tile, OneOf{0, 256, 512, 1024, 2048, 4096});
     }

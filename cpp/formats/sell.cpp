@@ -64,12 +64,19 @@ Layout choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offset
     return best;
 }
 
-int choose_warps_per_slice(index_t slices, std::int64_t slots, int processors) {
-    // Share a slice among warps while the device has warp slots to fill and every warp keeps a few columns to overlap.
-    constexpr int kWarpsPerProcessor = 24, kColumnsPerWarp = 4;
-    const double width = static_cast<double>(slots) / std::max<index_t>(slices, 1) / kSliceRows;
+int choose_warps_per_slice(const std::vector<std::int64_t>& offsets, int processors) {
+    // Share a slice among warps until each has few columns left to walk, as long as there are not more warps than the
+    // device can overlap; and whatever the number of warps, do not leave one of them a very wide slice.
+    constexpr double kColumnsPerWarp = 3, kMaxColumnsPerWarp = 64, kMaxWarpsPerProcessor = 192;
+    const auto slices = static_cast<double>(offsets.size() - 1);
+    std::int64_t widest = 0;
+    for (std::size_t s = 1; s < offsets.size(); ++s) widest = std::max(widest, (offsets[s] - offsets[s - 1]) / kSliceRows);
+    const double width = static_cast<double>(offsets.back()) / std::max(slices, 1.0) / kSliceRows;
     int warps = 1;
-    while (warps < 32 && slices * warps < kWarpsPerProcessor * processors && width >= 2 * warps * kColumnsPerWarp) warps *= 2;
+    while (warps < 32 && ((warps * kColumnsPerWarp < width && 2 * warps * slices <= kMaxWarpsPerProcessor * processors) ||
+                          warps * kMaxColumnsPerWarp < widest)) {
+        warps *= 2;
+    }
     return warps;
 }
 
@@ -83,7 +90,7 @@ std::size_t stored_bytes(const Layout& layout) {
 
 std::vector<Options> SellTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t warps : {1, 2, 4, 8}) list.push_back({{"warps_per_slice", warps}});
+    for (std::int64_t warps : {1, 2, 4, 8, 16, 32}) list.push_back({{"warps_per_slice", warps}});
     return list;
 }
 
@@ -108,7 +115,7 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     sell.tuning = tuning;
     sell.tuning.sigma = layout.sigma;
     if (tuning.warps_per_slice == 0) {
-        sell.tuning.warps_per_slice = choose_warps_per_slice(sell.slices, layout.slots(), target.processors);
+        sell.tuning.warps_per_slice = choose_warps_per_slice(layout.offsets, target.processors);
     }
     if (layout.sigma > 1) sell.permutation = layout.order;
     sell.slice_offsets = Array<index_t>(layout.offsets.size());

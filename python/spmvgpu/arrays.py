@@ -6,6 +6,7 @@ library goes through DLPack or the CUDA Array Interface.
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ class Located(NamedTuple):
     dtype: np.dtype[Any]
     ordinal: int  # CUDA device, or CPU
     contiguous: bool  # C order without gaps
+    writable: bool = True
     owner: Any = None  # what must stay alive while the pointer is used
     stream: int | None = None  # stream to order the work after, where the array itself names one
 
@@ -105,13 +107,14 @@ class _Protocols:
         strides = interface.get("strides")
         in_order = strides is None or tuple(strides) == _c_strides(shape, dtype.itemsize)
         ordinal = _core.device_of(pointer) if pointer else 0
-        return Located(pointer, shape, dtype, ordinal, in_order, x, interface.get("stream"))
+        writable = not interface["data"][1]
+        return Located(pointer, shape, dtype, ordinal, in_order, writable, x, interface.get("stream"))
 
     def _inspect_dlpack(self, x: Any) -> Located:
         kind, number = x.__dlpack_device__()
         if int(kind) == _DLPACK_CPU:
             host = np.from_dlpack(x)
-            return Located(host.ctypes.data, host.shape, host.dtype, CPU, host.flags.c_contiguous, host)
+            return Located(host.ctypes.data, host.shape, host.dtype, CPU, host.flags.c_contiguous, host.flags.writeable, host)
         if int(kind) not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
             raise ValueError(f"x lies on a device of DLPack type {int(kind)}; only CPU and CUDA arrays can be used")
         view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
@@ -120,7 +123,7 @@ class _Protocols:
             dtype = np.dtype(f"{names[view.type_code]}{view.type_bits}")
         except (KeyError, TypeError):
             raise TypeError(f"x has DLPack type code {view.type_code}; allowed are float32 and float64") from None
-        return Located(view.pointer, tuple(view.shape), dtype, int(number), view.contiguous, view)
+        return Located(view.pointer, tuple(view.shape), dtype, int(number), view.contiguous, True, view)
 
     def stream(self, located: Located) -> int:
         return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
@@ -172,8 +175,8 @@ def stream_handle(stream: Any) -> int:
         if value is not None:
             return int(getattr(value, "value", value) or 0)
     try:
-        return int(stream)
-    except (TypeError, ValueError):
+        return operator.index(stream)
+    except TypeError:
         raise TypeError(
             f"stream must be an integer handle or an object with .ptr (CuPy) or .cuda_stream (PyTorch), not {stream!r}"
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import threading
 import weakref
 from typing import Any
 
@@ -124,6 +125,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._requested_device = requested_device
         self._symmetric = symmetric
         self._stream = stream
+        self._transposing = threading.Lock()
         self._transposed: SparseOperator | None = None
         self._transpose_of: weakref.ref[SparseOperator] | None = None
 
@@ -280,9 +282,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         if out is not None:
             if not isinstance(out, np.ndarray):
                 raise TypeError(f"out must be a NumPy array like x, not {type(out).__name__}")
-            self._check_vector("out", Located(0, out.shape, out.dtype, self._ordinal, out.flags.c_contiguous), self.shape[0])
-            if not out.flags.writeable:
-                raise ValueError("out is read-only; give an array that may be written")
+            target = Located(0, out.shape, out.dtype, self._ordinal, out.flags.c_contiguous, out.flags.writeable)
+            self._check_vector("out", target, self.shape[0])
             if np.may_share_memory(x, out):
                 raise ValueError("out overlaps x; give an array of its own")
         result = self._matrix.multiply_numpy(x, out, alpha, beta)
@@ -382,6 +383,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             raise ValueError(f"{name} has shape {located.shape}; an operator of shape {self.shape} needs ({length},)")
         if not located.contiguous:
             raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
+        if name == "out" and not located.writable:
+            raise ValueError("out is read-only; give an array that may be written")
 
     # What LinearOperator's own algebra calls
 
@@ -401,15 +404,16 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             original = self._transpose_of()
             if original is not None:
                 return original
-        if self._transposed is None:
-            csr = canonical_csr(self.tocsr().T)
-            matrix, choice = _build(csr, self.format, self._ordinal, "off", self._choice.options)
-            transposed = SparseOperator(
-                matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
-            )
-            # A weak reference, so that the pair is freed as soon as nobody uses it.
-            transposed._transpose_of = weakref.ref(self)
-            self._transposed = transposed
+        with self._transposing:
+            if self._transposed is None:
+                csr = canonical_csr(self.tocsr().T)
+                matrix, choice = _build(csr, self.format, self._ordinal, "off", self._choice.options)
+                transposed = SparseOperator(
+                    matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
+                )
+                # A weak reference, so that the pair is freed as soon as nobody uses it.
+                transposed._transpose_of = weakref.ref(self)
+                self._transposed = transposed
         return self._transposed
 
 

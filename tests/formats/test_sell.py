@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import from_lengths, matrix, vector
+from battery import CASES, from_lengths, matrix, vector
 from reference import assert_product
-from support import check_refusal
+from support import check_refusal, poisoned
 
 SLICE = 32
 
@@ -83,6 +83,15 @@ def test_small_matrices_are_exempt(device):
     A = from_lengths([1000] + [1] * 31, 1000)
     op = sg.aslinearoperator(A, format="sell", device=device)
     assert op.nbytes >= 1000 * 32 * 12
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_battery_whatever_it_pads(case, dtype, device):
+    """The battery of all formats skips what is refused by default; the kernel must be right there too."""
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format="sell", device=device, max_padding=1e6)
+    x = vector(A.shape[1], dtype)
+    assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
 @pytest.mark.parametrize("sigma", [0, 1, 32, 128, 1024, 16384])
