@@ -84,8 +84,8 @@ def matrix_folder():
 def still_usable(request):
     """After the test, which gave an error, a product on the same device is correct."""
     yield
-    callspec = getattr(request.node, "callspec", None)
-    name = callspec.params.get("device", "cpu") if callspec else "cpu"
+    params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    name = params.get("device") or params.get("cuda_device") or "cpu"
     A = matrix("uniform", np.dtype("float64"))
     x = vector(A.shape[1], A.dtype)
     assert_product(sg.aslinearoperator(A, device=name) @ x, A, x)

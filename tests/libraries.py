@@ -32,9 +32,11 @@ class Cupy:
         )
 
     def asarray(self, array, device):
-        """A device copy of a NumPy array."""
-        with self.module.cuda.Device(index_of(device)):
-            return self.module.asarray(array)
+        """A device copy of a NumPy array, complete when it returns."""
+        with self.module.cuda.Device(index_of(device)) as current:
+            copy = self.module.asarray(array)
+            current.synchronize()
+        return copy
 
     def to_numpy(self, array):
         """A host copy of a device array."""
@@ -86,8 +88,10 @@ class Cupy:
                 graph = stream.end_capture()
 
         def launch():
-            graph.launch(stream)
-            stream.synchronize()
+            with self.module.cuda.Device(index_of(device)) as current:
+                current.synchronize()  # what fills the inputs may be on any stream
+                graph.launch(stream)
+                stream.synchronize()
 
         replay.append(launch)
 
@@ -102,8 +106,10 @@ class Torch:
         self.array_type = torch.Tensor
 
     def asarray(self, array, device):
-        """A device copy of a NumPy array."""
-        return self.module.tensor(np.ascontiguousarray(array), device=device)
+        """A device copy of a NumPy array, complete when it returns."""
+        copy = self.module.tensor(np.ascontiguousarray(array), device=device)
+        self.module.cuda.synchronize(device)
+        return copy
 
     def to_numpy(self, array):
         """A host copy of a device array."""

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, integer_matrix, integer_vector, matrix, vector
+from battery import CASES, banded, integer_matrix, integer_vector, matrix, vector
 from reference import assert_product
 from support import build, poisoned, transposed
 
@@ -97,3 +98,22 @@ def test_automatic_format(A, device):
     assert op.format in sg.formats()
     x = vector(A.shape[1], A.dtype)
     assert_product(op @ x, A, x)
+
+
+def test_long_vector(fmt, device):
+    """x of more than 2^31 bytes, of which only a few pages are touched on the CPU."""
+    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
+    if free < 3 * 2**31:
+        pytest.skip(f"needs 6 GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
+    columns = np.array([0, 5, 2**28, 2**28 + 7])
+    A = sp.csr_array(([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], columns)), shape=(3, 2**28 + 8))
+    x = np.zeros(2**28 + 8)
+    x[columns] = [10.0, 20.0, 30.0, 40.0]
+    np.testing.assert_array_equal(build(A, fmt, device) @ x, [10.0, 130.0, 160.0])
+
+
+def test_a_large_banded_matrix(fmt, device, dtype):
+    """Large enough for every thread and many tiles."""
+    A = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400])).astype(dtype)
+    x = vector(A.shape[1], dtype)
+    assert_product(build(A, fmt, device) @ x, A, x)

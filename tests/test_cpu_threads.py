@@ -1,4 +1,4 @@
-"""The CPU backend with other numbers of threads than the machine's: every split of the work gives the product."""
+"""The CPU backend with any number of threads: every split of the work gives the product."""
 
 import numpy as np
 import pytest

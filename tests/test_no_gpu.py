@@ -92,7 +92,7 @@ FORK = """
     import scipy.sparse as sp
     import spmvgpu as sg
 
-    warnings.simplefilter("ignore", DeprecationWarning)   # newer Pythons warn of forks of processes with threads
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads
     x = np.ones(300_000)
 
     def product():
@@ -112,5 +112,5 @@ FORK = """
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("used", [False, True], ids=["before_a_product", "after_a_product"])
 def test_fork(used):
-    """multiprocessing forks by default on Linux: the child must not wait for threads that it does not have."""
+    """multiprocessing forks by default on Linux: the child must not wait for threads it does not have."""
     run_python(FORK.format(used=used), **HIDDEN)

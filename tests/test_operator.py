@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import banded, matrix, uniform, vector
+from battery import uniform
 from reference import assert_product
 from support import build
 
@@ -276,29 +275,3 @@ def test_product_from_the_left(op, A, rng):
 
 def test_scipy_takes_it_as_it_is(op):
     assert spla.aslinearoperator(op) is op
-
-
-# Sizes
-
-
-def test_long_vector(fmt, device):
-    """x of more than 2^31 bytes, of which only a few pages are touched on the CPU."""
-    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
-    if free < 3 * 2**31:
-        pytest.skip(f"needs 6 GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
-    columns = np.array([0, 5, 2**28, 2**28 + 7])
-    A = sp.csr_array(([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], columns)), shape=(3, 2**28 + 8))
-    x = np.zeros(2**28 + 8)
-    x[columns] = [10.0, 20.0, 30.0, 40.0]
-    np.testing.assert_array_equal(build(A, fmt, device) @ x, [10.0, 130.0, 160.0])
-
-
-def test_a_large_banded_matrix(fmt, device, dtype):
-    """Large enough for every thread and many tiles."""
-    A = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400])).astype(dtype)
-    x = vector(A.shape[1], dtype)
-    assert_product(build(A, fmt, device) @ x, A, x)
-
-
-def test_battery_type_is_kept(fmt, device, dtype):
-    assert build(matrix("uniform", dtype), fmt, device).dtype == dtype

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from battery import CASES, matrix
+from battery import CASES, matrix, uniform
 from reference import assert_product, reference
 
 
 @pytest.fixture
 def problem(dtype, rng):
-    A = sp.random_array((200, 150), density=0.1, rng=rng, dtype=dtype, format="csr")
+    A = uniform(200, 150, 15).astype(dtype)
     return A, rng.uniform(-1, 1, 150).astype(dtype)
 
 

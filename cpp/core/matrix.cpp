@@ -182,12 +182,12 @@ std::size_t Matrix<T>::nbytes() const {
     std::size_t bytes = 0;
     std::visit(
         [&](const auto& format) {
-            format.each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
+            format.each_array(format, [&](const char*, const auto& array) { bytes += array.footprint(); });
         },
         storage_);
     const std::lock_guard lock(scratch_mutex_);
-    for (const auto& [stream, array] : scratch_) bytes += array.bytes();
-    for (const auto& array : unused_scratch_) bytes += array.bytes();
+    for (const auto& [stream, array] : scratch_) bytes += array.footprint();
+    for (const auto& array : unused_scratch_) bytes += array.footprint();
     return bytes + (exchange_ ? exchange_->nbytes() : 0);
 }
 

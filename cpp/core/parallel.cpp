@@ -1,13 +1,21 @@
 #include "core/parallel.hpp"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
 
 namespace spmvgpu {
 
-int max_threads() { return omp_get_max_threads(); }
+namespace {
+
+bool is_forked = false;
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+
+}  // namespace
+
+int max_threads() { return is_forked ? 1 : omp_get_max_threads(); }
 
 int threads_for(std::int64_t work) {
     // Below some ten microseconds of work a thread costs more to wake than it brings.

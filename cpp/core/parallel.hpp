@@ -13,7 +13,7 @@
 
 namespace spmvgpu {
 
-int max_threads();
+int max_threads();  // 1 in a process that was forked off: OpenMP's threads do not survive a fork
 
 // Threads worth waking for so many units of work, one unit being about a nanosecond.
 int threads_for(std::int64_t work);

@@ -61,14 +61,17 @@ std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     return {pointer, [](void* memory) { cudaFree(memory); }};
 }
 
+std::size_t footprint(std::size_t bytes) {
+    // Large blocks come in whole pages, small ones share them.
+    constexpr std::size_t kPage = 2 << 20;
+    return bytes < kPage / 2 ? bytes : (bytes + kPage - 1) / kPage * kPage;
+}
+
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
     if (to_device.is_cuda() && !from_device.is_cuda()) {
-        // One staging area per process for the upload of matrices; products have their own, in HostExchange.
-        static Staging staging;
-        static std::mutex mutex;
+        // For matrices, which are uploaded once; operators keep staging of their own for the vectors of their products.
         const DeviceGuard guard(to_device.ordinal);
-        const std::lock_guard lock(mutex);
-        staging.upload(to, from, bytes, nullptr, to_device.ordinal);
+        Staging().upload(to, from, bytes, nullptr);
         check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
         return;
     }

@@ -29,6 +29,7 @@ const Properties& properties(int ordinal);
 Memory memory(int ordinal);
 
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
+std::size_t footprint(std::size_t bytes);  // what an allocation takes from the device
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 void synchronize(Stream stream, int ordinal);
 

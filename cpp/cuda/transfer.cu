@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <map>
 
 #include "core/parallel.hpp"
@@ -74,10 +73,12 @@ std::size_t size_class(std::size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-constexpr std::size_t kChunkBytes = 256 << 10;    // 5 us on a PCIe 5 bus: far above the cost of starting a transfer
-constexpr std::size_t kBytesPerThread = 64 << 10;  // less is copied sooner than a thread wakes
-constexpr int kMaxThreads = 8;                     // enough to outrun the bus
-constexpr int kChunksPerThread = 4;
+// An upload goes in pieces, and a piece is copied by all threads together: that is several times as fast as the bus, so a
+// first small piece starts the transfer early and two buffers for the others keep it going. Every transfer of its own
+// costs about 2 us of bus time, so pieces are as large as they can be.
+constexpr std::size_t kSinglePieceBytes = 2 << 20;
+constexpr std::size_t kFirstPieceBytes = 1 << 20;
+constexpr std::size_t kPieceBytes = 4 << 20;
 
 std::shared_ptr<void> make_event() {
     cudaEvent_t event;
@@ -100,37 +101,24 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
 
 bool is_pinned(const void* memory, std::size_t bytes) { return pool().contains(static_cast<const char*>(memory), bytes); }
 
-void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream, int ordinal) {
-    const auto wanted = static_cast<int>(std::min<std::size_t>(bytes / kBytesPerThread + 1, kMaxThreads));
-    const int threads = std::min(wanted, max_threads());
-    const std::size_t share = (bytes + threads - 1) / threads;
-    const std::size_t chunk = std::min(kChunkBytes, (share + 4095) / 4096 * 4096);
-    const std::size_t chunks = (bytes + chunk - 1) / chunk;
-    const std::size_t slots = std::min<std::size_t>(chunks, threads * kChunksPerThread);
-    while (chunks_.size() < slots) {
-        chunks_.push_back(allocate_pinned(kChunkBytes));
-        events_.push_back(make_event());
-    }
-    std::exception_ptr error;
-    // Share t takes every threads-th chunk, so the slots it meets are met by no other share.
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) try {
-        const DeviceGuard guard(ordinal);
-        for (std::size_t c = t; c < chunks; c += threads) {
-            const std::size_t begin = c * chunk, size = std::min(chunk, bytes - begin), slot = c % slots;
-            const auto event = static_cast<cudaEvent_t>(events_[slot].get());
-            if (c >= slots) check(cudaEventSynchronize(event), "cudaEventSynchronize");
-            std::memcpy(chunks_[slot].get(), static_cast<const char*>(host) + begin, size);
-            check(cudaMemcpyAsync(static_cast<char*>(device) + begin, chunks_[slot].get(), size, cudaMemcpyHostToDevice,
-                                  native(stream)),
-                  "cudaMemcpyAsync");
-            if (c + slots < chunks) check(cudaEventRecord(event, native(stream)), "cudaEventRecord");
+void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream) {
+    std::size_t piece = bytes <= kSinglePieceBytes ? bytes : kFirstPieceBytes;
+    std::size_t turn = 0;
+    for (std::size_t begin = 0; begin < bytes; begin += piece, piece = std::min(kPieceBytes, bytes - begin), turn ^= 1) {
+        Buffer& buffer = buffers_[turn];
+        if (!buffer.arrived) buffer.arrived = make_event();
+        const auto arrived = static_cast<cudaEvent_t>(buffer.arrived.get());
+        check(cudaEventSynchronize(arrived), "cudaEventSynchronize");
+        if (buffer.size < piece) {
+            buffer.memory = allocate_pinned(piece);
+            buffer.size = piece;
         }
-    } catch (...) {
-#pragma omp critical
-        error = std::current_exception();
+        parallel_copy(buffer.memory.get(), static_cast<const char*>(host) + begin, piece);
+        check(cudaMemcpyAsync(static_cast<char*>(device) + begin, buffer.memory.get(), piece, cudaMemcpyHostToDevice,
+                              native(stream)),
+              "cudaMemcpyAsync");
+        check(cudaEventRecord(arrived, native(stream)), "cudaEventRecord");
     }
-    if (error) std::rethrow_exception(error);
 }
 
 template <class T>
@@ -143,7 +131,7 @@ void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
     if (is_pinned(host, bytes)) {
         check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, native(stream_.get())), "cudaMemcpyAsync");
     } else {
-        staging_.upload(device, host, bytes, stream_.get(), ordinal_);
+        staging_.upload(device, host, bytes, stream_.get());
     }
 }
 
@@ -151,11 +139,7 @@ template <class T>
 void HostExchange<T>::begin(const Product<T>& host) {
     const DeviceGuard guard(ordinal_);
     send(x_.data(), host.x, x_.bytes());
-    if (host.beta != T(0)) {
-        // The staging chunks of x must have arrived before they are filled again.
-        check(cudaStreamSynchronize(native(stream_.get())), "cudaStreamSynchronize");
-        send(y_.data(), host.y, y_.bytes());
-    }
+    if (host.beta != T(0)) send(y_.data(), host.y, y_.bytes());
 }
 
 template <class T>

@@ -1,11 +1,10 @@
-// NumPy arrays to and from the GPU at the speed of the bus: through page-locked buffers, in chunks that several threads
-// fill while the chunks before them are under way.
+// NumPy arrays to and from the GPU at the speed of the bus: through page-locked buffers that several threads fill while
+// the transfer of what they filled before is under way.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "core/array.hpp"
 #include "core/types.hpp"
@@ -18,16 +17,19 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 // Whether memory lies in a block of that pool that is in use, so that it can be transferred directly.
 bool is_pinned(const void* memory, std::size_t bytes);
 
-// Page-locked chunks for uploads from ordinary memory. Not for two threads at once. Chunks of the previous upload must
-// have arrived (the stream synchronised) before the next one starts.
+// Page-locked buffers for uploads from ordinary memory, to one device. Not for two threads at once.
 class Staging {
 public:
     // Returns when `host` may be changed; the data arrive in the order of the stream.
-    void upload(void* device, const void* host, std::size_t bytes, Stream stream, int ordinal);
+    void upload(void* device, const void* host, std::size_t bytes, Stream stream);
 
 private:
-    std::vector<std::shared_ptr<void>> chunks_;
-    std::vector<std::shared_ptr<void>> events_;
+    struct Buffer {
+        std::shared_ptr<void> memory;
+        std::size_t size = 0;
+        std::shared_ptr<void> arrived;  // event: the last transfer out of this buffer is over
+    };
+    Buffer buffers_[2];
 };
 
 // The device copies of x and y of one operator, for products whose vectors are in host memory.
@@ -46,7 +48,7 @@ public:
         finish(host);
     }
 
-    std::size_t nbytes() const { return x_.bytes() + y_.bytes(); }
+    std::size_t nbytes() const { return x_.footprint() + y_.footprint(); }
 
 private:
     void begin(const Product<T>& host);

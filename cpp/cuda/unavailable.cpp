@@ -18,6 +18,7 @@ std::string version() { return "none"; }
 const Properties& properties(int) { unavailable(); }
 Memory memory(int) { unavailable(); }
 std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
+std::size_t footprint(std::size_t bytes) { return bytes; }
 void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
 Device device_of(const void*) { return {}; }

@@ -55,7 +55,7 @@ Coo<T> Coo<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target
     coo.values = matrix.values;
     coo.row_indices = Array<index_t>(coo.nnz);
     index_t empty = 0;
-#pragma omp parallel for schedule(static) reduction(+ : empty)
+#pragma omp parallel for num_threads(threads_for(coo.nnz)) schedule(static) reduction(+ : empty)
     for (index_t row = 0; row < coo.rows; ++row) {
         const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
         std::fill(coo.row_indices.begin() + begin, coo.row_indices.begin() + end, row);

@@ -23,7 +23,7 @@ Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_
     if (sigma == 1) return order;
     const auto length = [&](index_t row) { return row_offsets[row + 1] - row_offsets[row]; };
     const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(threads_for(rows)) schedule(dynamic)
     for (std::int64_t w = 0; w < windows; ++w) {
         std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
                          [&](index_t a, index_t b) { return length(a) > length(b); });
@@ -122,7 +122,7 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     std::copy(layout.offsets.begin(), layout.offsets.end(), sell.slice_offsets.begin());
     sell.col_indices = Array<index_t>(layout.slots());
     sell.values = Array<T>(layout.slots());
-#pragma omp parallel for schedule(dynamic, 64)
+#pragma omp parallel for num_threads(threads_for(layout.slots())) schedule(dynamic, 64)
     for (index_t s = 0; s < sell.slices; ++s) {
         const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
         std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
@@ -159,7 +159,7 @@ Csr<T> Sell<T>::to_csr() const {
         csr.row_offsets[row_at(i) + 1] = length;
     }
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(nnz)) schedule(static)
     for (index_t i = 0; i < rows; ++i) {
         const index_t row = row_at(i);
         index_t slot = first_slot(i);

@@ -50,7 +50,8 @@ class Library(Protocol):
 
 class _Cupy:
     def inspect(self, x: Any) -> Located:
-        return Located(x.data.ptr, x.shape, x.dtype, x.device.id, x.flags.c_contiguous)
+        memory = x.data
+        return Located(memory.ptr, x.shape, x.dtype, memory.device_id, x.flags.c_contiguous)
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream(located.ordinal).ptr)
@@ -59,8 +60,12 @@ class _Cupy:
         return sys.modules["cupy"].ascontiguousarray(x.T)
 
     def empty(self, shape: Any, like: Any, located: Located) -> tuple[Any, int]:
-        with like.device:
-            result = sys.modules["cupy"].empty(shape, located.dtype)
+        cupy = sys.modules["cupy"]
+        if cupy.cuda.runtime.getDevice() == located.ordinal:
+            result = cupy.ndarray(shape, located.dtype)
+        else:
+            with like.device:
+                result = cupy.ndarray(shape, located.dtype)
         return result, result.data.ptr
 
     def deliver(self, result: Any, like: Any, stream: int) -> Any:
@@ -135,12 +140,16 @@ class _Protocols:
         )
 
     def empty(self, shape: Any, like: Any, located: Located) -> tuple[Any, int]:
+        if located.ordinal == CPU:
+            host = np.empty(shape, located.dtype)
+            return host, host.ctypes.data
         result = _core.DeviceVector(shape, located.dtype.itemsize, located.ordinal)
         return result, result.pointer
 
     def deliver(self, result: Any, like: Any, stream: int) -> Any:
-        # Nobody can say on which stream the result will be read, so it is finished first.
-        _core.synchronize(stream, result.__dlpack_device__()[1])
+        if isinstance(result, _core.DeviceVector):
+            # Nobody can say on which stream the result will be read, so it is finished first.
+            _core.synchronize(stream, result.__dlpack_device__()[1])
         if hasattr(like, "__array_namespace__"):
             return like.__array_namespace__().from_dlpack(result)
         return result

@@ -59,16 +59,32 @@ def _as_csr(A: Any, shape: Any) -> Any:
         _refuse_dtype(A.dtype)
         if A.ndim != 2:
             raise ValueError(f"A must have 2 dimensions, not {A.ndim}")
-        csr = A.tocsr()
-        _check_structure(csr.data, csr.indices, csr.indptr, csr.shape)
-        return csr
+        _check_sparse(A)
+        return A.tocsr()
     dense = np.asarray(A)
     _refuse_dtype(dense.dtype)
     if dense.ndim != 2:
         raise ValueError(
             f"A must be a sparse matrix, a (data, indices, indptr) tuple or a 2-D array; this has {dense.ndim} dimensions"
         )
-    return sp.csr_array(dense)
+    return sp.csr_array(dense.astype(_storage_dtype(dense.dtype, None), copy=False))
+
+
+def _check_sparse(A: Any) -> None:
+    """Refuse a SciPy object whose arrays were broken after it was made: its own conversions follow them out of bounds."""
+    rows, cols = A.shape
+    if A.format in ("csr", "csc"):
+        _check_structure(A.data, A.indices, A.indptr, A.shape if A.format == "csr" else (cols, rows))
+    elif A.format == "bsr":
+        height, width = A.blocksize
+        _check_structure(A.data[:, 0, 0], A.indices, A.indptr, (rows // height, cols // width))
+    else:
+        _check_lengths(A.shape)
+        if A.format == "coo":
+            for name, indices, length in (("row", A.row, rows), ("col", A.col, cols)):
+                if indices.size != A.data.size:
+                    raise ValueError(f"mismatched lengths: data has {A.data.size} entries, {name} {indices.size}")
+                _check_range(f"{name} indices", indices, length)
 
 
 def _from_arrays(arrays: tuple[Any, ...], shape: Any) -> Any:
@@ -104,8 +120,7 @@ def _check_structure(data: Any, indices: Any, indptr: Any, shape: tuple[int, int
         raise ValueError(
             f"data, indices and indptr must be 1-D; they have {data.ndim}, {indices.ndim} and {indptr.ndim} dimensions"
         )
-    if max(shape) > _INDEX_LIMIT:
-        raise ValueError(f"shape {shape} is too large: at most {_INDEX_LIMIT} (2**31 - 1) rows and columns are supported")
+    _check_lengths(shape)
     if indptr.size != rows + 1:
         raise ValueError(f"indptr has length {indptr.size}; {rows} rows need {rows + 1}")
     if indptr[0] != 0:
@@ -117,10 +132,17 @@ def _check_structure(data: Any, indices: Any, indptr: Any, shape: tuple[int, int
         raise ValueError(
             f"mismatched lengths: data has {data.size} entries, indices {indices.size}, and indptr ends with {indptr[-1]}"
         )
-    if indices.size and (indices.min() < 0 or indices.max() >= cols):
-        raise ValueError(
-            f"column indices must lie in 0..{cols - 1}; these reach from {indices.min()} to {indices.max()}"
-        )
+    _check_range("column indices", indices, cols)
+
+
+def _check_lengths(shape: tuple[int, int]) -> None:
+    if max(shape) > _INDEX_LIMIT:
+        raise ValueError(f"shape {shape} is too large: at most {_INDEX_LIMIT} (2**31 - 1) rows and columns fit")
+
+
+def _check_range(name: str, indices: Any, length: int) -> None:
+    if indices.size and (indices.min() < 0 or indices.max() >= length):
+        raise ValueError(f"{name} must lie in 0..{length - 1}; these reach from {indices.min()} to {indices.max()}")
 
 
 def _refuse_dtype(dtype: np.dtype[Any]) -> None:
@@ -130,8 +152,8 @@ def _refuse_dtype(dtype: np.dtype[Any]) -> None:
 
 def _storage_dtype(given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
     if wanted is None:
-        return np.dtype(np.float32 if given == np.float32 else np.float64)
-    dtype = np.dtype(wanted)
+        return np.dtype(np.float32 if given.newbyteorder("=") == np.float32 else np.float64)
+    dtype: np.dtype[Any] = np.dtype(wanted).newbyteorder("=")
     if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise TypeError(f"dtype {dtype} is not supported; allowed are float32 and float64")
     return dtype

@@ -94,7 +94,8 @@ def resolve_device(device: str) -> int:
         return CPU
     kind, _, number = name.partition(":")
     if kind != "cuda" or (":" in name and not (number.isascii() and number.isdigit())):
-        raise ValueError(f"unknown device {name!r}; {_ALLOWED}")
+        source = "" if name == device else " in the environment variable SPMVGPU_DEVICE"
+        raise ValueError(f"unknown device {name!r}{source}; {_ALLOWED}")
     ordinal = int(number or 0)
     if ordinal >= _core.device_count():
         _core.device_properties(ordinal)  # raises CudaError that says what is missing

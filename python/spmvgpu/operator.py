@@ -210,17 +210,19 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
     # Products
 
     def __matmul__(self, x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return self._multiply_numpy(x)
+        library = library_of(x)
+        if library is not None:
+            return self._multiply_array(x, library)
         if np.isscalar(x):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
         return self.dot(x)
 
     def dot(self, x: Any) -> Any:
         """``A @ x`` for a vector or the columns of a 2-D array; also composes with other operators, as in SciPy."""
-        if isinstance(x, np.ndarray):
-            return self._multiply_numpy(x)
-        library = library_of(x)
-        if library is not None:
-            return self._multiply_array(x, library)
+        if isinstance(x, np.ndarray) or library_of(x) is not None:
+            return self @ x
         if sp.issparse(x):
             raise TypeError("a product with a sparse matrix is not supported; use A.tocsr() @ x, or x.toarray()")
         if isinstance(x, list | tuple):
@@ -277,7 +279,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             library = library_of(x)
             if library is None:
                 raise TypeError(f"x must be a NumPy array or a device array, not {type(x).__name__}")
-            return self._spmv_array(x, library, out, alpha, beta, stream)
+            return self._spmv_array(x, library, library.inspect(x), out, alpha, beta, stream)
         self._check_vector("x", Located(0, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous), self.shape[1])
         if out is not None:
             if not isinstance(out, np.ndarray):
@@ -319,12 +321,12 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def _multiply_array(self, x: Any, library: Library) -> Any:
         located = library.inspect(x)
-        ndim = len(located.shape)
-        if ndim == 1:
+        if len(located.shape) == 1:
             if not located.contiguous:
                 x = library.transposed(x)
-            return self._spmv_array(x, library)
-        if ndim != 2 or located.shape[0] != self.shape[1]:
+                located = library.inspect(x)
+            return self._spmv_array(x, library, located, None, 1.0, 0.0, None)
+        if len(located.shape) != 2 or located.shape[0] != self.shape[1]:
             raise ValueError(
                 f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {located.shape}"
             )
@@ -332,10 +334,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         located = library.inspect(columns)
         self._check_device("x", located)
         result, pointer = library.empty((located.shape[0], self.shape[0]), columns, located)
-        if self._ordinal == CPU:
-            stream = 0
-        else:
-            stream = library.stream(located) if self._stream is None else self._stream
+        stream = self._stream_for(library, located, None)
         item = self.dtype.itemsize
         for i in range(located.shape[0]):
             self._matrix.multiply_pointers(
@@ -344,31 +343,34 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return library.deliver(result, x, stream).T
 
     def _spmv_array(
-        self, x: Any, library: Library, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None
+        self, x: Any, library: Library, located: Located, out: Any, alpha: float, beta: float, stream: Any
     ) -> Any:
-        located = library.inspect(x)
         self._check_device("x", located)
         self._check_vector("x", located, self.shape[1])
-        if self._ordinal == CPU:
-            handle = 0
-        elif stream is not None:
-            handle = stream_handle(stream)
-        else:
-            handle = library.stream(located) if self._stream is None else self._stream
+        handle = self._stream_for(library, located, stream)
         if out is None:
             result, pointer = library.empty(self.shape[0], x, located)
             self._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
             return library.deliver(result, x, handle)
-        if library_of(out) is not library:
-            raise TypeError(f"out must be an array of the same library as x, not {type(out).__name__}")
-        target = library.inspect(out)
+        out_library = library_of(out)
+        if out_library is None or isinstance(out, np.ndarray):
+            raise TypeError(f"out must be an array on the same device as x, not {type(out).__name__}")
+        target = out_library.inspect(out)
         self._check_device("out", target)
         self._check_vector("out", target, self.shape[0])
-        size = self.dtype.itemsize
-        if located.pointer < target.pointer + size * self.shape[0] and target.pointer < located.pointer + size * self.shape[1]:
+        x_end = located.pointer + self.dtype.itemsize * self.shape[1]
+        out_end = target.pointer + self.dtype.itemsize * self.shape[0]
+        if located.pointer < out_end and target.pointer < x_end:
             raise ValueError("out overlaps x; give an array of its own")
         self._matrix.multiply_pointers(located.pointer, target.pointer, alpha, beta, handle)
         return out
+
+    def _stream_for(self, library: Library, located: Located, stream: Any) -> int:
+        if self._ordinal == CPU:
+            return 0
+        if stream is not None:
+            return stream_handle(stream)
+        return library.stream(located) if self._stream is None else self._stream
 
     def _check_device(self, name: str, located: Located) -> None:
         if located.ordinal != self._ordinal:
@@ -377,7 +379,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             )
 
     def _check_vector(self, name: str, located: Located, length: int) -> None:
-        if located.dtype != self.dtype:
+        if located.dtype is not self.dtype and located.dtype != self.dtype:
             raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {self.dtype}")
         if located.shape != (length,):
             raise ValueError(f"{name} has shape {located.shape}; an operator of shape {self.shape} needs ({length},)")

@@ -42,7 +42,7 @@ def test_golden_product(kernel, dtype, device):
 
 
 def test_kernels_of_the_papers_are_there():
-    assert set(KERNELS) == set(TUNABLES["kernel"])
+    assert set(KERNELS) <= set(TUNABLES["kernel"])
 
 
 @pytest.mark.parametrize("case", CASES)
