@@ -18,13 +18,14 @@ bool is_forked = false;
 int max_threads() { return is_forked ? 1 : omp_get_max_threads(); }
 
 int threads_for(std::int64_t work) {
-    // Below some ten microseconds of work a thread costs more to wake than it brings.
-    constexpr std::int64_t kWorkPerThread = 10'000;
-    return static_cast<int>(std::clamp<std::int64_t>(work / kWorkPerThread, 1, max_threads()));
+    constexpr std::int64_t kWorthWaking = 40'000;
+    return work < kWorthWaking ? 1 : max_threads();
 }
 
 void parallel_copy(void* to, const void* from, std::size_t bytes) {
-    const int threads = threads_for(static_cast<std::int64_t>(bytes / 8));
+    constexpr std::size_t kWorthWaking = 128 << 10;
+    constexpr int kMaxThreads = 8;  // reach several times the bandwidth of a PCIe bus
+    const int threads = bytes < kWorthWaking ? 1 : std::min(max_threads(), kMaxThreads);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; ++t) {
         const auto begin = part_begin(static_cast<std::int64_t>(bytes), threads, t);

@@ -15,7 +15,8 @@ namespace spmvgpu {
 
 int max_threads();  // 1 in a process that was forked off: OpenMP's threads do not survive a fork
 
-// Threads worth waking for so many units of work, one unit being about a nanosecond.
+// Threads for so many units of work, one unit being about a nanosecond: one, or all. Nothing in between, because OpenMP
+// ends threads when a team is smaller than the one before, and starting them again takes longer than a product.
 int threads_for(std::int64_t work);
 
 // Begin of part p of n items cut into `parts` nearly equal parts; part p ends where p + 1 begins.

@@ -10,7 +10,8 @@ namespace {
 using namespace cuda;
 
 constexpr int kInFlight = 4;     // columns in flight per warp
-constexpr int kBlockSize = 128;  // small blocks: a wide slice holds up few others
+constexpr int kBlockSize = 256;  // neighbouring slices share x in the L1: measured 24 % over 128 on a wide band, 3 % under
+                                 // it on a 5-point grid
 
 // kWarps warps per slice: warp w takes columns w, w + kWarps, ...; a lane per row. Sums meet in shared memory.
 template <class T, int kWarps>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/parallel.hpp"
 #include "formats/row_products.hpp"
@@ -10,29 +11,47 @@ namespace spmvgpu {
 
 namespace {
 
-// A shuffle group reads about this many entries per lane: fewer lanes waste less on short rows, more hide latency.
-constexpr double kEntriesPerLane = 2.5;
+// Above this many non-zeros bandwidth rules, below it latency. All thresholds of this file: measured on an H200.
+constexpr index_t kLarge = 3'000'000;
 
-// With more entries than this for one lane, a row holds up the rows that share its warp and its block.
-constexpr index_t kMaxEntriesPerLane = 16;
-
-int choose_lanes(double mean_row_length) {
-    const auto lanes = static_cast<unsigned>(std::max(1.0, mean_row_length / kEntriesPerLane));
+// The lanes of a row read about this many entries each: where latency rules fewer, so that a row is done in one go.
+int choose_lanes(double mean_row_length, index_t nnz) {
+    const double entries_per_lane = nnz < kLarge ? 2.5 : 4;
+    const auto lanes = static_cast<unsigned>(std::ceil(std::max(1.0, mean_row_length / entries_per_lane)));
     return static_cast<int>(std::min(32u, std::bit_ceil(lanes)));
 }
 
+// Share of the entries that lie within a cache sector or two of the entry before them in the row, from a sample of rows.
 template <class T>
-index_t longest_row(const Csr<T>& csr) {
-    index_t longest = 0;
-    for (index_t row = 0; row < csr.rows; ++row) longest = std::max(longest, csr.row_offsets[row + 1] - csr.row_offsets[row]);
-    return longest;
+double share_of_neighbours(const Csr<T>& csr) {
+    constexpr index_t kSample = 4096, kNear = 8;
+    std::int64_t near = 0, entries = 0;
+    for (index_t row = 0; row < csr.rows; row += std::max<index_t>(1, csr.rows / kSample)) {
+        const index_t begin = csr.row_offsets[row], end = csr.row_offsets[row + 1];
+        for (index_t k = begin + 1; k < end; ++k) near += csr.col_indices[k] - csr.col_indices[k - 1] <= kNear;
+        entries += end - begin;
+    }
+    return static_cast<double>(near) / static_cast<double>(std::max<std::int64_t>(entries, 1));
 }
 
-int choose_tile(index_t nnz, int processors) {
-    // The largest tile that still gives every multiprocessor as many blocks as it can hold.
-    constexpr double kBlocksPerProcessor = 5.5;
+// Shuffle has a group of lanes per row, so rows must be even; and its many rows in flight share little of x, so in a large
+// matrix the columns must be close together.
+template <class T>
+CsrKernel choose_kernel(const Csr<T>& csr, int lanes) {
+    constexpr index_t kMaxEntriesPerLane = 16;
+    constexpr double kMinNeighbours = 0.25;
+    index_t longest = 0;
+    for (index_t row = 0; row < csr.rows; ++row) longest = std::max(longest, csr.row_offsets[row + 1] - csr.row_offsets[row]);
+    if (longest > kMaxEntriesPerLane * lanes) return CsrKernel::kBalanced;
+    const bool scattered = csr.nnz >= kLarge && share_of_neighbours(csr) < kMinNeighbours;
+    return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
+}
+
+int choose_tile(index_t nnz, double mean_row_length, int processors) {
+    // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than threads.
+    constexpr double kBlocksPerProcessor = 8, kRowsPerTile = 512;
     int tile = 2048;
-    while (tile > 256 && nnz / tile < kBlocksPerProcessor * processors) tile /= 2;
+    while (tile > 256 && (nnz / tile < kBlocksPerProcessor * processors || tile > kRowsPerTile * mean_row_length)) tile /= 2;
     return tile;
 }
 
@@ -105,12 +124,9 @@ Csr<T> Csr<T>::from_csr(const Csr& matrix, const Tuning& tuning, const Target& t
     Csr csr = matrix;
     csr.tuning = tuning;
     const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
-    if (tuning.lanes_per_row == 0) csr.tuning.lanes_per_row = choose_lanes(mean);
-    if (tuning.tile == 0) csr.tuning.tile = choose_tile(csr.nnz, target.processors);
-    if (tuning.kernel == CsrKernel::kAuto) {
-        const bool even = longest_row(csr) <= kMaxEntriesPerLane * csr.tuning.lanes_per_row;
-        csr.tuning.kernel = even ? CsrKernel::kShuffle : CsrKernel::kBalanced;
-    }
+    if (tuning.lanes_per_row == 0) csr.tuning.lanes_per_row = choose_lanes(mean, csr.nnz);
+    if (tuning.tile == 0) csr.tuning.tile = choose_tile(csr.nnz, mean, target.processors);
+    if (tuning.kernel == CsrKernel::kAuto) csr.tuning.kernel = choose_kernel(csr, csr.tuning.lanes_per_row);
     if (target.device.is_cuda() && csr.tuning.kernel == CsrKernel::kBalanced) {
         const Plan plan = plan_tiles(csr.rows, csr.row_offsets, csr.tuning.tile);
         csr.tiles = Array<Tile>::from(plan.tiles);

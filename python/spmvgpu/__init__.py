@@ -7,12 +7,14 @@
 array([1., 0., 0., 0., 1.])
 """
 
+from . import _threads  # isort: skip  (before the first import of _core)
 from . import linalg
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices
 from .operator import SparseOperator, aslinearoperator
 from .tune import estimate, format_options, formats
 
+_threads.restore()
 __version__ = build_info()["version"]
 
 __all__ = [

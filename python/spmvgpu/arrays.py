@@ -75,7 +75,9 @@ class _Cupy:
 class _Torch:
     def inspect(self, x: Any) -> Located:
         ordinal = x.device.index if x.device.type == "cuda" else CPU
-        return Located(x.data_ptr(), tuple(x.shape), _numpy_dtype_of_torch(x.dtype), ordinal, x.is_contiguous())
+        return Located(
+            x.data_ptr(), tuple(x.shape), _numpy_dtype_of_torch(x.dtype), ordinal, x.is_contiguous()
+        )
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
@@ -119,15 +121,27 @@ class _Protocols:
         kind, number = x.__dlpack_device__()
         if int(kind) == _DLPACK_CPU:
             host = np.from_dlpack(x)
-            return Located(host.ctypes.data, host.shape, host.dtype, CPU, host.flags.c_contiguous, host.flags.writeable, host)
+            return Located(
+                host.ctypes.data,
+                host.shape,
+                host.dtype,
+                CPU,
+                host.flags.c_contiguous,
+                host.flags.writeable,
+                host,
+            )
         if int(kind) not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
-            raise ValueError(f"x lies on a device of DLPack type {int(kind)}; only CPU and CUDA arrays can be used")
+            raise ValueError(
+                f"x lies on a device of DLPack type {int(kind)}; only CPU and CUDA arrays can be used"
+            )
         view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
         names = {0: "int", 1: "uint", 2: "float", 5: "complex"}
         try:
             dtype = np.dtype(f"{names[view.type_code]}{view.type_bits}")
         except (KeyError, TypeError):
-            raise TypeError(f"x has DLPack type code {view.type_code}; allowed are float32 and float64") from None
+            raise TypeError(
+                f"x has DLPack type code {view.type_code}; allowed are float32 and float64"
+            ) from None
         return Located(view.pointer, tuple(view.shape), dtype, int(number), view.contiguous, True, view)
 
     def stream(self, located: Located) -> int:

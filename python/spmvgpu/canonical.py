@@ -36,7 +36,9 @@ def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Sy
     csr = _as_csr(A, shape)
     target = _storage_dtype(csr.dtype, dtype)
     if csr.nnz > _INDEX_LIMIT:
-        raise ValueError(f"the matrix has {csr.nnz} stored entries; at most {_INDEX_LIMIT} (2**31 - 1) fit one operator")
+        raise ValueError(
+            f"the matrix has {csr.nnz} stored entries; at most {_INDEX_LIMIT} (2**31 - 1) fit one operator"
+        )
     csr = sp.csr_array(
         (csr.data.astype(target, copy=False), _narrow(csr.indices), _narrow(csr.indptr)), shape=csr.shape
     )
@@ -52,7 +54,9 @@ def _as_csr(A: Any, shape: Any) -> Any:
     if isinstance(A, tuple):
         return _from_arrays(A, shape)
     if shape is not None:
-        raise TypeError("shape= goes with a (data, indices, indptr) tuple only; this matrix has a shape of its own")
+        raise TypeError(
+            "shape= goes with a (data, indices, indptr) tuple only; this matrix has a shape of its own"
+        )
     if type(A).__module__.partition(".")[0] in ("cupy", "cupyx") and hasattr(A, "get"):
         A = A.get()
     if sp.issparse(A):
@@ -83,7 +87,9 @@ def _check_sparse(A: Any) -> None:
         if A.format == "coo":
             for name, indices, length in (("row", A.row, rows), ("col", A.col, cols)):
                 if indices.size != A.data.size:
-                    raise ValueError(f"mismatched lengths: data has {A.data.size} entries, {name} {indices.size}")
+                    raise ValueError(
+                        f"mismatched lengths: data has {A.data.size} entries, {name} {indices.size}"
+                    )
                 _check_range(f"{name} indices", indices, length)
 
 
@@ -127,7 +133,9 @@ def _check_structure(data: Any, indices: Any, indptr: Any, shape: tuple[int, int
         raise ValueError(f"indptr must begin with 0, not {indptr[0]}")
     if (indptr[1:] < indptr[:-1]).any():
         row = int(np.argmax(indptr[1:] < indptr[:-1]))
-        raise ValueError(f"indptr must not decrease; it goes from {indptr[row]} to {indptr[row + 1]} at row {row}")
+        raise ValueError(
+            f"indptr must not decrease; it goes from {indptr[row]} to {indptr[row + 1]} at row {row}"
+        )
     if not data.size == indices.size == indptr[-1]:
         raise ValueError(
             f"mismatched lengths: data has {data.size} entries, indices {indices.size}, and indptr ends with {indptr[-1]}"
@@ -137,17 +145,23 @@ def _check_structure(data: Any, indices: Any, indptr: Any, shape: tuple[int, int
 
 def _check_lengths(shape: tuple[int, int]) -> None:
     if max(shape) > _INDEX_LIMIT:
-        raise ValueError(f"shape {shape} is too large: at most {_INDEX_LIMIT} (2**31 - 1) rows and columns fit")
+        raise ValueError(
+            f"shape {shape} is too large: at most {_INDEX_LIMIT} (2**31 - 1) rows and columns fit"
+        )
 
 
 def _check_range(name: str, indices: Any, length: int) -> None:
     if indices.size and (indices.min() < 0 or indices.max() >= length):
-        raise ValueError(f"{name} must lie in 0..{length - 1}; these reach from {indices.min()} to {indices.max()}")
+        raise ValueError(
+            f"{name} must lie in 0..{length - 1}; these reach from {indices.min()} to {indices.max()}"
+        )
 
 
 def _refuse_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise TypeError(f"dtype {dtype} is not supported; allowed are float32, float64, and integers or bool (as float64)")
+        raise TypeError(
+            f"dtype {dtype} is not supported; allowed are float32, float64, and integers or bool (as float64)"
+        )
 
 
 def _storage_dtype(given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:

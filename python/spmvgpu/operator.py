@@ -78,10 +78,14 @@ def aslinearoperator(
     return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream)
 
 
-def _build(csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]) -> tuple[Any, tune.Choice]:
+def _build(
+    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]
+) -> tuple[Any, tune.Choice]:
     choice = tune.choose(csr, format, ordinal, mode, options)
     matrix_type = _core.MatrixF32 if csr.dtype == np.float32 else _core.MatrixF64
-    matrix = matrix_type(csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal)
+    matrix = matrix_type(
+        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal
+    )
     return matrix, choice
 
 
@@ -168,7 +172,12 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         str
             Several lines of text.
         """
-        lines = [repr(self), f"chosen because {self._choice.reason}", "", "format      bytes/non-zero   padding"]
+        lines = [
+            repr(self),
+            f"chosen because {self._choice.reason}",
+            "",
+            "format      bytes/non-zero   padding",
+        ]
         csr = self.tocsr()
         for name in tune.formats():
             try:
@@ -224,7 +233,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         if isinstance(x, np.ndarray) or library_of(x) is not None:
             return self @ x
         if sp.issparse(x):
-            raise TypeError("a product with a sparse matrix is not supported; use A.tocsr() @ x, or x.toarray()")
+            raise TypeError(
+                "a product with a sparse matrix is not supported; use A.tocsr() @ x, or x.toarray()"
+            )
         if isinstance(x, list | tuple):
             return self._multiply_numpy(np.asarray(x))
         return super().dot(x)
@@ -280,11 +291,15 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             if library is None:
                 raise TypeError(f"x must be a NumPy array or a device array, not {type(x).__name__}")
             return self._spmv_array(x, library, library.inspect(x), out, alpha, beta, stream)
-        self._check_vector("x", Located(0, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous), self.shape[1])
+        self._check_vector(
+            "x", Located(0, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous), self.shape[1]
+        )
         if out is not None:
             if not isinstance(out, np.ndarray):
                 raise TypeError(f"out must be a NumPy array like x, not {type(out).__name__}")
-            target = Located(0, out.shape, out.dtype, self._ordinal, out.flags.c_contiguous, out.flags.writeable)
+            target = Located(
+                0, out.shape, out.dtype, self._ordinal, out.flags.c_contiguous, out.flags.writeable
+            )
             self._check_vector("out", target, self.shape[0])
             if np.may_share_memory(x, out):
                 raise ValueError("out overlaps x; give an array of its own")
@@ -301,12 +316,16 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def _multiply_numpy(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
-            raise ValueError(f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {x.shape}")
+            raise ValueError(
+                f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {x.shape}"
+            )
         if x.dtype.kind == "c":
             result: np.ndarray[Any, Any] = self._multiply_numpy(x.real) + 1j * self._multiply_numpy(x.imag)
             return result
         if x.dtype.kind not in "biuf":
-            raise TypeError(f"x has dtype {x.dtype}, which is not numeric; allowed are real and complex numbers")
+            raise TypeError(
+                f"x has dtype {x.dtype}, which is not numeric; allowed are real and complex numbers"
+            )
         if x.ndim == 1:
             y = self._matrix.multiply_numpy(np.ascontiguousarray(x, self.dtype))
         else:
@@ -338,7 +357,11 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         item = self.dtype.itemsize
         for i in range(located.shape[0]):
             self._matrix.multiply_pointers(
-                located.pointer + i * self.shape[1] * item, pointer + i * self.shape[0] * item, 1.0, 0.0, stream
+                located.pointer + i * self.shape[1] * item,
+                pointer + i * self.shape[0] * item,
+                1.0,
+                0.0,
+                stream,
             )
         return library.deliver(result, x, stream).T
 
@@ -382,7 +405,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         if located.dtype is not self.dtype and located.dtype != self.dtype:
             raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {self.dtype}")
         if located.shape != (length,):
-            raise ValueError(f"{name} has shape {located.shape}; an operator of shape {self.shape} needs ({length},)")
+            raise ValueError(
+                f"{name} has shape {located.shape}; an operator of shape {self.shape} needs ({length},)"
+            )
         if not located.contiguous:
             raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
         if name == "out" and not located.writable:

@@ -78,7 +78,9 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
 def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
     """`estimate` of a matrix that is canonical CSR already."""
     matrix_type = _core.MatrixF32 if csr.dtype == np.float32 else _core.MatrixF64
-    size, padding = matrix_type.estimate(csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {})
+    size, padding = matrix_type.estimate(
+        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}
+    )
     return {"bytes": size, "padding": padding}
 
 
@@ -106,7 +108,9 @@ def choose(csr: Any, format: str, ordinal: int, mode: str, options: dict[str, An
             return Choice(format, options)
         return _fastest(csr, (format,), ordinal, options)
     if options:
-        raise TypeError(f"options {sorted(options)} belong to a format; name it with format= (one of {', '.join(formats())})")
+        raise TypeError(
+            f"options {sorted(options)} belong to a format; name it with format= (one of {', '.join(formats())})"
+        )
     if mode == "full":
         return _fastest(csr, formats(), ordinal, {})
     return _by_rules(csr, ordinal)
@@ -140,7 +144,9 @@ def _fastest(csr: Any, names: tuple[str, ...], ordinal: int, given: dict[str, An
     if not times:
         raise refusals[0]
     best, name, options = min(times, key=lambda entry: entry[0])
-    return Choice(name, options, f"of {len(times)} timed variants it was the fastest, at {best:.1f} us a product")
+    return Choice(
+        name, options, f"of {len(times)} timed variants it was the fastest, at {best:.1f} us a product"
+    )
 
 
 def _check_format(format: str) -> str:
