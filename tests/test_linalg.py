@@ -11,43 +11,13 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import matrix, vector
+from battery import vector
 from libraries import OnlyDlpack
 from spmvgpu import gallery
 from support import build
+from systems import SPD, spd
 
 RTOL = {np.dtype("float32"): 1e-4, np.dtype("float64"): 1e-9}
-
-
-def spread_diagonal():
-    """A grid whose unknowns are scaled very differently, which the Jacobi preconditioner takes back."""
-    scale = sp.diags_array(10.0 ** np.random.default_rng(1).uniform(-1, 1, 400))
-    return scale @ gallery.poisson2d(20) @ scale
-
-
-def normal_equations(case, shift):
-    """A battery case, squared and shifted: long rows, dense columns and all."""
-    A = matrix(case, np.dtype("float64"))
-    return A.T @ A + shift * sp.eye_array(A.shape[1])
-
-
-SPD = {
-    "1x1": lambda: sp.csr_array([[3.0]]),
-    "diagonal": lambda: matrix("diagonal", np.dtype("float64")),
-    "poisson1d": lambda: gallery.poisson1d(300) + 0.01 * sp.eye_array(300),
-    "poisson2d": lambda: gallery.poisson2d(37, 23),
-    "poisson3d": lambda: gallery.poisson3d(13),
-    "poisson3d_contrast": lambda: gallery.poisson3d(10, points=27, contrast=100.0),
-    "elasticity3d": lambda: gallery.elasticity3d(5)[0],
-    "spread_diagonal": spread_diagonal,
-    "arrow": lambda: normal_equations("arrow", 1000.0),
-    "long_row": lambda: normal_equations("dense_row_first", 500.0),
-    "empty_rows": lambda: normal_equations("empty_rows_middle", 1.0),
-}
-
-
-def spd(name, dtype):
-    return sp.csr_array(SPD[name](), dtype=dtype)
 
 
 def relative_residual(A, x, b):
@@ -227,71 +197,6 @@ def test_jacobi_needs_a_positive_diagonal(device):
         sg.linalg.jacobi(sg.aslinearoperator(A, device=device))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda n: sp.eye_array(n),
-        lambda n: np.eye(n),
-        lambda n: spla.aslinearoperator(sp.eye_array(n)),
-        lambda n: "jacobi",
-        lambda n: 1.0,
-    ],
-    ids=["sparse", "dense", "operator", "text", "number"],
-)
-def test_other_preconditioners_are_for_scipy(make, op, b):
-    with pytest.raises(TypeError, match=r"jacobi.*scipy\.sparse\.linalg\.cg"):
-        sg.linalg.cg(op, b, M=make(op.shape[0]))
-
-
-# Breakdown
-
-
-def test_indefinite_matrix(device, dtype):
-    A = sp.diags_array([1.0, 2.0, -3.0, 4.0], dtype=dtype)
-    op = sg.aslinearoperator(A, device=device)
-    with pytest.raises(np.linalg.LinAlgError, match=r"not positive definite.*iteration 1 .*p @ A @ p = -1"):
-        sg.linalg.cg(op, np.array([0, 1, 2, 1.5], dtype))
-    x, info = sg.linalg.cg(op, np.array([1, 2, 0, 4], dtype))  # never meets the negative eigenvalue
-    assert info == 0
-    np.testing.assert_allclose(x, [1, 1, 0, 1], rtol=1e-5)
-
-
-def test_breakdown_in_a_later_iteration(device):
-    A = gallery.poisson2d(20) - 0.5 * sp.eye_array(400)
-    op = sg.aslinearoperator(A, device=device)
-    calls = []
-    with pytest.raises(np.linalg.LinAlgError) as caught:
-        sg.linalg.cg(op, vector(400, np.float64), rtol=1e-12, callback=calls.append)
-    assert len(calls) > 2
-    assert f"iteration {len(calls) + 1} " in str(caught.value)
-    with pytest.raises(np.linalg.LinAlgError) as again:
-        sg.linalg.cg(op, vector(400, np.float64), rtol=1e-12)
-    assert str(again.value) == str(caught.value)
-
-
-def test_singular_matrix(fmt, device, dtype):
-    op = build(sp.csr_array((5, 5), dtype=dtype), fmt, device)
-    with pytest.raises(np.linalg.LinAlgError, match=r"p @ A @ p = 0"):
-        sg.linalg.cg(op, np.ones(5, dtype))
-
-
-def test_negative_preconditioner(op, b):
-    with pytest.raises(np.linalg.LinAlgError, match="M is not positive definite"):
-        sg.linalg.cg(op, b, M=-np.ones(op.shape[0]))
-
-
-@pytest.mark.parametrize("where", ["A", "b", "x0", "M"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_not_finite(value, where, device, dtype):
-    A = spd("poisson2d", dtype)
-    n = A.shape[0]
-    vectors = {name: np.ones(n, dtype) for name in ("b", "x0", "M")}
-    (A.data if where == "A" else vectors[where])[n // 2] = value
-    op = sg.aslinearoperator(A, device=device)
-    with pytest.raises(np.linalg.LinAlgError, match=r"NaN|M is not positive definite"):
-        sg.linalg.cg(op, vectors["b"], vectors["x0"], M=vectors["M"])
-
-
 # Callback
 
 
@@ -373,43 +278,6 @@ def test_kinds_of_right_hand_sides(kind, op, dtype):
     x, info = sg.linalg.cg(op, given)
     assert (info, x.shape, x.dtype) == (0, (n,), dtype)
     np.testing.assert_array_equal(x, plain)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"op": np.eye(3)}, TypeError, "SparseOperator"),
-        ({"b": np.ones(7)}, ValueError, r"b has shape \(7,\)"),
-        ({"b": np.ones((2197, 2))}, ValueError, r"b has shape \(2197, 2\)"),
-        ({"b": np.ones(2197, complex)}, TypeError, "complex128"),
-        ({"b": np.ones(2197, object)}, TypeError, "object"),
-        ({"b": 1.0}, TypeError, "float"),
-        ({"x0": np.ones(7)}, ValueError, r"x0 has shape \(7,\)"),
-        ({"x0": "Mb"}, TypeError, "x0"),
-        ({"M": np.ones(7)}, ValueError, r"M has shape \(7,\)"),
-        ({"rtol": -1.0}, ValueError, "rtol=-1.0"),
-        ({"rtol": np.nan}, ValueError, "rtol=nan"),
-        ({"atol": -1.0}, ValueError, "atol=-1.0"),
-        ({"atol": "legacy"}, ValueError, "atol='legacy'"),
-        ({"atol": None}, ValueError, "atol=None"),
-        ({"maxiter": 0}, ValueError, "maxiter=0"),
-        ({"maxiter": 2.5}, TypeError, "float"),
-        ({"callback": 3}, TypeError, "callable"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
-)
-def test_bad_arguments(change, error, message, device):
-    op = sg.aslinearoperator(spd("poisson3d", np.float64), device=device)
-    arguments = {"op": op, "b": np.ones(2197), **change}
-    with pytest.raises(error, match=message):
-        sg.linalg.cg(arguments.pop("op"), arguments.pop("b"), **arguments)
-    assert sg.linalg.cg(op, np.ones(2197))[1] == 0
-
-
-def test_rectangular(device):
-    op = sg.aslinearoperator(matrix("tall", np.dtype("float64")), device=device)
-    with pytest.raises(ValueError, match="square"):
-        sg.linalg.cg(op, np.ones(op.shape[0]))
 
 
 # Arrays of other libraries
