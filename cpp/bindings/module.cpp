@@ -21,4 +21,5 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_runtime(module);
     spmvgpu::register_arrays(module);
     spmvgpu::register_matrix(module);
+    spmvgpu::register_solvers(module);
 }

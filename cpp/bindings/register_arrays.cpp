@@ -1,4 +1,5 @@
 // Device vectors to and from libraries that are only known by their interchange protocols.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -58,6 +59,27 @@ struct DeviceVector {
     std::uintptr_t pointer() const { return reinterpret_cast<std::uintptr_t>(memory.data()); }
 };
 
+void check_fits(const DeviceVector& vector, const py::array& host) {
+    const bool in_order = (host.flags() & py::array::c_style) != 0;
+    if (!in_order || host.nbytes() != static_cast<py::ssize_t>(vector.memory.bytes())) {
+        throw std::invalid_argument("a host array of another size, or not contiguous");
+    }
+}
+
+void upload(DeviceVector& vector, const py::array& host) {
+    check_fits(vector, host);
+    const void* const from = host.data();
+    const py::gil_scoped_release release;
+    copy_bytes(vector.memory.data(), vector.memory.device(), from, {}, vector.memory.bytes());
+}
+
+void download(const DeviceVector& vector, py::array host) {
+    check_fits(vector, host);
+    void* const to = host.mutable_data();
+    const py::gil_scoped_release release;
+    copy_bytes(to, {}, vector.memory.data(), vector.memory.device(), vector.memory.bytes());
+}
+
 py::capsule export_dlpack(const DeviceVector& vector) {
     struct Export {
         Array<char> memory;
@@ -104,6 +126,8 @@ void register_arrays(py::module_& module) {
 
     py::class_<DeviceVector>(module, "DeviceVector", "A float vector on a CUDA device, for exchange with other libraries.")
         .def(py::init<std::int64_t, int, int>(), py::arg("size"), py::arg("item_bytes"), py::arg("ordinal"))
+        .def("upload", &upload, py::arg("host"), "Copy a NumPy array into the vector.")
+        .def("download", &download, py::arg("host"), "Copy the vector into a NumPy array.")
         .def_property_readonly("pointer", &DeviceVector::pointer)
         .def_property_readonly("shape", [](const DeviceVector& v) { return py::make_tuple(v.size); })
         .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/check.hpp"
+#include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 
 namespace spmvgpu::cuda {
@@ -97,16 +98,13 @@ Device device_of(const void* pointer) {
 double time_launches(const std::function<void(Stream)>& launch, int repeats, int ordinal) {
     constexpr int kBatch = 10;
     const DeviceGuard guard(ordinal);
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t replay;
+    const std::shared_ptr<void> leased = lease_stream(ordinal);
+    const cudaStream_t stream = native(leased.get());
+    launch(stream);  // for whatever a first launch allocates
+    const Replay batch(stream, [&] {
+        for (int i = 0; i < kBatch; ++i) launch(stream);
+    });
     cudaEvent_t start, stop;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    launch(stream);  // outside the capture, for whatever a first launch allocates
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    for (int i = 0; i < kBatch; ++i) launch(stream);
-    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-    check(cudaGraphInstantiate(&replay, graph, 0), "cudaGraphInstantiate");
     check(cudaEventCreate(&start), "cudaEventCreate");
     check(cudaEventCreate(&stop), "cudaEventCreate");
 
@@ -114,7 +112,7 @@ double time_launches(const std::function<void(Stream)>& launch, int repeats, int
     for (int i = -2; i < std::max(1, repeats / kBatch); ++i) {  // the first two warm up
         float milliseconds = 0;
         check(cudaEventRecord(start, stream), "cudaEventRecord");
-        check(cudaGraphLaunch(replay, stream), "cudaGraphLaunch");
+        batch.launch();
         check(cudaEventRecord(stop, stream), "cudaEventRecord");
         check(cudaEventSynchronize(stop), "cudaEventSynchronize");
         check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
@@ -122,9 +120,6 @@ double time_launches(const std::function<void(Stream)>& launch, int repeats, int
     }
     check(cudaEventDestroy(start), "cudaEventDestroy");
     check(cudaEventDestroy(stop), "cudaEventDestroy");
-    check(cudaGraphExecDestroy(replay), "cudaGraphExecDestroy");
-    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    check(cudaStreamDestroy(stream), "cudaStreamDestroy");
     std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
     return times[times.size() / 2];
 }

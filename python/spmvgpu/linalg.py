@@ -1,1 +1,330 @@
-"""Solvers."""
+"""Solvers with the signatures of `scipy.sparse.linalg` that do all their work on the operator's device."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import LinearOperator
+
+from . import _core
+from .arrays import Library, Located, library_of
+from .devices import CPU
+from .operator import SparseOperator
+
+
+def cg(
+    op: SparseOperator,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+) -> tuple[Any, int]:
+    """Solve ``A x = b`` for a symmetric positive definite matrix by conjugate gradients.
+
+    The same call as `scipy.sparse.linalg.cg`. Everything stays on the operator's device: vectors, of its
+    dtype, and scalars, in float64. Repeated on the same device, it gives the same bits.
+
+    Parameters
+    ----------
+    op : SparseOperator
+        Made by `aslinearoperator`. That it is symmetric is not checked.
+    b : (n,) or (n, 1) array
+        Right-hand side: a NumPy array, which is converted to the operator's dtype; or an array of another
+        library, of the operator's dtype and on its device.
+    x0 : (n,) or (n, 1) array, optional
+        First guess, of the same library as `b`; zero by default.
+    rtol, atol : float
+        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``, by the residual that the method updates.
+    maxiter : int, optional
+        Most iterations; ``10 * n`` by default.
+    M : Jacobi or (n,) array, optional
+        Preconditioner: `jacobi(op)`, or the inverse of a diagonal.
+    callback : callable, optional
+        Called as ``callback(xk)`` after every iteration; the device waits for it. `xk` is the same array in
+        every call; copy it to keep it.
+
+    Returns
+    -------
+    x : (n,) array
+        Of the library of `b`, of the operator's dtype.
+    info : int
+        0: converged. Otherwise the number of iterations, all that were allowed.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix or `M` turns out not to be positive definite, or if infinite numbers or NaN come up.
+        SciPy goes on there, and what it returns may be anything.
+    TypeError, ValueError
+        For arguments of wrong type, shape, dtype or device. With an `M` that is not diagonal, use
+        `scipy.sparse.linalg.cg`, which takes a `SparseOperator` too.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 3.0]]), device="cpu")
+    >>> x, info = sg.linalg.cg(op, np.array([1.0, 2.0]), rtol=1e-12)
+    >>> x.round(6), info
+    (array([0.090909, 0.636364]), 0)
+    """
+    _check_operator(op)
+    limit = 10 * op.shape[0] if maxiter is None else operator.index(maxiter)
+    if maxiter is not None and limit < 1:
+        raise ValueError(f"maxiter={maxiter}; give a positive number of iterations")
+    relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
+    if isinstance(b, list | tuple):
+        b = np.asarray(b)
+    vectors = _vectors_like(op, b)
+    right = vectors.take("b", b)
+    guess = _NOTHING if x0 is None else vectors.take("x0", x0)
+    inverse = _NOTHING if M is None else _inverse_diagonal(op, M, vectors)
+    x = vectors.new()
+    look = None if callback is None else lambda: callback(vectors.result())
+    status, iterations, culprit = _core.cg(
+        op._matrix,
+        right.pointer,
+        guess.pointer,
+        inverse.pointer,
+        x.pointer,
+        relative,
+        absolute,
+        limit,
+        vectors.stream,
+        look,
+    )
+    _check_status(op, status, iterations, culprit)
+    return vectors.result(), 0 if status == "converged" else iterations
+
+
+class Jacobi(LinearOperator):  # type: ignore[misc]
+    """Multiplication with the inverse of a matrix's diagonal: a preconditioner for `cg` here and in SciPy.
+
+    Attributes
+    ----------
+    inverse_diagonal : (n,) numpy.ndarray
+    """
+
+    def __init__(self, inverse_diagonal: npt.NDArray[Any]) -> None:
+        n = len(inverse_diagonal)
+        super().__init__(inverse_diagonal.dtype, (n, n))
+        self.inverse_diagonal = inverse_diagonal
+        self._copies: dict[tuple[int, np.dtype[Any]], _Placed] = {}
+
+    def _matvec(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        y: npt.NDArray[Any] = self.inverse_diagonal * np.asarray(x).ravel()
+        return y
+
+    def _adjoint(self) -> Jacobi:
+        return self
+
+    def _on_device(self, op: SparseOperator) -> _Placed:
+        """A copy for an operator, made once."""
+        key = op._ordinal, op.dtype
+        if key not in self._copies:
+            self._copies[key] = _place(_as_vector(op, "M", self.inverse_diagonal), op._ordinal)
+        return self._copies[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_copies": {}}
+
+
+def jacobi(op: SparseOperator) -> Jacobi:
+    """The Jacobi preconditioner of a matrix: the inverse of its diagonal.
+
+    Parameters
+    ----------
+    op : SparseOperator
+
+    Returns
+    -------
+    Jacobi
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If an entry of the diagonal is not positive, so that the matrix is not positive definite.
+    """
+    _check_operator(op)
+    diagonal = op.tocsr().diagonal()
+    bad = np.flatnonzero(~((diagonal > 0) & np.isfinite(diagonal)))
+    if len(bad):
+        raise np.linalg.LinAlgError(
+            f"the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries are not "
+            f"positive numbers, the first in row {bad[0]} ({diagonal[bad[0]]:g})"
+        )
+    return Jacobi((1 / diagonal).astype(op.dtype))
+
+
+class _Placed(NamedTuple):
+    """A vector on the operator's device."""
+
+    pointer: int
+    owner: Any  # kept alive as long as the pointer is used
+
+
+_NOTHING = _Placed(0, None)
+
+
+class _Vectors(Protocol):
+    """The vectors of one solve, of the kind that `b` has."""
+
+    stream: int | None  # the solve starts after what this stream holds; None: there is nothing to wait for
+
+    def take(self, name: str, array: Any) -> _Placed:
+        """A vector that the caller gave, checked."""
+
+    def new(self) -> _Placed:
+        """Memory for the result."""
+
+    def result(self) -> Any:
+        """The result for the caller."""
+
+
+class _NumpyVectors:
+    """NumPy arrays; on a GPU the solver works on copies."""
+
+    stream: int | None = None
+
+    def __init__(self, op: SparseOperator) -> None:
+        self._op = op
+
+    def take(self, name: str, array: Any) -> _Placed:
+        return _place(_as_vector(self._op, name, array), self._op._ordinal)
+
+    def new(self) -> _Placed:
+        self._x = np.empty(self._op.shape[0], self._op.dtype)
+        self._placed = _place(self._x, self._op._ordinal, upload=False)
+        return self._placed
+
+    def result(self) -> npt.NDArray[Any]:
+        if self._placed.owner is not self._x:
+            self._placed.owner.download(self._x)
+        return self._x
+
+
+class _LibraryVectors:
+    """Arrays of another library; they are on the operator's device, and stay there."""
+
+    def __init__(self, op: SparseOperator, library: Library, b: Any) -> None:
+        self._op, self._library, self._b = op, library, b
+        self.stream: int | None = None
+
+    def take(self, name: str, array: Any) -> _Placed:
+        if library_of(array) is not self._library:
+            raise TypeError(f"{name} must be an array of the same library as b, not {type(array).__name__}")
+        located = self._library.inspect(array)
+        if not located.contiguous and hasattr(array, "reshape"):
+            array = self._library.transposed(array.reshape(-1))
+            located = self._library.inspect(array)
+        n = self._op.shape[0]
+        self._op._check_device(name, located)
+        flat = located._replace(shape=(n,)) if located.shape == (n, 1) else located
+        self._op._check_vector(name, flat, n)
+        self._wait_for(located)
+        return _Placed(located.pointer, (array, located))
+
+    def _wait_for(self, located: Located) -> None:
+        if self._op._ordinal == CPU:
+            return
+        stream = self._library.stream(located) if self._op._stream is None else self._op._stream
+        if self.stream is not None and stream != self.stream:
+            _core.synchronize(self.stream, self._op._ordinal)
+        self.stream = stream
+
+    def new(self) -> _Placed:
+        located = self._library.inspect(self._b)
+        self._x, pointer = self._library.empty(self._op.shape[0], self._b, located)
+        return _Placed(pointer, self._x)
+
+    def result(self) -> Any:
+        return self._library.deliver(self._x, self._b, self.stream or 0)
+
+
+def _vectors_like(op: SparseOperator, b: Any) -> _Vectors:
+    if isinstance(b, np.ndarray):
+        return _NumpyVectors(op)
+    library = library_of(b)
+    if library is None:
+        raise TypeError(f"b must be an array, not {type(b).__name__}")
+    return _LibraryVectors(op, library, b)
+
+
+def _as_vector(op: SparseOperator, name: str, array: Any) -> npt.NDArray[Any]:
+    if not isinstance(array, np.ndarray | list | tuple):
+        raise TypeError(f"{name} must be a NumPy array like b, not {type(array).__name__}")
+    array, n = np.asarray(array), op.shape[0]
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}; conjugate gradients here need real numbers")
+    if array.shape not in ((n,), (n, 1)):
+        raise ValueError(f"{name} has shape {array.shape}; {n} equations need ({n},) or ({n}, 1)")
+    return np.ascontiguousarray(array.ravel(), op.dtype)
+
+
+def _place(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> _Placed:
+    """A NumPy array where the device can read it: as it is on the CPU, in the GPU's memory otherwise."""
+    if ordinal == CPU:
+        return _Placed(array.ctypes.data, array)
+    memory = _core.DeviceVector(array.size, array.dtype.itemsize, ordinal)
+    if upload:
+        memory.upload(array)
+    return _Placed(memory.pointer, memory)
+
+
+def _inverse_diagonal(op: SparseOperator, M: Any, vectors: _Vectors) -> _Placed:
+    if isinstance(M, Jacobi):
+        return M._on_device(op)
+    if isinstance(M, np.ndarray) and (M.ndim == 1 or M.shape == (op.shape[0], 1)):
+        return _place(_as_vector(op, "M", M), op._ordinal)
+    if isinstance(M, np.ndarray) or library_of(M) is None:
+        raise TypeError(
+            "M must be spmvgpu.linalg.jacobi(op) or the inverse of a diagonal as a 1-D array, "
+            f"not {type(M).__name__}; for other preconditioners use scipy.sparse.linalg.cg(op, b, M=M)"
+        )
+    return vectors.take("M", M)
+
+
+def _check_operator(op: Any) -> None:
+    if not isinstance(op, SparseOperator):
+        raise TypeError(
+            f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}; "
+            "scipy.sparse.linalg.cg takes other operators"
+        )
+    if op.shape[0] != op.shape[1]:
+        raise ValueError(f"the operator has shape {op.shape}; a system of equations needs a square one")
+
+
+def _tolerance(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not number >= 0:
+        raise ValueError(f"{name}={value!r}; give a non-negative real number")
+    return number
+
+
+def _check_status(op: SparseOperator, status: str, iterations: int, culprit: float) -> None:
+    if status == "indefinite":
+        advice = "" if op.dtype == np.float64 else ", or so nearly singular that it takes float64"
+        raise np.linalg.LinAlgError(
+            "the matrix is not positive definite: conjugate gradients broke down in iteration "
+            f"{iterations + 1} (p @ A @ p = {culprit:g}){advice}"
+        )
+    if status == "bad_preconditioner":
+        raise np.linalg.LinAlgError(
+            f"M is not positive definite: r @ M @ r = {culprit:g} after {iterations} iterations; "
+            "the inverse of the diagonal must be positive"
+        )
+    if status == "not_finite":
+        raise np.linalg.LinAlgError(
+            f"infinite numbers or NaN after {iterations} iterations: they are in the matrix, b, x0 or M, "
+            f"or {op.dtype} overflows, and the system must be scaled"
+        )

@@ -1,0 +1,38 @@
+"""Symmetric positive definite matrices for the tests of solvers."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from battery import matrix
+from spmvgpu import gallery
+
+
+def spread_diagonal():
+    """A grid whose unknowns are scaled very differently, which the Jacobi preconditioner takes back."""
+    scale = sp.diags_array(10.0 ** np.random.default_rng(1).uniform(-1, 1, 400))
+    return scale @ gallery.poisson2d(20) @ scale
+
+
+def normal_equations(case, shift):
+    """A battery case, squared and shifted: long rows, dense columns and all."""
+    A = matrix(case, np.dtype("float64"))
+    return A.T @ A + shift * sp.eye_array(A.shape[1])
+
+
+SPD = {
+    "1x1": lambda: sp.csr_array([[3.0]]),
+    "diagonal": lambda: matrix("diagonal", np.dtype("float64")),
+    "poisson1d": lambda: gallery.poisson1d(300) + 0.01 * sp.eye_array(300),
+    "poisson2d": lambda: gallery.poisson2d(37, 23),
+    "poisson3d": lambda: gallery.poisson3d(13),
+    "poisson3d_contrast": lambda: gallery.poisson3d(10, points=27, contrast=100.0),
+    "elasticity3d": lambda: gallery.elasticity3d(5)[0],
+    "spread_diagonal": spread_diagonal,
+    "arrow": lambda: normal_equations("arrow", 1000.0),
+    "long_row": lambda: normal_equations("dense_row_first", 500.0),
+    "empty_rows": lambda: normal_equations("empty_rows_middle", 1.0),
+}
+
+
+def spd(name, dtype):
+    return sp.csr_array(SPD[name](), dtype=dtype)

@@ -1,0 +1,357 @@
+"""Conjugate gradients on the operator's device: SciPy's call, SciPy's answers."""
+
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from libraries import OnlyDlpack
+from spmvgpu import gallery
+from support import build
+from systems import SPD, spd
+
+RTOL = {np.dtype("float32"): 1e-4, np.dtype("float64"): 1e-9}
+
+
+def relative_residual(A, x, b):
+    exact = A.astype(np.float64)
+    return np.linalg.norm(b - exact @ np.asarray(x, np.float64)) / np.linalg.norm(b)
+
+
+def count(solve, *args, **options):
+    """What a solver gives, and its number of iterations."""
+    calls = []
+    return *solve(*args, **options, callback=lambda xk: calls.append(None)), len(calls)
+
+
+@pytest.fixture
+def grid(dtype):
+    return spd("poisson3d", dtype)
+
+
+@pytest.fixture
+def op(grid, device):
+    return sg.aslinearoperator(grid, device=device)
+
+
+@pytest.fixture
+def b(grid):
+    return vector(grid.shape[0], grid.dtype)
+
+
+# Against SciPy
+
+
+@pytest.mark.parametrize("preconditioned", [False, True], ids=["plain", "jacobi"])
+@pytest.mark.parametrize("name", SPD)
+def test_solves_as_scipy_does(name, preconditioned, device, dtype):
+    A = spd(name, dtype)
+    b = vector(A.shape[0], dtype)
+    op = build(A, "csr", device)
+    M = sg.linalg.jacobi(op) if preconditioned else None
+    x, info, iterations = count(sg.linalg.cg, op, b, rtol=RTOL[dtype], M=M)
+    _, expected_info, expected = count(spla.cg, A, b, rtol=RTOL[dtype], M=M)
+    assert info == expected_info == 0
+    assert x.dtype == dtype
+    assert abs(iterations - expected) <= 2 + expected // 20
+    assert relative_residual(A, x, b) <= 2 * RTOL[dtype]
+
+
+def test_every_format(fmt, device, dtype):
+    A = spd("poisson2d", dtype)
+    b = vector(A.shape[0], dtype)
+    x, info = sg.linalg.cg(build(A, fmt, device), b, rtol=RTOL[dtype])
+    assert info == 0
+    assert relative_residual(A, x, b) <= 2 * RTOL[dtype]
+
+
+def test_tolerances(op, grid, b):
+    norm = np.linalg.norm(b)
+    assert relative_residual(grid, sg.linalg.cg(op, b)[0], b) <= 1.01e-5  # the default of SciPy
+    loose, _, few = count(sg.linalg.cg, op, b, rtol=1e-12, atol=1e-2 * norm)
+    assert relative_residual(grid, loose, b) <= 1.01e-2
+    assert few == count(sg.linalg.cg, op, b, rtol=1e-2)[2]
+
+
+def test_small_and_large_numbers(op, grid, b):
+    """Squares of these norms are no float32 numbers."""
+    for scale in (1e-25, 1e25):
+        scaled = (b.astype(np.float64) * scale).astype(grid.dtype)
+        x, info = sg.linalg.cg(op, scaled)
+        assert info == 0
+        assert relative_residual(grid, x, scaled.astype(np.float64)) <= 1.01e-5
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("maxiter", [1, 2, 7, 8, 9, 31, 32, 33, 41])
+def test_maxiter(maxiter, device):
+    """Iterations are queued in batches, but exactly as many as allowed take effect."""
+    A = spd("poisson2d", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    op = sg.aslinearoperator(A, device=device)
+    x, info = sg.linalg.cg(op, b, rtol=1e-12, maxiter=maxiter)
+    assert info == maxiter
+    expected, _ = spla.cg(A, b, rtol=1e-12, maxiter=maxiter)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+def test_result_is_the_iterate_of_the_stop(op, b):
+    iterates = []
+    expected, info = sg.linalg.cg(op, b, callback=lambda xk: iterates.append(xk.copy()))
+    assert info == 0
+    n = len(iterates)
+    assert n > 10
+    for maxiter, info in ((None, 0), (n, 0), (n - 1, n - 1), (n - 2, n - 2)):
+        x, found = sg.linalg.cg(op, b, maxiter=maxiter)
+        assert found == info
+        np.testing.assert_array_equal(x, iterates[info - 1])
+    np.testing.assert_array_equal(expected, iterates[-1])
+
+
+def test_long_solve(device):
+    """Long enough for batches to grow; in float64 the count is that of SciPy."""
+    A = gallery.poisson1d(1500)
+    b = np.zeros(1500)
+    b[0] = 1.0
+    x, info = sg.linalg.cg(sg.aslinearoperator(A, device=device), b, rtol=1e-8)
+    assert info == 0
+    np.testing.assert_allclose(x, 1 - np.arange(1, 1501) / 1501, atol=1e-6)
+    assert sg.linalg.cg(sg.aslinearoperator(A, device=device), b, rtol=1e-8, maxiter=1499)[1] == 1499
+
+
+def test_same_bits_every_time(op, b):
+    x, _ = sg.linalg.cg(op, b)
+    for _ in range(3):
+        np.testing.assert_array_equal(sg.linalg.cg(op, b)[0], x)
+
+
+def test_zero_right_hand_side(op, dtype):
+    n = op.shape[0]
+    for x0 in (None, np.ones(n), np.full(n, np.nan)):
+        x, info, iterations = count(sg.linalg.cg, op, np.zeros(n, dtype), x0)
+        assert (info, iterations) == (0, 0)
+        np.testing.assert_array_equal(x, np.zeros(n, dtype))
+
+
+def test_no_equations(fmt, device, dtype):
+    x, info = sg.linalg.cg(build(sp.csr_array((0, 0), dtype=dtype), fmt, device), np.zeros(0))
+    assert (x.shape, x.dtype, info) == ((0,), dtype, 0)
+
+
+# First guess
+
+
+def test_guess(op, grid, b):
+    exact = vector(grid.shape[0], np.float64, seed=20)
+    right = grid.astype(np.float64) @ exact
+    x, info, iterations = count(sg.linalg.cg, op, right, exact, rtol=1e-5)
+    assert (info, iterations) == (0, 0)
+    np.testing.assert_array_equal(x, exact.astype(op.dtype))
+
+    start = b.copy()
+    x, info, iterations = count(sg.linalg.cg, op, right, start, rtol=1e-5)
+    assert abs(iterations - count(spla.cg, grid, right.astype(grid.dtype), b, rtol=1e-5)[2]) <= 2
+    assert relative_residual(grid, x, right) <= 2e-5
+    np.testing.assert_array_equal(start, b)
+    np.testing.assert_array_equal(sg.linalg.cg(op, right, start[:, None])[0], x)
+
+
+# Preconditioner
+
+
+def test_jacobi(device, dtype):
+    A = spd("spread_diagonal", dtype)
+    b = vector(A.shape[0], dtype)
+    op = sg.aslinearoperator(A, device=device)
+    M = sg.linalg.jacobi(op)
+    np.testing.assert_allclose(M.inverse_diagonal, 1 / A.diagonal(), rtol=1e-6)
+    np.testing.assert_array_equal(M @ b, M.inverse_diagonal * b)
+    np.testing.assert_array_equal(M.T @ b, M @ b)
+    x, _, iterations = count(sg.linalg.cg, op, b, M=M)
+    assert iterations < count(sg.linalg.cg, op, b)[2] // 2
+    for same in (M.inverse_diagonal, M.inverse_diagonal[:, None], pickle.loads(pickle.dumps(M))):
+        np.testing.assert_array_equal(sg.linalg.cg(op, b, M=same)[0], x)
+
+
+def test_jacobi_of_another_type(device):
+    A = spd("spread_diagonal", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    M = sg.linalg.jacobi(sg.aslinearoperator(A, device="cpu"))
+    narrow = sg.aslinearoperator(A, device=device, dtype=np.float32)
+    assert sg.linalg.cg(narrow, b, rtol=1e-3, M=M)[1] == 0
+    assert sg.linalg.cg(sg.aslinearoperator(A, device=device), b, M=M)[1] == 0
+
+
+def test_jacobi_needs_a_positive_diagonal(device):
+    A = sp.diags_array([1.0, 2.0, 0.0, -4.0])
+    with pytest.raises(np.linalg.LinAlgError, match=r"2 of 4.*row 2"):
+        sg.linalg.jacobi(sg.aslinearoperator(A, device=device))
+
+
+# Callback
+
+
+def test_callback_sees_every_iterate(op, grid, b):
+    ours, theirs = [], []
+    sg.linalg.cg(op, b, maxiter=5, rtol=1e-12, callback=lambda xk: ours.append(xk.copy()))
+    spla.cg(grid, b, maxiter=5, rtol=1e-12, callback=lambda xk: theirs.append(xk.copy()))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_callback_may_stop_the_solve(op, b):
+    calls = []
+
+    def stop(xk):
+        calls.append(xk)
+        if len(calls) == 3:
+            raise StopIteration("enough")
+
+    with pytest.raises(StopIteration, match="enough"):
+        sg.linalg.cg(op, b, callback=stop)
+    assert len(calls) == 3
+    assert sg.linalg.cg(op, b)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+def test_ctrl_c_ends_a_long_solve():
+    op = sg.aslinearoperator(gallery.poisson3d(60), device="cpu")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            sg.linalg.cg(op, vector(op.shape[0], np.float64), rtol=0.0, atol=0.0)
+        assert time.monotonic() - start < 60  # and not for the minutes that the solve would take
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_threads_solve_side_by_side(op, b):
+    expected, _ = sg.linalg.cg(op, b)
+    results = [None] * 4
+
+    def solve(i):
+        results[i] = sg.linalg.cg(op, b)[0]
+
+    threads = [threading.Thread(target=solve, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for x in results:
+        np.testing.assert_array_equal(x, expected)
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("kind", ["list", "column", "strided", "integer", "other_float", "read_only"])
+def test_kinds_of_right_hand_sides(kind, op, dtype):
+    n = op.shape[0]
+    b = np.arange(n) % 5 + 1
+    plain, _ = sg.linalg.cg(op, b.astype(dtype))
+    other = np.float64 if dtype == np.float32 else np.float32
+    frozen = b.astype(dtype)
+    frozen.flags.writeable = False
+    given = {
+        "list": b.tolist(),
+        "column": b.astype(dtype)[:, None],
+        "strided": np.repeat(b, 2).astype(dtype)[::2],
+        "integer": b,
+        "other_float": b.astype(other),
+        "read_only": frozen,
+    }[kind]
+    x, info = sg.linalg.cg(op, given)
+    assert (info, x.shape, x.dtype) == (0, (n,), dtype)
+    np.testing.assert_array_equal(x, plain)
+
+
+# Arrays of other libraries
+
+
+def test_host_memory_through_dlpack(dtype):
+    A = spd("poisson2d", dtype)
+    b = vector(A.shape[0], dtype)
+    op = sg.aslinearoperator(A, device="cpu")
+    x, info = sg.linalg.cg(op, OnlyDlpack(b), OnlyDlpack(b), M=OnlyDlpack(np.full_like(b, 0.25)))
+    assert info == 0
+    expected, _ = sg.linalg.cg(op, b, b, M=np.full_like(b, 0.25))
+    np.testing.assert_array_equal(np.from_dlpack(x), expected)
+
+
+@pytest.mark.gpu
+class TestDeviceArrays:
+    @pytest.fixture
+    def op(self, grid, cuda_device):
+        return sg.aslinearoperator(grid, device=cuda_device)
+
+    def test_same_library_and_same_bits(self, op, b, library, cuda_device):
+        M = sg.linalg.jacobi(op)
+        expected, _ = sg.linalg.cg(op, b, b, M=M)
+        on_device = library.asarray(b, cuda_device)
+        inverse = library.asarray(M.inverse_diagonal, cuda_device)
+        for preconditioner in (M, M.inverse_diagonal, inverse):
+            x, info = sg.linalg.cg(op, on_device, on_device, M=preconditioner)
+            assert info == 0
+            assert isinstance(x, library.array_type)
+            assert library.device_name(x) == cuda_device
+            assert library.dtype(x) == op.dtype
+            np.testing.assert_array_equal(library.to_numpy(x), expected)
+        np.testing.assert_array_equal(library.to_numpy(on_device), b)
+
+    def test_current_stream_is_respected(self, op, b, library, cuda_device):
+        expected, _ = sg.linalg.cg(op, b)
+        given = library.asarray(b, cuda_device)
+        late = library.asarray(np.ones_like(b), cuda_device)
+        with library.new_stream(cuda_device):
+            library.delay()
+            library.fill(late, given)
+            x, _ = sg.linalg.cg(op, late)
+            np.testing.assert_array_equal(library.to_numpy(x), expected)
+
+    def test_callback_gets_the_library(self, op, b, library, cuda_device):
+        seen = []
+        x, _ = sg.linalg.cg(
+            op, library.asarray(b, cuda_device), callback=lambda xk: seen.append(library.to_numpy(xk))
+        )
+        np.testing.assert_array_equal(seen[-1], library.to_numpy(x))
+
+    def test_columns_and_strides(self, op, b, library, cuda_device):
+        expected, _ = sg.linalg.cg(op, b)
+        column = library.asarray(b[:, None], cuda_device)
+        strided = library.asarray(np.repeat(b, 2), cuda_device)[::2]
+        for given in (column, strided):
+            np.testing.assert_array_equal(library.to_numpy(sg.linalg.cg(op, given)[0]), expected)
+
+    def test_refusals(self, op, grid, b, library, cuda_device):
+        given = library.asarray(b, cuda_device)
+        other = np.float64 if op.dtype == np.float32 else np.float32
+        with pytest.raises(TypeError, match=str(np.dtype(other))):
+            sg.linalg.cg(op, library.asarray(b.astype(other), cuda_device))
+        with pytest.raises(ValueError, match="shape"):
+            sg.linalg.cg(op, given[:-1])
+        with pytest.raises(TypeError, match="same library"):
+            sg.linalg.cg(op, given, b)
+        with pytest.raises(TypeError, match="x0 must be a NumPy array"):
+            sg.linalg.cg(op, b, given)
+        with pytest.raises(ValueError, match=cuda_device):
+            sg.linalg.cg(sg.aslinearoperator(grid, device="cpu"), given)
+
+    def test_from_numpy_with_a_diagonal_on_the_device(self, op, b, library, cuda_device):
+        M = sg.linalg.jacobi(op)
+        with pytest.raises(TypeError, match="M must be a NumPy array"):
+            sg.linalg.cg(op, b, M=library.asarray(M.inverse_diagonal, cuda_device))
