@@ -11,8 +11,8 @@ using namespace cuda;
 
 constexpr int kInFlight = 8;  // diagonals in flight per thread; no index stands between a thread and its loads
 
-// A thread per row. x is read where a diagonal lies inside the matrix, not where its slot is no padding: that would make
-// every read of x wait for one of values.
+// A thread per row. x is read where a diagonal lies inside the matrix, not where its slot is no padding: that would
+// make every read of x wait for one of values.
 template <class T>
 __global__ void dia_thread_per_row(index_t rows, unsigned cols, unsigned diagonals, std::int64_t pitch,
                                    typename Dia<T>::Bits padding, const index_t* __restrict__ offsets,
@@ -24,7 +24,7 @@ __global__ void dia_thread_per_row(index_t rows, unsigned cols, unsigned diagona
         T factors[kInFlight], gathered[kInFlight];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            // row + offset in unsigned arithmetic: exact up to 2^32, and a column left of the matrix is beyond any cols.
+            // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
             const unsigned col = d + i < diagonals ? static_cast<unsigned>(row) + offsets[d + i] : cols;
             factors[i] = col < cols ? load_once(values + (d + i) * pitch + row) : T(0);
             gathered[i] = col < cols ? product.x[col] : T(0);

@@ -14,7 +14,7 @@ __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ 
                                     const index_t* __restrict__ col_indices, const T* __restrict__ values,
                                     Product<T> product) {
     constexpr int kInFlight = 4;  // columns in flight per thread
-    // 64-bit: a step of kInFlight columns may leave the 2^31 slots, and rows without entries may be more than 2^31 threads.
+    // 64-bit: a step of kInFlight columns may leave the 2^31 slots, and rows without entries may take more threads.
     const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const std::int64_t row = thread / kThreads;
     const int lane = threadIdx.x % kThreads;

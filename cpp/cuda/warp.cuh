@@ -19,12 +19,12 @@ __device__ __forceinline__ T load_once(const T* pointer) {
 }
 
 // Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
-// used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are padding.
-// Position is a type in which end + kInFlight * stride does not overflow; unsigned does where the stride is short.
+// used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are
+// padding. Position is a type in which end + kInFlight * stride does not overflow: unsigned, where the stride is short.
 template <int kInFlight, class Position = unsigned, class T>
-__device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values, const T* x,
-                                         std::type_identity_t<Position> begin, std::type_identity_t<Position> end,
-                                         std::type_identity_t<Position> stride) {
+__device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values,
+                                         const T* x, std::type_identity_t<Position> begin,
+                                         std::type_identity_t<Position> end, std::type_identity_t<Position> stride) {
     T sum = 0;
     for (Position k = begin; k < end; k += kInFlight * stride) {
         index_t cols[kInFlight];

@@ -12,15 +12,16 @@ namespace spmvgpu {
 
 namespace {
 
-// Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte per row
-// and column, while it counts.
+// Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte per
+// row and column, while it counts.
 template <class T>
 std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
     using Word = std::uint64_t;
     constexpr int kBits = 64;
     // Diagonal i has the offset i - rows + 1.
     const std::int64_t possible = std::int64_t(matrix.rows) + matrix.cols;
-    std::vector<Word> used(possible / kBits + 1);
+    Array<Word> used(possible / kBits + 1);
+    std::fill(used.begin(), used.end(), Word(0));
 #pragma omp parallel for schedule(static)
     for (index_t row = 0; row < matrix.rows; ++row) {
         const std::int64_t shift = std::int64_t(matrix.rows) - 1 - row;
@@ -28,7 +29,8 @@ std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
             const std::int64_t i = matrix.col_indices[k] + shift;
             const std::atomic_ref<Word> word(used[i / kBits]);
             const Word bit = Word(1) << i % kBits;
-            // Read first: nearly always the bit is there already, and threads that only read do not slow each other down.
+            // Read first: nearly always the bit is there already, and threads that only read do not slow each other
+            // down.
             if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_relaxed);
         }
     }
@@ -130,7 +132,8 @@ constexpr index_t kBlockRows = 512;
 
 // sums[i] += values[i] * x[i] where values[i] is not padding.
 template <class T>
-SPMVGPU_SIMD_CLONES void add_diagonal(const T* values, const T* x, typename Dia<T>::Bits padding, index_t count, T* sums) {
+SPMVGPU_SIMD_CLONES void add_diagonal(const T* values, const T* x, typename Dia<T>::Bits padding, index_t count,
+                                      T* sums) {
 #pragma omp simd
     for (index_t i = 0; i < count; ++i) {
         const T product = values[i] * x[i];  // of padding too, but it goes nowhere

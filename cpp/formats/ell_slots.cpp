@@ -82,7 +82,7 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
     const index_t slice_rows = kSliceLanes / lanes;
     const index_t slices = shape.rows / slice_rows + (shape.rows % slice_rows != 0);
     const int threads = threads_for(shape.slots() + shape.rows);
-    // Rows may differ in length, so slices are dealt out as threads become free; each row is always added up the same way.
+    // Rows may differ in length, so slices go to whichever thread is free; the sum of a row does not depend on that.
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
     for (index_t s = 0; s < slices; ++s) {
         const index_t begin = s * slice_rows;

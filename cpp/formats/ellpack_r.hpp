@@ -6,9 +6,9 @@
 //     [ 5 . 3 9 ]      row_lengths  2 2 3 2      length rows
 //     [ . 6 . 4 ]
 //
-// Padding takes memory as in ELLPACK, but is read only as far as the longest row of a warp goes: four bytes a row buy that.
-// Faster than ELLPACK as soon as rows differ. Do not use it where a few rows are much longer than the rest: they still
-// set the width of all, and beyond max_padding the matrix is refused.
+// Padding takes memory as in ELLPACK, but is read only as far as the longest row of a warp goes: four bytes a row buy
+// that. Faster than ELLPACK as soon as rows differ. Do not use it where a few rows are much longer than the rest: they
+// still set the width of all, and beyond max_padding the matrix is refused.
 #pragma once
 
 #include "formats/ellpack.hpp"

@@ -9,9 +9,10 @@
 //     width 2                                   row_lengths   2     2     3     2
 //
 // The threads of a row take its entries in turn, and the entries are stored in the order of the threads, so that a warp
-// still reads neighbouring slots; the T sums of a row meet by warp shuffles. It helps where there are too few rows to fill
-// a device with a thread each, where rows are long, and where they differ: fewer rows wait for each other in a warp. Do not use
-// it on short rows: a width that is not a multiple of T is padded to one. Beyond max_padding the matrix is refused.
+// still reads neighbouring slots; the T sums of a row meet by warp shuffles. It helps where there are too few rows to
+// fill a device with a thread each, where rows are long, and where they differ: fewer rows wait for each other in a
+// warp. Do not use it on short rows: a width that is not a multiple of T is padded to one. Beyond max_padding the
+// matrix is refused.
 #pragma once
 
 #include "formats/ell_slots.hpp"

@@ -22,8 +22,8 @@ struct PaddedTuning {
     static std::vector<Options> candidates();
 };
 
-// Slots from one column of slots to the next: whole groups of 32, so that every column begins on a 128-byte line and the
-// lanes of a warp read aligned neighbours.
+// Slots from one column of slots to the next: whole groups of 32, so that every column begins on a 128-byte line and
+// the lanes of a warp read aligned neighbours.
 constexpr std::int64_t aligned_pitch(std::int64_t slots) { return (slots + 31) / 32 * 32; }
 
 // Throws FormatError if `slots` stored slots for `nnz` non-zeros are more than max_padding allows. Matrices below some
