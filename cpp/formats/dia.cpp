@@ -29,8 +29,7 @@ std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
             const std::int64_t i = matrix.col_indices[k] + shift;
             const std::atomic_ref<Word> word(used[i / kBits]);
             const Word bit = Word(1) << i % kBits;
-            // Read first: nearly always the bit is there already, and threads that only read do not slow each other
-            // down.
+            // Read first: nearly always the bit is there already, and reads alone do not slow other threads down.
             if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_relaxed);
         }
     }
