@@ -287,7 +287,7 @@ def test_more_memory_than_the_process_may_have(fmt):
 
 
 def test_more_memory_than_the_device_has(fmt, cuda_device):
-    """Fill the device to 64 MiB, then ask for a band of 160 MB or more; when the rest is given back it fits."""
+    """Fill the device to 64 MiB, then ask for a band of at least 160 MB; once the rest is back it fits."""
     cupy = pytest.importorskip("cupy")
     n, per_row = 1_000_000, 20
     A = sp.csr_array(
