@@ -61,12 +61,12 @@ def test_no_more_resident_memory_than_nbytes(large, fmt):
 
 def test_large_operator_gives_its_memory_back(large, fmt):
     op = build(large, fmt)
-    nbytes = op.nbytes
-    assert nbytes > 100 * MB
+    assert op.nbytes >= large.data.nbytes
     held = resident_bytes()
     del op
     gc.collect()
-    assert held - resident_bytes() > nbytes / 2  # the allocator of the C library may keep blocks below 32 MiB
+    # Not all of it: the allocator of the C library may keep blocks below 32 MiB.
+    assert held - resident_bytes() > 0.5 * large.data.nbytes
 
 
 def cycle(A, fmt, device, x):
@@ -157,17 +157,17 @@ TOO_LARGE = """
     import spmvgpu as sg
 
     # Enough work to start all threads: their stacks must not fall under the limit
-    warm = sp.csr_array(np.ones((2000, 100)))
-    sg.aslinearoperator(warm, format={fmt!r}, device="cpu") @ np.ones(100)
+    warm = sp.eye_array(500_000, format="csr")
+    sg.aslinearoperator(warm, format={fmt!r}, device="cpu") @ np.ones(500_000)
     small = sp.csr_array(np.eye(50))
     n, per_row = 1_000_000, 10
-    indices = np.tile(np.arange(per_row, dtype=np.int32), n)
+    indices = (np.arange(n, dtype=np.int32)[:, None] + np.arange(per_row, dtype=np.int32)).ravel()
     large = (np.ones(n * per_row), indices, np.arange(0, n * per_row + 1, per_row, dtype=np.int32))
     pages = int(open("/proc/self/statm").read().split()[0])
     room = pages * resource.getpagesize() + 40_000_000
     resource.setrlimit(resource.RLIMIT_AS, (room, room))
     try:
-        sg.aslinearoperator(large, format={fmt!r}, device="cpu", shape=(n, per_row))
+        sg.aslinearoperator(large, format={fmt!r}, device="cpu", shape=(n, n + per_row))
     except MemoryError as error:
         print("MemoryError:", error)
     y = sg.aslinearoperator(small, format={fmt!r}, device="cpu") @ np.arange(50.0)
@@ -183,12 +183,12 @@ def test_more_memory_than_the_process_may_have(fmt):
 
 
 def test_more_memory_than_the_device_has(fmt, cuda_device):
-    """Fill the device to 64 MiB, then ask for a matrix of 240 MB; when the rest is given back it fits."""
+    """Fill the device to 64 MiB, then ask for a band of at least 160 MB; when the rest is given back it fits."""
     cupy = pytest.importorskip("cupy")
     n, per_row = 1_000_000, 20
-    indices = np.tile(np.arange(per_row, dtype=np.int32), n)
+    indices = (np.arange(n, dtype=np.int32)[:, None] + np.arange(per_row, dtype=np.int32)).ravel()
     indptr = np.arange(n + 1, dtype=np.int32) * per_row
-    A = sp.csr_array((np.ones(n * per_row), indices, indptr), shape=(n, per_row))
+    A = sp.csr_array((np.ones(n * per_row), indices, indptr), shape=(n, n + per_row))
     with cupy.cuda.Device(int(cuda_device.partition(":")[2])):
         free, _ = cupy.cuda.runtime.memGetInfo()
         filler = cupy.cuda.runtime.malloc(free - 2**26)
@@ -197,5 +197,5 @@ def test_more_memory_than_the_device_has(fmt, cuda_device):
                 sg.aslinearoperator(A, format=fmt, device=cuda_device)
         finally:
             cupy.cuda.runtime.free(filler)
-    y = sg.aslinearoperator(A, format=fmt, device=cuda_device) @ np.ones(per_row)
+    y = sg.aslinearoperator(A, format=fmt, device=cuda_device) @ np.ones(n + per_row)
     np.testing.assert_array_equal(y, per_row)

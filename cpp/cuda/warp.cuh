@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "core/types.hpp"
 
 namespace spmvgpu::cuda {
@@ -17,18 +19,19 @@ __device__ __forceinline__ T load_once(const T* pointer) {
 }
 
 // Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
-// used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are padding.
-template <int kInFlight, class T>
-__device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values, const T* x,
-                                         index_t begin, index_t end, unsigned stride) {
+// used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are
+// padding. Position is a type in which end + kInFlight * stride does not overflow: unsigned, where the stride is short.
+template <int kInFlight, class Position = unsigned, class T>
+__device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values,
+                                         const T* x, std::type_identity_t<Position> begin,
+                                         std::type_identity_t<Position> end, std::type_identity_t<Position> stride) {
     T sum = 0;
-    // Unsigned, so that stepping past the end of 2^31 - 1 slots does not overflow.
-    for (unsigned k = begin; k < static_cast<unsigned>(end); k += kInFlight * stride) {
+    for (Position k = begin; k < end; k += kInFlight * stride) {
         index_t cols[kInFlight];
         T factors[kInFlight], gathered[kInFlight];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            const bool valid = k + i * stride < static_cast<unsigned>(end);
+            const bool valid = k + i * stride < end;
             cols[i] = valid ? load_once(col_indices + k + i * stride) : -1;
             factors[i] = valid ? load_once(values + k + i * stride) : T(0);
         }

@@ -5,11 +5,15 @@
 
 #include "formats/coo.hpp"
 #include "formats/csr.hpp"
+#include "formats/dia.hpp"
+#include "formats/ellpack.hpp"
+#include "formats/ellpack_r.hpp"
+#include "formats/ellr_t.hpp"
 #include "formats/sell.hpp"
 
 namespace spmvgpu {
 
 template <class T>
-using AnyFormat = std::variant<Coo<T>, Csr<T>, Sell<T>>;
+using AnyFormat = std::variant<Coo<T>, Csr<T>, Sell<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Dia<T>>;
 
 }  // namespace spmvgpu

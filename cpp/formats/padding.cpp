@@ -3,10 +3,15 @@
 #include <limits>
 
 #include "core/errors.hpp"
-#include "core/options.hpp"
 #include "core/types.hpp"
 
 namespace spmvgpu {
+
+std::vector<Options> PaddedTuning::candidates() {
+    std::vector<Options> list;
+    for (std::int64_t block_size : {128, 256, 64, 512}) list.push_back({{"block_size", block_size}});
+    return list;
+}
 
 void check_padding(const std::string& format, std::int64_t slots, std::int64_t nnz, double max_padding,
                    std::size_t bytes, std::size_t csr_bytes) {

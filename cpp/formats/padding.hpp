@@ -1,10 +1,30 @@
-// The refusal that all padded formats share.
+// What all padded formats share: their tunables and their refusal.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "core/options.hpp"
+
 namespace spmvgpu {
+
+// Tunables of a padded format whose kernel is a thread per row.
+struct PaddedTuning {
+    int block_size = 128;      // CUDA: threads per block (Yin et al. 2012, section 5.3)
+    double max_padding = 4.0;  // refuse to store more slots than this per non-zero
+
+    template <class Self, class Visit>
+    static void each_param(Self& self, Visit&& visit) {
+        visit("block_size", self.block_size, OneOf{64, 128, 256, 512});
+        visit("max_padding", self.max_padding, Range{1.0, 1e6});
+    }
+
+    static std::vector<Options> candidates();
+};
+
+// Slots from one column of slots to the next: whole groups of 32, so that every column begins on a 128-byte line and
+// the lanes of a warp read aligned neighbours.
+constexpr std::int64_t aligned_pitch(std::int64_t slots) { return (slots + 31) / 32 * 32; }
 
 // Throws FormatError if `slots` stored slots for `nnz` non-zeros are more than max_padding allows. Matrices below some
 // ten thousand slots always pass: there padding costs nothing worth refusing.

@@ -5,12 +5,15 @@
 
 #include "core/parallel.hpp"
 #include "formats/padding.hpp"
+#include "formats/row_products.hpp"
+#include "formats/slice_products.hpp"
 
 namespace spmvgpu {
 
 namespace {
 
 constexpr index_t kSliceRows = Sell<float>::kSliceRows;
+static_assert(kSliceRows == kSliceLanes);
 
 // Windows that the automatic choice of sigma looks at. A small one keeps neighbouring rows, and so x, close together.
 constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
@@ -171,23 +174,6 @@ Csr<T> Sell<T>::to_csr() const {
     return csr;
 }
 
-namespace {
-
-// The sums of one slice's 32 rows, a SIMD lane each.
-template <class T>
-SPMVGPU_SIMD_CLONES void sum_slice(const T* values, const index_t* col_indices, index_t slots, const T* x, T* sums) {
-    for (index_t lane = 0; lane < kSliceRows; ++lane) sums[lane] = T(0);
-    for (index_t column = 0; column < slots; column += kSliceRows) {
-#pragma omp simd
-        for (index_t lane = 0; lane < kSliceRows; ++lane) {
-            const index_t col = col_indices[column + lane];
-            if (col >= 0) sums[lane] += values[column + lane] * x[col];
-        }
-    }
-}
-
-}  // namespace
-
 template <class T>
 void Sell<T>::spmv(const Product<T>& product) const {
     const index_t slots = slices ? slice_offsets[slices] : 0;
@@ -202,11 +188,11 @@ void Sell<T>::spmv(const Product<T>& product) const {
         for (index_t s = slice_at(t); s < slice_at(t + 1); ++s) {
             const index_t begin = slice_offsets[s];
             T sums[kSliceRows];
-            sum_slice(values.data() + begin, col_indices.data() + begin, slice_offsets[s + 1] - begin, product.x, sums);
+            const index_t columns = (slice_offsets[s + 1] - begin) / kSliceRows;
+            sum_slice(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product.x, sums);
             for (index_t i = s * kSliceRows; i < std::min(rows, (s + 1) * kSliceRows); ++i) {
                 const index_t row = permutation.size() ? permutation[i] : i;
-                const T scaled = product.alpha * sums[i % kSliceRows];
-                product.y[row] = product.beta == T(0) ? scaled : scaled + product.beta * product.y[row];
+                product.y[row] = scaled(sums[i % kSliceRows], product, row);
             }
         }
     }

@@ -1,0 +1,171 @@
+#include "formats/dia.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "formats/row_products.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte per
+// row and column, while it counts.
+template <class T>
+std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
+    using Word = std::uint64_t;
+    constexpr int kBits = 64;
+    // Diagonal i has the offset i - rows + 1.
+    const std::int64_t possible = std::int64_t(matrix.rows) + matrix.cols;
+    Array<Word> used(possible / kBits + 1);
+    std::fill(used.begin(), used.end(), Word(0));
+#pragma omp parallel for schedule(static)
+    for (index_t row = 0; row < matrix.rows; ++row) {
+        const std::int64_t shift = std::int64_t(matrix.rows) - 1 - row;
+        for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
+            const std::int64_t i = matrix.col_indices[k] + shift;
+            const std::atomic_ref<Word> word(used[i / kBits]);
+            const Word bit = Word(1) << i % kBits;
+            // Read first: nearly always the bit is there already, and reads alone do not slow other threads down.
+            if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_relaxed);
+        }
+    }
+    std::vector<index_t> offsets;
+    for (std::size_t w = 0; w < used.size(); ++w) {
+        for (Word word = used[w]; word != 0; word &= word - 1) {
+            const std::int64_t i = static_cast<std::int64_t>(w) * kBits + std::countr_zero(word);
+            offsets.push_back(static_cast<index_t>(i - matrix.rows + 1));
+        }
+    }
+    return offsets;
+}
+
+template <class T>
+Estimate check_fit(const Csr<T>& matrix, const PaddedTuning& tuning, std::size_t diagonals) {
+    const std::int64_t slots = static_cast<std::int64_t>(diagonals) * aligned_pitch(matrix.rows);
+    const std::size_t bytes = slots * sizeof(T) + diagonals * sizeof(index_t);
+    check_padding(Dia<T>::kName, slots, matrix.nnz, tuning.max_padding, bytes, Csr<T>::estimate(matrix, {}).bytes);
+    return {bytes, static_cast<double>(slots) / std::max<index_t>(matrix.nnz, 1)};
+}
+
+// A bit pattern that no value has: 0, or the first free one of a row of candidates that is longer than the values are.
+template <class T>
+typename Dia<T>::Bits find_padding(const Array<T>& values) {
+    using Bits = typename Dia<T>::Bits;
+    constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<T>::quiet_NaN()) + 1;
+    const auto bits = [](T value) { return std::bit_cast<Bits>(value); };
+    if (std::none_of(values.begin(), values.end(), [&](T value) { return bits(value) == 0; })) return 0;
+    std::vector<bool> taken(values.size() + 1);
+    for (const T value : values) {
+        const Bits candidate = bits(value) - kFirst;  // wraps around, as kFirst + candidate does
+        if (candidate < taken.size()) taken[candidate] = true;
+    }
+    return kFirst + static_cast<Bits>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+}
+
+}  // namespace
+
+template <class T>
+Estimate Dia<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+    return check_fit(matrix, tuning, find_diagonals(matrix).size());
+}
+
+template <class T>
+Dia<T> Dia<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
+    const std::vector<index_t> diagonals = find_diagonals(matrix);
+    check_fit(matrix, tuning, diagonals.size());
+    Dia dia;
+    dia.rows = matrix.rows;
+    dia.cols = matrix.cols;
+    dia.nnz = matrix.nnz;
+    dia.pitch = aligned_pitch(matrix.rows);
+    dia.padding = find_padding(matrix.values);
+    dia.offsets = Array<index_t>::from(diagonals);
+    dia.values = Array<T>(diagonals.size() * dia.pitch);
+    dia.tuning = tuning;
+    const auto slots = static_cast<std::int64_t>(dia.values.size());
+#pragma omp parallel for schedule(static)
+    for (std::int64_t slot = 0; slot < slots; ++slot) dia.values[slot] = std::bit_cast<T>(dia.padding);
+#pragma omp parallel for schedule(static)
+    for (index_t row = 0; row < dia.rows; ++row) {
+        std::int64_t d = 0;  // columns ascend in a row, and so do the diagonals they lie on
+        for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
+            while (dia.offsets[d] < matrix.col_indices[k] - row) ++d;
+            dia.values[d * dia.pitch + row] = matrix.values[k];
+        }
+    }
+    return dia;
+}
+
+template <class T>
+Csr<T> Dia<T>::to_csr() const {
+    Csr<T> csr;
+    csr.rows = rows;
+    csr.cols = cols;
+    csr.nnz = nnz;
+    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
+    csr.col_indices = Array<index_t>(nnz);
+    csr.values = Array<T>(nnz);
+    csr.row_offsets[0] = 0;
+    for (index_t row = 0; row < rows; ++row) {
+        index_t end = csr.row_offsets[row];
+        for (index_t d = 0; d < diagonals(); ++d) {
+            const T value = values[d * pitch + row];
+            if (std::bit_cast<Bits>(value) == padding) continue;
+            csr.col_indices[end] = row + offsets[d];
+            csr.values[end] = value;
+            ++end;
+        }
+        csr.row_offsets[row + 1] = end;
+    }
+    return csr;
+}
+
+namespace {
+
+// Rows that are added up together, diagonal by diagonal; their sums stay in the L1.
+constexpr index_t kBlockRows = 512;
+
+// sums[i] += values[i] * x[i] where values[i] is not padding.
+template <class T>
+SPMVGPU_SIMD_CLONES void add_diagonal(const T* values, const T* x, typename Dia<T>::Bits padding, index_t count,
+                                      T* sums) {
+#pragma omp simd
+    for (index_t i = 0; i < count; ++i) {
+        const T product = values[i] * x[i];  // of padding too, but it goes nowhere
+        sums[i] += std::bit_cast<typename Dia<T>::Bits>(values[i]) != padding ? product : T(0);
+    }
+}
+
+}  // namespace
+
+template <class T>
+void Dia<T>::spmv(const Product<T>& product) const {
+    const index_t blocks = rows / kBlockRows + (rows % kBlockRows != 0);
+    const int threads = threads_for(static_cast<std::int64_t>(values.size()) + rows);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (index_t block = 0; block < blocks; ++block) {
+        const std::int64_t first = std::int64_t(block) * kBlockRows;
+        const std::int64_t last = std::min<std::int64_t>(rows, first + kBlockRows);
+        T sums[kBlockRows] = {};
+        for (index_t d = 0; d < diagonals(); ++d) {
+            const std::int64_t offset = offsets[d];
+            const std::int64_t begin = std::max(first, -offset);  // the rows where the diagonal is inside the matrix
+            const std::int64_t end = std::min(last, cols - offset);
+            if (begin >= end) continue;
+            add_diagonal(values.data() + d * pitch + begin, product.x + begin + offset, padding,
+                         static_cast<index_t>(end - begin), sums + (begin - first));
+        }
+        for (std::int64_t row = first; row < last; ++row) {
+            product.y[row] = scaled(sums[row - first], product, static_cast<index_t>(row));
+        }
+    }
+}
+
+template struct Dia<float>;
+template struct Dia<double>;
+
+}  // namespace spmvgpu

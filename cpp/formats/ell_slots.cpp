@@ -1,0 +1,110 @@
+#include "formats/ell_slots.hpp"
+
+#include <algorithm>
+
+#include "core/parallel.hpp"
+#include "formats/row_products.hpp"
+#include "formats/slice_products.hpp"
+
+namespace spmvgpu {
+
+EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_per_row) {
+    index_t longest = 0;
+#pragma omp parallel for schedule(static) reduction(max : longest)
+    for (index_t row = 0; row < rows; ++row) longest = std::max(longest, row_offsets[row + 1] - row_offsets[row]);
+    const index_t width = longest / threads_per_row + (longest % threads_per_row != 0);
+    return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
+}
+
+Array<index_t> count_row_lengths(index_t rows, const Array<index_t>& row_offsets) {
+    Array<index_t> lengths(rows);
+#pragma omp parallel for schedule(static)
+    for (index_t row = 0; row < rows; ++row) lengths[row] = row_offsets[row + 1] - row_offsets[row];
+    return lengths;
+}
+
+template <class T>
+Estimate EllSlots<T>::estimate(const char* name, const EllShape& shape, const Csr<T>& matrix, double max_padding,
+                               std::size_t extra_bytes) {
+    const std::size_t bytes = shape.slots() * (sizeof(T) + sizeof(index_t)) + extra_bytes;
+    check_padding(name, shape.slots(), matrix.nnz, max_padding, bytes, Csr<T>::estimate(matrix, {}).bytes);
+    return {bytes, static_cast<double>(shape.slots()) / std::max<index_t>(matrix.nnz, 1)};
+}
+
+template <class T>
+EllSlots<T> EllSlots<T>::from_csr(const Csr<T>& matrix, const EllShape& shape) {
+    const std::int64_t slots = shape.slots();
+    EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots)};
+#pragma omp parallel for schedule(static)
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+        ell.col_indices[slot] = -1;
+        ell.values[slot] = T(0);
+    }
+#pragma omp parallel for schedule(static)
+    for (index_t row = 0; row < shape.rows; ++row) {
+        const index_t begin = matrix.row_offsets[row];
+        for (index_t k = begin; k < matrix.row_offsets[row + 1]; ++k) {
+            const std::int64_t slot = shape.slot(row, k - begin);
+            ell.col_indices[slot] = matrix.col_indices[k];
+            ell.values[slot] = matrix.values[k];
+        }
+    }
+    return ell;
+}
+
+template <class T>
+Csr<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
+    Csr<T> csr;
+    csr.rows = shape.rows;
+    csr.cols = cols;
+    csr.nnz = nnz;
+    csr.row_offsets = Array<index_t>(shape.rows + std::size_t(1));
+    csr.col_indices = Array<index_t>(nnz);
+    csr.values = Array<T>(nnz);
+    const std::int64_t longest = std::int64_t(shape.width) * shape.threads_per_row;
+    csr.row_offsets[0] = 0;
+    for (index_t row = 0; row < shape.rows; ++row) {
+        index_t end = csr.row_offsets[row];
+        for (index_t k = 0; k < longest; ++k, ++end) {
+            const std::int64_t slot = shape.slot(row, k);
+            if (col_indices[slot] < 0) break;
+            csr.col_indices[end] = col_indices[slot];
+            csr.values[end] = values[slot];
+        }
+        csr.row_offsets[row + 1] = end;
+    }
+    return csr;
+}
+
+template <class T>
+void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) const {
+    const int lanes = shape.threads_per_row;
+    const index_t slice_rows = kSliceLanes / lanes;
+    const index_t slices = shape.rows / slice_rows + (shape.rows % slice_rows != 0);
+    const int threads = threads_for(shape.slots() + shape.rows);
+    // Rows may differ in length, so slices go to whichever thread is free; the sum of a row does not depend on that.
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
+    for (index_t s = 0; s < slices; ++s) {
+        const index_t begin = s * slice_rows;
+        const index_t end = begin + std::min(slice_rows, shape.rows - begin);
+        index_t columns = shape.width;
+        if (row_lengths != nullptr) {
+            const index_t longest = *std::max_element(row_lengths + begin, row_lengths + end);
+            columns = longest / lanes + (longest % lanes != 0);
+        }
+        const std::int64_t first = std::int64_t(s) * kSliceLanes;
+        T sums[kSliceLanes];
+        sum_slice(values.data() + first, col_indices.data() + first, columns, shape.pitch, product.x, sums);
+        for (index_t row = begin; row < end; ++row) {
+            const T* const parts = sums + (row - begin) * lanes;
+            T sum = parts[0];
+            for (int lane = 1; lane < lanes; ++lane) sum += parts[lane];
+            product.y[row] = scaled(sum, product, row);
+        }
+    }
+}
+
+template struct EllSlots<float>;
+template struct EllSlots<double>;
+
+}  // namespace spmvgpu

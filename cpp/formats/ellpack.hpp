@@ -1,0 +1,43 @@
+// ELLPACK: every row padded to the length of the longest, stored column by column, so that neighbouring threads, a row
+// each, read neighbouring slots. Bell and Garland 2008, as in Yin et al. 2012, section 2.
+//
+//     [ 1 7 . . ]      rows moved to the left, width 3      values       1 2 5 6   7 8 3 4    -  - 9  -
+//     [ . 2 8 . ]          1 7 -                            col_indices  0 1 0 1   1 2 2 3   -1 -1 3 -1
+//     [ 5 . 3 9 ]          2 8 -                                         column 0  column 1  column 2
+//     [ . 6 . 4 ]          5 3 9
+//                          6 4 -      A column is `pitch` slots: the rows, rounded up to a multiple of 32.
+//
+// A padded slot has column -1 and is skipped, never multiplied; but it is read. Do not use it where some rows are much
+// longer than the mean: one long row sets the width of all, and beyond max_padding the matrix is refused. SELL stores
+// less padding on any matrix; ELLPACK is here for its simplicity, and as the regular part of other formats.
+#pragma once
+
+#include "formats/ell_slots.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+struct Ellpack {
+    static constexpr const char* kName = "ellpack";
+    using value_type = T;
+    using Tuning = PaddedTuning;
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    EllSlots<T> slots;  // one thread per row
+    Tuning tuning;
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        EllSlots<T>::each_array(self.slots, visit);
+    }
+
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Ellpack from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
+    Csr<T> to_csr() const;
+    std::size_t workspace_bytes() const { return 0; }
+
+    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack.cu
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,61 @@
+#include "formats/ellr_t.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// Threads are added to a row until about this many run in all, which keeps the largest GPUs busy, or until a further
+// doubling would leave a thread fewer than kEntriesPerThread entries to overlap. Not the number of processors at hand,
+// so that the cost of the format is known without a device.
+constexpr std::int64_t kThreadsWanted = 1 << 17;
+constexpr std::int64_t kEntriesPerThread = 8;
+
+int choose_threads(index_t rows, index_t nnz) {
+    int threads = 1;
+    while (threads < 32 && std::int64_t(rows) * threads < kThreadsWanted &&
+           nnz >= std::int64_t(rows) * 2 * threads * kEntriesPerThread) {
+        threads *= 2;
+    }
+    return threads;
+}
+
+template <class T>
+EllShape shape_of(const Csr<T>& matrix, const EllrTTuning& tuning) {
+    const int threads = tuning.threads_per_row != 0 ? tuning.threads_per_row : choose_threads(matrix.rows, matrix.nnz);
+    return fit_shape(matrix.rows, matrix.row_offsets, threads);
+}
+
+}  // namespace
+
+std::vector<Options> EllrTTuning::candidates() {
+    std::vector<Options> list;
+    // From the least padding to the most, so that whatever follows a refused one is refused as well.
+    for (std::int64_t threads : {1, 2, 4, 8, 16, 32}) list.push_back({{"threads_per_row", threads}});
+    return list;
+}
+
+template <class T>
+Estimate EllrT<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+    return EllSlots<T>::estimate(kName, shape_of(matrix, tuning), matrix, tuning.padded.max_padding,
+                                 matrix.rows * sizeof(index_t));
+}
+
+template <class T>
+EllrT<T> EllrT<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
+    estimate(matrix, tuning);
+    const EllShape shape = shape_of(matrix, tuning);
+    EllrT ell{matrix.rows, matrix.cols, matrix.nnz, EllSlots<T>::from_csr(matrix, shape),
+              count_row_lengths(matrix.rows, matrix.row_offsets), tuning};
+    ell.tuning.threads_per_row = shape.threads_per_row;
+    return ell;
+}
+
+template <class T>
+void EllrT<T>::spmv(const Product<T>& product) const {
+    slots.spmv(row_lengths.data(), product);
+}
+
+template struct EllrT<float>;
+template struct EllrT<double>;
+
+}  // namespace spmvgpu

@@ -1,0 +1,26 @@
+// The OpenMP inner loop shared by every format that stores rows side by side, column of slots by column of slots.
+#pragma once
+
+#include "core/parallel.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+inline constexpr index_t kSliceLanes = 32;  // neighbouring rows that are added up together, a SIMD lane each
+
+// The sums of kSliceLanes rows over `columns` columns that lie `pitch` slots apart; column -1 marks padding.
+// Static, for a function with clones cannot be merged between object files.
+template <class T>
+SPMVGPU_SIMD_CLONES static void sum_slice(const T* values, const index_t* col_indices, index_t columns,
+                                          std::int64_t pitch, const T* x, T* sums) {
+    for (index_t lane = 0; lane < kSliceLanes; ++lane) sums[lane] = T(0);
+    for (index_t column = 0; column < columns; ++column, values += pitch, col_indices += pitch) {
+#pragma omp simd
+        for (index_t lane = 0; lane < kSliceLanes; ++lane) {
+            const index_t col = col_indices[lane];
+            if (col >= 0) sums[lane] += values[lane] * x[col];
+        }
+    }
+}
+
+}  // namespace spmvgpu

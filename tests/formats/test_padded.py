@@ -1,0 +1,78 @@
+"""What the padded formats share: refusal by max_padding, and the battery with the refusal turned off."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import CASES, from_lengths, matrix, vector
+from reference import assert_product
+from support import check_refusal, poisoned
+
+FORMATS = ["ellpack", "ellpack_r", "ellr_t", "dia"]
+ANY_PADDING = {"max_padding": 1e6}
+LARGEST_TESTED = 80_000_000  # bytes
+
+# One row in 32 is long; and no two entries share a diagonal but those in the first columns.
+SKEWED = from_lengths(np.where(np.arange(8192) % 32 == 0, 100, 1), 8192)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_refuses_a_matrix_that_would_be_mostly_padding(name, device):
+    with pytest.raises(sg.FormatError, match="max_padding") as caught:
+        sg.aslinearoperator(SKEWED, format=name, device=device)
+    check_refusal(SKEWED, name, str(caught.value))
+    with pytest.raises(sg.FormatError, match="max_padding"):
+        sg.estimate(SKEWED, name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_more_slots_than_positions_are_refused_at_any_padding(name):
+    """A full row among 100,000, all of their diagonals in use: 10^10 slots."""
+    n = 100_000
+    A = sp.csr_array((np.ones(n), np.arange(n), np.minimum(np.arange(n + 1), 1) * n), shape=(n, n))
+    with pytest.raises(sg.FormatError, match="32-bit") as caught:
+        sg.aslinearoperator(A, format=name, device="cpu", **ANY_PADDING)
+    check_refusal(A, name, str(caught.value))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_small_matrices_are_exempt(name, device):
+    A = from_lengths([900] + [1] * 15, 1000)
+    x = vector(1000, A.dtype)
+    assert_product(sg.aslinearoperator(A, format=name, device=device) @ x, A, x)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_battery_at_any_padding(name, case, dtype, device):
+    """The nasty matrices that the formats refuse by default."""
+    A = matrix(case, dtype)
+    try:
+        cost = sg.estimate(A, name, **ANY_PADDING)
+    except sg.FormatError as refused:
+        pytest.skip(str(refused))
+    if cost["bytes"] > LARGEST_TESTED:
+        pytest.skip(f"{cost['bytes']} bytes are too many for a test")
+    op = sg.aslinearoperator(A, format=name, device=device, **ANY_PADDING)
+    assert op.nbytes == cost["bytes"]
+    x = vector(A.shape[1], dtype)
+    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
+    assert_product(y, A, x)
+    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), y)
+    B = op.tocsr()
+    np.testing.assert_array_equal(B.indptr, A.indptr)
+    np.testing.assert_array_equal(B.indices, A.indices)
+    assert B.data.tobytes() == A.data.tobytes()
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+@pytest.mark.parametrize("case", ["growing_rows", "arrow", "power_law_rows", "explicit_zeros"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_padding_never_multiplies(name, case, special, dtype, device):
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format=name, device=device, **ANY_PADDING)
+    for column in (0, 1, A.shape[1] // 2, A.shape[1] - 1):
+        x = vector(A.shape[1], dtype)
+        x[column] = special
+        assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
