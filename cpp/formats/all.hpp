@@ -5,11 +5,12 @@
 
 #include "formats/coo.hpp"
 #include "formats/csr.hpp"
+#include "formats/csr_b.hpp"
 #include "formats/sell.hpp"
 
 namespace spmvgpu {
 
 template <class T>
-using AnyFormat = std::variant<Coo<T>, Csr<T>, Sell<T>>;
+using AnyFormat = std::variant<Coo<T>, Csr<T>, CsrB<T>, Sell<T>>;
 
 }  // namespace spmvgpu
