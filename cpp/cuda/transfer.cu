@@ -101,6 +101,13 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
 bool is_pinned(const void* memory, std::size_t bytes) { return pool().contains(static_cast<const char*>(memory), bytes); }
 
 void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream, int ordinal) {
+    const auto copy = [host](void* chunk, std::size_t begin, std::size_t size) {
+        std::memcpy(chunk, static_cast<const char*>(host) + begin, size);
+    };
+    upload(device, Fill(copy), bytes, stream, ordinal);
+}
+
+void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream stream, int ordinal) {
     const auto wanted = static_cast<int>(std::min<std::size_t>(bytes / kBytesPerThread + 1, kMaxThreads));
     const int threads = std::min(wanted, max_threads());
     const std::size_t share = (bytes + threads - 1) / threads;
@@ -120,7 +127,7 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, Stream s
             const std::size_t begin = c * chunk, size = std::min(chunk, bytes - begin), slot = c % slots;
             const auto event = static_cast<cudaEvent_t>(events_[slot].get());
             if (c >= slots) check(cudaEventSynchronize(event), "cudaEventSynchronize");
-            std::memcpy(chunks_[slot].get(), static_cast<const char*>(host) + begin, size);
+            fill(chunks_[slot].get(), begin, size);
             check(cudaMemcpyAsync(static_cast<char*>(device) + begin, chunks_[slot].get(), size, cudaMemcpyHostToDevice,
                                   native(stream)),
                   "cudaMemcpyAsync");
@@ -134,8 +141,8 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, Stream s
 }
 
 template <class T>
-HostExchange<T>::HostExchange(index_t rows, index_t cols, int ordinal)
-    : ordinal_(ordinal), x_(cols, Device{ordinal}), y_(rows, Device{ordinal}), stream_(make_stream(ordinal)) {}
+HostExchange<T>::HostExchange(index_t y_size, index_t x_size, int ordinal)
+    : ordinal_(ordinal), x_(x_size, Device{ordinal}), y_(y_size, Device{ordinal}), stream_(make_stream(ordinal)) {}
 
 template <class T>
 void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
@@ -148,9 +155,12 @@ void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
 }
 
 template <class T>
-void HostExchange<T>::begin(const Product<T>& host) {
+void HostExchange<T>::begin(const Product<T>& host, const XSource& source) {
     const DeviceGuard guard(ordinal_);
-    send(x_.data(), host.x, x_.bytes());
+    if (!source.is_there && !source.fill) send(x_.data(), host.x, x_.bytes());
+    if (!source.is_there && source.fill && x_.bytes() > 0) {
+        staging_.upload(x_.data(), source.fill, x_.bytes(), stream_.get(), ordinal_);
+    }
     if (host.beta != T(0)) {
         // The staging chunks of x must have arrived before they are filled again.
         check(cudaStreamSynchronize(native(stream_.get())), "cudaStreamSynchronize");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -18,30 +19,41 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 // Whether memory lies in a block of that pool that is in use, so that it can be transferred directly.
 bool is_pinned(const void* memory, std::size_t bytes);
 
+// Writes bytes [begin, begin + size) of what is to be sent to `chunk`; called by several threads at once.
+using Fill = std::function<void(void* chunk, std::size_t begin, std::size_t size)>;
+
 // Page-locked chunks for uploads from ordinary memory. Not for two threads at once. Chunks of the previous upload must
 // have arrived (the stream synchronised) before the next one starts.
 class Staging {
 public:
     // Returns when `host` may be changed; the data arrive in the order of the stream.
     void upload(void* device, const void* host, std::size_t bytes, Stream stream, int ordinal);
+    // The same for data that are made as they are sent, begin and size being multiples of 4096 but at the end.
+    void upload(void* device, const Fill& fill, std::size_t bytes, Stream stream, int ordinal);
 
 private:
     std::vector<std::shared_ptr<void>> chunks_;
     std::vector<std::shared_ptr<void>> events_;
 };
 
+// How the device gets the x of a product with host vectors: by default it is copied.
+struct XSource {
+    bool is_there = false;  // the device has it from the product before
+    Fill fill;              // makes what the device is to have for x, if that is not x itself
+};
+
 // The device copies of x and y of one operator, for products whose vectors are in host memory.
 template <class T>
 class HostExchange {
 public:
-    HostExchange(index_t rows, index_t cols, int ordinal);
+    HostExchange(index_t y_size, index_t x_size, int ordinal);
 
     // Runs multiply(product with device pointers, stream) between the transfers of x (and y, if beta != 0) and of y.
     // Complete when it returns. Threads take turns.
     template <class Multiply>
-    void run(const Product<T>& host, Multiply&& multiply) {
+    void run(const Product<T>& host, Multiply&& multiply, const XSource& source = {}) {
         const std::lock_guard lock(mutex_);
-        begin(host);
+        begin(host, source);
         multiply(Product<T>{x_.data(), y_.data(), host.alpha, host.beta}, stream_.get());
         finish(host);
     }
@@ -49,7 +61,7 @@ public:
     std::size_t nbytes() const { return x_.bytes() + y_.bytes(); }
 
 private:
-    void begin(const Product<T>& host);
+    void begin(const Product<T>& host, const XSource& source);
     void finish(const Product<T>& host);
     void send(void* device, const void* host, std::size_t bytes);
 

@@ -6,12 +6,13 @@
 #include "formats/coo.hpp"
 #include "formats/csr.hpp"
 #include "formats/csr_b.hpp"
+#include "formats/csr_m.hpp"
 #include "formats/hyb.hpp"
 #include "formats/sell.hpp"
 
 namespace spmvgpu {
 
 template <class T>
-using AnyFormat = std::variant<Coo<T>, Csr<T>, CsrB<T>, Hyb<T>, Sell<T>>;
+using AnyFormat = std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Hyb<T>, Sell<T>>;
 
 }  // namespace spmvgpu
