@@ -128,6 +128,9 @@ void register_type(py::module_& module, const char* name) {
             py::call_guard<py::gil_scoped_release>(), "Product of vectors on the matrix's own device; queued on the stream.")
         .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
              py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
+        .def(
+            "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
+            "Declares the x of the products that follow; 0 ends it.")
         .def("time_products", &M::time_products, py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
         .def("to_csr", &to_csr_arrays<T>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")

@@ -15,6 +15,7 @@ namespace {
 py::object allowed_values(const OptionInfo& option) {
     if (auto* range = std::get_if<Range>(&option.allowed)) return py::make_tuple(range->low, range->high);
     if (auto* names = std::get_if<Names>(&option.allowed)) return py::cast(*names);
+    if (auto* count = std::get_if<CountOr>(&option.allowed)) return py::make_tuple(0, count->highest, count->name);
     return py::cast(std::get<OneOf>(option.allowed));
 }
 

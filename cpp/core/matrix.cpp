@@ -49,6 +49,10 @@ Format copy_to(const Format& format, Device device) {
     return copy;
 }
 
+// A format that multiplies with values gathered from x, which it may keep from one product to the next.
+template <class Format>
+concept Gathers = requires(const Format& format) { format.gathers_on_host(); };
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -74,9 +78,9 @@ Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& o
         storage_ = copy_to(converted, device);
         setup_.transfer = seconds_since(start) - setup_.convert;
     });
-    constexpr int kStreamsExpected = 4;
-    if (device.is_cuda()) unused_scratch_.assign(kStreamsExpected, {});
-    for (Array<char>& space : unused_scratch_) space = make_scratch();
+    const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
+    constexpr int kStreamsExpected = 4;  // where that is cheap
+    if (device.is_cuda() && scratch > 0) set_memory_aside(scratch < nbytes() / 100 ? kStreamsExpected : 1);
 }
 
 template <class T>
@@ -91,37 +95,115 @@ Estimate Matrix<T>::estimate(const Csr<T>& csr, const std::string& format, const
 
 template <class T>
 void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
+    if (gathers_on_host()) {
+        throw std::invalid_argument("format '" + format() + "' with gather='host' gathers x in host memory; give a NumPy " +
+                                    "array, or build the operator with gather='device'");
+    }
+    launch(product, stream, version_of(product.x));
+}
+
+template <class T>
+void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_version) const {
+    // A graph runs later, and often; what its scratch holds then nobody knows.
+    if (x_version != 0 && device_.is_cuda() && cuda::is_capturing(stream)) x_version = 0;
+    Workspace* const space = workspace(stream);
+    std::unique_lock<std::mutex> turn;
+    if (space != nullptr) {
+        turn = std::unique_lock(space->in_use);
+        product.scratch = space->memory.data();
+        product.gathered = x_version != 0 && space->gathered == x_version;
+        space->gathered = 0;  // for the case that the product throws
+    }
     std::visit(
         [&](const auto& format) {
             if constexpr (kHasCuda) {
                 if (device_.is_cuda()) {
                     const cuda::DeviceGuard guard(device_.ordinal);
-                    Product<T> with_scratch = product;
-                    with_scratch.scratch = scratch(stream);
-                    return format.spmv_cuda(with_scratch, stream);
+                    return format.spmv_cuda(product, stream);
                 }
             }
             format.spmv(product);
         },
         storage_);
+    if (space != nullptr) space->gathered = x_version;
 }
 
 template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
     if (!device_.is_cuda()) return spmv(product, nullptr);
     std::call_once(exchange_made_, [&] {
-        exchange_ = std::make_unique<cuda::HostExchange<T>>(rows(), cols(), device_.ordinal);
+        exchange_ = std::make_unique<cuda::HostExchange<T>>(rows(), gathers_on_host() ? nnz() : cols(), device_.ordinal);
     });
-    exchange_->run(product, [&](const Product<T>& on_device, Stream stream) { spmv(on_device, stream); });
+    const std::lock_guard turn(exchange_mutex_);
+    const std::uint64_t version = version_of(product.x);
+    cuda::XSource source;
+    source.is_there = version != 0 && sent_version_ == version;
+    std::visit(
+        [&](const auto& format) {
+            if constexpr (Gathers<std::remove_cvref_t<decltype(format)>>) {
+                if (!format.gathers_on_host()) return;
+                source.fill = [&](void* chunk, std::size_t begin, std::size_t bytes) {
+                    format.gather(product.x, static_cast<T*>(chunk), static_cast<index_t>(begin / sizeof(T)),
+                                  static_cast<index_t>((begin + bytes) / sizeof(T)));
+                };
+            }
+        },
+        storage_);
+    sent_version_ = 0;  // for the case that the product throws
+    exchange_->run(
+        product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, source);
+    sent_version_ = version;
+}
+
+template <class T>
+void Matrix<T>::set_x(const T* x) {
+    const bool gathers = std::visit(
+        [](const auto& format) { return Gathers<std::remove_cvref_t<decltype(format)>>; }, storage_);
+    if (!gathers) {
+        std::string known;
+        [&]<class... Formats>(std::variant<Formats...>*) {
+            ((known += Gathers<Formats> ? (known.empty() ? "" : ", ") + std::string(Formats::kName) : ""), ...);
+        }(static_cast<AnyFormat<T>*>(nullptr));
+        throw UnknownOption("format '" + format() + "' does not keep gathered values of x, so it has no set_x; formats that " +
+                            "do: " + known);
+    }
+    const std::lock_guard lock(x_mutex_);
+    declared_x_ = x;
+    ++declared_version_;
+}
+
+template <class T>
+std::uint64_t Matrix<T>::version_of(const T* x) const {
+    const std::lock_guard lock(x_mutex_);
+    return x != nullptr && x == declared_x_ ? declared_version_ : 0;
+}
+
+template <class T>
+bool Matrix<T>::gathers_on_host() const {
+    return std::visit(
+        [](const auto& format) {
+            if constexpr (Gathers<std::remove_cvref_t<decltype(format)>>) return format.gathers_on_host();
+            return false;
+        },
+        storage_);
 }
 
 template <class T>
 double Matrix<T>::time_products(int repeats) const {
-    const Array<T> x = Array<T>::from(std::vector<T>(cols(), T(1))).to(device_);
+    // What a host gathers is there, as in a series with one x.
+    const Array<T> x = Array<T>::from(std::vector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
     Array<T> y(rows(), device_);
     const Product<T> product{x.data(), y.data()};
     if (device_.is_cuda()) {
-        return cuda::time_launches([&](Stream stream) { spmv(product, stream); }, repeats, device_.ordinal);
+        Stream timed = nullptr;
+        const auto launch_on = [&](Stream stream) { launch(product, timed = stream, 0); };
+        const double microseconds = cuda::time_launches(launch_on, repeats, device_.ordinal);
+        const std::lock_guard lock(workspaces_mutex_);
+        if (const auto found = workspaces_.find(timed); found != workspaces_.end()) {
+            set_aside_.push_back(found->second.memory);  // the stream goes on to others
+            workspaces_.erase(found);
+        }
+        return microseconds;
     }
     std::vector<double> times(std::max(1, repeats));
     spmv(product, nullptr);  // brings the matrix as close as the caches allow
@@ -135,21 +217,26 @@ double Matrix<T>::time_products(int repeats) const {
 }
 
 template <class T>
-Array<char> Matrix<T>::make_scratch() const {
+void Matrix<T>::set_memory_aside(int streams) const {
     const std::size_t bytes = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
-    return Array<char>::from(std::vector<char>(bytes, 0)).to(device_);
+    for (int i = 0; i < streams; ++i) {
+        set_aside_.push_back(Array<char>::from(std::vector<char>(bytes, 0)).to(device_));
+    }
 }
 
 template <class T>
-void* Matrix<T>::scratch(Stream stream) const {
-    const std::lock_guard lock(scratch_mutex_);
-    auto found = scratch_.find(stream);
-    if (found == scratch_.end()) {
-        if (unused_scratch_.empty()) unused_scratch_.push_back(make_scratch());
-        found = scratch_.emplace(stream, unused_scratch_.back()).first;
-        unused_scratch_.pop_back();
+typename Matrix<T>::Workspace* Matrix<T>::workspace(Stream stream) const {
+    const std::size_t bytes = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
+    if (bytes == 0) return nullptr;
+    const std::lock_guard lock(workspaces_mutex_);
+    auto found = workspaces_.find(stream);
+    if (found == workspaces_.end()) {
+        if (set_aside_.empty()) set_memory_aside(1);
+        found = workspaces_.try_emplace(stream).first;
+        found->second.memory = set_aside_.back();
+        set_aside_.pop_back();
     }
-    return found->second.data();
+    return &found->second;
 }
 
 template <class T>
@@ -185,9 +272,9 @@ std::size_t Matrix<T>::nbytes() const {
             format.each_array(format, [&](const char*, const auto& array) { bytes += array.footprint(); });
         },
         storage_);
-    const std::lock_guard lock(scratch_mutex_);
-    for (const auto& [stream, array] : scratch_) bytes += array.footprint();
-    for (const auto& array : unused_scratch_) bytes += array.footprint();
+    const std::lock_guard lock(workspaces_mutex_);
+    for (const auto& [stream, space] : workspaces_) bytes += space.memory.footprint();
+    for (const auto& memory : set_aside_) bytes += memory.footprint();
     return bytes + (exchange_ ? exchange_->nbytes() : 0);
 }
 

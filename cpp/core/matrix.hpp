@@ -2,6 +2,7 @@
 // and knows no format by name.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,6 +42,10 @@ public:
     // The same with x and y in host memory, whatever the device. Complete when it returns.
     void spmv_host(const Product<T>& product) const;
 
+    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per stream),
+    // until the next call; nullptr ends it. Throws UnknownOption if the format does not gather.
+    void set_x(const T* x);
+
     // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; the median of `repeats`.
     double time_products(int repeats) const;
 
@@ -57,8 +62,21 @@ public:
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
-    Array<char> make_scratch() const;
-    void* scratch(Stream stream) const;
+    // Scratch space is private to a stream, whose work is ordered; so products on several streams never meet in it. Threads
+    // that share a stream take turns, so that the kernels of one product stay together. Some memory is set aside for streams
+    // to come, because nothing can be allocated on a stream that is being captured into a graph.
+    struct Workspace {
+        std::mutex in_use;
+        Array<char> memory;
+        std::uint64_t gathered = 0;  // version of x that was gathered into it, or 0
+    };
+    Workspace* workspace(Stream stream) const;  // nullptr if the format needs none
+    void set_memory_aside(int streams) const;
+
+    bool gathers_on_host() const;
+    // Number of the set_x that declared this x; 0 if none did, or another one after it.
+    std::uint64_t version_of(const T* x) const;
+    void launch(Product<T> product, Stream stream, std::uint64_t x_version) const;
 
     AnyFormat<T> storage_;
     Device device_;
@@ -67,12 +85,16 @@ private:
     // Made by the first spmv_host on a GPU.
     mutable std::once_flag exchange_made_;
     mutable std::unique_ptr<cuda::HostExchange<T>> exchange_;
+    mutable std::mutex exchange_mutex_;
+    mutable std::uint64_t sent_version_ = 0;  // version of x that the device has from the product before, or 0
 
-    // Scratch space is private to a stream, whose work is ordered; so products on several streams never meet in it. Some is
-    // made in advance, because nothing can be allocated on a stream that is being captured into a graph.
-    mutable std::mutex scratch_mutex_;
-    mutable std::vector<Array<char>> unused_scratch_;
-    mutable std::map<Stream, Array<char>> scratch_;
+    mutable std::mutex workspaces_mutex_;
+    mutable std::map<Stream, Workspace> workspaces_;
+    mutable std::vector<Array<char>> set_aside_;
+
+    mutable std::mutex x_mutex_;
+    const T* declared_x_ = nullptr;
+    std::uint64_t declared_version_ = 0;
 };
 
 }  // namespace spmvgpu

@@ -49,6 +49,15 @@ int read_name(const std::string& name, const OptionValue& value, const Names& al
     return static_cast<int>(found - allowed.begin());
 }
 
+int read_count_or(const std::string& name, const OptionValue& value, const CountOr& allowed) {
+    if (value == OptionValue(allowed.name)) return allowed.highest + 1;
+    const auto* number = std::get_if<std::int64_t>(&value);
+    if (number == nullptr || *number < 0 || *number > allowed.highest) {
+        refuse(name, value, "a whole number from 0 to " + std::to_string(allowed.highest) + ", or " + text(allowed.name));
+    }
+    return static_cast<int>(*number);
+}
+
 double read_in_range(const std::string& name, const OptionValue& value, Range range) {
     double number = 0;
     if (auto* whole = std::get_if<std::int64_t>(&value)) number = static_cast<double>(*whole);

@@ -14,17 +14,22 @@ namespace spmvgpu {
 using OptionValue = std::variant<std::int64_t, double, std::string>;
 using Options = std::map<std::string, OptionValue>;
 
-// Allowed values of a tunable: a list of numbers, names for the values of an enum, or a range.
+// Allowed values of a tunable: a list of numbers, names for the values of an enum, a range, or whole numbers from 0 to a
+// highest one with a name for what lies above it.
 using OneOf = std::vector<int>;
 using Names = std::vector<std::string>;
 struct Range {
     double low, high;
 };
+struct CountOr {
+    int highest;
+    std::string name;  // of highest + 1
+};
 
 struct OptionInfo {
     std::string name;
     OptionValue value;
-    std::variant<OneOf, Names, Range> allowed;
+    std::variant<OneOf, Names, Range, CountOr> allowed;
 };
 
 std::string format_number(double value);  // at most six digits, as in "0.25" or "1e+06"
@@ -32,6 +37,7 @@ std::string format_number(double value);  // at most six digits, as in "0.25" or
 // Readers and writers of one field, by kind; they throw std::invalid_argument naming the value and the allowed ones.
 int read_one_of(const std::string& name, const OptionValue& value, const OneOf& allowed);
 int read_name(const std::string& name, const OptionValue& value, const Names& allowed);
+int read_count_or(const std::string& name, const OptionValue& value, const CountOr& allowed);
 double read_in_range(const std::string& name, const OptionValue& value, Range range);
 [[noreturn]] void throw_unknown_option(const std::string& format, const std::string& name,
                                        const std::vector<OptionInfo>& known);
@@ -43,6 +49,9 @@ struct OptionLister {
         list.push_back({name, std::int64_t(value), allowed});
     }
     void operator()(const char* name, double value, Range allowed) { list.push_back({name, value, allowed}); }
+    void operator()(const char* name, int value, const CountOr& allowed) {
+        list.push_back({name, value > allowed.highest ? OptionValue(allowed.name) : std::int64_t(value), allowed});
+    }
     template <class Enum>
     void operator()(const char* name, Enum value, const Names& allowed) {
         list.push_back({name, allowed[static_cast<int>(value)], allowed});
@@ -57,6 +66,9 @@ struct OptionReader {
     }
     void operator()(const char* name, double& field, Range allowed) const {
         if (auto* value = find(name)) field = read_in_range(name, *value, allowed);
+    }
+    void operator()(const char* name, int& field, const CountOr& allowed) const {
+        if (auto* value = find(name)) field = read_count_or(name, *value, allowed);
     }
     template <class Enum>
     void operator()(const char* name, Enum& field, const Names& allowed) const {

@@ -22,16 +22,23 @@ int threads_for(std::int64_t work) {
     return work < kWorthWaking ? 1 : max_threads();
 }
 
-void parallel_copy(void* to, const void* from, std::size_t bytes) {
-    constexpr std::size_t kWorthWaking = 128 << 10;
+void parallel_parts(std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part) {
+    constexpr std::size_t kWorthWaking = 128 << 10, kLine = 64;
     constexpr int kMaxThreads = 8;  // reach several times the bandwidth of a PCIe bus
     const int threads = bytes < kWorthWaking ? 1 : std::min(max_threads(), kMaxThreads);
-#pragma omp parallel for num_threads(threads) schedule(static)
+    const std::size_t lines_per_thread = (bytes / kLine + threads) / threads;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; ++t) {
-        const auto begin = part_begin(static_cast<std::int64_t>(bytes), threads, t);
-        const auto end = part_begin(static_cast<std::int64_t>(bytes), threads, t + 1);
-        std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
+        const std::size_t begin = std::min(bytes, t * lines_per_thread * kLine);
+        const std::size_t end = std::min(bytes, begin + lines_per_thread * kLine);
+        if (begin < end) part(begin, end);
     }
+}
+
+void parallel_copy(void* to, const void* from, std::size_t bytes) {
+    parallel_parts(bytes, [&](std::size_t begin, std::size_t end) {
+        std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
+    });
 }
 
 }  // namespace spmvgpu

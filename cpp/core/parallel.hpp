@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 // Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
@@ -21,6 +22,9 @@ int threads_for(std::int64_t work);
 
 // Begin of part p of n items cut into `parts` nearly equal parts; part p ends where p + 1 begins.
 inline std::int64_t part_begin(std::int64_t n, int parts, int p) { return n / parts * p + n % parts * p / parts; }
+
+// Calls part(begin, end) for parts of `bytes` bytes, by several threads at once; begin is a multiple of 64.
+void parallel_parts(std::size_t bytes, const std::function<void(std::size_t begin, std::size_t end)>& part);
 
 // memcpy by several threads: one core does not reach the memory bandwidth of a socket.
 void parallel_copy(void* to, const void* from, std::size_t bytes);

@@ -42,7 +42,8 @@ struct Product {
     T* y;
     T alpha = T(1);
     T beta = T(0);
-    void* scratch = nullptr;  // workspace_bytes() of the format, private to one CUDA stream, zeroed once; unused on the CPU
+    void* scratch = nullptr;  // workspace_bytes() of the format, private to one CUDA stream, zeroed once
+    bool gathered = false;    // of a format that gathers: scratch holds what it gathered from this x already
 };
 
 // What a format would cost, known before it is built.

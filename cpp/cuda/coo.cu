@@ -79,16 +79,6 @@ __global__ void __launch_bounds__(kBlockSize)
     }
 }
 
-// Partial sum of a row in one strip: the row leaves its first strip and enters the others.
-template <class T>
-struct StripSums {
-    const T* entering;
-    const T* leaving;
-    __device__ T operator()(RowSpan span, index_t strip) const {
-        return strip == span.first ? leaving[strip] : entering[strip];
-    }
-};
-
 }  // namespace
 
 template <class T>
@@ -106,7 +96,7 @@ void Coo<T>::spmv_cuda(const Product<T>& given, Stream stream) const {
     coo_warp_per_strip<<<blocks_for(strips(), kBlockSize / kWarp), kBlockSize, 0, native(stream)>>>(
         nnz, tuning.strip, row_indices.data(), col_indices.data(), values.data(), product, entering, leaving);
     check_launch("coo_warp_per_strip");
-    merge_spans(spans, product, stream, StripSums<T>{entering, leaving});
+    merge_spans(spans, product, stream, CutRowSums<T>{entering, leaving});
 }
 
 template void Coo<float>::spmv_cuda(const Product<float>&, Stream) const;

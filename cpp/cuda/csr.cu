@@ -39,13 +39,7 @@ __global__ void __launch_bounds__(kBlockSize)
     if (row < rows) {
         sum = sum_strided<kInFlight>(col_indices, values, product.x, row_offsets[row] + lane, row_offsets[row + 1], kLanes);
     }
-    sums[threadIdx.x] = sum;
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
-        __syncwarp();
-        const T other = lane < offset ? sums[threadIdx.x + offset] : T(0);
-        __syncwarp();
-        sums[threadIdx.x] = sum += other;
-    }
+    sum = sum_lanes_shared(sums, sum, kLanes);
     if (row < rows && lane == 0) store_row(product, row, sum);
 }
 

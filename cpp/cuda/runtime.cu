@@ -85,6 +85,13 @@ void synchronize(Stream stream, int ordinal) {
     check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
 }
 
+bool is_capturing(Stream stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+    cudaGetLastError();
+    return true;  // the default stream, while another one captures
+}
+
 Device device_of(const void* pointer) {
     cudaPointerAttributes attributes;
     if (cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {

@@ -32,6 +32,7 @@ std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
 std::size_t footprint(std::size_t bytes);  // what an allocation takes from the device
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 void synchronize(Stream stream, int ordinal);
+bool is_capturing(Stream stream);  // whether work put on the stream goes into a graph, to run later
 
 // The device that a pointer lives on; Device{} for host memory that CUDA does not know.
 Device device_of(const void* pointer);

@@ -21,6 +21,16 @@ __global__ void merge_spans_warp_per_row(const RowSpan* spans, index_t count, Pr
     if (threadIdx.x % kWarp == 0) store_row(product, span.row, sum);
 }
 
+// Partial sums of cut rows in the commonest layout: a row leaves the first part it lies in and enters the others.
+template <class T>
+struct CutRowSums {
+    const T* entering;
+    const T* leaving;
+    __device__ T operator()(RowSpan span, index_t part) const {
+        return part == span.first ? leaving[part] : entering[part];
+    }
+};
+
 template <class T, class Partial>
 void merge_spans(const Array<RowSpan>& spans, const Product<T>& product, Stream stream, Partial partial) {
     constexpr int kThreads = 128;

@@ -102,6 +102,13 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
 bool is_pinned(const void* memory, std::size_t bytes) { return pool().contains(static_cast<const char*>(memory), bytes); }
 
 void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream) {
+    const auto copy = [host](void* chunk, std::size_t begin, std::size_t size) {
+        std::memcpy(chunk, static_cast<const char*>(host) + begin, size);
+    };
+    upload(device, Fill(copy), bytes, stream);
+}
+
+void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream stream) {
     std::size_t piece = bytes <= kSinglePieceBytes ? bytes : kFirstPieceBytes;
     std::size_t turn = 0;
     for (std::size_t begin = 0; begin < bytes; begin += piece, piece = std::min(kPieceBytes, bytes - begin), turn ^= 1) {
@@ -113,7 +120,8 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, Stream s
             buffer.memory = allocate_pinned(piece);
             buffer.size = piece;
         }
-        parallel_copy(buffer.memory.get(), static_cast<const char*>(host) + begin, piece);
+        char* const chunk = static_cast<char*>(buffer.memory.get());
+        parallel_parts(piece, [&](std::size_t from, std::size_t to) { fill(chunk + from, begin + from, to - from); });
         check(cudaMemcpyAsync(static_cast<char*>(device) + begin, buffer.memory.get(), piece, cudaMemcpyHostToDevice,
                               native(stream)),
               "cudaMemcpyAsync");
@@ -122,8 +130,8 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, Stream s
 }
 
 template <class T>
-HostExchange<T>::HostExchange(index_t rows, index_t cols, int ordinal)
-    : ordinal_(ordinal), x_(cols, Device{ordinal}), y_(rows, Device{ordinal}), stream_(make_stream(ordinal)) {}
+HostExchange<T>::HostExchange(index_t y_size, index_t x_size, int ordinal)
+    : ordinal_(ordinal), x_(x_size, Device{ordinal}), y_(y_size, Device{ordinal}), stream_(make_stream(ordinal)) {}
 
 template <class T>
 void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
@@ -136,9 +144,10 @@ void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
 }
 
 template <class T>
-void HostExchange<T>::begin(const Product<T>& host) {
+void HostExchange<T>::begin(const Product<T>& host, const XSource& source) {
     const DeviceGuard guard(ordinal_);
-    send(x_.data(), host.x, x_.bytes());
+    if (!source.is_there && !source.fill) send(x_.data(), host.x, x_.bytes());
+    if (!source.is_there && source.fill) staging_.upload(x_.data(), source.fill, x_.bytes(), stream_.get());
     if (host.beta != T(0)) send(y_.data(), host.y, y_.bytes());
 }
 

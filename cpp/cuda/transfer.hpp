@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -17,11 +18,16 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 // Whether memory lies in a block of that pool that is in use, so that it can be transferred directly.
 bool is_pinned(const void* memory, std::size_t bytes);
 
+// Writes bytes [begin, begin + size) of what is to be sent to `chunk`; called by several threads at once.
+using Fill = std::function<void(void* chunk, std::size_t begin, std::size_t size)>;
+
 // Page-locked buffers for uploads from ordinary memory, to one device. Not for two threads at once.
 class Staging {
 public:
     // Returns when `host` may be changed; the data arrive in the order of the stream.
     void upload(void* device, const void* host, std::size_t bytes, Stream stream);
+    // The same for data that are made as they are sent, begin and size being multiples of 64 but at the end.
+    void upload(void* device, const Fill& fill, std::size_t bytes, Stream stream);
 
 private:
     struct Buffer {
@@ -32,18 +38,24 @@ private:
     Buffer buffers_[2];
 };
 
+// How the device gets the x of a product with host vectors: by default it is copied.
+struct XSource {
+    bool is_there = false;  // the device has it from the product before
+    Fill fill;              // makes what the device is to have for x, if that is not x itself
+};
+
 // The device copies of x and y of one operator, for products whose vectors are in host memory.
 template <class T>
 class HostExchange {
 public:
-    HostExchange(index_t rows, index_t cols, int ordinal);
+    HostExchange(index_t y_size, index_t x_size, int ordinal);
 
     // Runs multiply(product with device pointers, stream) between the transfers of x (and y, if beta != 0) and of y.
     // Complete when it returns. Threads take turns.
     template <class Multiply>
-    void run(const Product<T>& host, Multiply&& multiply) {
+    void run(const Product<T>& host, Multiply&& multiply, const XSource& source = {}) {
         const std::lock_guard lock(mutex_);
-        begin(host);
+        begin(host, source);
         multiply(Product<T>{x_.data(), y_.data(), host.alpha, host.beta}, stream_.get());
         finish(host);
     }
@@ -51,7 +63,7 @@ public:
     std::size_t nbytes() const { return x_.footprint() + y_.footprint(); }
 
 private:
-    void begin(const Product<T>& host);
+    void begin(const Product<T>& host, const XSource& source);
     void finish(const Product<T>& host);
     void send(void* device, const void* host, std::size_t bytes);
 

@@ -21,6 +21,7 @@ std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
 std::size_t footprint(std::size_t bytes) { return bytes; }
 void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
+bool is_capturing(Stream) { unavailable(); }
 Device device_of(const void*) { return {}; }
 double time_launches(const std::function<void(Stream)>&, int, int) { unavailable(); }
 DeviceGuard::DeviceGuard(int) { unavailable(); }
@@ -34,7 +35,7 @@ HostExchange<T>::HostExchange(index_t, index_t, int) {
     unavailable();
 }
 template <class T>
-void HostExchange<T>::begin(const Product<T>&) {
+void HostExchange<T>::begin(const Product<T>&, const XSource&) {
     unavailable();
 }
 template <class T>

@@ -50,6 +50,20 @@ __device__ __forceinline__ T sum_lanes(T value, int lanes) {
     return value;
 }
 
+// The same through shared memory, as on GPUs without shuffles (Yin 2012, table III). `sums` has a slot per thread.
+template <class T>
+__device__ __forceinline__ T sum_lanes_shared(T* sums, T value, int lanes) {
+    const int lane = threadIdx.x % lanes;
+    sums[threadIdx.x] = value;
+    for (int offset = lanes / 2; offset > 0; offset /= 2) {
+        __syncwarp();
+        const T other = lane < offset ? sums[threadIdx.x + offset] : T(0);
+        __syncwarp();
+        sums[threadIdx.x] = value += other;
+    }
+    return value;
+}
+
 // Sum over a block of kThreads threads, valid in thread 0. All threads must call.
 template <class T, int kThreads>
 __device__ __forceinline__ T sum_block(T value) {

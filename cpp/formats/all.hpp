@@ -5,15 +5,18 @@
 
 #include "formats/coo.hpp"
 #include "formats/csr.hpp"
+#include "formats/csr_b.hpp"
+#include "formats/csr_m.hpp"
 #include "formats/dia.hpp"
 #include "formats/ellpack.hpp"
 #include "formats/ellpack_r.hpp"
 #include "formats/ellr_t.hpp"
+#include "formats/hyb.hpp"
 #include "formats/sell.hpp"
 
 namespace spmvgpu {
 
 template <class T>
-using AnyFormat = std::variant<Coo<T>, Csr<T>, Sell<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Dia<T>>;
+using AnyFormat = std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>, Sell<T>>;
 
 }  // namespace spmvgpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
@@ -14,20 +15,6 @@ int choose_strip(index_t nnz, int processors) {
     int strip = 512;
     while (strip > 64 && nnz / strip < kWarpsPerProcessor * processors) strip /= 2;
     return strip;
-}
-
-std::vector<RowSpan> find_spans(const Array<index_t>& row_indices, index_t nnz, index_t strip) {
-    std::vector<RowSpan> spans;
-    for (index_t begin = strip, s = 1; begin < nnz; begin += std::min(strip, nnz - begin), ++s) {
-        const index_t row = row_indices[begin];
-        if (row_indices[begin - 1] != row) continue;
-        if (!spans.empty() && spans.back().row == row) {
-            spans.back().last = s;
-        } else {
-            spans.push_back({row, s - 1, s});
-        }
-    }
-    return spans;
 }
 
 }  // namespace
@@ -63,7 +50,10 @@ Coo<T> Coo<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target
     }
     coo.has_empty_rows = empty > 0;
     if (target.device.is_cuda()) {
-        coo.spans = Array<RowSpan>::from(find_spans(coo.row_indices, coo.nnz, coo.tuning.strip));
+        const index_t strip = coo.tuning.strip, nnz = coo.nnz;
+        coo.spans = Array<RowSpan>::from(find_spans(
+            coo.strips(), [&](index_t s) { return coo.row_indices[s * strip]; },
+            [&](index_t s) { return coo.row_indices[s * strip + std::min(strip, nnz - s * strip) - 1]; }));
     }
     return coo;
 }

@@ -52,7 +52,7 @@ struct Coo {
     static Coo from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
 
-    index_t strips() const { return tuning.strip == 0 ? 0 : (nnz + tuning.strip - 1) / tuning.strip; }
+    index_t strips() const { return tuning.strip == 0 ? 0 : nnz / tuning.strip + (nnz % tuning.strip != 0); }
     // Two partial sums a strip: of the row that enters it from the left, and of the row that leaves it to the right.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * strips() : 0; }
 

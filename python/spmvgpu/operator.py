@@ -130,6 +130,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._symmetric = symmetric
         self._stream = stream
         self._transposing = threading.Lock()
+        self._declared_x: Any = None
         self._transposed: SparseOperator | None = None
         self._transpose_of: weakref.ref[SparseOperator] | None = None
 
@@ -305,6 +306,40 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 raise ValueError("out overlaps x; give an array of its own")
         result = self._matrix.multiply_numpy(x, out, alpha, beta)
         return result if out is None else out
+
+    def set_x(self, x: Any) -> None:
+        """Declare that products with this very array follow, so that a format which gathers from it does so once.
+
+        Of use with format ``"csr_m"``. The array must not change until `set_x` is called again: with the same array after
+        its contents changed, with another one, or with None to end it. Products with other arrays are as ever.
+
+        Parameters
+        ----------
+        x : (n,) array or None
+            C-contiguous, of the operator's dtype; NumPy, or on the operator's device. It is kept alive.
+
+        Raises
+        ------
+        TypeError
+            If the operator's format does not gather, and for an array of another dtype.
+        ValueError
+            For an array of wrong length, layout or device.
+        """
+        if x is None:
+            self._matrix.set_x(0)
+        elif isinstance(x, np.ndarray):
+            located = Located(x.ctypes.data, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous)
+            self._check_vector("x", located, self.shape[1])
+            self._matrix.set_x(located.pointer)
+        else:
+            library = library_of(x)
+            if library is None:
+                raise TypeError(f"x must be a NumPy array or a device array, not {type(x).__name__}")
+            located = library.inspect(x)
+            self._check_device("x", located)
+            self._check_vector("x", located, self.shape[1])
+            self._matrix.set_x(located.pointer)
+        self._declared_x = x
 
     def _time_products(self, repeats: int = 50) -> float:
         """Median microseconds of one product in a series: device time on a GPU, wall time on the CPU."""

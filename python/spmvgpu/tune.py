@@ -45,7 +45,7 @@ def format_options(format: str) -> list[dict[str, Any]]:
     -------
     list of dict
         "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a tuple
-        (lowest, highest).
+        (lowest, highest), with a third element where a name is allowed as well.
     """
     return [dict(option) for option in _FORMATS[_check_format(format)]["options"]]
 

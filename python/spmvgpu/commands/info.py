@@ -40,5 +40,8 @@ def _version(value: Any) -> str:
 
 
 def _allowed(values: Any) -> str:
-    """Show a range, which is given as a tuple, or a list of values."""
-    return f"{values[0]} to {values[1]}" if isinstance(values, tuple) else "|".join(map(str, values))
+    """Show a range, which is given as a tuple, perhaps with a name after it, or a list of values."""
+    if not isinstance(values, tuple):
+        return "|".join(map(str, values))
+    low, high, *names = values
+    return "|".join([f"{low} to {high}", *names])

@@ -1,0 +1,86 @@
+#include "formats/csr_m.hpp"
+
+#include "cuda/check.hpp"
+#include "cuda/warp.cuh"
+
+namespace spmvgpu {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5)
+constexpr int kInFlight = 4;     // loads in flight per thread
+
+template <class T>
+__global__ void __launch_bounds__(kBlockSize)
+    csr_m_gather(index_t nnz, const index_t* __restrict__ col_indices, const T* __restrict__ x,
+                 T* __restrict__ col_x) {
+    const std::int64_t first = std::int64_t(blockIdx.x) * kBlockSize * kInFlight + threadIdx.x;
+    index_t cols[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t k = first + i * kBlockSize;
+        cols[i] = k < nnz ? load_once(col_indices + k) : -1;
+    }
+    T gathered[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? x[cols[i]] : T(0);
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+        if (cols[i] >= 0) col_x[first + i * kBlockSize] = gathered[i];
+    }
+}
+
+// kLanes lanes per row, sums in shared memory: table III with 32 lanes, section 5.1 with 16.
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kBlockSize)
+    csr_m_shared(index_t rows, const index_t* __restrict__ row_offsets, const T* __restrict__ values,
+                 const T* __restrict__ col_x, Product<T> product) {
+    __shared__ T sums[kBlockSize];
+    const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
+    const int lane = threadIdx.x % kLanes;
+    T sum = 0;
+    if (row < rows) {
+        const unsigned end = row_offsets[row + 1];
+        // Unsigned, so that stepping past the end of 2^31 - 1 non-zeros does not overflow.
+#pragma unroll kInFlight
+        for (unsigned k = row_offsets[row] + lane; k < end; k += kLanes) sum += load_once(values + k) * load_once(col_x + k);
+    }
+    sum = sum_lanes_shared(sums, sum, kLanes);
+    if (row < rows && lane == 0) store_row(product, row, sum);
+}
+
+template <class T, int kLanes>
+void launch(const CsrM<T>& csr_m, const T* col_x, const Product<T>& product, Stream stream) {
+    const unsigned blocks = blocks_for(std::int64_t(csr_m.rows) * kLanes, kBlockSize);
+    csr_m_shared<T, kLanes><<<blocks, kBlockSize, 0, native(stream)>>>(csr_m.rows, csr_m.row_offsets.data(),
+                                                                     csr_m.values.data(), col_x, product);
+    check_launch("csr_m_shared");
+}
+
+}  // namespace
+
+template <class T>
+void CsrM<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
+    if (rows == 0) return;
+    const T* col_x = product.x;
+    if (!gathers_on_host()) {
+        T* const own = static_cast<T*>(product.scratch);
+        if (!product.gathered && nnz > 0) {
+            csr_m_gather<<<blocks_for(nnz, kBlockSize * kInFlight), kBlockSize, 0, native(stream)>>>(
+                nnz, col_indices.data(), product.x, own);
+            check_launch("csr_m_gather");
+        }
+        col_x = own;
+    }
+    switch (tuning.kernel) {
+        case CsrMKernel::kWarp: return launch<T, 32>(*this, col_x, product, stream);
+        case CsrMKernel::kHalfWarp: return launch<T, 16>(*this, col_x, product, stream);
+    }
+}
+
+template void CsrM<float>::spmv_cuda(const Product<float>&, Stream) const;
+template void CsrM<double>::spmv_cuda(const Product<double>&, Stream) const;
+
+}  // namespace spmvgpu

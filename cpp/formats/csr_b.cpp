@@ -1,0 +1,97 @@
+#include "formats/csr_b.hpp"
+
+#include <algorithm>
+
+#include "formats/row_products.hpp"
+#include "formats/spans.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+index_t count_fragments(index_t rows, index_t nnz, int fragment) {
+    if (nnz == 0) return rows > 0 ? 1 : 0;  // somebody has to write the empty rows
+    return nnz / fragment + (nnz % fragment != 0);
+}
+
+Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int fragment) {
+    const index_t nnz = row_offsets[rows];
+    Array<RowBound> bounds(count_fragments(rows, nnz, fragment));
+    if (nnz == 0) {
+        std::fill(bounds.begin(), bounds.end(), RowBound{0, rows - 1});
+        return bounds;
+    }
+    // The row of a non-zero is the last one that begins at or before it.
+    const auto row_of = [&](index_t nz) {
+        return static_cast<index_t>(std::upper_bound(row_offsets.begin(), row_offsets.end(), nz) -
+                                    row_offsets.begin()) -
+               1;
+    };
+    const auto fragments = static_cast<index_t>(bounds.size());
+#pragma omp parallel for schedule(static)
+    for (index_t f = 0; f < fragments; ++f) {
+        const index_t begin = f * fragment;
+        bounds[f] = {row_of(begin), row_of(begin + std::min(fragment, nnz - begin) - 1)};
+    }
+    return bounds;
+}
+
+}  // namespace
+
+std::vector<Options> CsrBTuning::candidates() {
+    std::vector<Options> list;
+    for (std::int64_t fragment : {1024, 2048, 512}) {
+        for (std::int64_t lanes : {16, 4, 1}) list.push_back({{"fragment", fragment}, {"lanes_per_row", lanes}});
+    }
+    return list;
+}
+
+template <class T>
+Estimate CsrB<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+    const std::size_t bounds = count_fragments(matrix.rows, matrix.nnz, tuning.fragment);
+    return {Csr<T>::estimate(matrix, {}).bytes + bounds * sizeof(RowBound), 1.0};
+}
+
+template <class T>
+CsrB<T> CsrB<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    CsrB csr_b;
+    csr_b.rows = matrix.rows;
+    csr_b.cols = matrix.cols;
+    csr_b.nnz = matrix.nnz;
+    csr_b.tuning = tuning;
+    csr_b.row_offsets = matrix.row_offsets;
+    csr_b.col_indices = matrix.col_indices;
+    csr_b.values = matrix.values;
+    csr_b.bounds = find_bounds(csr_b.rows, csr_b.row_offsets, tuning.fragment);
+    if (target.device.is_cuda()) {
+        const auto& bounds = csr_b.bounds;
+        csr_b.spans = Array<RowSpan>::from(find_spans(
+            static_cast<index_t>(bounds.size()), [&](index_t f) { return bounds[f].first; },
+            [&](index_t f) { return bounds[f].last; }));
+    }
+    return csr_b;
+}
+
+template <class T>
+Csr<T> CsrB<T>::to_csr() const {
+    Csr<T> csr;
+    csr.rows = rows;
+    csr.cols = cols;
+    csr.nnz = nnz;
+    csr.row_offsets = row_offsets;
+    csr.col_indices = col_indices;
+    csr.values = values;
+    return csr;
+}
+
+template <class T>
+void CsrB<T>::spmv(const Product<T>& product) const {
+    spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [this](index_t begin, index_t end, const T* x) {
+        return sum_products(values.data(), col_indices.data(), x, begin, end);
+    });
+}
+
+template struct CsrB<float>;
+template struct CsrB<double>;
+
+}  // namespace spmvgpu

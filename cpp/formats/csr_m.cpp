@@ -1,0 +1,83 @@
+#include "formats/csr_m.hpp"
+
+#include "core/parallel.hpp"
+#include "formats/row_products.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+template <class T>
+T sum_pairs(const T* values, const T* col_x, index_t begin, index_t end) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (index_t k = begin; k < end; ++k) sum += values[k] * col_x[k];
+    return sum;
+}
+
+}  // namespace
+
+std::vector<Options> CsrMTuning::candidates() {
+    using namespace std::string_literals;
+    return {{{"kernel", "warp"s}}, {{"kernel", "half_warp"s}}};
+}
+
+template <class T>
+Estimate CsrM<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+    const auto nnz = static_cast<std::size_t>(matrix.nnz);
+    const std::size_t indices = tuning.gather == Gather::kHost ? 0 : nnz * sizeof(index_t);
+    return {2 * nnz * sizeof(T) + indices + (matrix.rows + std::size_t(1)) * sizeof(index_t), 1.0};
+}
+
+template <class T>
+CsrM<T> CsrM<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    CsrM csr_m;
+    csr_m.rows = matrix.rows;
+    csr_m.cols = matrix.cols;
+    csr_m.nnz = matrix.nnz;
+    csr_m.tuning = tuning;
+    csr_m.row_offsets = matrix.row_offsets;
+    csr_m.values = matrix.values;
+    csr_m.indices_stay_on_host = target.device.is_cuda() && tuning.gather == Gather::kHost;
+    // Nobody else makes the copy of our own that outlives the caller's arrays.
+    csr_m.col_indices = csr_m.indices_stay_on_host ? matrix.col_indices.to({}) : matrix.col_indices;
+    return csr_m;
+}
+
+template <class T>
+Csr<T> CsrM<T>::to_csr() const {
+    Csr<T> csr;
+    csr.rows = rows;
+    csr.cols = cols;
+    csr.nnz = nnz;
+    csr.row_offsets = row_offsets;
+    csr.col_indices = col_indices;
+    csr.values = values;
+    return csr;
+}
+
+template <class T>
+void CsrM<T>::gather(const T* x, T* col_x, index_t begin, index_t end) const {
+    for (index_t k = begin; k < end; ++k) col_x[k - begin] = x[col_indices[k]];
+}
+
+template <class T>
+void CsrM<T>::spmv(const Product<T>& product) const {
+    T* const col_x = static_cast<T*>(product.scratch);
+    if (!product.gathered) {
+        const int threads = threads_for(nnz);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; ++t) {
+            const auto begin = static_cast<index_t>(part_begin(nnz, threads, t));
+            gather(product.x, col_x + begin, begin, static_cast<index_t>(part_begin(nnz, threads, t + 1)));
+        }
+    }
+    spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [&](index_t begin, index_t end, const T*) {
+        return sum_pairs(values.data(), col_x, begin, end);
+    });
+}
+
+template struct CsrM<float>;
+template struct CsrM<double>;
+
+}  // namespace spmvgpu

@@ -1,0 +1,66 @@
+// HYB, hybrid: the first `width` entries of every row in an ELL part, the rest of the few longer rows in a COO part.
+// Bell and Garland 2009, as in Guo et al. 2011, section 3, and in cuSPARSE's AUTO, USER and MAX of Yang et al. 2015.
+//
+//     [ 1 7 . . ]      ELL part, width 2            COO part
+//     [ . 2 8 . ]          values       1 2 5 6  7 8 3 4      row_indices  2
+//     [ 5 . 3 9 ]          col_indices  0 1 0 1  1 2 2 3      col_indices  3
+//     [ . 6 . 4 ]                                             values       9
+//
+// The parts are whole formats: see ell_part.hpp and coo.hpp for their layouts. The ELL kernel writes every row of y;
+// the COO kernels then add to the rows that go on there.
+//
+// Width 0 chooses by Bell and Garland's rule: a column is worth its padding while at least a third of the rows, and at
+// least 4096 rows, reach it; so a small matrix lies in the COO part altogether. "max" puts everything into the ELL
+// part. Do not use it where the row lengths spread evenly (`csr`, `sell`): either part is then large, the one with
+// padding, the other with row indices. A width whose padding passes max_padding is refused.
+#pragma once
+
+#include "formats/coo.hpp"
+#include "formats/ell_part.hpp"
+
+namespace spmvgpu {
+
+struct HybTuning {
+    static constexpr int kMaxWidth = 2147483647;  // wider than any row
+
+    int width = 0;             // entries of a row that go to the ELL part; 0 chooses from the row lengths
+    double max_padding = 4.0;  // refuse to store more slots than this per non-zero, both parts together
+    CooTuning coo;
+
+    template <class Self, class Visit>
+    static void each_param(Self& self, Visit&& visit) {
+        visit("width", self.width, CountOr{kMaxWidth - 1, "max"});
+        visit("max_padding", self.max_padding, Range{1.0, 1e6});
+        CooTuning::each_param(self.coo, visit);
+    }
+
+    static std::vector<Options> candidates();
+};
+
+template <class T>
+struct Hyb {
+    static constexpr const char* kName = "hyb";
+    using value_type = T;
+    using Tuning = HybTuning;
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    EllPart<T> ell;  // the first entries of every row
+    Coo<T> coo;      // the others; all rows and columns count in both
+    Tuning tuning;
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        EllPart<T>::each_array(self.ell, [&](std::string name, auto& array) { visit(("ell_" + name).c_str(), array); });
+        Coo<T>::each_array(self.coo, [&](std::string name, auto& array) { visit(("coo_" + name).c_str(), array); });
+    }
+
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Hyb from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
+    Csr<T> to_csr() const;
+    std::size_t workspace_bytes() const { return coo.workspace_bytes(); }
+
+    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/hyb.cu
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,205 @@
+"""The csr_m format: x gathered into the order of the non-zeros before it is multiplied, once per declared x."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import CASES, matrix, vector
+from reference import assert_product
+from support import poisoned
+
+GATHERS = ["device", "host"]
+KERNELS = ["warp", "half_warp"]
+
+# The matrix that the format's header draws.
+MATRIX = sp.csr_array(
+    np.array([[1.0, 7.0, 0.0, 0.0], [0.0, 2.0, 8.0, 0.0], [5.0, 0.0, 3.0, 9.0], [0.0, 6.0, 0.0, 4.0]])
+)
+
+
+@pytest.fixture(params=GATHERS)
+def gather(request):
+    return request.param
+
+
+@pytest.fixture(name="op")
+def csr_m(gather, dtype, device):
+    return sg.aslinearoperator(
+        matrix("uniform", dtype), format="csr_m", device=device, dtype=dtype, gather=gather
+    )
+
+
+def test_golden_arrays(gather, dtype, device):
+    op = sg.aslinearoperator(MATRIX, format="csr_m", device=device, dtype=dtype, gather=gather)
+    arrays = op._arrays()
+    np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 4, 7, 9])
+    np.testing.assert_array_equal(arrays["values"], [1, 7, 2, 8, 5, 3, 9, 6, 4])
+    if gather == "host" and device != "cpu":
+        assert "col_indices" not in arrays  # the paper's point: they never reach the device
+    else:
+        np.testing.assert_array_equal(arrays["col_indices"], [0, 1, 1, 2, 0, 2, 3, 1, 3])
+    np.testing.assert_array_equal(op.tocsr().indices, MATRIX.indices)
+    assert arrays["values"].dtype == dtype
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_golden_product(kernel, gather, dtype, device):
+    op = sg.aslinearoperator(MATRIX, format="csr_m", device=device, dtype=dtype, gather=gather, kernel=kernel)
+    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4], dtype), [15, 28, 50, 28])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernels_through_the_battery(kernel, case, gather, dtype, device):
+    if device == "cpu" and (kernel, gather) != ("warp", "host"):
+        pytest.skip("on the CPU they are the same")
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format="csr_m", device=device, kernel=kernel, gather=gather)
+    x = vector(A.shape[1], dtype)
+    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
+    assert_product(y, A, x)
+    op.set_x(x)
+    for _ in range(3):
+        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), y)
+
+
+def test_declared_x_is_gathered_once(op, dtype):
+    """The only way to see it: x changes, against the rule, and the product does not."""
+    A = matrix("uniform", dtype)
+    x = vector(A.shape[1], dtype)
+    op.set_x(x)
+    first = op @ x
+    x *= 2
+    np.testing.assert_array_equal(op @ x, first)
+    op.set_x(x)
+    np.testing.assert_array_equal(op @ x, 2 * first)
+    np.testing.assert_array_equal(op @ x, 2 * first)
+
+
+def test_undeclared_x_is_gathered_every_time(op, dtype):
+    A = matrix("uniform", dtype)
+    x = vector(A.shape[1], dtype)
+    first = op @ x
+    x *= 2
+    np.testing.assert_array_equal(op @ x, 2 * first)
+
+
+def test_none_ends_the_declaration(op, dtype):
+    A = matrix("uniform", dtype)
+    x = vector(A.shape[1], dtype)
+    op.set_x(x)
+    first = op @ x
+    op.set_x(None)
+    x *= 2
+    np.testing.assert_array_equal(op @ x, 2 * first)
+
+
+def test_other_x_between(op, dtype):
+    A = matrix("uniform", dtype)
+    x, other = vector(A.shape[1], dtype), vector(A.shape[1], dtype, seed=30)
+    op.set_x(x)
+    for vector_in_turn in (x, other, x, x, other):
+        assert_product(op @ vector_in_turn, A, vector_in_turn)
+
+
+def test_alpha_beta_with_declared_x(op, dtype):
+    A = matrix("uniform", dtype)
+    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=31)
+    op.set_x(x)
+    for alpha, beta in [(1.0, 1.0), (-0.5, 2.0), (2.0, 0.0)]:
+        start = y.copy() if beta else poisoned(A.shape[0], dtype)
+        assert_product(op.spmv(x, out=start, alpha=alpha, beta=beta), A, x, alpha, beta, y)
+
+
+def test_declared_x_is_kept_alive(op, dtype):
+    """Otherwise another array could take its place in memory, and pass for it."""
+    A = matrix("uniform", dtype)
+    op.set_x(vector(A.shape[1], dtype))
+    for seed in range(5):
+        x = vector(A.shape[1], dtype, seed=seed)
+        assert_product(op @ x, A, x)
+        del x
+
+
+def test_threads_with_vectors_of_their_own(op, dtype):
+    A = matrix("uniform", dtype)
+    vectors = [vector(A.shape[1], dtype, seed=seed) for seed in range(8)]
+    expected = [op @ x for x in vectors]
+    op.set_x(vectors[0])
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda i: op @ vectors[i % 8], range(200)))
+    for i, y in enumerate(results):
+        np.testing.assert_array_equal(y, expected[i % 8])
+
+
+def test_transposed_and_pickled_operators_start_undeclared(op, dtype):
+    A = matrix("uniform", dtype)
+    x = vector(A.shape[1], dtype)
+    op.set_x(x)
+    copy = pickle.loads(pickle.dumps(op))
+    assert copy.options == op.options
+    assert_product(op.T @ x, A.T, x)
+    first = copy @ x
+    x *= 2
+    np.testing.assert_array_equal(copy @ x, 2 * first)
+
+
+def test_set_x_refuses_what_spmv_refuses(op, dtype):
+    cols = op.shape[1]
+    other = np.float64 if dtype == np.float32 else np.float32
+    with pytest.raises(TypeError, match="dtype"):
+        op.set_x(np.ones(cols, other))
+    with pytest.raises(ValueError, match="shape"):
+        op.set_x(np.ones(cols + 1, dtype))
+    with pytest.raises(ValueError, match="contiguous"):
+        op.set_x(np.ones(2 * cols, dtype)[::2])
+    with pytest.raises(TypeError, match="list"):
+        op.set_x([1.0] * cols)
+
+
+def test_other_formats_have_no_set_x(fmt, device):
+    if fmt == "csr_m":
+        pytest.skip("this one has")
+    op = sg.aslinearoperator(MATRIX, format=fmt, device=device)
+    with pytest.raises(TypeError, match=rf"'{fmt}'.*csr_m"):
+        op.set_x(np.ones(4))
+
+
+def test_device_x_is_gathered_once(library, dtype, cuda_device):
+    A = matrix("uniform", dtype)
+    op = sg.aslinearoperator(A, format="csr_m", device=cuda_device)
+    host = vector(A.shape[1], dtype)
+    x = library.asarray(host, cuda_device)
+    op.set_x(x)
+    first = library.to_numpy(op @ x)
+    assert_product(first, A, host)
+    x *= 2
+    np.testing.assert_array_equal(library.to_numpy(op @ x), first)
+    op.set_x(x)
+    np.testing.assert_array_equal(library.to_numpy(op @ x), 2 * first)
+
+
+def test_device_x_with_host_gather_is_refused(library, dtype, cuda_device):
+    A = matrix("uniform", dtype)
+    op = sg.aslinearoperator(A, format="csr_m", device=cuda_device, gather="host")
+    x = library.asarray(vector(A.shape[1], dtype), cuda_device)
+    with pytest.raises(ValueError, match=r"gather='host'.*gather='device'"):
+        op @ x
+
+
+def test_estimate_is_exact():
+    values, indices, offsets = 9 * 8, 9 * 4, 5 * 4
+    assert sg.estimate(MATRIX, "csr_m") == {"bytes": 2 * values + indices + offsets, "padding": 1.0}
+    assert sg.estimate(MATRIX, "csr_m", gather="host") == {"bytes": 2 * values + offsets, "padding": 1.0}
+
+
+def test_host_gather_holds_no_indices_and_no_x_on_the_device(dtype, cuda_device):
+    A = matrix("uniform", dtype)
+    op = sg.aslinearoperator(A, format="csr_m", device=cuda_device, gather="host")
+    op @ vector(A.shape[1], dtype)
+    item = dtype.itemsize
+    assert op.nbytes == 2 * A.nnz * item + (A.shape[0] + 1) * 4 + A.shape[0] * item

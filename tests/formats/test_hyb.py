@@ -1,0 +1,134 @@
+"""The hyb format: the first entries of every row in an ELL part, the rest in a COO part."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import CASES, from_lengths, matrix, vector
+from reference import assert_product
+from support import build, check_refusal, poisoned
+
+PITCH = 32  # slots per column for up to 32 rows
+
+# The matrix that the format's header draws.
+MATRIX = sp.csr_array(
+    np.array([[1.0, 7.0, 0.0, 0.0], [0.0, 2.0, 8.0, 0.0], [5.0, 0.0, 3.0, 9.0], [0.0, 6.0, 0.0, 4.0]])
+)
+SKEWED = from_lengths(np.where(np.arange(8192) % 32 == 0, 200, 1), 8192)
+
+
+def columns(rows, padding):
+    """Columns of slots as one array, each filled up to the pitch."""
+    return np.concatenate([[*column, *[padding] * (PITCH - len(column))] for column in rows])
+
+
+def test_golden_arrays(dtype, device):
+    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=2)._arrays()
+    np.testing.assert_array_equal(arrays["ell_col_indices"], columns([[0, 1, 0, 1], [1, 2, 2, 3]], -1))
+    np.testing.assert_array_equal(arrays["ell_values"], columns([[1, 2, 5, 6], [7, 8, 3, 4]], 0))
+    np.testing.assert_array_equal(arrays["coo_row_indices"], [2])
+    np.testing.assert_array_equal(arrays["coo_col_indices"], [3])
+    np.testing.assert_array_equal(arrays["coo_values"], [9])
+    assert arrays["ell_values"].dtype == arrays["coo_values"].dtype == dtype
+
+
+def test_golden_arrays_of_maximal_width(dtype, device):
+    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width="max")._arrays()
+    np.testing.assert_array_equal(
+        arrays["ell_col_indices"], columns([[0, 1, 0, 1], [1, 2, 2, 3], [-1, -1, 3, -1]], -1)
+    )
+    assert arrays["coo_values"].size == 0
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 3, 1000, "max"])
+def test_golden_product(width, dtype, device):
+    op = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=width)
+    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4], dtype), [15, 28, 50, 28])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "width"),
+    [
+        pytest.param([5] * 4095, 0, id="too-few-rows-to-fill-a-device"),
+        pytest.param([5] * 4096, 5, id="rows-enough"),
+        pytest.param([2] * 10_000 + [6] * 4999, 2, id="less-than-a-third-is-longer"),
+        pytest.param([2] * 9_998 + [6] * 4999, 6, id="a-third-is-longer"),
+        pytest.param([0] * 20_000 + [9], 0, id="nearly-empty"),
+    ],
+)
+def test_automatic_width(lengths, width, device):
+    A = from_lengths(lengths, 50)
+    op = sg.aslinearoperator(A, format="hyb", device=device)
+    assert op.options["width"] == width
+    assert op._arrays()["coo_values"].size == np.maximum(np.array(lengths) - width, 0).sum()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("width", [1, 3, "max"])
+def test_widths_through_the_battery(width, case, dtype, device):
+    """With a width of its own: the automatic one leaves the ELL part of such small matrices empty."""
+    A = matrix(case, dtype)
+    op = build(A, "hyb", device, width=width, max_padding=100.0)
+    x = vector(A.shape[1], dtype)
+    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
+    assert_product(y, A, x)
+    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), y)
+    B = op.tocsr()
+    np.testing.assert_array_equal(B.indptr, A.indptr)
+    np.testing.assert_array_equal(B.indices, A.indices)
+    np.testing.assert_array_equal(B.data, A.data)
+    start = vector(A.shape[0], dtype, seed=21)
+    assert_product(op.spmv(x, out=start.copy(), alpha=2.0, beta=-0.5), A, x, 2.0, -0.5, start)
+
+
+@pytest.mark.parametrize("column", [0, -1])
+def test_padding_does_not_multiply(column, dtype, device):
+    A = matrix("power_law_rows", dtype)
+    x = vector(A.shape[1], dtype)
+    x[column] = np.inf
+    y = build(A, "hyb", device, width=5) @ x
+    users = A.tocsc()[:, [column]].indices
+    assert np.isfinite(np.delete(y, users)).all()
+    assert_product(y, A, x)
+
+
+def test_explicit_zeros_are_kept(dtype, device):
+    A = matrix("explicit_zeros", dtype)
+    B = sg.aslinearoperator(A, format="hyb", device=device, width=3).tocsr()
+    np.testing.assert_array_equal(B.indices, A.indices)
+    np.testing.assert_array_equal(B.data, A.data)
+
+
+def test_estimate_is_exact():
+    assert sg.estimate(MATRIX, "hyb", width=2) == {
+        "bytes": 2 * PITCH * (4 + 8) + 1 * (4 + 4 + 8),
+        "padding": (2 * PITCH + 1) / 9,
+    }
+
+
+def test_transposed_copy_chooses_its_own_width():
+    A = from_lengths([3] * 5000, 50)
+    op = sg.aslinearoperator(A, format="hyb", device="cpu")
+    assert (op.options["width"], op.T.options["width"]) == (3, 0)
+
+
+def test_refuses_a_matrix_that_would_be_mostly_padding(device):
+    with pytest.raises(sg.FormatError, match="max_padding") as caught:
+        sg.aslinearoperator(SKEWED, format="hyb", device=device, width="max")
+    check_refusal(SKEWED, "hyb", str(caught.value))
+
+
+def test_automatic_width_holds_what_max_refuses(dtype, device):
+    A = SKEWED.astype(dtype)
+    op = sg.aslinearoperator(A, format="hyb", device=device)
+    assert op.options["width"] == 1
+    x = vector(A.shape[1], dtype)
+    assert_product(op @ x, A, x)
+
+
+@pytest.mark.parametrize("width", [-1, 2.5, "widest", 2**31])
+def test_bad_width_names_the_allowed_ones(width):
+    with pytest.raises(ValueError, match=r"width=.*whole number from 0.*'max'") as caught:
+        sg.aslinearoperator(MATRIX, format="hyb", device="cpu", width=width)
+    assert str(width) in str(caught.value)
