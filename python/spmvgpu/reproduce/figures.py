@@ -25,8 +25,6 @@ def bars(
     ylabel: str,
     matrices: Sequence[str],
     series: Mapping[str, Mapping[str, float]],
-    *,
-    log: bool = False,
 ) -> Path:
     """Draw a group of bars per matrix, one bar per kernel; a missing value leaves a gap.
 
@@ -40,8 +38,6 @@ def bars(
         The groups.
     series : mapping
         Kernel name to {matrix: value}.
-    log : bool
-        Logarithmic values, for times that differ by orders of magnitude.
     """
     from matplotlib.figure import Figure  # no pyplot: no window, no state shared with the caller
 
@@ -55,8 +51,6 @@ def bars(
         axes.bar(places, heights, width, label=label)
     axes.set_xticks(range(len(matrices)), matrices, rotation=30, ha="right")
     axes.set(title=title, ylabel=ylabel)
-    if log:
-        axes.set_yscale("log")
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     axes.legend()

@@ -139,12 +139,12 @@ class Run:
             )
             print(f"{name:<20}{''.join(cells)}")
 
-    def figure(self, number: int, title: str, ylabel: str, *args: Any, **options: Any) -> None:
+    def figure(self, number: int, title: str, ylabel: str, matrices: Sequence[str], series: Table) -> None:
         """Draw one of the paper's figures, if matplotlib is there."""
         if figures.available():
             title = f"{title}\n{self.environment['device']}" + (", quick run" if self.quick else "")
             name = f"{self.paper}_figure{number}.png"
-            self.figures.append(figures.bars(self.out / name, title, ylabel, *args, **options).name)
+            self.figures.append(figures.bars(self.out / name, title, ylabel, matrices, series).name)
 
     def finish(self) -> Path:
         """Print the claims, write the JSON file and say what was written."""

@@ -147,7 +147,7 @@ def _figures(run: Run, names: list[str]) -> None:
             run.table(f"{heading} ({unit})", {label: values.get(label, {}) for label in labels}, names)
             bars = {label: values[label] for label in labels if label in values}
             if bars:
-                run.figure(number, heading, unit, names, bars, log=field == "time_us")
+                run.figure(number, heading, unit, names, bars)
 
 
 def _more_tables(run: Run, names: list[str]) -> None:
