@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -82,17 +83,15 @@ def build(problem: Problem, variant: Variant, device: str) -> tuple[sg.SparseOpe
     return op, size
 
 
-def time_calls(op: sg.SparseOperator, repeats: int) -> float:
-    """Median microseconds of a call with a NumPy x that changes every time: on a GPU, transfers included."""
-    rng = np.random.default_rng(1)
-    vectors = [rng.uniform(-1, 1, op.shape[1]).astype(op.dtype) for _ in range(2)]
+def time_calls(op: sg.SparseOperator, vectors: Sequence[Array], repeats: int) -> float:
+    """Median microseconds of a call with NumPy arrays, these x in turn: on a GPU, transfers included."""
     out = np.empty(op.shape[0], op.dtype)
     times = []
-    for i in range(repeats + 2):
+    for i in range(repeats + len(vectors)):
         start = perf_counter()
-        op.spmv(vectors[i % 2], out=out)
+        op.spmv(vectors[i % len(vectors)], out=out)
         times.append(perf_counter() - start)
-    return 1e6 * float(np.median(times[2:]))
+    return 1e6 * float(np.median(times[len(vectors) :]))  # after one call with each
 
 
 def allowed_values(format: str, option: str) -> list[Any]:

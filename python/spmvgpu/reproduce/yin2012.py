@@ -25,17 +25,18 @@ TITLE = (
 CSR_R = Variant("CSR-R", "csr", {"kernel": "shared"})
 CSR_O = Variant("CSR-O", "csr", {"kernel": "half_warp"})
 # With half warps, as section 5.1 has it: then the format is all that sets it apart from CSR-O.
-CSR_M = Variant("CSR-M", "csr_m", {"gather": "device", "kernel": "half_warp"})
+# The host gathers, as in the paper, which leaves the kernel alone on the device.
+CSR_M = Variant("CSR-M", "csr_m", {"gather": "host", "kernel": "half_warp"})
 CSR_B = Variant("CSR-B", "csr_b")
-CSR_M_WARP = Variant("CSR-M, warp", "csr_m", {"gather": "device", "kernel": "warp"})
-CSR_M_HOST = Variant("CSR-M, host gather", "csr_m", {"gather": "host", "kernel": "half_warp"})
-CSR_M_HOST_WARP = Variant("CSR-M, host gather, warp", "csr_m", {"gather": "host", "kernel": "warp"})
+CSR_M_WARP = Variant("CSR-M, warp", "csr_m", {"gather": "host", "kernel": "warp"})
+CSR_M_DEVICE = Variant("CSR-M, device gather", "csr_m", {"gather": "device", "kernel": "half_warp"})
+CSR_M_DEVICE_WARP = Variant("CSR-M, device gather, warp", "csr_m", {"gather": "device", "kernel": "warp"})
 PAD_ALWAYS = {"max_padding": 1000.0}  # as the paper did, whatever the matrix
 ELLPACK = Variant("ELLPACK", "ellpack", PAD_ALWAYS)
 ELLPACK_R = Variant("ELLPACK-R", "ellpack_r", PAD_ALWAYS)
 ELLR_T = Variant("ELLR-T", "ellr_t", PAD_ALWAYS)
 
-KERNELS = (CSR_R, CSR_O, CSR_M, CSR_B, CSR_M_WARP, CSR_M_HOST, CSR_M_HOST_WARP, ELLPACK, ELLPACK_R)
+KERNELS = (CSR_R, CSR_O, CSR_M, CSR_B, CSR_M_WARP, CSR_M_DEVICE, CSR_M_DEVICE_WARP, ELLPACK, ELLPACK_R)
 # The bars of figures 12 to 14 and of figures 15 to 17.
 CSR_LABELS = ("CSR-R", "CSR-O", "CSR-M", "CSR-B")
 ELL_LABELS = ("ELLPACK", "ELLPACK-R", "ELLR-T")
@@ -72,8 +73,8 @@ def experiment(run: Run) -> None:
         for variant in KERNELS:
             _kernel(run, sample, problem, variant)
         _tuned_ellr_t(run, sample, problem)
-        for variant in (CSR_O, CSR_M, CSR_M_HOST):
-            _with_changing_x(run, sample, problem, variant)
+        for variant in (CSR_O, CSR_M, CSR_M_DEVICE):
+            _called_from_numpy(run, sample, problem, variant)
         samples.append(sample)
     names = [sample.name for sample in samples]
     _figures(run, names)
@@ -83,15 +84,19 @@ def experiment(run: Run) -> None:
 
 
 def _kernel(run: Run, sample: Sample, problem: Problem, variant: Variant) -> dict[str, Any] | None:
-    """Time a kernel alone, as the paper does: what it reads of x is where it reads it."""
+    """Time products on the device: the kernel alone, as the paper does, unless the device gathers."""
     try:
         op, size = build(problem, variant, run.device)
     except NotMeasuredError as error:
         run.skip(sample, "f32", variant.label, error)
         return None
-    if variant.format == "csr_m":
-        op.set_x(problem.x)  # gathers, once
-    return _add(run, sample, variant, op, size, op._time_products(run.repeats), KEPT)
+    gathers = variant.options.get("gather")
+    if gathers == "host" and run.on_cpu:
+        op.set_x(problem.x)  # a CPU, which is its own host, would gather in every product
+        time_us = time_calls(op, [problem.x], run.repeats)
+    else:
+        time_us = op._time_products(run.repeats)
+    return _add(run, sample, variant, op, size, time_us, NEW if gathers == "device" else KEPT)
 
 
 def _tuned_ellr_t(run: Run, sample: Sample, problem: Problem) -> None:
@@ -104,20 +109,23 @@ def _tuned_ellr_t(run: Run, sample: Sample, problem: Problem) -> None:
     run.tune(ELLR_T.label, [row for row in rows if row is not None])
 
 
-def _with_changing_x(run: Run, sample: Sample, problem: Problem, variant: Variant) -> None:
-    """Time products whose x is new every time: on the device where that needs a gather, and from NumPy."""
+def _called_from_numpy(run: Run, sample: Sample, problem: Problem, variant: Variant) -> None:
+    """Time products whose x is a NumPy array, and a new one every time."""
     try:
         op, size = build(problem, variant, run.device)
     except NotMeasuredError:
         return  # said already
-    if variant is CSR_M:
-        _add(run, sample, variant, op, size, op._time_products(run.repeats), NEW)
-    _add(run, sample, variant, op, size, time_calls(op, run.repeats), NUMPY)
+    _add(run, sample, variant, op, size, time_calls(op, [problem.x, -problem.x], run.repeats), NUMPY)
 
 
 def _add(
     run: Run, sample: Sample, variant: Variant, op: sg.SparseOperator, size: int, time_us: float, x: str
 ) -> dict[str, Any]:
+    nnz, (rows, cols) = op.nnz, op.shape
+    if op.format == "csr_m":
+        # What a kernel reads and writes, wherever the arrays are kept: values, col_x, row offsets and y, and
+        # to gather, column indices, x and col_x.
+        size = 8 * nnz + 8 * rows + 4 + (0 if x == KEPT else 8 * nnz + 4 * cols)
     return run.add(
         sample,
         "f32",
@@ -125,8 +133,8 @@ def _add(
         label=variant.label,
         time_us=time_us,
         bytes=size,
-        gflops=gflops(op.nnz, time_us / 1e3),
-        formula_gb_per_s=bandwidth(variant.label, op.nnz, op.shape[0], time_us / 1e3),
+        gflops=gflops(nnz, time_us / 1e3),
+        formula_gb_per_s=bandwidth(variant.label, nnz, rows, time_us / 1e3),
         stored_gb_per_s=size / time_us / 1e3,
         options=op.options,
         x=x,
@@ -164,22 +172,23 @@ def _more_tables(run: Run, names: list[str]) -> None:
     threads.pop("T = T", None)  # the tuned one
     if threads:
         run.table("ELLR-T by threads per row (microseconds)", threads, names)
-    gathers = {
-        variant.label: kept[variant.label]
-        for variant in KERNELS
-        if variant.label in kept and variant.format == "csr_m"
-    }
-    if gathers:
-        run.table("CSR-M, x gathered beforehand (microseconds)", gathers, names)
     new, numpy = run.values("time_us", x=NEW), run.values("time_us", x=NUMPY)
     columns = {
-        "CSR-O kernel": kept.get("CSR-O"),
-        "CSR-M kernel": kept.get("CSR-M"),
-        "CSR-M with gather": new.get("CSR-M"),
-        "NumPy: CSR-O": numpy.get("CSR-O"),
-        "CSR-M": numpy.get("CSR-M"),
-        "CSR-M, host gather": numpy.get("CSR-M, host gather"),
+        "CSR-O": kept.get("CSR-O"),
+        "CSR-M": kept.get("CSR-M"),
+        "with gather": new.get(CSR_M_DEVICE.label),
+        "CSR-M, warp": kept.get(CSR_M_WARP.label),
+        "with gather, warp": new.get(CSR_M_DEVICE_WARP.label),
     }
-    if "CSR-M" in new:
-        title = "What a product costs once x changes every time (microseconds)"
-        run.table(title, {label: values for label, values in columns.items() if values}, names)
+    calls = {
+        "CSR-O": numpy.get("CSR-O"),
+        "CSR-M, host gather": numpy.get("CSR-M"),
+        "CSR-M, device gather": numpy.get(CSR_M_DEVICE.label),
+    }
+    if CSR_M.label in kept:
+        titles = (
+            "CSR-M with x gathered beforehand, and with a gather on the device every time (microseconds)",
+            "Products from NumPy arrays whose x changes every time, transfers included (microseconds)",
+        )
+        for title, table in zip(titles, (columns, calls), strict=True):
+            run.table(title, {label: values for label, values in table.items() if values}, names)

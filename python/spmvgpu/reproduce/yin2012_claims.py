@@ -12,9 +12,9 @@ from spmvgpu.reproduce.run import Run, Table
 
 WARP = 32
 
-# Where the rows measured say x is: gathered or sent before the clock starts, new on the device in every
-# product, or new in a NumPy array.
-KEPT, NEW, NUMPY = "kept", "new", "new, from NumPy"
+# What a measurement says of x: what the kernel reads of it was there before the clock started; it was
+# gathered on the device in every product; it came from another NumPy array every time.
+KEPT, NEW, NUMPY = "there", "gathered", "from NumPy"
 
 
 def all_claims(run: Run, samples: list[Sample]) -> list[Claim]:
@@ -118,7 +118,7 @@ def _csr_m(run: Run, times: Table, samples: list[Sample]) -> list[Claim]:
 
 def _changing_x(run: Run, times: Table, samples: list[Sample]) -> list[Claim]:
     """What CSR-M costs once x is new in every product, as it is in every iterative method."""
-    gathered = run.values("time_us", x=NEW).get("CSR-M", {})
+    gathered = run.values("time_us", x=NEW).get("CSR-M, device gather", {})
     kernel = times.get("CSR-M", {})
     why = ""
     if gathered and kernel:
@@ -144,7 +144,7 @@ def _changing_x(run: Run, times: Table, samples: list[Sample]) -> list[Claim]:
 def _transfers(run: Run, samples: list[Sample]) -> Claim:
     paper = "CSR-M reduces the transfer from CPU to GPU: it sends Col_x, and neither x nor column indices"
     calls = run.values("time_us", x=NUMPY)
-    cost = quotients(calls.get("CSR-M, host gather", {}), calls.get("CSR-O", {}))
+    cost = quotients(calls.get("CSR-M", {}), calls.get("CSR-O", {}))
     if not cost:
         return judge("3.1", paper, {}, "bytes sent")
     measured = [sample.matrix for sample in samples if sample.name in cost]
