@@ -84,3 +84,44 @@ def test_without_matplotlib(call):
     done = run_python(code, check=False)
     assert done.returncode != 0
     assert 'pip install "spmvgpu[plot]"' in done.stderr
+
+
+@pytest.mark.parametrize("fmt", sg.formats())
+def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
+    A = gallery.poisson2d(5, 8)
+    try:
+        figure = plot.layout(A, fmt)
+    except sg.FormatError as error:
+        pytest.skip(f"refused: {error}")
+    panels = [ax for ax in figure.axes if ax.images and ax.get_title(loc="left")]
+    if not panels:
+        pytest.skip(f"{fmt} does not store values as they are")
+    slots = padding = 0
+    for ax in panels:
+        words = ax.get_title(loc="left").replace(",", "").split()
+        slots, padding = slots + int(words[2]), padding + int(words[4])
+        cells = ax.images[0].get_array()
+        assert (cells == plot._PADDING).all(axis=-1).sum() == int(words[4])
+        assert cells.shape[0] * cells.shape[1] >= int(words[2])
+    assert slots - padding == A.nnz
+    figure.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    ("array", "row_of", "expected"),
+    [
+        ([1, 2, 3, 4], [0, 0, 1, 1], 32),  # contiguous rows
+        ([1, 3, 0, 2, 4, 0], [0, 0, 1, 1], 3),  # two columns of three slots
+        ([1] + 63 * [0] + [2] + 63 * [0], [0, 0], 64),
+        ([1, 2] + 62 * [0] + [3] + 63 * [0], [0, 0, 0], 64),  # two threads a row
+        ([0, 0], [], 32),
+    ],
+)
+def test_lines_of_a_layout_are_its_columns(array, row_of, expected):
+    assert plot._line_length(np.array(array, dtype=float), np.array(row_of)) == expected
+
+
+def test_layout_with_given_lines_and_of_nothing(pyplot):
+    A = gallery.poisson1d(30)
+    assert plot.layout(A, "csr", line=11).axes[0].images[0].get_array().shape[:2] == (8, 11)
+    plot.layout(sp.csr_array((3, 3)), "csr").canvas.draw()

@@ -13,9 +13,10 @@ import spmvgpu as sg
 from spmvgpu.commands.bench import add_bench
 from spmvgpu.commands.info import add_info
 from spmvgpu.commands.output import fail
+from spmvgpu.commands.reproduce import add_reproduce
 from spmvgpu.commands.solve import add_solve
 
-COMMANDS = (add_info, add_solve, add_bench)
+COMMANDS = (add_info, add_solve, add_bench, add_reproduce)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

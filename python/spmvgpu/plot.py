@@ -1,4 +1,7 @@
-"""Pictures: where a matrix has entries, and how fast a solver converges. Only a call needs matplotlib."""
+"""Pictures: where a matrix has entries, how a format stores them, and how fast a solver converges.
+
+Only a call needs matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["residual_history", "spy"]
+from .operator import aslinearoperator
+
+__all__ = ["layout", "residual_history", "spy"]
 
 _BLUE = "#2a5db0"
+_PADDING = (0.85, 0.85, 0.85, 1.0)
+_WARP = 32  # slots that the threads of a warp read together
 
 
 def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) -> Any:
@@ -65,6 +72,70 @@ def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) 
     return ax
 
 
+def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> Any:
+    """Draw how a format lays out the entries of a small matrix in memory, padding included.
+
+    Made from the arrays themselves: the matrix is stored with its entries numbered, and the numbers are
+    looked for. Every slot of an array of values is a cell, coloured by the row of the entry in it and grey if
+    it is padding; addresses grow to the right, then downwards.
+
+    Parameters
+    ----------
+    A : sparse matrix or sparse array
+        The matrix.
+    format : str
+        One of `spmvgpu.formats()`.
+    line : int, optional
+        Slots per line of the picture. Without it, the distance from an entry to the next one of its row, so
+        that the columns of a padded format become lines; or a warp's 32 slots where rows are contiguous.
+    **options
+        Tunables of the format.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        With one panel for each array of values that the format has.
+    """
+    pyplot = _pyplot()
+    numbered = sp.csr_array(A, dtype=np.float64, copy=True)
+    numbered.sum_duplicates()
+    numbered.data = np.arange(1.0, numbered.nnz + 1)
+    row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
+    arrays = aslinearoperator(numbered, format, "cpu", **options)._arrays()
+    panels = [
+        (name, array, line or _line_length(array, row_of))
+        for name, array in arrays.items()
+        if array.dtype.kind == "f" and array.any() and np.isin(array, np.arange(numbered.nnz + 1)).all()
+    ]
+    heights = [-(-len(array) // width) + 2 for _, array, width in panels]  # 2: its title
+    figure, axes = pyplot.subplots(
+        max(len(panels), 1),
+        1,
+        figsize=(9, 0.6 + 0.22 * sum(heights)),
+        height_ratios=heights or None,
+        layout="constrained",
+        squeeze=False,
+    )
+    colours = pyplot.colormaps["viridis"]
+    for ax, (name, array, width) in zip(axes[:, 0], panels, strict=False):  # one is empty without any
+        cells = np.ones((-(-len(array) // width) * width, 4))  # white beyond the end
+        filled = array != 0
+        cells[: len(array)][~filled] = _PADDING
+        rows = row_of[array[filled].astype(np.int64) - 1]
+        cells[: len(array)][filled] = colours(rows / max(numbered.shape[0] - 1, 1))
+        ax.imshow(cells.reshape(-1, width, 4), interpolation="nearest", aspect="auto")
+        slots = f"{len(array)} slots, {len(array) - int(filled.sum())} of them padding"
+        ax.set_title(f"{format}: {name}, {slots}", loc="left", fontsize=10)
+        ax.set(xticks=[0, width - 1], yticks=[])
+        ax.set_xticks(np.arange(width) - 0.5, minor=True)
+        ax.set_yticks(np.arange(len(cells) // width) - 0.5, minor=True)
+        ax.grid(which="minor", color="white", linewidth=0.5 if width <= 128 else 0.1)
+        ax.tick_params(which="minor", length=0)
+    scale = pyplot.cm.ScalarMappable(pyplot.Normalize(0, max(numbered.shape[0] - 1, 1)), colours)
+    figure.colorbar(scale, ax=axes[:, 0].tolist(), label="row", fraction=0.03, pad=0.01)
+    return figure
+
+
 def residual_history(
     residuals: Sequence[float], *, ax: Any = None, rtol: float | None = None, label: str | None = None
 ) -> Any:
@@ -96,6 +167,22 @@ def residual_history(
     if label is not None or rtol is not None:
         ax.legend()
     return ax
+
+
+def _line_length(array: Any, row_of: Any) -> int:
+    """Slots from one column of a padded format to the next, or a warp's where rows are contiguous."""
+    place = np.flatnonzero(array)
+    entry = array[place].astype(np.int64) - 1
+    order = np.argsort(entry)
+    place, row = place[order], row_of[entry[order]]
+    strides = np.diff(place)[np.diff(row) == 0]
+    strides = strides[strides > 1]
+    if len(strides) == 0:
+        return _WARP
+    common = int(np.bincount(strides).argmax())
+    # Where several threads share a row, the step to the next column is less than a column.
+    rounded = -(-common // _WARP) * _WARP
+    return rounded if len(array) % rounded == 0 else common
 
 
 def _density(matrix: sp.coo_array, pixels: int) -> tuple[Any, Any]:

@@ -1,0 +1,10 @@
+"""The experiments of the papers that the library implements, one file per paper.
+
+`PAPERS` lists them by name. A paper's module has a ``TITLE`` and a function ``experiment(run)`` that measures
+into a `spmvgpu.reproduce.run.Run`, prints the paper's tables and claims beside what this machine gives, draws
+its figures and writes every number to a JSON file. ``python -m spmvgpu reproduce NAME`` runs one.
+"""
+
+from spmvgpu.reproduce import tao2015, yin2012
+
+PAPERS = {"tao2015": tao2015, "yin2012": yin2012}

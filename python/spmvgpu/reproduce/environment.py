@@ -1,0 +1,70 @@
+"""What a results file says about the machine, the software and the code it was measured with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+import spmvgpu as sg
+
+COMMIT_VARIABLE = "SPMVGPU_COMMIT"
+
+
+def describe(device: str) -> dict[str, Any]:
+    """The environment of a run on "cpu" or "cuda:N"."""
+    info = next(info for info in sg.devices() if info.name == device)
+    build = sg.build_info()
+    on_gpu = device != "cpu"
+    capability = info.compute_capability
+    return {
+        "device": info.model,
+        "backend": device,
+        "driver": _driver_version() if on_gpu else None,
+        "cuda": build["cuda_version"] if on_gpu else None,
+        "compute_capability": ".".join(map(str, capability)) if capability else None,
+        "multiprocessors": info.multiprocessors if on_gpu else None,
+        "threads": None if on_gpu else info.multiprocessors,
+        "commit": _commit(),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": {
+            "spmvgpu": sg.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+        "build": build,
+    }
+
+
+def _commit() -> str:
+    """The commit that the variable names, else that of the checkout this file is in, else "unknown"."""
+    given = os.environ.get(COMMIT_VARIABLE)
+    if given:
+        return given
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():  # installed, not a checkout
+        return "unknown"
+    head = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    changes = _output(
+        "git", "-C", str(root), "status", "--porcelain", "--", "cpp", "python", "CMakeLists.txt"
+    )
+    return (head or "unknown") + ("+changes" if changes else "")
+
+
+def _driver_version() -> str:
+    lines = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
+    return lines[0] if lines else "unknown"
+
+
+def _output(*command: str) -> str:
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -1,0 +1,106 @@
+"""Timing one product of one storage format, after checking that it is correct."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+import spmvgpu as sg
+
+Array = npt.NDArray[Any]
+
+# Slack of the error bound beyond one rounding per entry of a row: the reference rounds too, and so do the
+# partial sums that a parallel product adds at the end.
+_EXTRA_ROUNDINGS = 8
+
+
+class NotMeasuredError(Exception):
+    """A variant has no time; the message says why."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel under the paper's name for it: a format of this library with options."""
+
+    label: str
+    format: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A matrix in one precision, a vector, their product in float64 and how far each row may be from it."""
+
+    matrix: sp.csr_array
+    x: Array
+    reference: Array
+    bound: Array
+
+    @classmethod
+    def make(cls, matrix: sp.csr_array, dtype: npt.DTypeLike) -> Problem:
+        matrix = matrix.astype(dtype)
+        x = np.random.default_rng(0).uniform(-1, 1, matrix.shape[1]).astype(dtype)
+        exact, x64 = matrix.astype(np.float64), x.astype(np.float64)
+        roundings = np.diff(matrix.indptr) + _EXTRA_ROUNDINGS
+        bound = roundings * float(np.finfo(matrix.dtype).eps) * (abs(exact) @ np.abs(x64))
+        return cls(matrix, x, exact @ x64, bound)
+
+    def check(self, y: Array) -> None:
+        """Raise `NotMeasuredError` unless every row of `y` is within its bound."""
+        wrong = ~(np.abs(y - self.reference) <= self.bound)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise NotMeasuredError(
+                f"WRONG RESULT in {int(wrong.sum())} rows; row {row}: {y[row]!r}, expected"
+                f" {self.reference[row]!r}"
+            )
+
+
+def build(problem: Problem, variant: Variant, device: str) -> tuple[sg.SparseOperator, int]:
+    """The checked operator of a variant, and the bytes of its arrays plus x and y once.
+
+    Raises
+    ------
+    NotMeasuredError
+        If this build lacks the format, or the format refuses the matrix or does not fit the memory, or the
+        product is wrong.
+    """
+    if variant.format not in sg.formats():
+        raise NotMeasuredError(f"this build has no format {variant.format!r}")
+    try:
+        op = sg.aslinearoperator(problem.matrix, variant.format, device, **variant.options)
+        # Before the first product with a NumPy array, which makes the operator keep vectors on the device.
+        size = op.nbytes + sum(op.shape) * op.dtype.itemsize
+        problem.check(op @ problem.x)
+    except (sg.FormatError, MemoryError) as error:
+        raise NotMeasuredError(str(error)) from error
+    return op, size
+
+
+def time_calls(op: sg.SparseOperator, vectors: Sequence[Array], repeats: int) -> float:
+    """Median microseconds of a call with NumPy arrays, these x in turn: on a GPU, transfers included."""
+    out = np.empty(op.shape[0], op.dtype)
+    times = []
+    for i in range(repeats + len(vectors)):
+        start = perf_counter()
+        op.spmv(vectors[i % len(vectors)], out=out)
+        times.append(perf_counter() - start)
+    return 1e6 * float(np.median(times[len(vectors) :]))  # after one call with each
+
+
+def allowed_values(format: str, option: str) -> list[Any]:
+    """The values of a format's option to try one by one; without 0, which stands for "choose"."""
+    entries = sg.format_options(format) if format in sg.formats() else []
+    return [value for entry in entries if entry["name"] == option for value in entry["allowed"] if value != 0]
+
+
+def geometric_mean(values: Any) -> float:
+    """Geometric mean; nan of nothing."""
+    values = np.asarray(list(values), dtype=float)
+    return float(np.exp(np.log(values).mean())) if values.size else float("nan")

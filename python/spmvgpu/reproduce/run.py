@@ -1,0 +1,181 @@
+"""One run of one paper's experiment: its measurements, its tables, its figures and its JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.reproduce import claims, figures
+from spmvgpu.reproduce.environment import describe
+from spmvgpu.reproduce.matrices import PaperMatrix, Sample, load
+
+REPEATS, QUICK_REPEATS = 50, 5
+
+STAND_INS = (
+    "generated: their sizes, non-zeros and row lengths are those of the paper's, where the entries of a row"
+    " lie, and"
+    " so how x is read, is not"
+)
+
+Table = dict[str, dict[str, Any]]  # label -> matrix -> value
+
+
+class Run:
+    """Collects what an experiment measures and writes it.
+
+    Parameters
+    ----------
+    paper : str
+        Name of the experiment, which the files carry.
+    device : str
+        As `aslinearoperator` takes it.
+    out : Path
+        Folder for the JSON file and the figures.
+    quick : bool
+        Small matrices and few repetitions.
+    """
+
+    def __init__(self, paper: str, device: str, out: Path, quick: bool) -> None:
+        self.paper = paper
+        self.device = device_name(resolve_device(device))
+        self.out = out
+        self.quick = quick
+        self.repeats = QUICK_REPEATS if quick else REPEATS
+        self.environment = describe(self.device) | {"quick": quick}
+        self.rows: list[dict[str, Any]] = []
+        self.skipped: list[dict[str, Any]] = []
+        self.claims: list[claims.Claim] = []
+        self.figures: list[str] = []
+        out.mkdir(parents=True, exist_ok=True)  # before measuring, so that a bad folder costs nothing
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.device == "cpu"
+
+    def start(self, title: str) -> None:
+        print(title)
+        print(f"device: {self.device}, {self.environment['device']}")
+        if self.on_cpu:
+            claims.print_wrapped("note: ", claims.CPU_NOTE)
+        if self.quick:
+            print("note: a quick run, with small matrices: its times say nothing about the paper's")
+        print(flush=True)
+
+    def load(self, wanted: PaperMatrix) -> Sample:
+        sample = load(wanted, self.quick)
+        rows, cols = sample.matrix.shape
+        print(
+            f"{sample.name:<20} {rows} x {cols}, {sample.matrix.nnz} non-zeros; {sample.origin}:"
+            f" {sample.source}",
+            flush=True,
+        )
+        return sample
+
+    def add(self, sample: Sample, dtype: str, variant: str, **measured: Any) -> dict[str, Any]:
+        """One measurement; `measured` has at least label, time_us and bytes."""
+        row = {
+            "matrix": sample.name,
+            "origin": sample.origin,
+            "source": sample.source,
+            "rows": int(sample.matrix.shape[0]),
+            "cols": int(sample.matrix.shape[1]),
+            "nnz": int(sample.matrix.nnz),
+            "dtype": dtype,
+            "library": "spmvgpu",
+            "variant": variant,
+            "cache": "hot",
+            **measured,
+        }
+        self.rows.append(row)
+        return row
+
+    def tune(self, label: str, candidates: Sequence[dict[str, Any]]) -> None:
+        """Mark the fastest of some rows: `values` finds it under `label` as well."""
+        if candidates:
+            min(candidates, key=lambda row: row["time_us"])["tuned_as"] = label
+
+    def values(self, name: str, **where: Any) -> Table:
+        """One field of the rows that have the given values of other fields: label -> matrix -> value."""
+        found: Table = {}
+        for row in self.rows:
+            if all(row.get(key) == value for key, value in where.items()):
+                for label in (row["label"], row.get("tuned_as")):
+                    if label is not None:
+                        found.setdefault(label, {})[row["matrix"]] = row[name]
+        return found
+
+    def gains(self, label: str, over: str, **where: Any) -> dict[str, float]:
+        """Matrix -> speed of one kernel over another, where both were measured."""
+        times = self.values("time_us", **where)
+        new, old = times.get(label, {}), times.get(over, {})
+        return {name: old[name] / new[name] for name in new if name in old}
+
+    def skip(self, sample: Sample, dtype: str, label: str, reason: object) -> None:
+        """Record that something was not measured; say so once per reason, as a format misses everywhere."""
+        if all(entry["reason"] != str(reason) for entry in self.skipped):
+            print(f"  {label} left out: {reason}", flush=True)
+        self.skipped.append({"matrix": sample.name, "dtype": dtype, "label": label, "reason": str(reason)})
+
+    def table(
+        self,
+        title: str,
+        columns: Mapping[str, Mapping[str, float]],
+        matrices: Sequence[str],
+        form: str = ".1f",
+    ) -> None:
+        """Print {column: {matrix: value}} with a row per matrix."""
+        print(f"\n{title}")
+        widths = [max(len(label), 9) for label in columns]
+        print(" " * 20 + "".join(f" {label:>{width}}" for label, width in zip(columns, widths, strict=True)))
+        for name in matrices:
+            cells = (
+                f" {format(values[name], form) if name in values else '-':>{width}}"
+                for values, width in zip(columns.values(), widths, strict=True)
+            )
+            print(f"{name:<20}{''.join(cells)}")
+
+    def figure(self, number: int, title: str, ylabel: str, matrices: Sequence[str], series: Table) -> None:
+        """Draw one of the paper's figures, if matplotlib is there."""
+        if figures.available():
+            title = f"{title}\n{self.environment['device']}" + (", quick run" if self.quick else "")
+            name = f"{self.paper}_figure{number}.png"
+            self.figures.append(figures.bars(self.out / name, title, ylabel, matrices, series).name)
+
+    def finish(self) -> Path:
+        """Print the claims, write the JSON file and say what was written."""
+        if self.on_cpu:
+            self.claims = [
+                replace(claim, verdict=claims.OPEN, why="these are CPU figures") for claim in self.claims
+            ]
+        matrices = {row["matrix"]: row["origin"] for row in self.rows}
+        generated = list(matrices.values()).count("generated")
+        if generated:
+            print()
+            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {STAND_INS}")
+        claims.print_claims(self.claims, self.on_cpu)
+        path = self.out / f"{self.paper}.json"
+        draft = path.with_suffix(".tmp")
+        draft.write_text(self._as_json())
+        os.replace(draft, path)  # in one step: a kill leaves no half-written file
+        print(f"\nwrote {path}" + (f" and {len(self.figures)} figures beside it" if self.figures else ""))
+        if not figures.available():
+            print(figures.NO_MATPLOTLIB)
+        return path
+
+    def _as_json(self) -> str:
+        parts = {
+            "rows": self.rows,
+            "claims": [asdict(claim) for claim in self.claims],
+            "skipped": self.skipped,
+        }
+        lines = [f'"environment": {json.dumps(self.environment)}', f'"figures": {json.dumps(self.figures)}']
+        # An entry per line: small files that still read and compare well.
+        for name, entries in parts.items():
+            body = ",\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
+            lines.append(f'"{name}": [\n{body}\n]' if entries else f'"{name}": []')
+        return "{\n" + ",\n".join(lines) + "\n}\n"
