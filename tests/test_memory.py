@@ -45,7 +45,8 @@ def test_device_memory_is_nbytes(large, fmt, cuda_device):
     before = free_device_bytes(cuda_device)
     op = build(large, fmt, cuda_device)
     taken = before - free_device_bytes(cuda_device)
-    assert op.nbytes == pytest.approx(taken, rel=0.01)
+    page = 2**21  # small arrays share one, which they may be the first to need
+    assert op.nbytes == pytest.approx(taken, rel=0.01, abs=2 * page)
 
 
 def test_no_more_resident_memory_than_nbytes(large, fmt):

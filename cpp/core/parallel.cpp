@@ -3,6 +3,10 @@
 #include <omp.h>
 #include <pthread.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 
@@ -39,6 +43,19 @@ void parallel_copy(void* to, const void* from, std::size_t bytes) {
     parallel_parts(bytes, [&](std::size_t begin, std::size_t end) {
         std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
     });
+}
+
+void streaming_copy(void* to, const void* from, std::size_t bytes) {
+    std::size_t done = 0;
+#ifdef __SSE2__
+    auto* const target = static_cast<__m128i*>(to);
+    const auto* const source = static_cast<const __m128i*>(from);
+    for (; done + 64 <= bytes; done += 64) {
+        for (std::size_t i = done / 16; i < done / 16 + 4; ++i) _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+    }
+    _mm_sfence();
+#endif
+    std::memcpy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, bytes - done);
 }
 
 }  // namespace spmvgpu

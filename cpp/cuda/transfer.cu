@@ -1,7 +1,6 @@
 #include "cuda/transfer.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "core/parallel.hpp"
@@ -73,12 +72,9 @@ std::size_t size_class(std::size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-// An upload goes in pieces, and a piece is copied by all threads together: that is several times as fast as the bus, so a
-// first small piece starts the transfer early and two buffers for the others keep it going. Every transfer of its own
-// costs about 2 us of bus time, so pieces are as large as they can be.
-constexpr std::size_t kSinglePieceBytes = 2 << 20;
-constexpr std::size_t kFirstPieceBytes = 1 << 20;
-constexpr std::size_t kPieceBytes = 4 << 20;
+// An upload goes in pieces, each copied by all threads together, which is faster than the bus; so two buffers keep it busy.
+// A transfer costs some 2 us beside its bytes, and so pieces are not small.
+constexpr std::size_t kPieceBytes = 2 << 20;
 
 std::shared_ptr<void> make_event() {
     cudaEvent_t event;
@@ -103,16 +99,15 @@ bool is_pinned(const void* memory, std::size_t bytes) { return pool().contains(s
 
 void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream) {
     const auto copy = [host](void* chunk, std::size_t begin, std::size_t size) {
-        std::memcpy(chunk, static_cast<const char*>(host) + begin, size);
+        streaming_copy(chunk, static_cast<const char*>(host) + begin, size);
     };
     upload(device, Fill(copy), bytes, stream);
 }
 
 void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream stream) {
-    std::size_t piece = bytes <= kSinglePieceBytes ? bytes : kFirstPieceBytes;
-    std::size_t turn = 0;
-    for (std::size_t begin = 0; begin < bytes; begin += piece, piece = std::min(kPieceBytes, bytes - begin), turn ^= 1) {
-        Buffer& buffer = buffers_[turn];
+    for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
+        const std::size_t piece = std::min(kPieceBytes, bytes - begin);
+        Buffer& buffer = buffers_[begin / kPieceBytes % 2];
         if (!buffer.arrived) buffer.arrived = make_event();
         const auto arrived = static_cast<cudaEvent_t>(buffer.arrived.get());
         check(cudaEventSynchronize(arrived), "cudaEventSynchronize");
