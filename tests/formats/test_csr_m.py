@@ -1,4 +1,4 @@
-"""The csr_m format: x gathered into the order of the non-zeros before it is multiplied, once per declared x."""
+"""The csr_m format: x gathered into the order of the non-zeros before it multiplies, once per declared x."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
