@@ -80,7 +80,7 @@ Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& o
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
     constexpr int kStreamsExpected = 4;  // where that is cheap
-    if (device.is_cuda() && scratch > 0) set_memory_aside(scratch < nbytes() / 100 ? kStreamsExpected : 1);
+    if (scratch > 0) set_memory_aside(device.is_cuda() && scratch < nbytes() / 100 ? kStreamsExpected : 1);
 }
 
 template <class T>
@@ -235,6 +235,13 @@ typename Matrix<T>::Workspace* Matrix<T>::workspace(Stream stream) const {
         found = workspaces_.try_emplace(stream).first;
         found->second.memory = set_aside_.back();
         set_aside_.pop_back();
+        // Always one more than streams so far, as the next one may be capturing. The product goes on without it.
+        if (device_.is_cuda() && set_aside_.empty() && !cuda::is_capturing(stream)) {
+            try {
+                set_memory_aside(1);
+            } catch (const OutOfMemory&) {
+            }
+        }
     }
     return &found->second;
 }

@@ -1,6 +1,7 @@
 #include "formats/hyb.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "formats/padding.hpp"
 
@@ -45,7 +46,7 @@ Split choose_split(index_t rows, const Array<index_t>& row_offsets, int width) {
         split.width = std::min<index_t>(width, longest);
     }
     for (index_t column = 0; column < split.width; ++column) split.nnz += longer[column];
-    split.slots = split.width * ell_pitch(rows);
+    split.slots = split.width * aligned_pitch(rows);
     return split;
 }
 
@@ -107,21 +108,24 @@ std::vector<Options> HybTuning::candidates() {
 
 template <class T>
 Estimate Hyb<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
-    return estimate_split(matrix, choose_split(matrix.rows, matrix.row_offsets, tuning.width), tuning.max_padding);
+    return estimate_split(matrix, choose_split(matrix.rows, matrix.row_offsets, tuning.width), tuning.ell.max_padding);
 }
 
 template <class T>
 Hyb<T> Hyb<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
     const Split split = choose_split(matrix.rows, matrix.row_offsets, tuning.width);
-    estimate_split(matrix, split, tuning.max_padding);
+    estimate_split(matrix, split, tuning.ell.max_padding);
     Hyb hyb;
     hyb.rows = matrix.rows;
     hyb.cols = matrix.cols;
     hyb.nnz = matrix.nnz;
+    const auto none = [](index_t) { return index_t(0); };
     const auto in_ell = [&](index_t length) { return std::min(length, split.width); };
-    hyb.ell = EllPart<T>::from_csr(take_entries(
-        matrix, [](index_t) { return index_t(0); }, in_ell));
-    hyb.coo = Coo<T>::from_csr(take_entries(matrix, in_ell, [](index_t length) { return length; }), tuning.coo, target);
+    const auto all = [](index_t length) { return length; };
+    PaddedTuning ell = tuning.ell;
+    ell.max_padding = std::numeric_limits<double>::infinity();  // checked for both parts together
+    hyb.ell = Ellpack<T>::from_csr(take_entries(matrix, none, in_ell), ell, target);
+    hyb.coo = Coo<T>::from_csr(take_entries(matrix, in_ell, all), tuning.coo, target);
     // Rows that have nothing there stay as the ELL part leaves them.
     hyb.coo.has_empty_rows = false;
     hyb.tuning = tuning;

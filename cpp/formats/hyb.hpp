@@ -6,7 +6,7 @@
 //     [ 5 . 3 9 ]          col_indices  0 1 0 1  1 2 2 3      col_indices  3
 //     [ . 6 . 4 ]                                             values       9
 //
-// The parts are whole formats: see ell_part.hpp and coo.hpp for their layouts. The ELL kernel writes every row of y;
+// The parts are whole formats: see ellpack.hpp and coo.hpp for their layouts. The ELL kernel writes every row of y;
 // the COO kernels then add to the rows that go on there.
 //
 // Width 0 chooses by Bell and Garland's rule: a column is worth its padding while at least a third of the rows, and at
@@ -16,21 +16,21 @@
 #pragma once
 
 #include "formats/coo.hpp"
-#include "formats/ell_part.hpp"
+#include "formats/ellpack.hpp"
 
 namespace spmvgpu {
 
 struct HybTuning {
     static constexpr int kMaxWidth = 2147483647;  // wider than any row
 
-    int width = 0;             // entries of a row that go to the ELL part; 0 chooses from the row lengths
-    double max_padding = 4.0;  // refuse to store more slots than this per non-zero, both parts together
+    int width = 0;     // entries of a row that go to the ELL part; 0 chooses from the row lengths
+    PaddedTuning ell;  // with max_padding for both parts together
     CooTuning coo;
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
         visit("width", self.width, CountOr{kMaxWidth - 1, "max"});
-        visit("max_padding", self.max_padding, Range{1.0, 1e6});
+        PaddedTuning::each_param(self.ell, visit);
         CooTuning::each_param(self.coo, visit);
     }
 
@@ -44,13 +44,13 @@ struct Hyb {
     using Tuning = HybTuning;
 
     index_t rows = 0, cols = 0, nnz = 0;
-    EllPart<T> ell;  // the first entries of every row
+    Ellpack<T> ell;  // the first entries of every row
     Coo<T> coo;      // the others; all rows and columns count in both
     Tuning tuning;
 
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
-        EllPart<T>::each_array(self.ell, [&](std::string name, auto& array) { visit(("ell_" + name).c_str(), array); });
+        Ellpack<T>::each_array(self.ell, [&](std::string name, auto& array) { visit(("ell_" + name).c_str(), array); });
         Coo<T>::each_array(self.coo, [&](std::string name, auto& array) { visit(("coo_" + name).c_str(), array); });
     }
 

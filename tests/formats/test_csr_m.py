@@ -1,4 +1,4 @@
-"""The csr_m format: x gathered into the order of the non-zeros before it is multiplied, once per declared x."""
+"""The csr_m format: x gathered into the order of the non-zeros before it multiplies, once per declared x."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -181,6 +181,22 @@ def test_device_x_is_gathered_once(library, dtype, cuda_device):
     np.testing.assert_array_equal(library.to_numpy(op @ x), first)
     op.set_x(x)
     np.testing.assert_array_equal(library.to_numpy(op @ x), 2 * first)
+
+
+def test_every_replay_of_a_graph_gathers(library, dtype, cuda_device):
+    """When a graph runs, nobody knows what was gathered last."""
+    A = matrix("uniform", dtype)
+    op = sg.aslinearoperator(A, format="csr_m", device=cuda_device)
+    host = vector(A.shape[1], dtype)
+    x = library.asarray(host, cuda_device)
+    out = library.asarray(np.zeros(A.shape[0], dtype), cuda_device)
+    op.set_x(x)
+    op.spmv(x, out=out)
+    with library.capture(cuda_device) as replay:
+        op.spmv(x, out=out)
+    library.fill(x, library.asarray(-host, cuda_device))
+    replay[0]()
+    assert_product(library.to_numpy(out), A, -host)
 
 
 def test_device_x_with_host_gather_is_refused(library, dtype, cuda_device):
