@@ -55,7 +55,8 @@ def test_battery_at_any_padding(name, case, dtype, device):
     if cost["bytes"] > LARGEST_TESTED:
         pytest.skip(f"{cost['bytes']} bytes are too many for a test")
     op = sg.aslinearoperator(A, format=name, device=device, **ANY_PADDING)
-    assert op.nbytes == cost["bytes"]
+    # A GPU hands out memory in pages of 2 MiB, for each of up to three arrays.
+    assert cost["bytes"] <= op.nbytes <= cost["bytes"] + (0 if device == "cpu" else 3 * 2**21)
     x = vector(A.shape[1], dtype)
     y = op.spmv(x, out=poisoned(A.shape[0], dtype))
     assert_product(y, A, x)
