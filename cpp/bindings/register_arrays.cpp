@@ -124,7 +124,8 @@ void register_arrays(py::module_& module) {
         .def_property_readonly("device_type", [](const DlpackView& v) { return int(v.tensor().device.type); })
         .def_property_readonly("device_id", [](const DlpackView& v) { return int(v.tensor().device.id); });
 
-    py::class_<DeviceVector>(module, "DeviceVector", "A float vector on a CUDA device, for exchange with other libraries.")
+    py::class_<DeviceVector>(module, "DeviceVector",
+                             "A float vector on a CUDA device, for exchange with other libraries.")
         .def(py::init<std::int64_t, int, int>(), py::arg("size"), py::arg("item_bytes"), py::arg("ordinal"))
         .def("upload", &upload, py::arg("host"), "Copy a NumPy array into the vector.")
         .def("download", &download, py::arg("host"), "Copy the vector into a NumPy array.")
@@ -132,9 +133,8 @@ void register_arrays(py::module_& module) {
         .def_property_readonly("shape", [](const DeviceVector& v) { return py::make_tuple(v.size); })
         .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
         .def("__dlpack__", [](const DeviceVector& v, const py::kwargs&) { return export_dlpack(v); })
-        .def("__dlpack_device__", [](const DeviceVector& v) {
-            return py::make_tuple(int(dlpack::kCuda), v.memory.device().ordinal);
-        });
+        .def("__dlpack_device__",
+             [](const DeviceVector& v) { return py::make_tuple(int(dlpack::kCuda), v.memory.device().ordinal); });
 }
 
 }  // namespace spmvgpu

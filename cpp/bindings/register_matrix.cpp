@@ -1,9 +1,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <optional>
-
 #include <memory>
+#include <optional>
 
 #include "bindings/bindings.hpp"
 #include "core/matrix.hpp"
@@ -18,7 +17,8 @@ namespace {
 template <class T>
 using Dense = py::array_t<T, py::array::c_style>;
 
-// A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the rest.
+// A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the
+// rest.
 template <class T>
 Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
     if (indptr.size() < 1 || indices.size() != data.size() || indptr.data()[indptr.size() - 1] != data.size()) {
@@ -60,7 +60,8 @@ py::array_t<T> make_result(index_t rows, Device device) {
 }
 
 template <class T>
-py::array multiply_numpy(const Matrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out, T alpha, T beta) {
+py::array multiply_numpy(const Matrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out, T alpha,
+                         T beta) {
     py::array_t<T> y = out ? py::array_t<T>(*out) : make_result<T>(matrix.rows(), matrix.device());
     if (x.size() != matrix.cols() || y.size() != matrix.rows()) throw std::invalid_argument("vector of wrong length");
     const Product<T> product{x.data(), y.mutable_data(), alpha, beta};
@@ -96,14 +97,14 @@ template <class T>
 void register_type(py::module_& module, const char* name) {
     using M = Matrix<T>;
     py::class_<M>(module, name, "One sparse matrix in one format on one device.")
-        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
-                         const std::string& format, const Options& options, int ordinal) {
+        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
+                         index_t cols, const std::string& format, const Options& options, int ordinal) {
                  const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
                  const py::gil_scoped_release release;
                  return std::make_unique<M>(csr, format, options, Device{ordinal});
              }),
-             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
-             py::arg("format"), py::arg("options"), py::arg("ordinal"))
+             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+             py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"))
         .def_static(
             "estimate",
             [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
@@ -125,7 +126,8 @@ void register_type(py::module_& module, const char* name) {
                             reinterpret_cast<Stream>(stream));
             },
             py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
-            py::call_guard<py::gil_scoped_release>(), "Product of vectors on the matrix's own device; queued on the stream.")
+            py::call_guard<py::gil_scoped_release>(),
+            "Product of vectors on the matrix's own device; queued on the stream.")
         .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
              py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
         .def(
@@ -140,7 +142,8 @@ void register_type(py::module_& module, const char* name) {
         .def_property_readonly("options",
                                [](const M& matrix) {
                                    py::dict options;
-                                   for (const auto& option : matrix.options()) options[option.name.c_str()] = option.value;
+                                   for (const auto& option : matrix.options())
+                                       options[option.name.c_str()] = option.value;
                                    return options;
                                })
         .def_property_readonly("setup_seconds", [](const M& matrix) {

@@ -48,8 +48,9 @@ py::dict device_properties(int ordinal) {
 
 py::dict build_info() {
     return py::dict(py::arg("version") = SPMVGPU_VERSION, py::arg("cuda") = kHasCuda,
-                    py::arg("cuda_version") = cuda::version(), py::arg("cuda_architectures") = SPMVGPU_CUDA_ARCHITECTURES,
-                    py::arg("compiler") = SPMVGPU_COMPILER, py::arg("openmp") = _OPENMP);
+                    py::arg("cuda_version") = cuda::version(),
+                    py::arg("cuda_architectures") = SPMVGPU_CUDA_ARCHITECTURES, py::arg("compiler") = SPMVGPU_COMPILER,
+                    py::arg("openmp") = _OPENMP);
 }
 
 }  // namespace
@@ -60,12 +61,14 @@ void register_runtime(py::module_& module) {
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
     module.def("max_threads", &max_threads, "Threads the CPU backend may use.");
-    module.def("device_of", [](std::uintptr_t pointer) { return cuda::device_of(reinterpret_cast<void*>(pointer)).ordinal; },
-               py::arg("pointer"), "CUDA device that a pointer lives on, or -1.");
-    module.def("synchronize",
-               [](std::uintptr_t stream, int ordinal) { cuda::synchronize(reinterpret_cast<Stream>(stream), ordinal); },
-               py::arg("stream"), py::arg("ordinal"), py::call_guard<py::gil_scoped_release>(),
-               "Wait for the work queued on a stream.");
+    module.def(
+        "device_of", [](std::uintptr_t pointer) { return cuda::device_of(reinterpret_cast<void*>(pointer)).ordinal; },
+        py::arg("pointer"), "CUDA device that a pointer lives on, or -1.");
+    module.def(
+        "synchronize",
+        [](std::uintptr_t stream, int ordinal) { cuda::synchronize(reinterpret_cast<Stream>(stream), ordinal); },
+        py::arg("stream"), py::arg("ordinal"), py::call_guard<py::gil_scoped_release>(),
+        "Wait for the work queued on a stream.");
 }
 
 }  // namespace spmvgpu

@@ -33,11 +33,16 @@ private:
 
 const char* name_of(CgStatus status) {
     switch (status) {
-        case CgStatus::kConverged: return "converged";
-        case CgStatus::kExhausted: return "exhausted";
-        case CgStatus::kIndefinite: return "indefinite";
-        case CgStatus::kBadPreconditioner: return "bad_preconditioner";
-        default: return "not_finite";
+        case CgStatus::kConverged:
+            return "converged";
+        case CgStatus::kExhausted:
+            return "exhausted";
+        case CgStatus::kIndefinite:
+            return "indefinite";
+        case CgStatus::kBadPreconditioner:
+            return "bad_preconditioner";
+        default:
+            return "not_finite";
     }
 }
 

@@ -51,7 +51,9 @@ Format copy_to(const Format& format, Device device) {
 
 // A format that multiplies with values gathered from x, which it may keep from one product to the next.
 template <class Format>
-concept Gathers = requires(const Format& format) { format.gathers_on_host(); };
+concept Gathers = requires(const Format& format) {
+    format.gathers_on_host();
+};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -62,13 +64,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     [&]<class... Formats>(std::variant<Formats...>*) {
-        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates()}), ...);
+        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates()}),
+         ...);
     }(static_cast<AnyFormat<double>*>(nullptr));
     return list;
 }
 
 template <class T>
-Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& options, Device device) : device_(device) {
+Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& options, Device device)
+    : device_(device) {
     with_format<T>(format, [&](auto* tag) {
         using Format = std::remove_pointer_t<decltype(tag)>;
         const auto tuning = read_options<typename Format::Tuning>(format, options);
@@ -96,7 +100,8 @@ Estimate Matrix<T>::estimate(const Csr<T>& csr, const std::string& format, const
 template <class T>
 void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (gathers_on_host()) {
-        throw std::invalid_argument("format '" + format() + "' with gather='host' gathers x in host memory; give a NumPy " +
+        throw std::invalid_argument("format '" + format() +
+                                    "' with gather='host' gathers x in host memory; give a NumPy " +
                                     "array, or build the operator with gather='device'");
     }
     launch(product, stream, version_of(product.x));
@@ -132,7 +137,8 @@ template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
     if (!device_.is_cuda()) return spmv(product, nullptr);
     std::call_once(exchange_made_, [&] {
-        exchange_ = std::make_unique<cuda::HostExchange<T>>(rows(), gathers_on_host() ? nnz() : cols(), device_.ordinal);
+        exchange_ =
+            std::make_unique<cuda::HostExchange<T>>(rows(), gathers_on_host() ? nnz() : cols(), device_.ordinal);
     });
     const std::lock_guard turn(exchange_mutex_);
     const std::uint64_t version = version_of(product.x);
@@ -157,15 +163,15 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
 
 template <class T>
 void Matrix<T>::set_x(const T* x) {
-    const bool gathers = std::visit(
-        [](const auto& format) { return Gathers<std::remove_cvref_t<decltype(format)>>; }, storage_);
+    const bool gathers =
+        std::visit([](const auto& format) { return Gathers<std::remove_cvref_t<decltype(format)>>; }, storage_);
     if (!gathers) {
         std::string known;
         [&]<class... Formats>(std::variant<Formats...>*) {
             ((known += Gathers<Formats> ? (known.empty() ? "" : ", ") + std::string(Formats::kName) : ""), ...);
         }(static_cast<AnyFormat<T>*>(nullptr));
-        throw UnknownOption("format '" + format() + "' does not keep gathered values of x, so it has no set_x; formats that " +
-                            "do: " + known);
+        throw UnknownOption("format '" + format() +
+                            "' does not keep gathered values of x, so it has no set_x; formats that " + "do: " + known);
     }
     const std::lock_guard lock(x_mutex_);
     declared_x_ = x;

@@ -18,8 +18,8 @@ namespace spmvgpu {
 // What is known about a format without a matrix.
 struct FormatInfo {
     std::string name;
-    std::vector<OptionInfo> options;    // with their defaults
-    std::vector<Options> candidates;    // what tuning tries
+    std::vector<OptionInfo> options;  // with their defaults
+    std::vector<Options> candidates;  // what tuning tries
 };
 std::vector<FormatInfo> list_formats();
 
@@ -36,14 +36,15 @@ public:
 
     static Estimate estimate(const Csr<T>& csr, const std::string& format, const Options& options);
 
-    // y = alpha*A*x + beta*y with x and y on the matrix's device. On a GPU it returns once the work is queued on `stream`.
+    // y = alpha*A*x + beta*y with x and y on the matrix's device. On a GPU it returns once the work is queued on
+    // `stream`.
     void spmv(const Product<T>& product, Stream stream) const;
 
     // The same with x and y in host memory, whatever the device. Complete when it returns.
     void spmv_host(const Product<T>& product) const;
 
-    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per stream),
-    // until the next call; nullptr ends it. Throws UnknownOption if the format does not gather.
+    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per
+    // stream), until the next call; nullptr ends it. Throws UnknownOption if the format does not gather.
     void set_x(const T* x);
 
     // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; the median of `repeats`.
@@ -56,15 +57,15 @@ public:
     index_t rows() const;
     index_t cols() const;
     index_t nnz() const;
-    std::size_t nbytes() const;  // device memory held: arrays, scratch and the vectors of spmv_host
+    std::size_t nbytes() const;               // device memory held: arrays, scratch and the vectors of spmv_host
     std::vector<OptionInfo> options() const;  // in force, with automatic choices resolved
     SetupSeconds setup_seconds() const { return setup_; }
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
-    // Scratch space is private to a stream, whose work is ordered; so products on several streams never meet in it. Threads
-    // that share a stream take turns, so that the kernels of one product stay together. Some memory is set aside for streams
-    // to come, because nothing can be allocated on a stream that is being captured into a graph.
+    // Scratch space is private to a stream, whose work is ordered; so products on several streams never meet in it.
+    // Threads that share a stream take turns, so that the kernels of one product stay together. Some memory is set
+    // aside for streams to come, because nothing can be allocated on a stream that is being captured into a graph.
     struct Workspace {
         std::mutex in_use;
         Array<char> memory;

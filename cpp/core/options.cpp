@@ -7,7 +7,8 @@
 
 namespace spmvgpu {
 
-// snprintf, not a stream: where libstdc++ is linked statically into the extension, streams find no locale to print with.
+// snprintf, not a stream: where libstdc++ is linked statically into the extension, streams find no locale to print
+// with.
 std::string format_number(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
@@ -38,7 +39,8 @@ std::string one_of(const List& allowed) {
 int read_one_of(const std::string& name, const OptionValue& value, const OneOf& allowed) {
     const std::vector<std::int64_t> list(allowed.begin(), allowed.end());
     const auto* number = std::get_if<std::int64_t>(&value);
-    if (number == nullptr || std::find(list.begin(), list.end(), *number) == list.end()) refuse(name, value, one_of(list));
+    if (number == nullptr || std::find(list.begin(), list.end(), *number) == list.end())
+        refuse(name, value, one_of(list));
     return static_cast<int>(*number);
 }
 
@@ -53,7 +55,8 @@ int read_count_or(const std::string& name, const OptionValue& value, const Count
     if (value == OptionValue(allowed.name)) return allowed.highest + 1;
     const auto* number = std::get_if<std::int64_t>(&value);
     if (number == nullptr || *number < 0 || *number > allowed.highest) {
-        refuse(name, value, "a whole number from 0 to " + std::to_string(allowed.highest) + ", or " + text(allowed.name));
+        refuse(name, value,
+               "a whole number from 0 to " + std::to_string(allowed.highest) + ", or " + text(allowed.name));
     }
     return static_cast<int>(*number);
 }
@@ -72,7 +75,8 @@ double read_in_range(const std::string& name, const OptionValue& value, Range ra
 void throw_unknown_option(const std::string& format, const std::string& name, const std::vector<OptionInfo>& known) {
     std::string allowed;
     for (const auto& info : known) allowed += (allowed.empty() ? "" : ", ") + info.name;
-    throw UnknownOption("format '" + format + "' has no option '" + name + "'; it has: " + (allowed.empty() ? "none" : allowed));
+    throw UnknownOption("format '" + format + "' has no option '" + name +
+                        "'; it has: " + (allowed.empty() ? "none" : allowed));
 }
 
 }  // namespace spmvgpu

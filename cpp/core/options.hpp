@@ -14,8 +14,8 @@ namespace spmvgpu {
 using OptionValue = std::variant<std::int64_t, double, std::string>;
 using Options = std::map<std::string, OptionValue>;
 
-// Allowed values of a tunable: a list of numbers, names for the values of an enum, a range, or whole numbers from 0 to a
-// highest one with a name for what lies above it.
+// Allowed values of a tunable: a list of numbers, names for the values of an enum, a range, or whole numbers from 0 to
+// a highest one with a name for what lies above it.
 using OneOf = std::vector<int>;
 using Names = std::vector<std::string>;
 struct Range {

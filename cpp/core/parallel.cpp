@@ -51,7 +51,8 @@ void streaming_copy(void* to, const void* from, std::size_t bytes) {
     auto* const target = static_cast<__m128i*>(to);
     const auto* const source = static_cast<const __m128i*>(from);
     for (; done + 64 <= bytes; done += 64) {
-        for (std::size_t i = done / 16; i < done / 16 + 4; ++i) _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+        for (std::size_t i = done / 16; i < done / 16 + 4; ++i)
+            _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
     }
     _mm_sfence();
 #endif

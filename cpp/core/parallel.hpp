@@ -29,8 +29,8 @@ void parallel_parts(std::size_t bytes, const std::function<void(std::size_t begi
 // memcpy by several threads: one core does not reach the memory bandwidth of a socket.
 void parallel_copy(void* to, const void* from, std::size_t bytes);
 
-// memcpy past the caches, for what another device reads next: from the caches of several cores it would read at half the
-// speed. `to` must be aligned to 16 bytes.
+// memcpy past the caches, for what another device reads next: from the caches of several cores it would read at half
+// the speed. `to` must be aligned to 16 bytes.
 void streaming_copy(void* to, const void* from, std::size_t bytes);
 
 }  // namespace spmvgpu

@@ -1,7 +1,6 @@
-#include "formats/csr.hpp"
-
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
+#include "formats/csr.hpp"
 
 namespace spmvgpu {
 
@@ -9,8 +8,9 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kInFlight = 4;     // loads in flight per lane of a row
-constexpr int kBlockSize = Tile::kBlockSize;  // Yin 2012, section 5.1 (5); also the best or within 2 % of it for the other kernels
+constexpr int kInFlight = 4;  // loads in flight per lane of a row
+constexpr int kBlockSize =
+    Tile::kBlockSize;  // Yin 2012, section 5.1 (5); also the best or within 2 % of it for the other kernels
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
 template <class T, int kLanes>
@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(kBlockSize)
     const int lane = threadIdx.x % kLanes;
     T sum = 0;
     if (row < rows) {
-        sum = sum_strided<kInFlight>(col_indices, values, product.x, row_offsets[row] + lane, row_offsets[row + 1], kLanes);
+        sum = sum_strided<kInFlight>(col_indices, values, product.x, row_offsets[row] + lane, row_offsets[row + 1],
+                                     kLanes);
     }
     sum = sum_lanes_shared(sums, sum, kLanes);
     if (row < rows && lane == 0) store_row(product, row, sum);
@@ -61,7 +62,8 @@ template <class T>
 __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
     __shared__ bool last_arrival;
     const index_t end = tile.nz_begin + tile.nonzeros;
-    T sum = sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kBlockSize);
+    T sum =
+        sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kBlockSize);
     sum = sum_block<T, kBlockSize>(sum);
     if (tile.rows == 1) {
         if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
@@ -90,7 +92,9 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 // memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
 // Rows that are much longer than their group is wide are left over for whole warps.
 template <class T, int kItems>
-__global__ void __launch_bounds__(kBlockSize, kItems <= 4 ? 8 : kItems <= 8 ? 6 : 4)
+__global__ void __launch_bounds__(kBlockSize, kItems <= 4   ? 8
+                                              : kItems <= 8 ? 6
+                                                            : 4)
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
     __shared__ T products[kBlockSize * kItems];
     __shared__ std::uint16_t left_over[kBlockSize * kItems / Tile::kMaxPerLane];
@@ -169,9 +173,9 @@ template <class T, int kItems>
 void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream) {
     auto* segment_sums = static_cast<T*>(product.scratch);
     auto* arrivals = reinterpret_cast<unsigned*>(segment_sums + csr.segments);
-    const BalancedPlan<T> plan{csr.tiles.data(),       csr.spans.data(),  csr.row_offsets.data(),
-                               csr.col_indices.data(), csr.values.data(), segment_sums,
-                               arrivals};
+    const BalancedPlan<T> plan{
+        csr.tiles.data(), csr.spans.data(), csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(),
+        segment_sums,     arrivals};
     csr_balanced_block_per_tile<T, kItems>
         <<<static_cast<unsigned>(csr.tiles.size()), kBlockSize, 0, native(stream)>>>(plan, product);
     check_launch("csr_balanced_block_per_tile");
@@ -183,25 +187,38 @@ template <class T>
 void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
     switch (tuning.kernel) {
-        case CsrKernel::kShared: return launch_shared<T, 32>(*this, product, stream);
-        case CsrKernel::kHalfWarp: return launch_shared<T, 16>(*this, product, stream);
+        case CsrKernel::kShared:
+            return launch_shared<T, 32>(*this, product, stream);
+        case CsrKernel::kHalfWarp:
+            return launch_shared<T, 16>(*this, product, stream);
         case CsrKernel::kShuffle:
             switch (tuning.lanes_per_row) {
-                case 1: return launch_shuffle<T, 1>(*this, product, stream);
-                case 2: return launch_shuffle<T, 2>(*this, product, stream);
-                case 4: return launch_shuffle<T, 4>(*this, product, stream);
-                case 8: return launch_shuffle<T, 8>(*this, product, stream);
-                case 16: return launch_shuffle<T, 16>(*this, product, stream);
-                default: return launch_shuffle<T, 32>(*this, product, stream);
+                case 1:
+                    return launch_shuffle<T, 1>(*this, product, stream);
+                case 2:
+                    return launch_shuffle<T, 2>(*this, product, stream);
+                case 4:
+                    return launch_shuffle<T, 4>(*this, product, stream);
+                case 8:
+                    return launch_shuffle<T, 8>(*this, product, stream);
+                case 16:
+                    return launch_shuffle<T, 16>(*this, product, stream);
+                default:
+                    return launch_shuffle<T, 32>(*this, product, stream);
             }
         case CsrKernel::kAuto:  // resolved in from_csr
         case CsrKernel::kBalanced:
             switch (tuning.tile) {
-                case 256: return launch_balanced<T, 1>(*this, product, stream);
-                case 512: return launch_balanced<T, 2>(*this, product, stream);
-                case 1024: return launch_balanced<T, 4>(*this, product, stream);
-                case 2048: return launch_balanced<T, 8>(*this, product, stream);
-                default: return launch_balanced<T, 16>(*this, product, stream);
+                case 256:
+                    return launch_balanced<T, 1>(*this, product, stream);
+                case 512:
+                    return launch_balanced<T, 2>(*this, product, stream);
+                case 1024:
+                    return launch_balanced<T, 4>(*this, product, stream);
+                case 2048:
+                    return launch_balanced<T, 8>(*this, product, stream);
+                default:
+                    return launch_balanced<T, 16>(*this, product, stream);
             }
     }
 }

@@ -1,8 +1,7 @@
-#include "formats/csr_b.hpp"
-
 #include "cuda/check.hpp"
 #include "cuda/spans.cuh"
 #include "cuda/warp.cuh"
+#include "formats/csr_b.hpp"
 
 namespace spmvgpu {
 

@@ -1,7 +1,6 @@
-#include "formats/csr_m.hpp"
-
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
+#include "formats/csr_m.hpp"
 
 namespace spmvgpu {
 
@@ -14,8 +13,7 @@ constexpr int kInFlight = 4;     // loads in flight per thread
 
 template <class T>
 __global__ void __launch_bounds__(kBlockSize)
-    csr_m_gather(index_t nnz, const index_t* __restrict__ col_indices, const T* __restrict__ x,
-                 T* __restrict__ col_x) {
+    csr_m_gather(index_t nnz, const index_t* __restrict__ col_indices, const T* __restrict__ x, T* __restrict__ col_x) {
     const std::int64_t first = std::int64_t(blockIdx.x) * kBlockSize * kInFlight + threadIdx.x;
     index_t cols[kInFlight];
 #pragma unroll
@@ -45,7 +43,8 @@ __global__ void __launch_bounds__(kBlockSize)
         const unsigned end = row_offsets[row + 1];
         // Unsigned, so that stepping past the end of 2^31 - 1 non-zeros does not overflow.
 #pragma unroll kInFlight
-        for (unsigned k = row_offsets[row] + lane; k < end; k += kLanes) sum += load_once(values + k) * load_once(col_x + k);
+        for (unsigned k = row_offsets[row] + lane; k < end; k += kLanes)
+            sum += load_once(values + k) * load_once(col_x + k);
     }
     sum = sum_lanes_shared(sums, sum, kLanes);
     if (row < rows && lane == 0) store_row(product, row, sum);
@@ -55,7 +54,7 @@ template <class T, int kLanes>
 void launch(const CsrM<T>& csr_m, const T* col_x, const Product<T>& product, Stream stream) {
     const unsigned blocks = blocks_for(std::int64_t(csr_m.rows) * kLanes, kBlockSize);
     csr_m_shared<T, kLanes><<<blocks, kBlockSize, 0, native(stream)>>>(csr_m.rows, csr_m.row_offsets.data(),
-                                                                     csr_m.values.data(), col_x, product);
+                                                                       csr_m.values.data(), col_x, product);
     check_launch("csr_m_shared");
 }
 
@@ -75,8 +74,10 @@ void CsrM<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
         col_x = own;
     }
     switch (tuning.kernel) {
-        case CsrMKernel::kWarp: return launch<T, 32>(*this, col_x, product, stream);
-        case CsrMKernel::kHalfWarp: return launch<T, 16>(*this, col_x, product, stream);
+        case CsrMKernel::kWarp:
+            return launch<T, 32>(*this, col_x, product, stream);
+        case CsrMKernel::kHalfWarp:
+            return launch<T, 16>(*this, col_x, product, stream);
     }
 }
 

@@ -1,7 +1,6 @@
-#include "formats/dia.hpp"
-
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
+#include "formats/dia.hpp"
 
 namespace spmvgpu {
 

@@ -1,6 +1,5 @@
-#include "formats/ellpack.hpp"
-
 #include "cuda/ell.cuh"
+#include "formats/ellpack.hpp"
 
 namespace spmvgpu {
 

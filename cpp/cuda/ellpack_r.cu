@@ -1,6 +1,5 @@
-#include "formats/ellpack_r.hpp"
-
 #include "cuda/ell.cuh"
+#include "formats/ellpack_r.hpp"
 
 namespace spmvgpu {
 

@@ -1,10 +1,9 @@
-#include "cuda/runtime.hpp"
-
 #include <algorithm>
 #include <mutex>
 #include <vector>
 
 #include "cuda/check.hpp"
+#include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 
@@ -133,8 +132,10 @@ double time_launches(const std::function<void(Stream)>& launch, int repeats, int
 
 DeviceGuard::DeviceGuard(int ordinal) {
     check(cudaGetDevice(&previous_), "cudaGetDevice");
-    if (previous_ != ordinal) check(cudaSetDevice(ordinal), "cudaSetDevice");
-    else previous_ = -1;
+    if (previous_ != ordinal)
+        check(cudaSetDevice(ordinal), "cudaSetDevice");
+    else
+        previous_ = -1;
 }
 
 DeviceGuard::~DeviceGuard() {

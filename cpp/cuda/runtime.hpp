@@ -1,5 +1,5 @@
-// The CUDA runtime as the rest of the library sees it; no CUDA header needed. Built without CUDA, unavailable.cpp stands in:
-// device_count() is 0 and everything else throws CudaError.
+// The CUDA runtime as the rest of the library sees it; no CUDA header needed. Built without CUDA, unavailable.cpp
+// stands in: device_count() is 0 and everything else throws CudaError.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
-#include "formats/sell.hpp"
-
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
+#include "formats/sell.hpp"
 
 namespace spmvgpu {
 
@@ -10,12 +9,12 @@ namespace {
 using namespace cuda;
 
 constexpr int kInFlight = 4;     // columns in flight per warp
-constexpr int kBlockSize = 256;  // neighbouring slices share x in the L1: measured 24 % over 128 on a wide band, 3 % under
-                                 // it on a 5-point grid
+constexpr int kBlockSize = 256;  // neighbouring slices share x in the L1: measured 24 % over 128 on a wide band, 3 %
+                                 // under it on a 5-point grid
 
 // kWarps warps per slice: warp w takes columns w, w + kWarps, ...; a lane per row. Sums meet in shared memory.
 template <class T, int kWarps>
-__global__ void __launch_bounds__(kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize)
+__global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : kBlockSize)
     sell_lane_per_row(index_t rows, index_t slices, const index_t* __restrict__ slice_offsets,
                       const index_t* __restrict__ col_indices, const T* __restrict__ values,
                       const index_t* __restrict__ permutation, Product<T> product) {
@@ -45,9 +44,10 @@ __global__ void __launch_bounds__(kWarps * kWarp > kBlockSize ? kWarps * kWarp :
 template <class T, int kWarps>
 void launch(const Sell<T>& sell, const Product<T>& product, Stream stream) {
     constexpr int kThreads = kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize;
-    sell_lane_per_row<T, kWarps><<<blocks_for(std::int64_t(sell.slices) * kWarps * kWarp, kThreads), kThreads, 0, native(stream)>>>(
-        sell.rows, sell.slices, sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(),
-        sell.permutation.data(), product);
+    sell_lane_per_row<T, kWarps>
+        <<<blocks_for(std::int64_t(sell.slices) * kWarps * kWarp, kThreads), kThreads, 0, native(stream)>>>(
+            sell.rows, sell.slices, sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(),
+            sell.permutation.data(), product);
     check_launch("sell_lane_per_row");
 }
 
@@ -57,12 +57,18 @@ template <class T>
 void Sell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
     switch (tuning.warps_per_slice) {
-        case 1: return launch<T, 1>(*this, product, stream);
-        case 2: return launch<T, 2>(*this, product, stream);
-        case 4: return launch<T, 4>(*this, product, stream);
-        case 8: return launch<T, 8>(*this, product, stream);
-        case 16: return launch<T, 16>(*this, product, stream);
-        default: return launch<T, 32>(*this, product, stream);
+        case 1:
+            return launch<T, 1>(*this, product, stream);
+        case 2:
+            return launch<T, 2>(*this, product, stream);
+        case 4:
+            return launch<T, 4>(*this, product, stream);
+        case 8:
+            return launch<T, 8>(*this, product, stream);
+        case 16:
+            return launch<T, 16>(*this, product, stream);
+        default:
+            return launch<T, 32>(*this, product, stream);
     }
 }
 

@@ -1,5 +1,5 @@
-// The second kernel of every format whose first one leaves partial sums of rows that are cut into parts: a warp per such
-// row adds its partial sums, always in the same order.
+// The second kernel of every format whose first one leaves partial sums of rows that are cut into parts: a warp per
+// such row adds its partial sums, always in the same order.
 #pragma once
 
 #include "core/array.hpp"
@@ -37,7 +37,7 @@ void merge_spans(const Array<RowSpan>& spans, const Product<T>& product, Stream 
     const auto count = static_cast<index_t>(spans.size());
     if (count == 0) return;
     merge_spans_warp_per_row<<<blocks_for(count, kThreads / kWarp), kThreads, 0, native(stream)>>>(spans.data(), count,
-                                                                                                product, partial);
+                                                                                                   product, partial);
     check_launch("merge_spans_warp_per_row");
 }
 

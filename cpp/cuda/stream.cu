@@ -1,11 +1,10 @@
-#include "cuda/stream.hpp"
-
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/stream.hpp"
 
 namespace spmvgpu::cuda {
 

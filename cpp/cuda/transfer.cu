@@ -1,11 +1,10 @@
-#include "cuda/transfer.hpp"
-
 #include <algorithm>
 #include <map>
 
 #include "core/parallel.hpp"
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/transfer.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -72,8 +71,8 @@ std::size_t size_class(std::size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-// An upload goes in pieces, each copied by all threads together, which is faster than the bus; so two buffers keep it busy.
-// A transfer costs some 2 us beside its bytes, and so pieces are not small.
+// An upload goes in pieces, each copied by all threads together, which is faster than the bus; so two buffers keep it
+// busy. A transfer costs some 2 us beside its bytes, and so pieces are not small.
 constexpr std::size_t kPieceBytes = 2 << 20;
 
 std::shared_ptr<void> make_event() {
@@ -95,7 +94,9 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
     return {pool().take(size_class(bytes)), [](void* block) { pool().give_back(block); }};
 }
 
-bool is_pinned(const void* memory, std::size_t bytes) { return pool().contains(static_cast<const char*>(memory), bytes); }
+bool is_pinned(const void* memory, std::size_t bytes) {
+    return pool().contains(static_cast<const char*>(memory), bytes);
+}
 
 void Staging::upload(void* device, const void* host, std::size_t bytes, Stream stream) {
     const auto copy = [host](void* chunk, std::size_t begin, std::size_t size) {

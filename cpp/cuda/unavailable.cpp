@@ -8,7 +8,8 @@ namespace spmvgpu::cuda {
 namespace {
 
 [[noreturn]] void unavailable() {
-    throw CudaError("spmvgpu was built without CUDA: install the CUDA Toolkit (nvcc) and reinstall, or give device='cpu'");
+    throw CudaError(
+        "spmvgpu was built without CUDA: install the CUDA Toolkit (nvcc) and reinstall, or give device='cpu'");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 namespace spmvgpu {
 
 template <class T>
-using AnyFormat = std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>, Sell<T>>;
+using AnyFormat =
+    std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>, Sell<T>>;
 
 }  // namespace spmvgpu

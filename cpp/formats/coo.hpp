@@ -1,14 +1,15 @@
-// COO, coordinates: one (row, column, value) triplet per non-zero, sorted by row. Bell and Garland 2009, as in Guo 2011.
+// COO, coordinates: one (row, column, value) triplet per non-zero, sorted by row. Bell and Garland 2009, as in Guo
+// 2011.
 //
 //     [ 1 7 . . ]      row_indices   0 0 1 1 2 2 2 3 3      length nnz
 //     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3      length nnz
 //     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4      length nnz
 //     [ . 6 . 4 ]
 //
-// A warp takes a strip of consecutive non-zeros, whatever rows they lie in, and adds them up row by row with a segmented
-// reduction. A row that crosses strips leaves one partial sum per strip, added in order by a second kernel: no atomics.
-// Insensitive to the row lengths, and it never stores an empty row; but it reads a row index per non-zero, so on rows
-// longer than two or three entries CSR moves fewer bytes.
+// A warp takes a strip of consecutive non-zeros, whatever rows they lie in, and adds them up row by row with a
+// segmented reduction. A row that crosses strips leaves one partial sum per strip, added in order by a second kernel:
+// no atomics. Insensitive to the row lengths, and it never stores an empty row; but it reads a row index per non-zero,
+// so on rows longer than two or three entries CSR moves fewer bytes.
 #pragma once
 
 #include "formats/csr.hpp"

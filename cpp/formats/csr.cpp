@@ -21,7 +21,8 @@ int choose_lanes(double mean_row_length, index_t nnz) {
     return static_cast<int>(std::min(32u, std::bit_ceil(lanes)));
 }
 
-// Share of the entries that lie within a cache sector or two of the entry before them in the row, from a sample of rows.
+// Share of the entries that lie within a cache sector or two of the entry before them in the row, from a sample of
+// rows.
 template <class T>
 double share_of_neighbours(const Csr<T>& csr) {
     constexpr index_t kSample = 4096, kNear = 8;
@@ -34,24 +35,27 @@ double share_of_neighbours(const Csr<T>& csr) {
     return static_cast<double>(near) / static_cast<double>(std::max<std::int64_t>(entries, 1));
 }
 
-// Shuffle has a group of lanes per row, so rows must be even; and its many rows in flight share little of x, so in a large
-// matrix the columns must be close together.
+// Shuffle has a group of lanes per row, so rows must be even; and its many rows in flight share little of x, so in a
+// large matrix the columns must be close together.
 template <class T>
 CsrKernel choose_kernel(const Csr<T>& csr, int lanes) {
     constexpr index_t kMaxEntriesPerLane = 16;
     constexpr double kMinNeighbours = 0.25;
     index_t longest = 0;
-    for (index_t row = 0; row < csr.rows; ++row) longest = std::max(longest, csr.row_offsets[row + 1] - csr.row_offsets[row]);
+    for (index_t row = 0; row < csr.rows; ++row)
+        longest = std::max(longest, csr.row_offsets[row + 1] - csr.row_offsets[row]);
     if (longest > kMaxEntriesPerLane * lanes) return CsrKernel::kBalanced;
     const bool scattered = csr.nnz >= kLarge && share_of_neighbours(csr) < kMinNeighbours;
     return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
 }
 
 int choose_tile(index_t nnz, double mean_row_length, int processors) {
-    // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than threads.
+    // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than
+    // threads.
     constexpr double kBlocksPerProcessor = 8, kRowsPerTile = 512;
     int tile = 2048;
-    while (tile > 256 && (nnz / tile < kBlocksPerProcessor * processors || tile > kRowsPerTile * mean_row_length)) tile /= 2;
+    while (tile > 256 && (nnz / tile < kBlocksPerProcessor * processors || tile > kRowsPerTile * mean_row_length))
+        tile /= 2;
     return tile;
 }
 
@@ -77,7 +81,8 @@ struct Plan {
         const auto count = static_cast<std::uint16_t>(end - row);
         const index_t limit = Tile::kMaxPerLane * Tile::lanes(count);
         bool has_long_rows = false;
-        for (index_t r = row; r < end; ++r) has_long_rows = has_long_rows || row_offsets[r + 1] - row_offsets[r] > limit;
+        for (index_t r = row; r < end; ++r)
+            has_long_rows = has_long_rows || row_offsets[r + 1] - row_offsets[r] > limit;
         const auto nonzeros = static_cast<std::uint16_t>(row_offsets[end] - row_offsets[row]);
         tiles.push_back({row, row_offsets[row], count, nonzeros, has_long_rows});
     }

@@ -26,8 +26,8 @@ enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp };
 
 struct CsrTuning {
     CsrKernel kernel = CsrKernel::kAuto;  // auto: shuffle for even rows, else balanced
-    int lanes_per_row = 0;  // shuffle: 0 chooses from the mean row length
-    int tile = 0;           // balanced: non-zeros per tile; 0 chooses from nnz and the processors of the device
+    int lanes_per_row = 0;                // shuffle: 0 chooses from the mean row length
+    int tile = 0;  // balanced: non-zeros per tile; 0 chooses from nnz and the processors of the device
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
@@ -40,14 +40,14 @@ struct CsrTuning {
     static std::vector<Options> candidates();
 };
 
-// One thread block's work in the balanced kernel: `rows` whole rows that hold at most `tile` non-zeros together, or one row
-// up to a limit, or, with rows == 0, a segment of a row that is longer still.
+// One thread block's work in the balanced kernel: `rows` whole rows that hold at most `tile` non-zeros together, or one
+// row up to a limit, or, with rows == 0, a segment of a row that is longer still.
 struct alignas(16) Tile {
-    index_t row_begin;         // first row; of a segment, the position of its row in `spans`
+    index_t row_begin;  // first row; of a segment, the position of its row in `spans`
     index_t nz_begin;
     std::uint16_t rows;
     std::uint16_t nonzeros;
-    index_t note;              // of rows: whether any is too long for its lanes; of a segment: its number
+    index_t note;                           // of rows: whether any is too long for its lanes; of a segment: its number
     static constexpr int kBlockSize = 256;  // threads that work on a tile
     static constexpr int kMaxPerLane = 16;  // non-zeros of a row that one lane adds up; see has_long_rows
 
@@ -95,7 +95,7 @@ struct Csr {
     // A partial sum a segment, and a counter a cut row, which says when all of them are there.
     std::size_t workspace_bytes() const { return segments * sizeof(T) + spans.size() * sizeof(unsigned); }
 
-    void spmv(const Product<T>& product) const;                  // OpenMP
+    void spmv(const Product<T>& product) const;                      // OpenMP
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr.cu
 };
 

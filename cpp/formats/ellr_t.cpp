@@ -44,8 +44,12 @@ template <class T>
 EllrT<T> EllrT<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
     estimate(matrix, tuning);
     const EllShape shape = shape_of(matrix, tuning);
-    EllrT ell{matrix.rows, matrix.cols, matrix.nnz, EllSlots<T>::from_csr(matrix, shape),
-              count_row_lengths(matrix.rows, matrix.row_offsets), tuning};
+    EllrT ell{matrix.rows,
+              matrix.cols,
+              matrix.nnz,
+              EllSlots<T>::from_csr(matrix, shape),
+              count_row_lengths(matrix.rows, matrix.row_offsets),
+              tuning};
     ell.tuning.threads_per_row = shape.threads_per_row;
     return ell;
 }

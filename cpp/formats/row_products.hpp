@@ -52,8 +52,8 @@ inline T scaled(T sum, const Product<T>& product, index_t row) {
     return product.beta == T(0) ? product.alpha * sum : product.alpha * sum + product.beta * product.y[row];
 }
 
-// One thread's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is
-// returned, for the caller to add once the thread that ends that row has written it.
+// One thread's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not
+// is returned, for the caller to add once the thread that ends that row has written it.
 template <class T, class RowSum>
 SPMVGPU_SIMD_CLONES T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product,
                                 RowSum row_sum) {

@@ -73,11 +73,13 @@ int choose_warps_per_slice(const std::vector<std::int64_t>& offsets, int process
     constexpr double kColumnsPerWarp = 3, kMaxColumnsPerWarp = 64, kMaxWarpsPerProcessor = 192;
     const auto slices = static_cast<double>(offsets.size() - 1);
     std::int64_t widest = 0;
-    for (std::size_t s = 1; s < offsets.size(); ++s) widest = std::max(widest, (offsets[s] - offsets[s - 1]) / kSliceRows);
+    for (std::size_t s = 1; s < offsets.size(); ++s)
+        widest = std::max(widest, (offsets[s] - offsets[s - 1]) / kSliceRows);
     const double width = static_cast<double>(offsets.back()) / std::max(slices, 1.0) / kSliceRows;
     int warps = 1;
-    while (warps < 32 && ((warps * kColumnsPerWarp < width && 2 * warps * slices <= kMaxWarpsPerProcessor * processors) ||
-                          warps * kMaxColumnsPerWarp < widest)) {
+    while (warps < 32 &&
+           ((warps * kColumnsPerWarp < width && 2 * warps * slices <= kMaxWarpsPerProcessor * processors) ||
+            warps * kMaxColumnsPerWarp < widest)) {
         warps *= 2;
     }
     return warps;
@@ -183,7 +185,9 @@ void Sell<T>::spmv(const Product<T>& product) const {
         // Slices are dealt out by their slots; the last thread takes the empty ones at the end as well.
         const auto slice_at = [&](int part) {
             const auto slot = static_cast<index_t>(part_begin(slots, threads, part));
-            return part == threads ? slices : index_t(std::lower_bound(slice_offsets.begin(), slice_offsets.end() - 1, slot) - slice_offsets.begin());
+            return part == threads ? slices
+                                   : index_t(std::lower_bound(slice_offsets.begin(), slice_offsets.end() - 1, slot) -
+                                             slice_offsets.begin());
         };
         for (index_t s = slice_at(t); s < slice_at(t + 1); ++s) {
             const index_t begin = slice_offsets[s];

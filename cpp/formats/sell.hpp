@@ -1,5 +1,6 @@
-// SELL-C-sigma, sliced ELLPACK: slices of 32 rows, each padded to its own longest row and stored column by column, so that
-// the 32 lanes of a warp read 32 neighbouring slots. Kreutzer et al. 2014 (sigma sorting), Monakov et al. 2010 (slices).
+// SELL-C-sigma, sliced ELLPACK: slices of 32 rows, each padded to its own longest row and stored column by column, so
+// that the 32 lanes of a warp read 32 neighbouring slots. Kreutzer et al. 2014 (sigma sorting), Monakov et al. 2010
+// (slices).
 //
 //     rows (slice_rows = 2)      slice 0, width 3     slice 1, width 2
 //     [ 1 7 . . ]                1 7 -                5 6
@@ -9,9 +10,9 @@
 //                      col_indices   0 0  1 1 -1 2    0 1  2 -1        length slice_offsets[slices]
 //                      slice_offsets 0  6  10                          length slices + 1
 //
-// A padded slot has column -1 and is skipped, never multiplied. With sigma > 1, rows are sorted by length within windows
-// of sigma rows before they are sliced; `permutation` says where a slot's row lies in y, and is folded into the store.
-// Do not use it where row lengths differ wildly within a window: the padding is refused beyond max_padding.
+// A padded slot has column -1 and is skipped, never multiplied. With sigma > 1, rows are sorted by length within
+// windows of sigma rows before they are sliced; `permutation` says where a slot's row lies in y, and is folded into the
+// store. Do not use it where row lengths differ wildly within a window: the padding is refused beyond max_padding.
 #pragma once
 
 #include "formats/csr.hpp"
@@ -19,8 +20,8 @@
 namespace spmvgpu {
 
 struct SellTuning {
-    int sigma = 0;            // window of the sort in rows; 1 keeps the order; 0 sorts only where it saves padding
-    int warps_per_slice = 0;  // CUDA: warps that share the columns of a slice; 0 chooses from the size of the matrix
+    int sigma = 0;             // window of the sort in rows; 1 keeps the order; 0 sorts only where it saves padding
+    int warps_per_slice = 0;   // CUDA: warps that share the columns of a slice; 0 chooses from the size of the matrix
     double max_padding = 4.0;  // refuse to store more slots than this per non-zero
 
     template <class Self, class Visit>
