@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -14,31 +13,32 @@ from typing import Any
 
 import numpy as np
 
-COMMIT_VARIABLE = "SPMVGPU_COMMIT"
+import spmvgpu as sg
+from spmvgpu.reproduce.environment import commit, driver_version
+
 CODE = ("cpp", "python", "CMakeLists.txt", "pyproject.toml", "benchmarks/*.py", "benchmarks/peers")
 
 
 def describe(device: str, peers: list[Any]) -> dict[str, Any]:
     """The environment of a run on "cpu" or "cuda:N"; bandwidth is measured by the caller."""
-    import spmvgpu as sg
-
     versions = {"python": platform.python_version(), "numpy": np.__version__}
     for peer in peers:
         versions.update(peer.versions())
     build = sg.build_info()
+    cpu = sg.devices()[0].model
     common = {
-        "commit": commit(),
+        "commit": commit(Path(__file__).parents[1], CODE),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
         "build": {
             key: build.get(key) for key in ("compiler", "cuda_version", "cuda_architectures", "openmp")
         },
-        "cpu": cpu_model(),
+        "cpu": cpu,
         "cores": os.cpu_count(),
     }
     if device == "cpu":
         return {
-            "device": cpu_model(),
+            "device": cpu,
             "driver": None,
             "cuda": None,
             "cache_bytes": last_level_cache(),
@@ -65,34 +65,6 @@ def slug(environment: dict[str, Any]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
-def commit() -> str:
-    """The checked-out commit, marked when the code differs from it; without git, SPMVGPU_COMMIT."""
-    given = os.environ.get(COMMIT_VARIABLE)
-    if given:
-        return given
-    try:
-        head = _git("rev-parse", "HEAD")
-        return head + ("+changes" if _git("status", "--porcelain", "--", *CODE) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def _git(*arguments: str) -> str:
-    folder = Path(__file__).parents[1]
-    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def last_level_cache() -> int:
     """Bytes of the largest CPU cache, 0 if the system does not say."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -101,14 +73,6 @@ def last_level_cache() -> int:
         text = file.read_text().strip()
         sizes.append(int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text))
     return max(sizes)
-
-
-def driver_version() -> str:
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
 
 
 def dotted(version: int) -> str:

@@ -55,24 +55,31 @@ def noted(run: Run, record: Recorder, **what: str) -> Iterator[None]:
         _require_device(run, str(what))
 
 
-def spmv(run: Run, record: Recorder, deadline: float) -> None:
-    """Measure all items in all dtypes until the deadline; what is left is noted as skipped."""
-    for number, item in enumerate(run.items, 1):
+def until(deadline: float, run: Run, items: list[Item], record: Recorder) -> Iterator[tuple[Item, str]]:
+    """Items in all dtypes until the deadline; what is left is noted as skipped."""
+    for item in items:
         for dtype in run.dtypes:
             if time.perf_counter() > deadline:
                 record.skip("the time budget was spent", matrix=item.name, dtype=dtype)
-                continue
-            before = len(record.rows), time.perf_counter()
-            with noted(run, record, matrix=item.name, dtype=dtype):
-                problem = run.store.get(item, dtype)
-                if run.clock is None:
-                    _measure_on_cpu(run, problem, record)
-                else:
-                    _measure_on_device(run, problem, record)
-                release(run, problem)
-            record.write()
-            seconds, rows = time.perf_counter() - before[1], len(record.rows) - before[0]
-            run.say(f"{number}/{len(run.items)} {item.name} {dtype}: {rows} rows in {seconds:.1f} s")
+            else:
+                yield item, dtype
+
+
+def spmv(run: Run, record: Recorder, deadline: float) -> None:
+    """Measure all items in all dtypes until the deadline."""
+    for item, dtype in until(deadline, run, run.items, record):
+        before = len(record.rows), time.perf_counter()
+        with noted(run, record, matrix=item.name, dtype=dtype):
+            problem = run.store.get(item, dtype)
+            if run.clock is None:
+                _measure_on_cpu(run, problem, record)
+            else:
+                _measure_on_device(run, problem, record)
+            release(run, problem)
+        record.write()
+        seconds, rows = time.perf_counter() - before[1], len(record.rows) - before[0]
+        number = run.items.index(item) + 1
+        run.say(f"{number}/{len(run.items)} {item.name} {dtype}: {rows} rows in {seconds:.1f} s")
 
 
 def release(run: Run, problem: Problem) -> None:
@@ -196,10 +203,7 @@ def _add(
         cache=cache,
         how=how,
         **more,
-        time_us=round(timing.us, 3),
-        least_us=round(timing.least, 3),
-        spread=round(timing.spread, 3),
-        samples=timing.count,
+        **timing.fields(),
         bytes=int(variant.nbytes + problem.vector_bytes),
         options=variant.options,
         setup_seconds={key: round(seconds, 6) for key, seconds in variant.setup_seconds.items()},

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import spmvgpu as sg
+
 from .experiments import Run, noted
 from .problem import Problem
 from .records import Recorder
@@ -19,8 +21,6 @@ WARM_UP_CYCLES = 50
 
 def memory(run: Run, record: Recorder, deadline: float) -> None:
     """Memory of every format on one large matrix, and 1,000 create/multiply/destroy cycles on a small one."""
-    import spmvgpu as sg
-
     names = {item.name: item for item in run.items}
     large = next((names[name] for name in PREFERRED if name in names), run.items[-1])
     free = _free_device_bytes if run.clock is not None else _process_bytes_negative
@@ -38,8 +38,6 @@ def _measure_nbytes(
     run: Run, problem: Problem, format: str, free: Callable[[], int], record: Recorder
 ) -> None:
     """Compare `nbytes` with what the device (on the CPU: the process) has less of afterwards."""
-    import spmvgpu as sg
-
     # Loading kernels and growing pools is not the operator's: have that done by a first one.
     first = sg.aslinearoperator(problem.matrix[:1000], format=format, device=run.device)
     first @ problem.x
@@ -64,8 +62,6 @@ def _measure_nbytes(
 
 
 def _cycles(run: Run, problem: Problem, free: Callable[[], int], record: Recorder) -> None:
-    import spmvgpu as sg
-
     formats = []
     for format in sg.formats():
         with noted(run, record, matrix=problem.name, library="spmvgpu", variant=f"{format} cycles"):

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .experiments import Run, noted, release
+import spmvgpu as sg
+
+from .experiments import Run, noted, release, until
 from .problem import Problem
 from .records import Recorder
 from .timing import Call, DeviceClock, Launch, Timing, wall_us
@@ -30,25 +32,19 @@ ROUNDTRIP_SECONDS = 0.25  # per library
 def overhead(run: Run, record: Recorder, deadline: float) -> None:
     """Time of ``op @ x`` with a device array, called from Python, beyond the kernel's own time."""
     items = [item for item in run.items if item.name in OVERHEAD_MATRICES] or run.items[:3]
-    for item in items:
-        for dtype in run.dtypes:
-            if time.perf_counter() > deadline:
-                record.skip("the time budget was spent", matrix=item.name, dtype=dtype)
-                continue
-            with noted(run, record, matrix=item.name, dtype=dtype):
-                problem = run.store.get(item, dtype)
-                if run.clock is None:
-                    _overhead_on_cpu(problem, record)
-                else:
-                    _overhead_on_device(run, run.clock, problem, record)
-            record.write()
+    for item, dtype in until(deadline, run, items, record):
+        with noted(run, record, matrix=item.name, dtype=dtype):
+            problem = run.store.get(item, dtype)
+            if run.clock is None:
+                _overhead_on_cpu(problem, record)
+            else:
+                _overhead_on_device(run, run.clock, problem, record)
+        record.write()
     run.say(f"overhead: {len(record.rows)} rows")
 
 
 def _overhead_on_device(run: Run, clock: DeviceClock, problem: Problem, record: Recorder) -> None:
     import cupy
-
-    import spmvgpu as sg
 
     from .peers import cupy as cupy_peer
 
@@ -87,8 +83,6 @@ def _overhead_on_device(run: Run, clock: DeviceClock, problem: Problem, record: 
 
 
 def _overhead_on_cpu(problem: Problem, record: Recorder) -> None:
-    import spmvgpu as sg
-
     op = sg.aslinearoperator(problem.matrix, format="csr", device="cpu")
     A, x, y = problem.matrix, problem.x, np.empty(problem.matrix.shape[0], dtype=problem.dtype)
     calls: list[tuple[str, str, Call]] = [
@@ -108,24 +102,18 @@ def roundtrip(run: Run, record: Recorder, deadline: float) -> None:
         record.skip("a round trip needs a GPU")
         record.write()
         return
-    for item in run.items:
-        for dtype in run.dtypes:
-            if time.perf_counter() > deadline:
-                record.skip("the time budget was spent", matrix=item.name, dtype=dtype)
-                continue
-            with noted(run, record, matrix=item.name, dtype=dtype):
-                problem = run.store.get(item, dtype)
-                if problem.matrix.shape[0] >= ROUNDTRIP_ROWS:
-                    _roundtrip(run, problem, record)
-                release(run, problem)
-            record.write()
+    for item, dtype in until(deadline, run, run.items, record):
+        with noted(run, record, matrix=item.name, dtype=dtype):
+            problem = run.store.get(item, dtype)
+            if problem.matrix.shape[0] >= ROUNDTRIP_ROWS:
+                _roundtrip(run, problem, record)
+            release(run, problem)
+        record.write()
     run.say(f"roundtrip: {len(record.rows)} rows")
 
 
 def _roundtrip(run: Run, problem: Problem, record: Recorder) -> None:
     import cupy
-
-    import spmvgpu as sg
 
     from .peers import cupy as cupy_peer
 
@@ -154,9 +142,6 @@ def _roundtrip(run: Run, problem: Problem, record: Recorder) -> None:
             **problem.describe(),
             library=library,
             variant=variant,
-            time_us=round(timing.us, 3),
-            least_us=round(timing.least, 3),
-            spread=round(timing.spread, 3),
-            samples=timing.count,
+            **timing.fields(),
             options={"format": op.format} if library == "spmvgpu" else {},
         )

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import spmvgpu as sg
+
 from . import environment, memory, peers, python_costs
 from .experiments import DeviceLostError, Run, spmv
 from .problem import DTYPES
@@ -130,8 +132,6 @@ def _experiments(
 
 
 def _device(wanted: str) -> str:
-    import spmvgpu as sg
-
     names = [info.name for info in sg.devices()]
     if wanted == "auto":
         return next((name for name in names if name != "cpu"), "cpu")

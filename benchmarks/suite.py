@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-FOLDER_VARIABLE = "SPMVGPU_MATRICES"
+from spmvgpu import gallery
+from spmvgpu.reproduce.matrices import FOLDER_VARIABLE, read_real, with_random_values
 
 # Recipe name -> (real matrix, unknowns per node): every entry of the mesh graph becomes a dense block.
 RECIPES = {"fe_pwt_x6": ("fe_pwt", 6), "fe_bracket_xl_x3": ("fe_bracket_xl_nodes", 3)}
@@ -63,8 +64,6 @@ def _generated_items() -> list[Item]:
 
 
 def _gallery(name: str) -> sp.csr_array:
-    from spmvgpu import gallery
-
     return _canonical(gallery.SUITE[name](np.float64))
 
 
@@ -73,8 +72,6 @@ QUICK = ("poisson2d_60", "elast3d_1k", "powerlaw_5k")
 
 
 def _quick(name: str) -> sp.csr_array:
-    from spmvgpu import gallery
-
     builders: dict[str, Callable[[], sp.csr_array]] = {
         "poisson2d_60": lambda: gallery.poisson2d(60, contrast=100),
         "elast3d_1k": lambda: gallery.elasticity3d(7, contrast=100)[0],
@@ -120,27 +117,15 @@ def real_matrix(name: str) -> sp.csr_array:
     """Read one matrix of the folder, mirrored if only a triangle is stored; patterns get random values."""
     folder = _folder()
     assert folder is not None
-    stored = next(entry["stored"] for entry in _index(folder) if entry["name"] == name)
-    matrix = sp.csr_array(sp.load_npz(folder / f"{name}.npz"))
-    if matrix.dtype == bool:
-        matrix = _with_random_values(matrix)
-    matrix = matrix.astype(np.float64)
-    if stored == "lower":
-        matrix = matrix + sp.tril(matrix, -1).T
-    return _canonical(matrix)
+    return _canonical(read_real(folder / f"{name}.npz"))
 
 
 def _recipe(source: str, dof: int) -> sp.csr_array:
     pattern = real_matrix(source)
     pattern.data = np.ones(pattern.nnz, dtype=np.int8)
     return _canonical(
-        _with_random_values(sp.csr_array(sp.kron(pattern, np.ones((dof, dof), np.int8), format="csr")))
+        with_random_values(sp.csr_array(sp.kron(pattern, np.ones((dof, dof), np.int8), format="csr")))
     )
-
-
-def _with_random_values(matrix: sp.csr_array) -> sp.csr_array:
-    values = np.random.default_rng(0).uniform(-1.0, 1.0, matrix.nnz)
-    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _canonical(matrix: Any) -> sp.csr_array:

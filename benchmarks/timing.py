@@ -40,6 +40,15 @@ class Timing:
         low, high = ordered[len(ordered) // 10], ordered[(9 * len(ordered)) // 10]
         return cls(median, (high - low) / median if median > 0 else 0.0, len(ordered), ordered[0])
 
+    def fields(self) -> dict[str, Any]:
+        """The timing as a row of the results has it."""
+        return {
+            "time_us": round(self.us, 3),
+            "least_us": round(self.least, 3),
+            "spread": round(self.spread, 3),
+            "samples": self.count,
+        }
+
 
 def wall_us(call: Call, seconds: float, least: int = 5, most: int = 1000) -> list[float]:
     """Wall time of single calls, repeated for about `seconds`."""

@@ -106,7 +106,9 @@ CASES = {
     "upper_triangle": lambda: sp.triu(sp.csr_array(np.ones((130, 130)))),
     "dense": lambda: sp.csr_array(values(np.random.default_rng(4), 64 * 70).reshape(64, 70)),
     "blocks": lambda: sp.kron(uniform(120, 120, 5), np.arange(1.0, 10.0).reshape(3, 3)),
-    "block_diagonal": lambda: sp.block_diag([sp.coo_array(np.full((k, k), k / 8)) for k in (1, 40, 3, 33, 8, 64)]),
+    "block_diagonal": lambda: sp.block_diag(
+        [sp.coo_array(np.full((k, k), k / 8)) for k in (1, 40, 3, 33, 8, 64)]
+    ),
     # Shapes and emptiness
     "0x0": lambda: sp.csr_array((0, 0)),
     "0x5": lambda: sp.csr_array((0, 5)),

@@ -57,15 +57,19 @@ def reference(A, x, alpha=1.0, beta=0.0, y=None, dtype=None):
 
 
 def assert_product(result, A, x, alpha=1.0, beta=0.0, y=None, dtype=None):
-    """Fail, naming the worst row, unless `result` is alpha*A@x + beta*y up to rounding; x may be 2-D."""
+    """Fail unless `result` is alpha*A@x + beta*y up to rounding; x may be 2-D."""
     if x.ndim == 2:
         assert result.shape == (A.shape[0], x.shape[1])
         for column in range(x.shape[1]):
             start = None if y is None else y[:, column]
             assert_product(result[:, column], A, x[:, column], alpha, beta, start, dtype)
         return
-    assert result.shape == (A.shape[0],)
-    expected, bound = reference(A, x, alpha, beta, y, dtype)
+    assert_within(result, *reference(A, x, alpha, beta, y, dtype))
+
+
+def assert_within(result, expected, bound):
+    """Fail, naming the worst row, unless `result` is what `reference` gave."""
+    assert result.shape == expected.shape
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(result[~finite], expected[~finite].astype(result.dtype))
     error = np.abs(result[finite].astype(np.longdouble) - expected[finite])

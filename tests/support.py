@@ -12,6 +12,13 @@ import numpy as np
 import pytest
 
 import spmvgpu as sg
+from battery import vector
+from reference import assert_product
+
+# In place of the fixtures `fmt` and `dtype` where a matrix takes long to make. Those live for the session and
+# pytest groups tests by what lives longest: it would make every matrix anew for each format and type.
+each_format = pytest.mark.parametrize("fmt", sg.formats())
+each_type = pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("float64")], ids=str)
 
 BYTES = re.compile(r"\d[\d,._]*(\.\d+)?\s*([KMGT]i?B|bytes|B)\b")
 
@@ -34,13 +41,21 @@ def build(A, fmt, device="cpu", **options):
         pytest.skip(f"{fmt} refuses the matrix")
 
 
-def transposed(op, A):
-    """The transposed operator; a visible skip where the format justly refuses the transposed matrix."""
-    try:
-        return op.T
-    except sg.FormatError as error:
-        check_refusal(A.T.tocsr(), op.format, str(error))
-        pytest.skip(f"{op.format} refuses the transposed matrix")
+def assert_multiplies(op, A):
+    """`op` multiplies as `A` does, overwrites whatever was in the result, and gives the same bits again."""
+    x = vector(A.shape[1], A.dtype)
+    y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
+    assert_product(y, A, x)
+    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), y)
+
+
+def assert_same_entries(B, A):
+    """`B` stores what the canonical matrix `A` stores, to the bit, in the same order."""
+    assert B.shape == A.shape
+    np.testing.assert_array_equal(B.indptr, A.indptr)
+    np.testing.assert_array_equal(B.indices, A.indices)
+    np.testing.assert_array_equal(B.data, A.data)
+    assert B.data.tobytes() == A.data.astype(B.dtype).tobytes()  # signs of zeros and payloads of NaN too
 
 
 def poisoned(shape, dtype):

@@ -1,12 +1,14 @@
 """The CPU backend with any number of threads: every split of the work gives the product."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from battery import from_lengths, integer_matrix, integer_vector, uniform, vector
-from reference import assert_product
-from support import build, poisoned
+from reference import assert_within, reference
+from support import assert_same_entries, build, each_format, each_type, poisoned
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 
@@ -34,33 +36,56 @@ def large(request):
     return sp.csr_array(LARGE[request.param]())
 
 
-def test_product(large, fmt, dtype, threads):
-    A = large.astype(dtype)
+class Case(NamedTuple):
+    """A matrix of one type, what it is multiplied with, and what `reference` gives."""
+
+    A: sp.csr_array
+    x: np.ndarray
+    start: np.ndarray
+    product: tuple[np.ndarray, np.ndarray]
+    accumulated: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, A):
+        x, start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=40)
+        return cls(A, x, start, reference(A, x), reference(A, x, -0.5, 2.0, start))
+
+
+@pytest.fixture(scope="module")
+def cases(large):
+    return {dtype: Case.of(large.astype(dtype)) for dtype in ("float32", "float64")}
+
+
+@pytest.fixture
+def case(cases, dtype):
+    return cases[dtype.name]
+
+
+@each_format
+@each_type
+def test_product(case, fmt, threads):
+    A, x = case.A, case.x
     op = build(A, fmt, max_padding=1e6) if fmt == "sell" else build(A, fmt)
-    x = vector(A.shape[1], dtype)
-    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
-    assert_product(y, A, x)
+    y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
+    assert_within(y, *case.product)
     np.testing.assert_array_equal(op @ x, y)
 
 
-def test_accumulation(large, fmt, dtype, threads):
-    A = large.astype(dtype)
-    op = build(A, fmt)
-    x = vector(A.shape[1], dtype)
-    start = vector(A.shape[0], dtype, seed=40)
-    y = start.copy()
-    op.spmv(x, out=y, alpha=-0.5, beta=2.0)
-    assert_product(y, A, x, -0.5, 2.0, start)
+@each_format
+@each_type
+def test_accumulation(case, fmt, threads):
+    y = case.start.copy()
+    build(case.A, fmt).spmv(case.x, out=y, alpha=-0.5, beta=2.0)
+    assert_within(y, *case.accumulated)
 
 
-@pytest.mark.parametrize("case", ["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
-def test_exact(case, fmt, dtype, threads):
-    A = integer_matrix(case, dtype)
+@pytest.mark.parametrize("name", ["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
+def test_exact(name, fmt, dtype, threads):
+    A = integer_matrix(name, dtype)
     x = integer_vector(A.shape[1], dtype)
     np.testing.assert_array_equal(build(A, fmt) @ x, A @ x)
 
 
+@each_format
 def test_roundtrip(large, fmt, threads):
-    B = build(large, fmt).tocsr()
-    np.testing.assert_array_equal(B.indptr, large.indptr)
-    np.testing.assert_array_equal(B.indices, sp.csr_array(large).sorted_indices().indices)
+    assert_same_entries(build(large, fmt).tocsr(), large.sorted_indices())

@@ -1,9 +1,12 @@
-"""Every notebook runs from top to bottom and is kept without outputs; the README's code runs."""
+"""Every notebook runs from top to bottom and is kept without outputs; README and docstring examples run."""
 
+import doctest
 import re
 from pathlib import Path
 
 import pytest
+
+import spmvgpu as sg
 
 nbformat = pytest.importorskip("nbformat", reason="the notebook extra is not installed")
 
@@ -40,6 +43,13 @@ def test_runs(notebook, tmp_path):
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error"]
     assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+@pytest.mark.parametrize("module", [sg, sg.linalg], ids=lambda module: module.__name__)
+def test_examples_in_docstrings(module):
+    results = doctest.testmod(module)
+    assert results.attempted > 0
+    assert results.failed == 0
 
 
 def test_readme_code_runs():

@@ -1,11 +1,14 @@
 """The operator as a user meets it: attributes, pictures, algebra, products of all kinds."""
 
+import pickle
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import uniform
+from battery import dense_column, uniform, vector
 from reference import assert_product
 from support import build
 
@@ -245,6 +248,25 @@ def test_transposed_products_forth_and_back(op, A, rng):
     assert_product(op.H @ x, A.T, x)
     assert_product(op.T.rmatvec(y), A, y)
     np.testing.assert_array_equal(op.rmatvec(x), op.T @ x)
+
+
+def test_transpose_that_the_format_refuses_is_stored_as_csr(fmt, device, dtype):
+    """One dense column becomes a dense row, which pads all others; products must not depend on that."""
+    A = sp.csr_array(dense_column(9000, 4000)).astype(dtype)
+    op = build(A, fmt, device)
+    try:
+        sg.estimate(A.T, fmt)
+    except sg.FormatError:
+        assert op.T.format == "csr"
+        assert f"{fmt} refuses" in op.T.explain()
+    else:
+        assert op.T.format == fmt
+    x = vector(9000, dtype)
+    assert_product(op.rmatvec(x), A.T, x)
+    assert op.T.T is op
+    copy = pickle.loads(pickle.dumps(op.T))
+    assert copy.format == op.T.format
+    np.testing.assert_array_equal(copy @ x, op.T @ x)
 
 
 def test_complex_adjoint(op, A, rng):

@@ -26,16 +26,17 @@ def tested_matrix(request, dtype):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
-@pytest.mark.parametrize("column", [0, 1, -1])
-def test_special_x_reaches_only_the_rows_that_use_it(A, column, special, fmt, device):
+def test_special_x_reaches_only_the_rows_that_use_it(A, special, fmt, device):
     """Padding must not multiply: formats like to pad with column 0 or the last column."""
-    x = vector(A.shape[1], A.dtype)
-    x[column] = special
-    y = build(A, fmt, device).spmv(x, out=poisoned(A.shape[0], A.dtype))
-    users = A.tocsc()[:, [column]].indices
-    assert np.isfinite(np.delete(y, users)).all()
-    assert not np.isfinite(y[users]).any()
-    assert_product(y, A, x)
+    op = build(A, fmt, device)
+    for column in (0, 1, -1):
+        x = vector(A.shape[1], A.dtype)
+        x[column] = special
+        y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
+        users = A.tocsc()[:, [column]].indices
+        assert np.isfinite(np.delete(y, users)).all()
+        assert not np.isfinite(y[users]).any()
+        assert_product(y, A, x)
 
 
 @pytest.mark.parametrize("special", SPECIAL)

@@ -142,13 +142,14 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
     });
     const std::lock_guard turn(exchange_mutex_);
     const std::uint64_t version = version_of(product.x);
-    cuda::XSource source;
-    source.is_there = version != 0 && sent_version_ == version;
+    cuda::Crossing crossing;
+    crossing.x_is_there = version != 0 && sent_version_ == version;
     std::visit(
         [&](const auto& format) {
+            if constexpr (requires { format.stores_in_order(); }) crossing.store_y = format.stores_in_order();
             if constexpr (Gathers<std::remove_cvref_t<decltype(format)>>) {
                 if (!format.gathers_on_host()) return;
-                source.fill = [&](void* chunk, std::size_t begin, std::size_t bytes) {
+                crossing.fill_x = [&](void* chunk, std::size_t begin, std::size_t bytes) {
                     format.gather(product.x, static_cast<T*>(chunk), static_cast<index_t>(begin / sizeof(T)),
                                   static_cast<index_t>((begin + bytes) / sizeof(T)));
                 };
@@ -157,7 +158,7 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
         storage_);
     sent_version_ = 0;  // for the case that the product throws
     exchange_->run(
-        product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, source);
+        product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, crossing);
     sent_version_ = version;
 }
 

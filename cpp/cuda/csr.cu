@@ -8,9 +8,8 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kInFlight = 4;  // loads in flight per lane of a row
-constexpr int kBlockSize =
-    Tile::kBlockSize;  // Yin 2012, section 5.1 (5); also the best or within 2 % of it for the other kernels
+constexpr int kInFlight = 4;     // loads in flight per lane of a row
+constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5)
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
 template <class T, int kLanes>
@@ -58,13 +57,13 @@ struct BalancedPlan {
 
 // A tile that is one row, or a segment of one. The block that finishes a row's last outstanding segment adds up all of
 // them, in order; so the sum does not depend on which block that is.
-template <class T>
+template <class T, int kThreads>
 __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
     __shared__ bool last_arrival;
     const index_t end = tile.nz_begin + tile.nonzeros;
     T sum =
-        sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kBlockSize);
-    sum = sum_block<T, kBlockSize>(sum);
+        sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kThreads);
+    sum = sum_block<T, kThreads>(sum);
     if (tile.rows == 1) {
         if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
         return;
@@ -91,39 +90,37 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 // A block per tile. In a tile of several rows the products of all its non-zeros go to shared memory, read from global
 // memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
 // Rows that are much longer than their group is wide are left over for whole warps.
-template <class T, int kItems>
-__global__ void __launch_bounds__(kBlockSize, kItems <= 4   ? 8
-                                              : kItems <= 8 ? 6
-                                                            : 4)
+template <class T, int kItems, int kThreads>
+__global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads)
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
-    __shared__ T products[kBlockSize * kItems];
-    __shared__ std::uint16_t left_over[kBlockSize * kItems / Tile::kMaxPerLane];
+    __shared__ T products[kThreads * kItems];
+    __shared__ std::uint16_t left_over[kThreads * kItems / Tile::kMaxPerLane];
     __shared__ int left_over_count;
     const Tile tile = plan.tiles[blockIdx.x];
-    if (tile.rows <= 1) return multiply_long_row(plan, tile, product);
+    if (tile.rows <= 1) return multiply_long_row<T, kThreads>(plan, tile, product);
 
     index_t cols[kItems];
     T factors[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        const int k = i * kBlockSize + threadIdx.x;
+        const int k = i * kThreads + threadIdx.x;
         cols[i] = k < tile.nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
         factors[i] = k < tile.nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
     }
     const index_t* const row_offsets = plan.row_offsets + tile.row_begin;
-    const int lanes = Tile::lanes(tile.rows), lane = threadIdx.x % lanes;
+    const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x % lanes;
     int row = threadIdx.x / lanes;  // within the tile, as are begin and end
     int begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
     int end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
     if (threadIdx.x == 0) left_over_count = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        if (cols[i] >= 0) products[i * kBlockSize + threadIdx.x] = factors[i] * product.x[cols[i]];
+        if (cols[i] >= 0) products[i * kThreads + threadIdx.x] = factors[i] * product.x[cols[i]];
     }
     __syncthreads();
 
     // One round where every row has a thread; with more rows than threads, a thread per row and round by round.
-    for (int round = 0; round < tile.rows; round += kBlockSize / lanes) {
+    for (int round = 0; round < tile.rows; round += kThreads / lanes) {
         if (round > 0) {
             row = round + threadIdx.x;
             begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
@@ -145,7 +142,7 @@ __global__ void __launch_bounds__(kBlockSize, kItems <= 4   ? 8
     }
     if (tile.note == 0) return;
     __syncthreads();
-    for (int i = threadIdx.x / kWarp; i < left_over_count; i += kBlockSize / kWarp) {
+    for (int i = threadIdx.x / kWarp; i < left_over_count; i += kThreads / kWarp) {
         row = left_over[i];
         end = row_offsets[row + 1] - tile.nz_begin;
         T sum = 0;
@@ -169,15 +166,16 @@ void launch_shared(const Csr<T>& csr, const Product<T>& product, Stream stream) 
     check_launch("csr_shared");
 }
 
-template <class T, int kItems>
+template <class T, int kTile>
 void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream) {
     auto* segment_sums = static_cast<T*>(product.scratch);
     auto* arrivals = reinterpret_cast<unsigned*>(segment_sums + csr.segments);
     const BalancedPlan<T> plan{
         csr.tiles.data(), csr.spans.data(), csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(),
         segment_sums,     arrivals};
-    csr_balanced_block_per_tile<T, kItems>
-        <<<static_cast<unsigned>(csr.tiles.size()), kBlockSize, 0, native(stream)>>>(plan, product);
+    constexpr int kThreads = Tile::threads(kTile);
+    csr_balanced_block_per_tile<T, kTile / kThreads, kThreads>
+        <<<static_cast<unsigned>(csr.tiles.size()), kThreads, 0, native(stream)>>>(plan, product);
     check_launch("csr_balanced_block_per_tile");
 }
 
@@ -210,15 +208,15 @@ void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
         case CsrKernel::kBalanced:
             switch (tuning.tile) {
                 case 256:
-                    return launch_balanced<T, 1>(*this, product, stream);
+                    return launch_balanced<T, 256>(*this, product, stream);
                 case 512:
-                    return launch_balanced<T, 2>(*this, product, stream);
+                    return launch_balanced<T, 512>(*this, product, stream);
                 case 1024:
-                    return launch_balanced<T, 4>(*this, product, stream);
+                    return launch_balanced<T, 1024>(*this, product, stream);
                 case 2048:
-                    return launch_balanced<T, 8>(*this, product, stream);
+                    return launch_balanced<T, 2048>(*this, product, stream);
                 default:
-                    return launch_balanced<T, 16>(*this, product, stream);
+                    return launch_balanced<T, 4096>(*this, product, stream);
             }
     }
 }

@@ -140,24 +140,25 @@ void HostExchange<T>::send(void* device, const void* host, std::size_t bytes) {
 }
 
 template <class T>
-void HostExchange<T>::begin(const Product<T>& host, const XSource& source) {
+void HostExchange<T>::begin(const Product<T>& host, const Crossing& crossing) {
     const DeviceGuard guard(ordinal_);
-    if (!source.is_there && !source.fill) send(x_.data(), host.x, x_.bytes());
-    if (!source.is_there && source.fill) staging_.upload(x_.data(), source.fill, x_.bytes(), stream_.get());
+    if (!crossing.x_is_there && !crossing.fill_x) send(x_.data(), host.x, x_.bytes());
+    if (!crossing.x_is_there && crossing.fill_x) staging_.upload(x_.data(), crossing.fill_x, x_.bytes(), stream_.get());
     if (host.beta != T(0)) send(y_.data(), host.y, y_.bytes());
 }
 
 template <class T>
-void HostExchange<T>::finish(const Product<T>& host) {
-    if (y_.bytes() == 0) return;
+void HostExchange<T>::finish(const Product<T>& host, bool is_stored) {
     const DeviceGuard guard(ordinal_);
     const bool direct = is_pinned(host.y, y_.bytes());
-    const std::shared_ptr<void> staged = direct ? nullptr : allocate_pinned(y_.bytes());
-    check(cudaMemcpyAsync(direct ? host.y : staged.get(), y_.data(), y_.bytes(), cudaMemcpyDeviceToHost,
-                          native(stream_.get())),
-          "cudaMemcpyAsync");
+    const std::shared_ptr<void> staged = direct || y_.bytes() == 0 ? nullptr : allocate_pinned(y_.bytes());
+    if (!is_stored && y_.bytes() > 0) {
+        check(cudaMemcpyAsync(direct ? host.y : staged.get(), y_.data(), y_.bytes(), cudaMemcpyDeviceToHost,
+                              native(stream_.get())),
+              "cudaMemcpyAsync");
+    }
     check(cudaStreamSynchronize(native(stream_.get())), "cudaStreamSynchronize");
-    if (!direct) parallel_copy(host.y, staged.get(), y_.bytes());
+    if (staged) parallel_copy(host.y, staged.get(), y_.bytes());
 }
 
 template class HostExchange<float>;

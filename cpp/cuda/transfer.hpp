@@ -38,10 +38,11 @@ private:
     Buffer buffers_[2];
 };
 
-// How the device gets the x of a product with host vectors: by default it is copied.
-struct XSource {
-    bool is_there = false;  // the device has it from the product before
-    Fill fill;              // makes what the device is to have for x, if that is not x itself
+// How x and y of a product with host vectors cross the bus: by default both are copied.
+struct Crossing {
+    bool x_is_there = false;  // the device has it from the product before
+    Fill fill_x;              // makes what the device is to have for x, if that is not x itself
+    bool store_y = false;     // the kernel writes whole lines of y, once: it may store them over the bus as it goes
 };
 
 // The device copies of x and y of one operator, for products whose vectors are in host memory.
@@ -53,18 +54,19 @@ public:
     // Runs multiply(product with device pointers, stream) between the transfers of x (and y, if beta != 0) and of y.
     // Complete when it returns. Threads take turns.
     template <class Multiply>
-    void run(const Product<T>& host, Multiply&& multiply, const XSource& source = {}) {
+    void run(const Product<T>& host, Multiply&& multiply, const Crossing& crossing = {}) {
         const std::lock_guard lock(mutex_);
-        begin(host, source);
-        multiply(Product<T>{x_.data(), y_.data(), host.alpha, host.beta}, stream_.get());
-        finish(host);
+        begin(host, crossing);
+        const bool store_y = crossing.store_y && host.beta == T(0) && is_pinned(host.y, y_.bytes());
+        multiply(Product<T>{x_.data(), store_y ? host.y : y_.data(), host.alpha, host.beta}, stream_.get());
+        finish(host, store_y);
     }
 
     std::size_t nbytes() const { return x_.footprint() + y_.footprint(); }
 
 private:
-    void begin(const Product<T>& host, const XSource& source);
-    void finish(const Product<T>& host);
+    void begin(const Product<T>& host, const Crossing& crossing);
+    void finish(const Product<T>& host, bool is_stored);
     void send(void* device, const void* host, std::size_t bytes);
 
     int ordinal_;

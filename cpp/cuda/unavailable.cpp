@@ -36,11 +36,11 @@ HostExchange<T>::HostExchange(index_t, index_t, int) {
     unavailable();
 }
 template <class T>
-void HostExchange<T>::begin(const Product<T>&, const XSource&) {
+void HostExchange<T>::begin(const Product<T>&, const Crossing&) {
     unavailable();
 }
 template <class T>
-void HostExchange<T>::finish(const Product<T>&) {
+void HostExchange<T>::finish(const Product<T>&, bool) {
     unavailable();
 }
 template class HostExchange<float>;

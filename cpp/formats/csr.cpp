@@ -53,7 +53,7 @@ int choose_tile(index_t nnz, double mean_row_length, int processors) {
     // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than
     // threads.
     constexpr double kBlocksPerProcessor = 8, kRowsPerTile = 512;
-    int tile = 2048;
+    int tile = 4096;
     while (tile > 256 && (nnz / tile < kBlocksPerProcessor * processors || tile > kRowsPerTile * mean_row_length))
         tile /= 2;
     return tile;
@@ -77,9 +77,9 @@ struct Plan {
         spans.push_back({row, first, segments - 1});
     }
 
-    void add_rows(const index_t* row_offsets, index_t row, index_t end) {
+    void add_rows(const index_t* row_offsets, index_t row, index_t end, int threads) {
         const auto count = static_cast<std::uint16_t>(end - row);
-        const index_t limit = Tile::kMaxPerLane * Tile::lanes(count);
+        const index_t limit = Tile::kMaxPerLane * Tile::lanes(count, threads);
         bool has_long_rows = false;
         for (index_t r = row; r < end; ++r)
             has_long_rows = has_long_rows || row_offsets[r + 1] - row_offsets[r] > limit;
@@ -102,9 +102,11 @@ Plan plan_tiles(index_t rows, const Array<index_t>& row_offsets, index_t tile) {
         // As many whole rows as fit, and at least one; `tile` bounds the rows too, for the sake of empty ones.
         index_t end = row + 1;
         while (end < rows && end - row < tile && row_offsets[end + 1] - begin <= tile) ++end;
-        plan.add_rows(row_offsets.data(), row, end);
+        plan.add_rows(row_offsets.data(), row, end, Tile::threads(tile));
         row = end;
     }
+    // Long rows first: a block that starts late on one would be waited for.
+    std::stable_partition(plan.tiles.begin(), plan.tiles.end(), [](const Tile& t) { return t.rows <= 1; });
     return plan;
 }
 

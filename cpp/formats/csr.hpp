@@ -47,14 +47,17 @@ struct alignas(16) Tile {
     index_t nz_begin;
     std::uint16_t rows;
     std::uint16_t nonzeros;
-    index_t note;                           // of rows: whether any is too long for its lanes; of a segment: its number
-    static constexpr int kBlockSize = 256;  // threads that work on a tile
-    static constexpr int kMaxPerLane = 16;  // non-zeros of a row that one lane adds up; see has_long_rows
+    index_t note;  // of rows: whether any is too long for its lanes; of a segment: its number
+    static constexpr int kMaxPerLane =
+        16;  // non-zeros of a row that one lane adds up before the row counts as too long
+
+    // Threads that work on a tile: at most 8 non-zeros each, all loaded before the first is used.
+    static constexpr int threads(int tile) { return tile <= 2048 ? 256 : 512; }
 
     // Lanes per row: as many as the block has to spare, a power of two up to a warp.
-    static constexpr int lanes(int rows) {
+    static constexpr int lanes(int rows, int threads) {
         int lanes = 32;
-        while (lanes > 1 && rows * lanes > kBlockSize) lanes /= 2;
+        while (lanes > 1 && rows * lanes > threads) lanes /= 2;
         return lanes;
     }
 };

@@ -17,7 +17,8 @@ static_assert(kSliceRows == kSliceLanes);
 
 // Windows that the automatic choice of sigma looks at. A small one keeps neighbouring rows, and so x, close together.
 constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
-constexpr double kWorthSorting = 1.05;  // sort (further) only if that saves more than this factor of the slots
+constexpr double kWorthSorting = 1.05;     // sort only if that saves more than this factor of the slots
+constexpr double kWorthSortingFar = 1.25;  // and in windows beyond the first only from this padding on
 
 // Rows in stored order: sorted by descending length, stably, within windows of sigma rows.
 Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
@@ -60,7 +61,7 @@ Layout choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offset
     if (sigma != 0) return lay_out(rows, row_offsets, sigma);
     Layout best = lay_out(rows, row_offsets, 1);
     for (index_t candidate : kSigmas) {
-        if (static_cast<double>(best.slots()) <= kWorthSorting * nnz) break;  // nothing left to save
+        if (static_cast<double>(best.slots()) <= (best.sigma > 1 ? kWorthSortingFar : kWorthSorting) * nnz) break;
         Layout next = lay_out(rows, row_offsets, candidate);
         if (kWorthSorting * next.slots() < best.slots()) best = std::move(next);
     }
@@ -68,18 +69,21 @@ Layout choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offset
 }
 
 int choose_warps_per_slice(const std::vector<std::int64_t>& offsets, int processors) {
-    // Share a slice among warps until each has few columns left to walk, as long as there are not more warps than the
-    // device can overlap; and whatever the number of warps, do not leave one of them a very wide slice.
-    constexpr double kColumnsPerWarp = 3, kMaxColumnsPerWarp = 64, kMaxWarpsPerProcessor = 192;
+    // Share slices among warps until each has few columns left to walk, or the device has its fill of warps: one round
+    // of them where latency rules, several where bandwidth does. Whatever their number, leave none a very wide slice.
+    constexpr std::int64_t kLarge = 3'000'000;
+    constexpr double kMaxColumnsPerWarp = 64;
+    const bool large = offsets.back() >= kLarge;
+    const double columns_per_warp = large ? 6 : 3, warps_per_processor = large ? 256 : 64;
     const auto slices = static_cast<double>(offsets.size() - 1);
     std::int64_t widest = 0;
-    for (std::size_t s = 1; s < offsets.size(); ++s)
+    for (std::size_t s = 1; s < offsets.size(); ++s) {
         widest = std::max(widest, (offsets[s] - offsets[s - 1]) / kSliceRows);
+    }
     const double width = static_cast<double>(offsets.back()) / std::max(slices, 1.0) / kSliceRows;
     int warps = 1;
-    while (warps < 32 &&
-           ((warps * kColumnsPerWarp < width && 2 * warps * slices <= kMaxWarpsPerProcessor * processors) ||
-            warps * kMaxColumnsPerWarp < widest)) {
+    while (warps < 32 && ((warps * columns_per_warp < width && warps * slices < warps_per_processor * processors) ||
+                          warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
         warps *= 2;
     }
     return warps;

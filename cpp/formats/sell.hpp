@@ -61,6 +61,7 @@ struct Sell {
     static Sell from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
+    bool stores_in_order() const { return permutation.size() == 0; }  // neighbouring lanes write neighbouring rows
 
     void spmv(const Product<T>& product) const;                      // OpenMP
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell.cu

@@ -1,7 +1,7 @@
 """Vectors of other libraries: where they lie, and how to make a result of the same kind.
 
-CuPy and PyTorch are asked through their own attributes, which takes a fraction of the time of the protocols; every other
-library goes through DLPack or the CUDA Array Interface.
+CuPy and PyTorch are asked through their own attributes, which takes a fraction of the time of the protocols;
+every other library goes through DLPack or the CUDA Array Interface.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ _by_type: dict[type, Library | None] = {}
 
 
 def library_of(x: Any) -> Library | None:
-    """The library that an array belongs to, or None for what is no array on its own terms (lists, operators, numbers)."""
+    """The library that an array belongs to; None for what is no array (lists, operators, numbers)."""
     kind = type(x)
     try:
         return _by_type[kind]
@@ -192,7 +192,7 @@ def library_of(x: Any) -> Library | None:
 
 
 def stream_handle(stream: Any) -> int:
-    """A CUDA stream as an integer: from the integer itself, or from a CuPy, PyTorch or Numba stream object."""
+    """A CUDA stream as an integer: from an integer, or from a CuPy, PyTorch or Numba stream object."""
     for name in ("ptr", "cuda_stream", "handle"):
         value = getattr(stream, name, None)
         if value is not None:
@@ -201,7 +201,8 @@ def stream_handle(stream: Any) -> int:
         return operator.index(stream)
     except TypeError:
         raise TypeError(
-            f"stream must be an integer handle or an object with .ptr (CuPy) or .cuda_stream (PyTorch), not {stream!r}"
+            "stream must be an integer handle or an object with .ptr (CuPy) or .cuda_stream (PyTorch), "
+            f"not {stream!r}"
         ) from None
 
 

@@ -69,13 +69,17 @@ def _as_csr(A: Any, shape: Any) -> Any:
     _refuse_dtype(dense.dtype)
     if dense.ndim != 2:
         raise ValueError(
-            f"A must be a sparse matrix, a (data, indices, indptr) tuple or a 2-D array; this has {dense.ndim} dimensions"
+            "A must be a sparse matrix, a (data, indices, indptr) tuple or a 2-D array; "
+            f"this has {dense.ndim} dimensions"
         )
     return sp.csr_array(dense.astype(_storage_dtype(dense.dtype, None), copy=False))
 
 
 def _check_sparse(A: Any) -> None:
-    """Refuse a SciPy object whose arrays were broken after it was made: its own conversions follow them out of bounds."""
+    """Refuse a SciPy object whose arrays were broken after it was made.
+
+    SciPy's own conversions would follow them out of bounds.
+    """
     rows, cols = A.shape
     if A.format in ("csr", "csc"):
         _check_structure(A.data, A.indices, A.indptr, A.shape if A.format == "csr" else (cols, rows))
@@ -124,7 +128,8 @@ def _check_structure(data: Any, indices: Any, indptr: Any, shape: tuple[int, int
     rows, cols = shape
     if not data.ndim == indices.ndim == indptr.ndim == 1:
         raise ValueError(
-            f"data, indices and indptr must be 1-D; they have {data.ndim}, {indices.ndim} and {indptr.ndim} dimensions"
+            "data, indices and indptr must be 1-D; "
+            f"they have {data.ndim}, {indices.ndim} and {indptr.ndim} dimensions"
         )
     _check_lengths(shape)
     if indptr.size != rows + 1:
@@ -138,7 +143,8 @@ def _check_structure(data: Any, indices: Any, indptr: Any, shape: tuple[int, int
         )
     if not data.size == indices.size == indptr[-1]:
         raise ValueError(
-            f"mismatched lengths: data has {data.size} entries, indices {indices.size}, and indptr ends with {indptr[-1]}"
+            f"mismatched lengths: data has {data.size} entries, indices {indices.size}, "
+            f"and indptr ends with {indptr[-1]}"
         )
     _check_range("column indices", indices, cols)
 

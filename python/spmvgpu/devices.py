@@ -65,7 +65,7 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 def build_info() -> dict[str, Any]:
     """How the compiled core was built: version, CUDA and its architectures, compiler, OpenMP."""
-    return dict(_core.build_info())
+    return _core.build_info()
 
 
 def device_name(ordinal: int) -> str:
@@ -76,7 +76,8 @@ def device_name(ordinal: int) -> str:
 def resolve_device(device: str) -> int:
     """The number of the device that a caller named.
 
-    Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"`` means.
+    Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"``
+    means.
 
     Raises
     ------

@@ -132,8 +132,8 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
             self._copies[key] = _place(_as_vector(op, "M", self.inverse_diagonal), op._ordinal)
         return self._copies[key]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_copies": {}}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Jacobi, (self.inverse_diagonal,)
 
 
 def jacobi(op: SparseOperator) -> Jacobi:

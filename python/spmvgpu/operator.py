@@ -11,10 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import _core, tune
+from . import _core
 from .arrays import Library, Located, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
 from .devices import CPU, device_name, resolve_device
+from .tune import Choice, Matrix, build, choose, estimate_csr, formats
 
 
 def aslinearoperator(
@@ -34,23 +35,27 @@ def aslinearoperator(
     Parameters
     ----------
     A : sparse matrix
-        Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with `shape`, or a
-        dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are summed on a copy.
+        Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
+        `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
+        summed on a copy.
     format : str, default "auto"
         One of `formats()`, or "auto" to choose by the matrix and the device.
     device : str, default "auto"
         "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU.
     dtype : {None, float32, float64}
-        Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else float64.
+        Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else
+        float64.
     shape : tuple of int, optional
         (rows, columns), for a ``(data, indices, indptr)`` tuple.
     symmetric : {None, True, "lower", "upper"}
-        True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is in `A`.
+        True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
+        in `A`.
     stream : CUDA stream, optional
-        Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on the
-        current stream of the library that the array comes from.
+        Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
+        the current stream of the library that the array comes from.
     tune : {"off", "full"}
-        "full" times the format's tunables on the device (and with format="auto" every format) and keeps the fastest.
+        "full" times the format's tunables on the device (and with format="auto" every format) and keeps the
+        fastest.
     **format_options
         Tunables of the format, see `format_options`.
 
@@ -74,26 +79,17 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-    matrix, choice = _build(csr, format, ordinal, tune, format_options)
+    choice = choose(csr, format, ordinal, tune, format_options)
+    matrix = build(csr, choice, ordinal)
     return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream)
-
-
-def _build(
-    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]
-) -> tuple[Any, tune.Choice]:
-    choice = tune.choose(csr, format, ordinal, mode, options)
-    matrix_type = _core.MatrixF32 if csr.dtype == np.float32 else _core.MatrixF64
-    matrix = matrix_type(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal
-    )
-    return matrix, choice
 
 
 class SparseOperator(LinearOperator):  # type: ignore[misc]
     """A sparse matrix on one device, made by `aslinearoperator`.
 
-    A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy arrays; arrays
-    on the operator's own GPU give arrays of their own library, without a detour through the host.
+    A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy
+    arrays; arrays on the operator's own GPU give arrays of their own library, without a detour through the
+    host.
 
     Attributes
     ----------
@@ -104,20 +100,23 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
     nnz : int
         Stored entries, explicit zeros included, padding not.
     nbytes : int
-        Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy arrays once
-        there was one, and the transposed copy once there is one.
+        Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy
+        arrays once there was one, and the transposed copy once there is one.
     options : dict
         The format's tunables in force.
+    T, H : SparseOperator
+        The transpose: a copy, made on first use, in the same format, or as CSR where that refuses the
+        transposed matrix. A matrix declared symmetric is its own.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
     """
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Matrix,
         shape: tuple[int, int],
         ordinal: int,
-        choice: tune.Choice,
+        choice: Choice,
         requested_device: str,
         symmetric: bool,
         stream: int | None,
@@ -138,7 +137,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     @property
     def format(self) -> str:
-        return str(self._choice.format)
+        return self._choice.format
 
     @property
     def device(self) -> str:
@@ -146,20 +145,20 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     @property
     def nnz(self) -> int:
-        return int(self._matrix.nnz)
+        return self._matrix.nnz
 
     @property
     def nbytes(self) -> int:
         transposed = self._transposed
-        return int(self._matrix.nbytes) + (transposed.nbytes if transposed is not None else 0)
+        return self._matrix.nbytes + (transposed.nbytes if transposed is not None else 0)
 
     @property
     def options(self) -> dict[str, Any]:
-        return dict(self._matrix.options)
+        return self._matrix.options
 
     @property
     def setup_seconds(self) -> dict[str, float]:
-        return dict(self._matrix.setup_seconds)
+        return self._matrix.setup_seconds
 
     def tocsr(self) -> Any:
         """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
@@ -180,9 +179,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             "format      bytes/non-zero   padding",
         ]
         csr = self.tocsr()
-        for name in tune.formats():
+        for name in formats():
             try:
-                cost = tune.estimate_csr(csr, name)
+                cost = estimate_csr(csr, name)
                 row = f"{cost['bytes'] / max(self.nnz, 1):14.2f} {cost['padding']:9.2f}"
             except _core.FormatError as refused:
                 row = f"  {refused}"
@@ -230,7 +229,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return self.dot(x)
 
     def dot(self, x: Any) -> Any:
-        """``A @ x`` for a vector or the columns of a 2-D array; also composes with other operators, as in SciPy."""
+        """``A @ x`` for a vector or the columns of a 2-D array; also composes operators, as in SciPy."""
         if isinstance(x, np.ndarray) or library_of(x) is not None:
             return self @ x
         if sp.issparse(x):
@@ -250,7 +249,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return self.dot(_checked(X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for a vector of shape (m,) or (m, 1); as fast as `matvec` once the transposed copy is there."""
+        """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use."""
         return self.T.matvec(x)
 
     def rmatmat(self, X: Any) -> Any:
@@ -265,12 +264,12 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         x : (n,) array
             C-contiguous, of the operator's dtype; NumPy, or on the operator's device.
         out : (m,) array, optional
-            C-contiguous, of the same library, dtype and device; overwritten and returned. With ``beta=0`` it is
-            never read.
+            C-contiguous, of the same library, dtype and device; overwritten and returned. With ``beta=0`` it
+            is never read.
         alpha, beta : float
         stream : optional
-            CUDA stream for device arrays: integer handle, CuPy or PyTorch stream. The call returns once the product is
-            queued there.
+            CUDA stream for device arrays: integer handle, CuPy or PyTorch stream. The call returns once the
+            product is queued there.
 
         Returns
         -------
@@ -282,8 +281,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         TypeError
             For an array of another dtype.
         ValueError
-            For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and for ``beta``
-            without `out`.
+            For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
+            for ``beta`` without `out`.
         """
         if out is None and beta != 0:
             raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
@@ -308,10 +307,11 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return result if out is None else out
 
     def set_x(self, x: Any) -> None:
-        """Declare that products with this very array follow, so that a format which gathers from it does so once.
+        """Declare that products with this very array follow, so that it is gathered from only once.
 
-        Of use with format ``"csr_m"``. The array must not change until `set_x` is called again: with the same array after
-        its contents changed, with another one, or with None to end it. Products with other arrays are as ever.
+        For format ``"csr_m"``, the one that gathers. The array must not change until `set_x` is called again:
+        with the same array after its contents changed, with another one, or with None to end it. Products
+        with other arrays are as ever.
 
         Parameters
         ----------
@@ -343,17 +343,15 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def _time_products(self, repeats: int = 50) -> float:
         """Median microseconds of one product in a series: device time on a GPU, wall time on the CPU."""
-        return float(self._matrix.time_products(repeats))
+        return self._matrix.time_products(repeats)
 
     def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the stored arrays, by the names that the format's header gives them."""
-        return dict(self._matrix.arrays())
+        return self._matrix.arrays()
 
     def _multiply_numpy(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
-            raise ValueError(
-                f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {x.shape}"
-            )
+            raise self._dimension_mismatch(x.shape)
         if x.dtype.kind == "c":
             result: np.ndarray[Any, Any] = self._multiply_numpy(x.real) + 1j * self._multiply_numpy(x.imag)
             return result
@@ -370,8 +368,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 self._matrix.multiply_numpy(column, result_column)
             y = y.T
         if x.dtype == self.dtype:
-            return y  # type: ignore[no-any-return]
-        return y.astype(np.result_type(self.dtype, x.dtype), copy=False)  # type: ignore[no-any-return]
+            return y
+        return y.astype(np.result_type(self.dtype, x.dtype), copy=False)
 
     def _multiply_array(self, x: Any, library: Library) -> Any:
         located = library.inspect(x)
@@ -381,9 +379,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 located = library.inspect(x)
             return self._spmv_array(x, library, located, None, 1.0, 0.0, None)
         if len(located.shape) != 2 or located.shape[0] != self.shape[1]:
-            raise ValueError(
-                f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {located.shape}"
-            )
+            raise self._dimension_mismatch(located.shape)
         columns = library.transposed(x)
         located = library.inspect(columns)
         self._check_device("x", located)
@@ -430,10 +426,16 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             return stream_handle(stream)
         return library.stream(located) if self._stream is None else self._stream
 
+    def _dimension_mismatch(self, shape: tuple[int, ...]) -> ValueError:
+        return ValueError(
+            f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {shape}"
+        )
+
     def _check_device(self, name: str, located: Located) -> None:
         if located.ordinal != self._ordinal:
             raise ValueError(
-                f"{name} lies on {device_name(located.ordinal)!r}, the operator on {self.device!r}; move one of them"
+                f"{name} lies on {device_name(located.ordinal)!r}, the operator on {self.device!r}; "
+                "move one of them"
             )
 
     def _check_vector(self, name: str, located: Located, length: int) -> None:
@@ -469,7 +471,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         with self._transposing:
             if self._transposed is None:
                 csr = canonical_csr(self.tocsr().T)
-                matrix, choice = _build(csr, self.format, self._ordinal, "off", self._choice.options)
+                matrix, choice = self._build_transposed(csr)
                 transposed = SparseOperator(
                     matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
                 )
@@ -478,20 +480,30 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 self._transposed = transposed
         return self._transposed
 
+    def _build_transposed(self, csr: Any) -> tuple[Matrix, Choice]:
+        """The transposed matrix in the operator's own format, or as CSR where that refuses it."""
+        choice = Choice(self.format, self._choice.options, "the operator that it transposes has it")
+        try:
+            return build(csr, choice, self._ordinal), choice
+        except _core.FormatError as refused:
+            choice = Choice(
+                "csr", {}, f"it holds the transposed matrix, which {self.format} refuses: {refused}"
+            )
+            return build(csr, choice, self._ordinal), choice
+
 
 def _checked(x: Any, ndim: int, length: int) -> Any:
     """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
     if isinstance(x, list | tuple):
         x = np.asarray(x)
-    shape = getattr(x, "shape", ())
-    fits = tuple(shape) in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
+    shape: tuple[int, ...] = tuple(getattr(x, "shape", ()))
+    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
     if not fits:
         wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
-        raise ValueError(f"dimension mismatch: x has shape {tuple(shape)}; the operator needs {wanted}")
+        raise ValueError(f"dimension mismatch: x has shape {shape}; the operator needs {wanted}")
     return x
 
 
-def _unpickle(csr: Any, choice: tune.Choice, device: str, symmetric: bool) -> SparseOperator:
+def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
     ordinal = resolve_device(device)
-    matrix, _ = _build(csr, choice.format, ordinal, "off", choice.options)
-    return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric, None)
+    return SparseOperator(build(csr, choice, ordinal), csr.shape, ordinal, choice, device, symmetric, None)

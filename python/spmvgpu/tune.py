@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from . import _core
 from .canonical import canonical_csr
 from .devices import CPU
 
-# SELL reads with perfect coalescing, CSR stores no padding and spreads a small matrix over more threads. Measured on an
-# H200: SELL is the faster one above this many non-zeros and below this many slots per non-zero.
+# SELL reads with perfect coalescing, CSR stores no padding and spreads a small matrix over more threads.
+# Measured on an H200: SELL is the faster one above so many non-zeros and below so many slots per non-zero.
 _SELL_MIN_NNZ = 3_000_000
 _SELL_MAX_PADDING = 1.25
+
+Matrix = _core.MatrixF32 | _core.MatrixF64
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 
@@ -44,8 +46,8 @@ def format_options(format: str) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a tuple
-        (lowest, highest), with a third element where a name is allowed as well.
+        "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a
+        tuple (lowest, highest), with a third element where a name is allowed as well.
     """
     return [dict(option) for option in _FORMATS[_check_format(format)]["options"]]
 
@@ -77,11 +79,19 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
 
 def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
     """`estimate` of a matrix that is canonical CSR already."""
-    matrix_type = _core.MatrixF32 if csr.dtype == np.float32 else _core.MatrixF64
+    matrix_type = _matrix_type(csr.dtype)
     size, padding = matrix_type.estimate(
         csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}
     )
     return {"bytes": size, "padding": padding}
+
+
+def build(csr: Any, choice: Choice, ordinal: int) -> Matrix:
+    """A matrix that is canonical CSR, in the chosen format on a device."""
+    matrix_type = _matrix_type(csr.dtype)
+    return matrix_type(
+        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal
+    )
 
 
 def choose(csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]) -> Choice:
@@ -109,7 +119,8 @@ def choose(csr: Any, format: str, ordinal: int, mode: str, options: dict[str, An
         return _fastest(csr, (format,), ordinal, options)
     if options:
         raise TypeError(
-            f"options {sorted(options)} belong to a format; name it with format= (one of {', '.join(formats())})"
+            f"options {sorted(options)} belong to a format; "
+            f"name it with format= (one of {', '.join(formats())})"
         )
     if mode == "full":
         return _fastest(csr, formats(), ordinal, {})
@@ -122,31 +133,38 @@ def _by_rules(csr: Any, ordinal: int) -> Choice:
     if csr.nnz < _SELL_MIN_NNZ:
         return Choice("csr", {}, f"below {_SELL_MIN_NNZ} non-zeros csr spreads the work over more threads")
     try:
-        padding = estimate_csr(csr, "sell", {"max_padding": _SELL_MAX_PADDING})["padding"]
+        # Near windows only: rows that must be sorted from afar are of very different length, and wide slices
+        # hold up.
+        padding = estimate_csr(csr, "sell", {"sigma": 256, "max_padding": _SELL_MAX_PADDING})["padding"]
     except _core.FormatError:
         return Choice("csr", {}, f"sell would store more than {_SELL_MAX_PADDING} slots per non-zero")
     return Choice("sell", {}, f"rows are even: sell stores {padding:.2f} slots per non-zero")
 
 
 def _fastest(csr: Any, names: tuple[str, ...], ordinal: int, given: dict[str, Any]) -> Choice:
-    matrix_type = _core.MatrixF32 if csr.dtype == np.float32 else _core.MatrixF64
-    times: list[tuple[float, str, dict[str, Any]]] = []
-    refusals = []
+    times: list[tuple[float, Choice]] = []
+    refusals: list[Exception] = []
     for name in names:
         for candidate in _FORMATS[name]["candidates"]:
-            options = candidate | given
+            variant = Choice(name, candidate | given)
             try:
-                matrix = matrix_type(csr.indptr, csr.indices, csr.data, csr.shape[1], name, options, ordinal)
-            except _core.FormatError as refused:
-                refusals.append(refused)
-                break
-            times.append((matrix.time_products(20), name, options))
+                times.append((_time(csr, variant, ordinal), variant))
+            except (_core.FormatError, MemoryError) as refused:
+                refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
     if not times:
         raise refusals[0]
-    best, name, options = min(times, key=lambda entry: entry[0])
-    return Choice(
-        name, options, f"of {len(times)} timed variants it was the fastest, at {best:.1f} us a product"
-    )
+    best, fastest = min(times, key=lambda entry: entry[0])
+    reason = f"of {len(times)} timed variants it was the fastest, at {best:.1f} us a product"
+    return replace(fastest, reason=reason)
+
+
+def _time(csr: Any, variant: Choice, ordinal: int) -> float:
+    """Microseconds of a product; the matrix is gone before the next one is built."""
+    return build(csr, variant, ordinal).time_products(20)
+
+
+def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.MatrixF64]:
+    return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
 
 
 def _check_format(format: str) -> str:

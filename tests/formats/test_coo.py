@@ -4,20 +4,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
-
-MATRIX = sp.csr_array(
-    np.array(
-        [
-            [10, 0, 0, 11],
-            [0, 0, 0, 0],
-            [0, 20, 0, 0],
-            [30, 0, 31, 32],
-            [0, 0, 0, 40],
-        ],
-        dtype=float,
-    )
-)
 
 
 def test_golden_arrays(dtype, device):

@@ -2,20 +2,15 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
+from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import allowed_values, poisoned
+from support import allowed_values, assert_multiplies, poisoned
 
 TUNABLES = {option["name"]: allowed_values(option) for option in sg.format_options("csr_b")}
 NASTIEST = ["long_rows_in_a_row", "warp_lengths", "empty_rows_every_other", "power_law_rows", "hypersparse"]
-
-# The matrix that the format's header draws.
-MATRIX = sp.csr_array(
-    np.array([[1.0, 7.0, 0.0, 0.0], [0.0, 2.0, 8.0, 0.0], [5.0, 0.0, 3.0, 9.0], [0.0, 6.0, 0.0, 4.0]])
-)
 
 
 def test_golden_arrays(dtype, device):
@@ -70,10 +65,7 @@ def test_defaults_are_those_of_the_paper():
 def test_fragments_through_the_battery(fragment, case, dtype, device):
     A = matrix(case, dtype)
     op = sg.aslinearoperator(A, format="csr_b", device=device, fragment=fragment)
-    x = vector(A.shape[1], dtype)
-    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
-    assert_product(y, A, x)
-    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), y)
+    assert_multiplies(op, A)
 
 
 @pytest.mark.parametrize("case", NASTIEST)

@@ -5,20 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, matrix, vector
+from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
 from support import poisoned
 
 GATHERS = ["device", "host"]
 KERNELS = ["warp", "half_warp"]
-
-# The matrix that the format's header draws.
-MATRIX = sp.csr_array(
-    np.array([[1.0, 7.0, 0.0, 0.0], [0.0, 2.0, 8.0, 0.0], [5.0, 0.0, 3.0, 9.0], [0.0, 6.0, 0.0, 4.0]])
-)
 
 
 @pytest.fixture(params=GATHERS)
@@ -53,18 +48,24 @@ def test_golden_product(kernel, gather, dtype, device):
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_battery_with_declared_x(case, dtype):
+    check_with_declared_x(matrix(case, dtype), "cpu")
+
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_kernels_through_the_battery(kernel, case, gather, dtype, device):
-    if device == "cpu" and (kernel, gather) != ("warp", "host"):
-        pytest.skip("on the CPU they are the same")
-    A = matrix(case, dtype)
-    op = sg.aslinearoperator(A, format="csr_m", device=device, kernel=kernel, gather=gather)
-    x = vector(A.shape[1], dtype)
-    y = op.spmv(x, out=poisoned(A.shape[0], dtype))
+def test_kernels_through_the_battery(kernel, case, gather, dtype, cuda_device):
+    check_with_declared_x(matrix(case, dtype), cuda_device, kernel=kernel, gather=gather)
+
+
+def check_with_declared_x(A, device, **options):
+    op = sg.aslinearoperator(A, format="csr_m", device=device, **options)
+    x = vector(A.shape[1], A.dtype)
+    y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
     assert_product(y, A, x)
     op.set_x(x)
     for _ in range(3):
-        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), y)
+        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), y)
 
 
 def test_declared_x_is_gathered_once(op, dtype):

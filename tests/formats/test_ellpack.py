@@ -1,24 +1,12 @@
 """The ellpack format: rows padded to the longest, stored column by column."""
 
 import numpy as np
-import scipy.sparse as sp
 
 import spmvgpu as sg
+from examples import YIN as FIGURE
 
 PITCH = 32
 
-# Figure 4 of Yin et al. 2012.
-FIGURE = sp.csr_array(
-    np.array(
-        [
-            [2, 4, 0, 0, 0],
-            [1, 2, 3, 0, 0],
-            [1, 0, 0, 0, 0],
-            [1, 1, 0, 0, 0],
-        ],
-        dtype=float,
-    )
-)
 COLUMNS = [[0, 0, 0, 0], [1, 1, -1, 1], [-1, 2, -1, -1]]
 VALUES = [[2, 1, 1, 1], [4, 2, 0, 1], [0, 3, 0, 0]]
 

@@ -1,24 +1,11 @@
 """The ellpack_r format: an ELLPACK and the length of every row."""
 
 import numpy as np
-import scipy.sparse as sp
 
 import spmvgpu as sg
+from examples import YIN as FIGURE
 
 PITCH = 32
-
-# Figure 4 of Yin et al. 2012.
-FIGURE = sp.csr_array(
-    np.array(
-        [
-            [2, 4, 0, 0, 0],
-            [1, 2, 3, 0, 0],
-            [1, 0, 0, 0, 0],
-            [1, 1, 0, 0, 0],
-        ],
-        dtype=float,
-    )
-)
 
 
 def test_golden_arrays(dtype, device):

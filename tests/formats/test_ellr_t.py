@@ -6,23 +6,12 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import from_lengths, matrix, vector
+from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
 from support import poisoned
 
 PITCH = 32
 THREADS = [1, 2, 4, 8, 16, 32]
-
-MATRIX = sp.csr_array(
-    np.array(
-        [
-            [1, 7, 0, 0],
-            [0, 2, 8, 0],
-            [5, 0, 3, 9],
-            [0, 6, 0, 4],
-        ],
-        dtype=float,
-    )
-)
 
 
 def test_golden_arrays_of_two_threads(dtype, device):

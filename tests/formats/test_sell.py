@@ -2,27 +2,14 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
+from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
 from support import check_refusal, poisoned
 
 SLICE = 32
-
-MATRIX = sp.csr_array(
-    np.array(
-        [
-            [10, 0, 0, 11],
-            [0, 0, 0, 0],
-            [0, 20, 0, 0],
-            [30, 0, 31, 32],
-            [0, 0, 0, 40],
-        ],
-        dtype=float,
-    )
-)
 
 
 @pytest.mark.parametrize("sigma", [1, SLICE])

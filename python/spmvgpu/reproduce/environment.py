@@ -15,6 +15,7 @@ import scipy
 import spmvgpu as sg
 
 COMMIT_VARIABLE = "SPMVGPU_COMMIT"
+CODE = ("cpp", "python", "CMakeLists.txt")
 
 
 def describe(device: str) -> dict[str, Any]:
@@ -26,12 +27,12 @@ def describe(device: str) -> dict[str, Any]:
     return {
         "device": info.model,
         "backend": device,
-        "driver": _driver_version() if on_gpu else None,
+        "driver": driver_version() if on_gpu else None,
         "cuda": build["cuda_version"] if on_gpu else None,
         "compute_capability": ".".join(map(str, capability)) if capability else None,
         "multiprocessors": info.multiprocessors if on_gpu else None,
         "threads": None if on_gpu else info.multiprocessors,
-        "commit": _commit(),
+        "commit": commit(Path(__file__).parents[3], CODE),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": {
             "spmvgpu": sg.__version__,
@@ -43,22 +44,33 @@ def describe(device: str) -> dict[str, Any]:
     }
 
 
-def _commit() -> str:
-    """The commit that the variable names, else that of the checkout this file is in, else "unknown"."""
+def commit(root: Path, code: tuple[str, ...]) -> str:
+    """The commit that the variable names, else the one checked out, marked if the code differs from it.
+
+    Parameters
+    ----------
+    root : Path
+        Where the checkout would be.
+    code : tuple of str
+        What is code in it: paths, as git takes them.
+
+    Returns
+    -------
+    str
+        "unknown" if `root` is no checkout.
+    """
     given = os.environ.get(COMMIT_VARIABLE)
     if given:
         return given
-    root = Path(__file__).parents[3]
     if not (root / ".git").exists():  # installed, not a checkout
         return "unknown"
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
-    changes = _output(
-        "git", "-C", str(root), "status", "--porcelain", "--", "cpp", "python", "CMakeLists.txt"
-    )
+    changes = _output("git", "-C", str(root), "status", "--porcelain", "--", *code)
     return (head or "unknown") + ("+changes" if changes else "")
 
 
-def _driver_version() -> str:
+def driver_version() -> str:
+    """Version of the NVIDIA driver, or "unknown"."""
     lines = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
     return lines[0] if lines else "unknown"
 

@@ -87,7 +87,7 @@ def load(wanted: PaperMatrix, quick: bool = False) -> Sample:
     path = _find(wanted.file)
     if path is None:
         return _generate(wanted)
-    matrix = _read(path)
+    matrix = read_real(path)
     if wanted.triangle and matrix.nnz > 1.2 * wanted.nnz:
         matrix = sp.csr_array(sp.tril(matrix, format="csr"))
         return Sample(wanted.name, matrix, "real", f"{path.name}, lower triangle as counted in the paper")
@@ -145,20 +145,28 @@ def _find(name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _read(path: Path) -> sp.csr_array:
-    """A real matrix in full storage; an `index.json` beside it says where only a triangle is stored."""
+def read_real(path: Path) -> sp.csr_array:
+    """A real matrix in full storage, as float64; a pattern gets random values.
+
+    An `index.json` beside the file says where only a triangle is stored.
+    """
     matrix = matrix_io.read_matrix(path)
     if np.iscomplexobj(matrix):
         raise ValueError(f"{path}: the matrix is complex; only real matrices are supported")
     if matrix.dtype == bool:  # a pattern
-        values = np.random.default_rng(0).uniform(-1, 1, matrix.nnz)
-        matrix = sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+        matrix = with_random_values(matrix)
     matrix = matrix.astype(np.float64)
     index = path.parent / "index.json"
     entries = json.loads(index.read_text()) if index.is_file() else []
     if any(entry["name"] == path.stem and entry.get("stored") == "lower" for entry in entries):
         matrix = sp.csr_array(matrix + sp.tril(matrix, -1).T)
     return matrix
+
+
+def with_random_values(matrix: sp.csr_array) -> sp.csr_array:
+    """The pattern of a matrix with values from -1 to 1, the same in every run."""
+    values = np.random.default_rng(0).uniform(-1, 1, matrix.nnz)
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 # Yin et al. 2012, table VIII; the shortest and longest rows are the collection's.

@@ -17,9 +17,8 @@ from spmvgpu.reproduce.matrices import PaperMatrix, Sample, load
 REPEATS, QUICK_REPEATS = 50, 5
 
 STAND_INS = (
-    "generated: their sizes, non-zeros and row lengths are those of the paper's, where the entries of a row"
-    " lie, and"
-    " so how x is read, is not"
+    "generated: their sizes, non-zeros and row lengths are those of the paper's; where the entries of a row"
+    " lie, and so how x is read, is not"
 )
 
 Table = dict[str, dict[str, Any]]  # label -> matrix -> value
