@@ -24,7 +24,7 @@ public:
             idle_.erase(found);
             idle_bytes_ -= bytes;
         } else {
-            check(cudaHostAlloc(&block, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+            block = allocate(bytes);
         }
         in_use_[static_cast<char*>(block)] = bytes;
         return block;
@@ -52,6 +52,24 @@ public:
     }
 
 private:
+    void* allocate(std::size_t bytes) {
+        void* block = nullptr;
+        cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
+        if (status == cudaErrorMemoryAllocation) {  // what lies idle here may be what is missing
+            cudaGetLastError();
+            for (const auto& [size, idle] : idle_) cudaFreeHost(idle);
+            idle_.clear();
+            idle_bytes_ = 0;
+            status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
+        }
+        if (status == cudaErrorMemoryAllocation) {
+            cudaGetLastError();
+            throw OutOfMemory("page-locked host memory", bytes, free_host_memory());
+        }
+        check(status, "cudaHostAlloc");
+        return block;
+    }
+
     std::mutex mutex_;
     std::multimap<std::size_t, void*> idle_;
     std::map<char*, std::size_t> in_use_;
