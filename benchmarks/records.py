@@ -65,10 +65,10 @@ class Recorder:
     def write(self) -> None:
         """Replace the file in one step, so that a kill leaves the previous one whole."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self._content, default=_plain)
+        text = json.dumps(self._content, default=_plain, separators=(",", ":"))
         # One row per line: small files that still read and compare well.
-        text = text.replace('{"environment"', '{\n"environment"').replace('"rows": [{', '"rows": [\n{')
-        text = text.replace('"skipped": [{', '\n"skipped": [\n{').replace('}, {"', '},\n{"')
+        text = text.replace('{"environment"', '{\n"environment"').replace('"rows":[{', '"rows":[\n{')
+        text = text.replace('"skipped":[{', '\n"skipped":[\n{').replace('},{"', '},\n{"')
         draft = self._path.with_suffix(".tmp")
         draft.write_text(text + "\n")
         os.replace(draft, self._path)

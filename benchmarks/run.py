@@ -94,6 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
             facts["copy_bandwidth"] = {str(n): environment.cpu_copy_bandwidth(n) for n in (1, 2)}
         else:
             facts["copy_bandwidth"] = clock.copy_bandwidth()
+            facts["copy_kernel_bandwidth"] = clock.copy_kernel_bandwidth()
         store.wait()
         skip = re.compile(options.skip) if options.skip else None
         run = Run(device, items, options.dtype, store, usable, clock, skip, started)
