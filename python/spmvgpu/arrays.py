@@ -211,3 +211,15 @@ def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
     return tuple(strides)
+
+
+def check_operand(x: Any, ndim: int, length: int) -> Any:
+    """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
+    if isinstance(x, list | tuple):
+        x = np.asarray(x)
+    shape: tuple[int, ...] = tuple(getattr(x, "shape", ()))
+    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
+    if not fits:
+        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
+        raise ValueError(f"dimension mismatch: x has shape {shape}; the operator needs {wanted}")
+    return x

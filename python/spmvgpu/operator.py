@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import threading
 import weakref
 from typing import Any
@@ -11,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import _core
-from .arrays import Library, Located, library_of, stream_handle
+from . import _core, describe
+from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
 from .devices import CPU, device_name, resolve_device
-from .tune import Choice, Matrix, build, choose, estimate_csr, formats
+from .tune import Choice, Matrix, build, choose
 
 
 def aslinearoperator(
@@ -172,21 +171,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         str
             Several lines of text.
         """
-        lines = [
-            repr(self),
-            f"chosen because {self._choice.reason}",
-            "",
-            "format      bytes/non-zero   padding",
-        ]
-        csr = self.tocsr()
-        for name in formats():
-            try:
-                cost = estimate_csr(csr, name)
-                row = f"{cost['bytes'] / max(self.nnz, 1):14.2f} {cost['padding']:9.2f}"
-            except _core.FormatError as refused:
-                row = f"  {refused}"
-            lines.append(f"{name:10s} {row}" + ("   <- in use" if name == self.format else ""))
-        return "\n".join(lines)
+        return describe.explanation(self, self._choice.reason)
 
     def __repr__(self) -> str:
         rows, cols = self.shape
@@ -196,21 +181,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         )
 
     def _repr_html_(self) -> str:
-        facts = {
-            "shape": f"{self.shape[0]} &times; {self.shape[1]}",
-            "dtype": self.dtype,
-            "non-zeros": f"{self.nnz:,}",
-            "format": self.format,
-            "device": self.device,
-            "bytes": f"{self.nbytes:,}",
-            "options": ", ".join(f"{name}={value}" for name, value in self.options.items()),
-        }
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>"
-            f"{value if name == 'shape' else html.escape(str(value))}</td></tr>"
-            for name, value in facts.items()
-        )
-        return f"<table><caption>SparseOperator</caption>{rows}</table>"
+        return describe.html_table(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild = (self.tocsr(), self._choice, self._requested_device, self._symmetric)
@@ -242,11 +213,11 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def matvec(self, x: Any) -> Any:
         """``A @ x`` for a vector of shape (n,) or (n, 1)."""
-        return self.dot(_checked(x, 1, self.shape[1]))
+        return self.dot(check_operand(x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
         """``A @ X`` for a 2-D array of shape (n, k)."""
-        return self.dot(_checked(X, 2, self.shape[1]))
+        return self.dot(check_operand(X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
         """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use."""
@@ -490,18 +461,6 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 "csr", {}, f"it holds the transposed matrix, which {self.format} refuses: {refused}"
             )
             return build(csr, choice, self._ordinal), choice
-
-
-def _checked(x: Any, ndim: int, length: int) -> Any:
-    """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
-    shape: tuple[int, ...] = tuple(getattr(x, "shape", ()))
-    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
-    if not fits:
-        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
-        raise ValueError(f"dimension mismatch: x has shape {shape}; the operator needs {wanted}")
-    return x
 
 
 def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
