@@ -48,8 +48,9 @@ struct alignas(16) Tile {
     std::uint16_t rows;
     std::uint16_t nonzeros;
     index_t note;  // of rows: whether any is too long for its lanes; of a segment: its number
-    static constexpr int kMaxPerLane =
-        16;  // non-zeros of a row that one lane adds up before the row counts as too long
+
+    // Non-zeros of a row that one lane adds up before the row counts as too long.
+    static constexpr int kMaxPerLane = 16;
 
     // Threads that work on a tile: at most 8 non-zeros each, all loaded before the first is used.
     static constexpr int threads(int tile) { return tile <= 2048 ? 256 : 512; }
