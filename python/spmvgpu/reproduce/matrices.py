@@ -84,7 +84,7 @@ def load(wanted: PaperMatrix, quick: bool = False) -> Sample:
     """
     if quick:
         return _generate(_shrunk(wanted))
-    path = _find(wanted.file)
+    path = find(wanted.file)
     if path is None:
         return _generate(wanted)
     matrix = read_real(path)
@@ -137,7 +137,7 @@ def _shrunk(wanted: PaperMatrix) -> PaperMatrix:
     )
 
 
-def _find(name: str) -> Path | None:
+def find(name: str) -> Path | None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return None
