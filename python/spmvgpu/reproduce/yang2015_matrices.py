@@ -1,8 +1,8 @@
 """The ten matrices of Yang et al. 2015, or matrices of their making: the order of long and short rows counts.
 
-What the collection says of them: rows, non-zeros, longest and shortest rows. Of symmetric matrices the paper
-took the stored triangle for the matrix: no other reading of table 1 fits nlpkkt, whose row lengths follow from
-its grid. The triangle that a file stores by columns is read as the rows of the upper one.
+Rows, non-zeros and longest rows are the collection's. Of symmetric matrices the paper took the stored
+triangle for the matrix: no other reading of table 1 fits nlpkkt, whose row lengths follow from its grid.
+Files store the lower triangle by columns; read as rows, these are the upper one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from spmvgpu.reproduce.matrices import QUICK, Sample, find, read_real, with_random_values
+from spmvgpu.reproduce.matrices import QUICK, Sample, find, mesh_with_unknowns, read_real, with_random_values
 from spmvgpu.reproduce.stand_ins import stand_in
 
 Array = npt.NDArray[Any]
@@ -71,8 +71,8 @@ def boundary_control(fraction: float, points: int) -> sp.csr_array:
     """Pattern of nlpkkt: states on a cube of `points` cubed, controls on its faces, equations as constraints.
 
     Unknowns in the order states, controls, multipliers. An equation couples the 27 states around a point, and
-    at a face the 9 controls around it. That gives the rows, non-zeros, shortest and longest row of nlpkkt80 to
-    nlpkkt240 exactly; how their files order the points is not known.
+    at a face the 9 controls around it. That gives the rows, non-zeros, shortest and longest row of nlpkkt80
+    exactly; in what order the files number the points is not known.
     """
     n = max(3, round(points * fraction ** (1 / 3)))
     line = sp.diags_array(
@@ -107,7 +107,7 @@ def shell(fraction: float, nodes: int, unknowns: int) -> sp.csr_array:
     ).tocoo()
     across = np.abs(full.row % n - full.col % n) <= 1  # not around the edge of the sheet
     mesh = sp.csr_array((full.data[across], (full.row[across], full.col[across])), shape=full.shape)
-    return sp.csr_array(sp.kron(mesh, np.ones((unknowns, unknowns), np.int8), format="csr"))
+    return mesh_with_unknowns(mesh, unknowns)
 
 
 def wind_tunnel(fraction: float) -> sp.csr_array:
@@ -115,9 +115,7 @@ def wind_tunnel(fraction: float) -> sp.csr_array:
     path: Path | None = find("fe_pwt") if fraction == 1 else None
     if path is None:
         return _random(fraction, rows=217918, nnz=11524432, shortest=2, longest=180, spread=4.7, window=1500)
-    mesh = read_real(path)
-    mesh.data = np.ones(mesh.nnz, np.int8)
-    return sp.csr_array(sp.kron(mesh, np.ones((6, 6), np.int8), format="csr"))
+    return mesh_with_unknowns(read_real(path), 6)
 
 
 def power_flow(fraction: float, rows: int, nnz: int, longest: int) -> sp.csr_array:
