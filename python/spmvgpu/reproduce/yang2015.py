@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import spmvgpu as sg
 from spmvgpu import partition
 from spmvgpu.reproduce.claims import print_wrapped
 from spmvgpu.reproduce.matrices import Sample
@@ -31,6 +30,7 @@ from spmvgpu.reproduce.yang2015_claims import (
     PAPER_THREADS,
     PRECISIONS,
     all_claims,
+    cpu_threads,
     of_partitions,
 )
 from spmvgpu.reproduce.yang2015_matrices import YANG2015, load
@@ -98,7 +98,7 @@ def experiment(run: Run) -> None:
     """Measure, print, draw and write."""
     run.start(TITLE)
     run.stand_ins = STAND_INS
-    threads = _threads()
+    threads = cpu_threads()
     samples = [run.introduce(load(wanted, run.quick)) for wanted in YANG2015]
     names = [sample.name for sample in samples]
     _balance(run, "test 1", samples, [1] * PAPER_THREADS, "the paper's powers, 8 x 1")
@@ -125,10 +125,6 @@ def experiment(run: Run) -> None:
         _draw_crossover(run)
     run.claims = all_claims(run)
     run.finish()
-
-
-def _threads() -> int:
-    return next(info.multiprocessors for info in sg.devices() if info.name == "cpu")
 
 
 def _balance(run: Run, test: str, samples: list[Sample], powers: Sequence[float], what: str) -> None:
