@@ -88,6 +88,7 @@ def row_lengths(A: Any, partitions: Mapping[str, partition.Partition], *, pixels
         ax.set_title(f"{title}: {density}, {balance}", loc="left", fontsize=10)
         ax.set(ylabel="entries", ylim=(0, None), xlim=(0, max(len(lengths), 1)))
     axes[-1, 0].set_xlabel("rows, part after part")
+    axes[-1, 0].xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
