@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -306,7 +307,9 @@ def _test_2(run: Run, sample: Sample, dtype: str, problem: Problem, powers: list
 
 
 def _rows_of(problem: Problem, rows: Any) -> Problem:
-    return Problem(problem.matrix[rows], problem.x, problem.reference[rows], problem.bound[rows])
+    return replace(
+        problem, matrix=problem.matrix[rows], reference=problem.reference[rows], bound=problem.bound[rows]
+    )
 
 
 def _crossover(run: Run, sample: Sample, problem: Problem) -> None:

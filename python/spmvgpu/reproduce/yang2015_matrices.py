@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt, prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,8 @@ class YangMatrix:
         Of the rows that are measured: those above a few ten million non-zeros are shrunk.
     triangle : bool
         Symmetric, and counted as its upper triangle.
+    mesh : str, optional
+        File of a mesh that gives its like, with 6 unknowns at a node.
     """
 
     name: str
@@ -48,23 +49,28 @@ class YangMatrix:
     source: str
     fraction: float = 1.0
     triangle: bool = False
+    mesh: str = ""
 
 
 def load(wanted: YangMatrix, quick: bool = False) -> Sample:
     """The matrix itself if the folder named by SPMVGPU_MATRICES has it, otherwise one like it, named so."""
-    path = None if quick else find(wanted.file)
-    if path is not None:
-        matrix = read_real(path)
-        source = path.name
-        if wanted.triangle:
-            matrix, source = sp.csr_array(sp.triu(matrix, format="csr")), f"{source}, upper triangle"
-        return Sample(wanted.name, matrix, "real", source)
+    if not quick and (path := find(wanted.file)):
+        return _sample(wanted, wanted.name, read_real(path), "real", path.name)
+    if not quick and wanted.mesh and (path := find(wanted.mesh)):
+        matrix = mesh_with_unknowns(read_real(path), 6)
+        return _sample(
+            wanted, wanted.name, matrix, "recipe", f"the mesh {path.name} with 6 unknowns at a node"
+        )
     fraction = wanted.fraction / QUICK if quick else wanted.fraction
     name = wanted.name if fraction == 1 else f"{wanted.name} 1/{round(1 / fraction)}"
-    matrix = wanted.make(fraction)
+    matrix = with_random_values(wanted.make(fraction))
+    return _sample(wanted, name, matrix, "generated", wanted.source)
+
+
+def _sample(wanted: YangMatrix, name: str, matrix: sp.csr_array, origin: str, source: str) -> Sample:
     if wanted.triangle:
-        matrix = sp.csr_array(sp.triu(matrix, format="csr"))
-    return Sample(name, with_random_values(matrix), "generated", wanted.source)
+        matrix, source = sp.csr_array(sp.triu(matrix, format="csr")), f"{source}; upper triangle"
+    return Sample(name, matrix, origin, source)
 
 
 def boundary_control(fraction: float, points: int) -> sp.csr_array:
@@ -80,8 +86,8 @@ def boundary_control(fraction: float, points: int) -> sp.csr_array:
         offsets=[-1, 0, 1],
         dtype=np.int8,
     )
-    face = sp.csr_array(sp.kron(line, line))
-    state = sp.csr_array(sp.kron(line, face))
+    face = sp.csr_array(sp.kron(line, line, format="csr"))
+    state = sp.csr_array(sp.kron(line, face, format="csr"))
     place = np.arange(n**3).reshape(n, n, n)
     control = []
     for axis in range(3):
@@ -108,14 +114,6 @@ def shell(fraction: float, nodes: int, unknowns: int) -> sp.csr_array:
     across = np.abs(full.row % n - full.col % n) <= 1  # not around the edge of the sheet
     mesh = sp.csr_array((full.data[across], (full.row[across], full.col[across])), shape=full.shape)
     return mesh_with_unknowns(mesh, unknowns)
-
-
-def wind_tunnel(fraction: float) -> sp.csr_array:
-    """pwtk: the mesh fe_pwt with 6 unknowns a node where its file is at hand, else rows of such lengths."""
-    path: Path | None = find("fe_pwt") if fraction == 1 else None
-    if path is None:
-        return _random(fraction, rows=217918, nnz=11524432, shortest=2, longest=180, spread=4.7, window=1500)
-    return mesh_with_unknowns(read_real(path), 6)
 
 
 def power_flow(fraction: float, rows: int, nnz: int, longest: int) -> sp.csr_array:
@@ -146,7 +144,7 @@ def grid_lengths(points: int) -> Array:
     )
 
 
-KKT = "states, controls and multipliers of a boundary control problem; upper triangle"
+KKT = "states, controls and multipliers of a boundary control problem"
 
 YANG2015 = (
     YangMatrix(
@@ -158,9 +156,10 @@ YANG2015 = (
     YangMatrix(
         "pwtk",
         "pwtk",
-        wind_tunnel,
-        "the mesh of a wind tunnel with 6 unknowns a node, or rows of such lengths; upper triangle",
+        partial(_random, rows=217918, nnz=11524432, shortest=2, longest=180, spread=4.7, window=1500),
+        "rows of 2 to 180 entries in any order, around the diagonal",
         triangle=True,
+        mesh="fe_pwt",
     ),
     YangMatrix(
         "TSOPF_RS_b300_c3",
@@ -172,7 +171,7 @@ YANG2015 = (
         "af_shell10",
         "af_shell10",
         partial(shell, nodes=301613, unknowns=5),
-        "7 nodes of a triangle mesh with 5 unknowns each; upper triangle",
+        "7 nodes of a triangle mesh with 5 unknowns each",
         fraction=1 / 2,
         triangle=True,
     ),
