@@ -44,7 +44,25 @@ def prepare(problem: Problem, device: str) -> list[Job]:
         Job("auto", lambda: _variant(problem, "auto", automatic())),
         Job("auto_called", lambda: _called(problem, automatic())),
         job("sell_tuned", optional=True, format="sell", tune="full"),
-        *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
+        *(
+            job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel)
+            for kernel in _allowed("csr", "kernel")
+        ),
+    ]
+
+
+def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
+    """The symmetric format in all its variants, and the general formats beside it."""
+
+    def job(name: str, **arguments: Any) -> Job:
+        return Job(name, lambda: _variant(problem, name, _operator(problem, device, **arguments)))
+
+    variants = _allowed("tsmv", "variant") if "tsmv" in sg.formats() else []
+    return [
+        job("tsmv", format="tsmv", symmetric=True),  # missing from this build: skipped, with that reason
+        *(job(f"tsmv_{name}", format="tsmv", symmetric=True, variant=name) for name in variants),
+        job("csr", format="csr"),
+        job("sell", format="sell"),
     ]
 
 
@@ -52,11 +70,11 @@ def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOpera
     return sg.aslinearoperator(problem.matrix, device=device, **arguments)
 
 
-def _other_kernels() -> list[str]:
-    """The CSR kernels that are not the default."""
-    for option in sg.format_options("csr"):
-        if option["name"] == "kernel":
-            return [str(kernel) for kernel in option["allowed"] if kernel != option["default"]]
+def _allowed(format: str, option: str) -> list[str]:
+    """The values that an option of a format can take, the default left out."""
+    for entry in sg.format_options(format):
+        if entry["name"] == option:
+            return [str(value) for value in entry["allowed"] if value != entry["default"]]
     return []
 
 
