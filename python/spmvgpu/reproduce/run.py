@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ STAND_INS = (
 )
 
 Table = dict[str, dict[str, Any]]  # label -> matrix -> value
+Record = dict[str, Any]
 
 
 class Run:
@@ -46,7 +47,8 @@ class Run:
         self.quick = quick
         self.repeats = QUICK_REPEATS if quick else REPEATS
         self.environment = describe(self.device) | {"quick": quick}
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Record] = []
+        self.records: dict[str, list[Record]] = {}  # what is no measurement of a product, by kind
         self.skipped: list[dict[str, Any]] = []
         self.claims: list[claims.Claim] = []
         self.figures: list[str] = []
@@ -66,7 +68,10 @@ class Run:
         print(flush=True)
 
     def load(self, wanted: PaperMatrix) -> Sample:
-        sample = load(wanted, self.quick)
+        return self.introduce(load(wanted, self.quick))
+
+    def introduce(self, sample: Sample) -> Sample:
+        """Say what is measured next."""
         rows, cols = sample.matrix.shape
         print(
             f"{sample.name:<20} {rows} x {cols}, {sample.matrix.nnz} non-zeros; {sample.origin}:"
@@ -139,11 +144,14 @@ class Run:
             print(f"{name:<20}{''.join(cells)}")
 
     def figure(self, number: int, title: str, ylabel: str, matrices: Sequence[str], series: Table) -> None:
-        """Draw one of the paper's figures, if matplotlib is there."""
+        """Draw one of the paper's figures as bars."""
+        self.draw(f"figure{number}", title, figures.bars, ylabel, matrices, series)
+
+    def draw(self, name: str, title: str, picture: Callable[..., Path], *data: Any) -> None:
+        """Call ``picture(path, title, *data)``, which draws a PNG, if matplotlib is there."""
         if figures.available():
             title = f"{title}\n{self.environment['device']}" + (", quick run" if self.quick else "")
-            name = f"{self.paper}_figure{number}.png"
-            self.figures.append(figures.bars(self.out / name, title, ylabel, matrices, series).name)
+            self.figures.append(picture(self.out / f"{self.paper}_{name}.png", title, *data).name)
 
     def finish(self) -> Path:
         """Print the claims, write the JSON file and say what was written."""
@@ -169,6 +177,7 @@ class Run:
     def _as_json(self) -> str:
         parts = {
             "rows": self.rows,
+            **self.records,
             "claims": [asdict(claim) for claim in self.claims],
             "skipped": self.skipped,
         }
