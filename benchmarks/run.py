@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import spmvgpu as sg
+from spmvgpu import peers
+from spmvgpu.peers.problem import DTYPES
+from spmvgpu.peers.timing import DeviceClock
 
-from . import environment, memory, peers, python_costs
+from . import environment, memory, python_costs
 from .experiments import DeviceLostError, Run, spmv
-from .problem import DTYPES
 from .records import EXPERIMENTS, Recorder, read
 from .store import Store, default_workers
 from .suite import Item, suite
 from .summary import Results, summary
-from .timing import DeviceClock
 
 Experiment = Callable[[Run, Recorder, float], None]
 RUNNERS: dict[str, Experiment] = {

@@ -13,9 +13,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from spmvgpu.peers import cusparse, mkl, ours, scipy
+from spmvgpu.peers.problem import DTYPES
+
 from .experiments import Run, spmv
-from .peers import cusparse, mkl, ours, scipy
-from .problem import DTYPES
 from .records import Recorder
 from .run import add_common_options, measure, names_of
 from .symmetric_report import summary

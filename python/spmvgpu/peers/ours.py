@@ -9,8 +9,8 @@ import numpy as np
 
 import spmvgpu as sg
 
-from ..problem import Problem
 from .base import Job, Variant, device_result
+from .problem import Problem
 
 NAME = "spmvgpu"
 DEVICES = ("cpu", "cuda")
@@ -80,7 +80,7 @@ def _allowed(format: str, option: str) -> list[str]:
 
 def _variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
     """``op.spmv`` into a given array: on a GPU to be captured in a graph, on the CPU to be called."""
-    facts = {"options": _facts(op), "setup_seconds": op.setup_seconds}
+    facts: dict[str, Any] = {"options": _facts(op), "setup_seconds": op.setup_seconds}
     if op.device != "cpu":
         import cupy
 
