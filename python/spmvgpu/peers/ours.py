@@ -30,7 +30,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
     """The variants that speed is judged by come first, the other kernels last."""
 
     def job(name: str, optional: bool = False, **arguments: Any) -> Job:
-        return Job(name, lambda: _variant(problem, name, _operator(problem, device, **arguments)), optional)
+        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)), optional)
 
     jobs = [job("csr", format="csr"), job("sell", format="sell")]
     others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
@@ -41,7 +41,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
         *jobs,
         job("csr_tuned", format="csr", tune="full"),
         *others,
-        Job("auto", lambda: _variant(problem, "auto", automatic())),
+        Job("auto", lambda: variant(problem, "auto", automatic())),
         Job("auto_called", lambda: _called(problem, automatic())),
         job("sell_tuned", optional=True, format="sell", tune="full"),
         *(
@@ -55,7 +55,7 @@ def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
     """The symmetric format in all its variants, and the general formats beside it."""
 
     def job(name: str, **arguments: Any) -> Job:
-        return Job(name, lambda: _variant(problem, name, _operator(problem, device, **arguments)))
+        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)))
 
     variants = _allowed("tsmv", "variant") if "tsmv" in sg.formats() else []
     return [
@@ -78,7 +78,7 @@ def _allowed(format: str, option: str) -> list[str]:
     return []
 
 
-def _variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
+def variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
     """``op.spmv`` into a given array: on a GPU to be captured in a graph, on the CPU to be called."""
     facts: dict[str, Any] = {"options": _facts(op), "setup_seconds": op.setup_seconds}
     if op.device != "cpu":

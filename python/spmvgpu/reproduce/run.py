@@ -52,6 +52,7 @@ class Run:
         self.skipped: list[dict[str, Any]] = []
         self.claims: list[claims.Claim] = []
         self.figures: list[str] = []
+        self.stand_ins = STAND_INS  # what is said of generated matrices
         out.mkdir(parents=True, exist_ok=True)  # before measuring, so that a bad folder costs nothing
 
     @property
@@ -163,7 +164,7 @@ class Run:
         generated = list(matrices.values()).count("generated")
         if generated:
             print()
-            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {STAND_INS}")
+            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {self.stand_ins}")
         claims.print_claims(self.claims, self.on_cpu)
         path = self.out / f"{self.paper}.json"
         draft = path.with_suffix(".tmp")
