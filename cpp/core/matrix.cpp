@@ -55,6 +55,10 @@ concept Gathers = requires(const Format& format) {
     format.gathers_on_host();
 };
 
+// A format that refuses whatever is not symmetric.
+template <class Format>
+concept Symmetric = Format::kSymmetric;
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -64,7 +68,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     [&]<class... Formats>(std::variant<Formats...>*) {
-        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates()}),
+        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates(),
+                         Symmetric<Formats>}),
          ...);
     }(static_cast<AnyFormat<double>*>(nullptr));
     return list;

@@ -20,6 +20,7 @@ struct FormatInfo {
     std::string name;
     std::vector<OptionInfo> options;  // with their defaults
     std::vector<Options> candidates;  // what tuning tries
+    bool symmetric;                   // whether it holds symmetric matrices only
 };
 std::vector<FormatInfo> list_formats();
 
