@@ -129,7 +129,8 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
     colours = pyplot.colormaps["viridis"]((rows - low) / max(high - low, 1))
     colours[rows == FAKE] = _PADDING
     colours[rows == NO_SLOT] = (1, 1, 1, 1)
-    ax.imshow(colours.transpose(1, 0, 2), interpolation="nearest", aspect="auto")
+    if rows.size:
+        ax.imshow(colours.transpose(1, 0, 2), interpolation="nearest", aspect="auto")
     for step, thread in np.argwhere(rows != NO_SLOT):
         row, column = rows[step, thread], columns[step, thread]
         text = "fake" if row == FAKE else f"{row}, {column}"
