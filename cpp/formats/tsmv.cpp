@@ -16,21 +16,25 @@ namespace {
 // The plan of a matrix, and how long the arrays get.
 struct Layout {
     TsmvLimits limits;
+    RowGroups groups;
     std::vector<TsmvTilePlan> tiles;
     std::vector<index_t> contributions;  // for each row, how many tiles have it in their halo; empty without halos
-    std::size_t halo = 0, slices = 0, steps = 0, slots = 0, entries = 0, merge_rows = 0, remainder = 0,
-                shared_bytes = 0;
+    std::size_t halo = 0, slices = 0, steps = 0, slots = 0, entries = 0, merge_rows = 0, remainder = 0;
+    std::size_t shared_bytes = 0;
 };
 
-index_t choose_tile_rows(const TsmvTuning& tuning, index_t rows, const Target& target) {
-    if (tuning.tile_rows != 0) return tuning.tile_rows;
+// Chooses what the tuning leaves open. All figures measured on an H200.
+void complete(TsmvTuning& tuning, index_t groups, const Target& target) {
+    const bool poster = tuning.variant == TsmvVariant::kPoster;
+    if (tuning.threads == 0) tuning.threads = poster || tuning.row_group == 1 ? 256 : 128;
+    if (tuning.slices != 0) return;
     // The larger a tile, the smaller its halo; but every multiprocessor should get some tiles to overlap.
     constexpr index_t kTilesPerProcessor = 4, kLikelyProcessors = 128;
-    if (tuning.variant == TsmvVariant::kPoster) return 2048;
     const index_t processors = target.device.is_cuda() ? target.processors : kLikelyProcessors;
-    index_t tile_rows = 1024;
-    while (tile_rows > 256 && rows / tile_rows < kTilesPerProcessor * processors) tile_rows /= 2;
-    return tile_rows;
+    tuning.slices = poster ? 8 : tuning.row_group == 1 ? 4 : 1;
+    while (tuning.slices > 1 && groups / (tuning.slices * tuning.threads) < kTilesPerProcessor * processors) {
+        tuning.slices /= 2;
+    }
 }
 
 template <class T>
@@ -39,7 +43,9 @@ std::size_t array_bytes(const Layout& layout, index_t rows) {
     std::size_t bytes = (layout.tiles.size() + 1) * sizeof(TsmvTile) +
                         (layout.slices + 1 + layout.steps + 1 + 2 * layout.halo) * sizeof(index_t) +
                         layout.slots * layout.limits.slot_bytes();
-    if (halo) bytes += layout.slices * layout.limits.threads * sizeof(std::uint16_t);
+    if (halo) {
+        bytes += layout.slices * layout.limits.threads * layout.limits.row_group * sizeof(std::uint16_t);
+    }
     if (layout.halo > 0) bytes += (2 * layout.merge_rows + 1) * sizeof(index_t);
     if (layout.remainder > 0) {
         bytes += layout.remainder * (sizeof(T) + sizeof(index_t)) + (rows + std::size_t(1)) * sizeof(index_t);
@@ -68,11 +74,16 @@ void check_memory(const Layout& layout, const Csr<T>& matrix, double max_memory)
 }
 
 template <class T>
-Layout lay_out(const Csr<T>& matrix, const TsmvTuning& tuning, const Target& target) {
+Layout lay_out(const Csr<T>& matrix, TsmvTuning& tuning, const Target& target) {
     check_symmetric(Tsmv<T>::kName, matrix);
     Layout layout;
-    layout.limits = {tuning.variant, tuning.threads, choose_tile_rows(tuning, matrix.rows, target), int(sizeof(T))};
-    layout.tiles = plan_tiles({matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data()}, layout.limits);
+    const Pattern pattern{matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data()};
+    if (tuning.variant == TsmvVariant::kPoster) tuning.row_group = 1;
+    layout.groups = group_rows(pattern, tuning.row_group, sizeof(T), sizeof(std::uint16_t));
+    tuning.row_group = layout.groups.size;
+    complete(tuning, layout.groups.count(), target);
+    layout.limits = {tuning.variant, tuning.threads, tuning.threads * tuning.slices, tuning.row_group, int(sizeof(T))};
+    layout.tiles = plan_tiles(pattern, layout.groups, layout.limits);
     for (const TsmvTilePlan& tile : layout.tiles) {
         layout.halo += tile.halo_columns.size();
         layout.slices += tile.slice_steps.size();
@@ -122,42 +133,57 @@ void number_tiles(const Layout& layout, Tsmv<T>& tsmv) {
 
 // Puts the entries of a tile into their slots, and fake ones into the others.
 template <class T>
-void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const Csr<T>& matrix, Tsmv<T>& tsmv) {
-    const bool halo = tsmv.tuning.variant == TsmvVariant::kHalo;
-    const int threads = tsmv.tuning.threads;
-    const auto slices = static_cast<index_t>(plan.slice_steps.size());
-    const index_t begin = tsmv.step_offsets[tsmv.slice_steps[at.slice]];
-    const index_t end = tsmv.step_offsets[tsmv.slice_steps[at.slice + slices]];
-    std::fill(tsmv.values.begin() + begin, tsmv.values.begin() + end, T(0));
-    if (halo) {
-        std::fill(tsmv.columns.begin() + begin, tsmv.columns.begin() + end, Tsmv<T>::kFake);
-        const auto first = tsmv.thread_rows.begin() + std::size_t(at.slice) * threads;
-        std::fill(first, first + std::size_t(slices) * threads, Tsmv<T>::kNoRow);
+void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const RowGroups& groups, const Csr<T>& matrix,
+               Tsmv<T>& tsmv) {
+    const bool poster = tsmv.tuning.variant == TsmvVariant::kPoster;
+    const int threads = tsmv.tuning.threads, group_rows = tsmv.tuning.row_group;
+    const auto fill = [](auto& array, std::size_t begin, std::size_t end, auto value) {
+        std::fill(array.begin() + begin, array.begin() + end, value);
+    };
+    const index_t slice_end = at.slice + static_cast<index_t>(plan.slice_steps.size());
+    const std::size_t begin = tsmv.step_offsets[tsmv.slice_steps[at.slice]];
+    const std::size_t end = tsmv.step_offsets[tsmv.slice_steps[slice_end]];
+    fill(tsmv.values, begin * group_rows, end * group_rows, T(0));
+    if (poster) {
+        fill(tsmv.coordinates, begin, end, TsmvCoordinate::kFake);
     } else {
-        std::fill(tsmv.coordinates.begin() + begin, tsmv.coordinates.begin() + end, TsmvCoordinate::kFake);
+        fill(tsmv.columns, begin, end, Tsmv<T>::kFake);
+        const std::size_t per_slice = std::size_t(threads) * group_rows;
+        fill(tsmv.thread_rows, at.slice * per_slice, slice_end * per_slice, Tsmv<T>::kNoRow);
     }
     std::copy(plan.halo_columns.begin(), plan.halo_columns.end(), tsmv.halo_columns.begin() + at.halo);
+    const auto halo = static_cast<index_t>(plan.halo_columns.size());
 
-    for (index_t r = 0; r < plan.rows; ++r) {
-        const int position = plan.positions[r];
-        if (position == RowTask::kNone) continue;
-        if (halo) tsmv.thread_rows[std::size_t(at.slice) * threads + position] = static_cast<std::uint16_t>(r);
-        const index_t* const offsets = tsmv.step_offsets.data() + tsmv.slice_steps[at.slice + position / threads];
-        const T* value = matrix.values.data() + matrix.row_offsets[at.row + r];
+    for (index_t g = 0; g < plan.groups; ++g) {
+        if (plan.positions[g] == GroupTask::kNone) continue;
+        const index_t slice = at.slice + plan.positions[g] / threads, thread = plan.positions[g] % threads;
+        const index_t row_begin = groups.begins[plan.group_begin + g];
+        const index_t row_end = groups.begins[plan.group_begin + g + 1];
         index_t last_slot = -1;
-        for (auto i = plan.entry_offsets[r]; i < plan.entry_offsets[r + 1]; ++i, ++value) {
+        for (auto i = plan.entry_offsets[g]; i < plan.entry_offsets[g + 1]; ++i) {
             const Placement entry = plan.entries[i];
             if (entry.step == Placement::kDropped) continue;
-            const index_t slot = offsets[entry.step] + position % threads;
-            tsmv.values[slot] = *value;
-            if (halo) {
-                tsmv.columns[slot] = entry.column;
+            const index_t step = tsmv.slice_steps[slice] + entry.step;
+            const index_t slot = tsmv.step_offsets[step] + thread;
+            for (index_t row = row_begin; row < row_end; ++row) {
+                const std::size_t place = tsmv.value_place(step, thread, row - row_begin);
+                tsmv.values[place] = matrix.values[matrix.row_offsets[row] + i - plan.entry_offsets[g]];
+            }
+            if (poster) {
+                tsmv.coordinates[slot] = TsmvCoordinate::pack(row_begin - plan.row_begin, entry.column);
             } else {
-                tsmv.coordinates[slot] = TsmvCoordinate::pack(r, entry.column);
-                last_slot = std::max(last_slot, slot);
+                tsmv.columns[slot] = entry.column;
+            }
+            last_slot = std::max(last_slot, slot);
+        }
+        if (poster) {
+            if (last_slot >= 0) tsmv.coordinates[last_slot] |= TsmvCoordinate::kLast;
+        } else {
+            for (index_t row = row_begin; row < row_end; ++row) {
+                tsmv.thread_rows[tsmv.row_place(slice, thread, row - row_begin)] =
+                    static_cast<std::uint16_t>(halo + row - plan.row_begin);
             }
         }
-        if (last_slot >= 0) tsmv.coordinates[last_slot] |= TsmvCoordinate::kLast;
     }
 }
 
@@ -183,7 +209,8 @@ void list_merges(const Layout& layout, Tsmv<T>& tsmv) {
 }
 
 // The dropped entries, both halves of them. Row by row, an entry (i, j) goes to row i and its mirror image to row j: so
-// every row gets its columns in ascending order, first the lower ones, then, from later rows, the upper ones.
+// every row gets its columns in ascending order, first the lower ones, then, from later rows, the upper ones. Entries
+// in a group's own columns are their own mirror images.
 template <class T>
 Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
     Csr<T> csr;
@@ -195,18 +222,22 @@ Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
     const auto for_each_dropped = [&](auto visit) {
         for (const TsmvTilePlan& tile : layout.tiles) {
             if (tile.remainder == 0) continue;
-            for (index_t r = 0; r < tile.rows; ++r) {
-                index_t k = matrix.row_offsets[tile.row_begin + r];
-                for (auto i = tile.entry_offsets[r]; i < tile.entry_offsets[r + 1]; ++i, ++k) {
-                    if (tile.entries[i].step == Placement::kDropped) visit(tile.row_begin + r, k);
+            for (index_t g = 0; g < tile.groups; ++g) {
+                const index_t* const begin = &layout.groups.begins[tile.group_begin + g];
+                for (index_t row = begin[0]; row < begin[1]; ++row) {
+                    index_t k = matrix.row_offsets[row];
+                    for (auto i = tile.entry_offsets[g]; i < tile.entry_offsets[g + 1]; ++i, ++k) {
+                        if (tile.entries[i].step != Placement::kDropped) continue;
+                        visit(row, matrix.col_indices[k], matrix.values[k], matrix.col_indices[k] < begin[0]);
+                    }
                 }
             }
         }
     };
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
-    for_each_dropped([&](index_t row, index_t k) {
+    for_each_dropped([&](index_t row, index_t col, T, bool mirrored) {
         ++csr.row_offsets[row + 1];
-        if (matrix.col_indices[k] != row) ++csr.row_offsets[matrix.col_indices[k] + 1];
+        if (mirrored) ++csr.row_offsets[col + 1];
     });
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
     std::vector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
@@ -214,9 +245,9 @@ Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
         csr.col_indices[next[row]] = col;
         csr.values[next[row]++] = value;
     };
-    for_each_dropped([&](index_t row, index_t k) {
-        put(row, matrix.col_indices[k], matrix.values[k]);
-        if (matrix.col_indices[k] != row) put(matrix.col_indices[k], row, matrix.values[k]);
+    for_each_dropped([&](index_t row, index_t col, T value, bool mirrored) {
+        put(row, col, value);
+        if (mirrored) put(col, row, value);
     });
     return csr;
 }
@@ -225,40 +256,41 @@ Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
 
 std::vector<Options> TsmvTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t threads : {256, 128, 512}) {
-        for (std::int64_t tile_rows : {512, 1024, 256, 2048})
-            list.push_back({{"threads", threads}, {"tile_rows", tile_rows}});
+    for (std::int64_t threads : {128, 256, 64}) {
+        for (std::int64_t slices : {1, 2, 4}) list.push_back({{"threads", threads}, {"slices", slices}});
     }
     return list;
 }
 
 template <class T>
-Estimate Tsmv<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+Estimate Tsmv<T>::estimate(const Csr<T>& matrix, const Tuning& given) {
+    Tuning tuning = given;
     const Layout layout = lay_out(matrix, tuning, {});
     const auto stored = static_cast<double>(layout.entries + layout.remainder);
-    return {array_bytes<T>(layout, matrix.rows),
-            static_cast<double>(layout.slots + layout.remainder) / std::max(stored, 1.0)};
+    const auto slots = static_cast<double>(layout.slots * tuning.row_group + layout.remainder);
+    return {array_bytes<T>(layout, matrix.rows), slots / std::max(stored, 1.0)};
 }
 
 template <class T>
 Tsmv<T> Tsmv<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    const Layout layout = lay_out(matrix, tuning, target);
     Tsmv tsmv;
     tsmv.rows = matrix.rows;
     tsmv.cols = matrix.cols;
     tsmv.nnz = matrix.nnz;
     tsmv.tuning = tuning;
-    tsmv.tuning.tile_rows = layout.limits.tile_rows;
+    const Layout layout = lay_out(matrix, tsmv.tuning, target);
     tsmv.shared_bytes = layout.shared_bytes;
     number_tiles(layout, tsmv);
     const bool halo = tuning.variant == TsmvVariant::kHalo;
     tsmv.halo_columns = Array<index_t>(layout.halo);
-    tsmv.thread_rows = Array<std::uint16_t>(halo ? layout.slices * tuning.threads : 0);
+    tsmv.thread_rows = Array<std::uint16_t>(halo ? layout.slices * layout.limits.threads * layout.limits.row_group : 0);
     tsmv.columns = Array<std::uint16_t>(halo ? layout.slots : 0);
     tsmv.coordinates = Array<std::uint32_t>(halo ? 0 : layout.slots);
-    tsmv.values = Array<T>(layout.slots);
+    tsmv.values = Array<T>(layout.slots * layout.limits.row_group);
 #pragma omp parallel for num_threads(threads_for(layout.slots)) schedule(dynamic, 4)
-    for (std::size_t t = 0; t < layout.tiles.size(); ++t) fill_tile(layout.tiles[t], tsmv.tiles[t], matrix, tsmv);
+    for (std::size_t t = 0; t < layout.tiles.size(); ++t) {
+        fill_tile(layout.tiles[t], tsmv.tiles[t], layout.groups, matrix, tsmv);
+    }
     list_merges(layout, tsmv);
     if (layout.remainder > 0) tsmv.remainder = Csr<T>::from_csr(take_remainder(layout, matrix), {}, target);
     return tsmv;
@@ -272,10 +304,7 @@ Csr<T> Tsmv<T>::to_csr() const {
     csr.nnz = nnz;
     csr.row_offsets = Array<index_t>(rows + std::size_t(1));
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
-    const auto count = [&](index_t row, index_t col, T) {
-        ++csr.row_offsets[row + 1];
-        if (row != col) ++csr.row_offsets[col + 1];
-    };
+    const auto count = [&](index_t row, index_t, T) { ++csr.row_offsets[row + 1]; };
     for (index_t t = 0; t < tile_count(); ++t) for_each_entry(*this, t, count);
     for (index_t row = 0; row < remainder.rows; ++row) {
         csr.row_offsets[row + 1] += remainder.row_offsets[row + 1] - remainder.row_offsets[row];
@@ -288,10 +317,7 @@ Csr<T> Tsmv<T>::to_csr() const {
     };
     std::vector<Entry> entries(nnz);
     std::vector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
-    const auto put = [&](index_t row, index_t col, T value) {
-        entries[next[row]++] = {col, value};
-        if (row != col) entries[next[col]++] = {row, value};
-    };
+    const auto put = [&](index_t row, index_t col, T value) { entries[next[row]++] = {col, value}; };
     for (index_t t = 0; t < tile_count(); ++t) for_each_entry(*this, t, put);
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
@@ -324,12 +350,12 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
             const TsmvTile &at = tiles[t], &end = tiles[t + 1];
             const index_t own = end.row - at.row, halo = end.halo - at.halo;
             x.resize(own + halo);
-            std::copy_n(product.x + at.row, own, x.begin());
-            for (index_t h = 0; h < halo; ++h) x[own + h] = product.x[halo_columns[at.halo + h]];
+            for (index_t h = 0; h < halo; ++h) x[h] = product.x[halo_columns[at.halo + h]];
+            std::copy_n(product.x + at.row, own, x.begin() + halo);
             y.assign(own + halo, T(0));
             multiply_tile(*this, t, x.data(), y.data());
-            for (index_t r = 0; r < own; ++r) product.y[at.row + r] = scaled(y[r], product, at.row + r);
-            std::copy_n(y.begin() + own, halo, halo_sums + at.halo);
+            for (index_t r = 0; r < own; ++r) product.y[at.row + r] = scaled(y[halo + r], product, at.row + r);
+            std::copy_n(y.begin(), halo, halo_sums + at.halo);
         }
     }
     const auto merges = static_cast<index_t>(merge_rows.size());

@@ -2,34 +2,38 @@
 // add to y without atomics. After Mironowicz, Dziekonski and Mrozowski, "Efficient symmetric sparse matrix-vector
 // product on a GPU".
 //
-//     [ 1 . . . 5 ]   The lower triangle, cut into tiles of rows, a thread block each; here of 3 and 2 rows, with two
-//     [ . 2 6 . . ]   threads. A tile numbers its own rows 0, 1, ..., then the columns left of them that it has entries
-//     [ . 6 3 7 . ]   in, its halo, and holds x and y for all of these in shared memory.
+//     [ 1 . . . 5 ]   The lower triangle, cut into tiles of rows, a thread block each; here of 3 and 2 rows. A tile
+//     [ . 2 6 . . ]   numbers the columns left of its rows that it has entries in, its halo, and then its own rows; x
+//     and [ . 6 3 7 . ]   y for all of these lie in shared memory.
 //     [-.-.-7-4-8-]   tiles         (0,0,0)  (3,0,2)  (5,2,3)     length tiles + 1: row, halo and slice it begins with
-//     [ 5 . . 8 9 ]   halo_columns                    0 2         here of the second tile, where they are 2 and 3
+//     [ 5 . . 8 9 ]   halo_columns           0 2                  here of the second tile, whose own rows are its 2 and
+//     3
 //
-// A tile's rows are sorted by length and cut into slices, a row for each thread; rows without entries are left out. In
-// every step of a slice each thread takes an entry a of its row and adds a * x[column] to its row's sum, in a register,
-// and a * x[row] to y[column]; an entry on the diagonal adds to the sum alone. The entries of a row are put in such an
-// order that no two threads add to the same column in a step; where there is none left for a thread, it finds a fake
-// entry. A step's slots end with the last warp that has an entry.
+// Neighbouring rows with entries in the same columns, of a node with several unknowns, form groups of up to
+// `row_group`; here of one. A thread has a group, a slice of the tile a group for each thread, longest first; empty
+// ones are left out. In every step of a slice a thread takes a column of its group: for each row i of the group and its
+// entry a there, a * x[column] goes to the row's sum, in a register, and the sum of all a * x[row i] to y[column]. In
+// the group's own columns there is nothing to add to y, as all of its square on the diagonal is stored. The columns of
+// a group are put in such an order that no two threads add to the same one in a step; where there is none left for a
+// thread, it finds a fake entry. A step's slots end with the last warp that has an entry.
 //
-//                     slices        (2 0) (1 -)       (1 0)       thread_rows, length slices * threads
-//                     slice_steps   0     2   3            5      length slices + 1: first step of each slice
-//                     step_offsets  0   2   4    5     7     9    length steps + 1: first slot of each step
-//                     columns       1 0 2 -  1    2 1 ...         length slots, in the tile's numbering, - for fake
-//                     values        6 1 3 .  2    5 4 ...         length slots
+//                     slice         rows 2 1   row 0   rows 4 3   with two threads
+//                     thread_rows   2 1        0 -     3 2        length slices * row_group * threads
+//                     slice_steps   0          2       3      6   length slices + 1: first step of each slice
+//                     step_offsets  0   2      4       5 ...      length steps + 1: first slot of each step
+//                     columns       1 1   2 -  0       ...        length slots, in the tile's numbering, - for fake
+//                     values        6 2   3 .  1       ...        row_group for each slot
 //
-// y for the tile's own rows is then stored, and y for its halo is left in scratch, from where a second kernel adds it
-// to the rows that it belongs to: row merge_rows[i] gets those that merge_sources lists between merge_offsets[i] and
-// [i+1], in that order.
+// The values of a step come row by row of the groups, each for all threads. y for the tile's own rows is then stored,
+// and y for its halo is left in scratch, from where a second kernel adds it to the rows that it belongs to: row
+// merge_rows[i] gets what merge_sources lists between merge_offsets[i] and merge_offsets[i + 1], in that order.
 //
 // What would blow the schedule up, the rows and columns of hubs, is left to `remainder`, a whole matrix in csr. On
 // matrices of finite elements it is empty.
 //
 // variant="poster" is the method as it was published: square blocks on the diagonal instead of tiles with a halo, all
-// entries outside them in the remainder; a thread goes on to another row whenever it is done with one, and a flag says
-// so. It has no thread_rows, and in place of `columns`
+// entries outside them in the remainder; single rows; and a thread goes on to another row whenever it is done with one,
+// which a flag says. It has no thread_rows, and in place of `columns`
 //                     coordinates   row << 17 | column << 1 | last of its row        length slots
 //
 // For symmetric matrices whose entries lie close to the diagonal, such as finite elements after Reverse Cuthill-McKee.
@@ -44,15 +48,17 @@ namespace spmvgpu {
 
 struct TsmvTuning {
     TsmvVariant variant = TsmvVariant::kHalo;
-    int threads = 256;        // per block
-    int tile_rows = 0;        // at most so many rows per tile; 0 chooses from the matrix and the device
+    int threads = 0;          // per block; these three: 0 chooses from the matrix and the device
+    int slices = 0;           // per tile
+    int row_group = 0;        // rows per thread, at most
     double max_memory = 1.0;  // refuse to store more than this many times the bytes of csr
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
         visit("variant", self.variant, Names{"halo", "poster"});
-        visit("threads", self.threads, OneOf{128, 256, 512});
-        visit("tile_rows", self.tile_rows, OneOf{0, 128, 256, 512, 1024, 2048, 4096});
+        visit("threads", self.threads, OneOf{0, 64, 128, 256, 512});
+        visit("slices", self.slices, OneOf{0, 1, 2, 4, 8});
+        visit("row_group", self.row_group, OneOf{0, 1, 2, 3});
         visit("max_memory", self.max_memory, Range{0.1, 1e6});
     }
 
@@ -121,6 +127,14 @@ struct Tsmv {
     Csr<T> to_csr() const;
 
     index_t tile_count() const { return tiles.size() ? static_cast<index_t>(tiles.size()) - 1 : 0; }
+    // Where thread_rows has row i of a thread's group, and where `values` has its entry in a step.
+    std::size_t row_place(index_t slice, index_t thread, int i) const {
+        return (std::size_t(slice) * tuning.row_group + i) * tuning.threads + thread;
+    }
+    std::size_t value_place(index_t step, index_t thread, int i) const {
+        const std::size_t begin = step_offsets[step], slots = step_offsets[step + 1] - begin;
+        return begin * tuning.row_group + i * slots + thread;
+    }
     // y of every halo, then what the remainder needs.
     std::size_t halo_bytes() const { return (halo_columns.size() * sizeof(T) + 255) / 256 * 256; }
     std::size_t workspace_bytes() const { return halo_bytes() + remainder.workspace_bytes(); }

@@ -13,7 +13,8 @@ namespace {
 
 constexpr index_t kWarp = 32;
 constexpr std::size_t kMaxSharedBytes = 96 << 10;  // two blocks fit a multiprocessor of an H200, one that of any other
-constexpr index_t kMaxRowEntries = 4096;           // a longer row is a hub; with this a tile of one row always fits
+constexpr index_t kMaxEntries = 4096;  // of a group; a longer one is a hub. With this a tile of one group always fits
+constexpr int kBankBytes = 128;        // that shared memory serves at once
 
 // The halo of a tile: the columns that it has entries in and that are not its own rows. A bit for each column of the
 // matrix, of which only the words between the first and the last column of the tile are looked at.
@@ -68,19 +69,23 @@ private:
 // Plans tiles one after the other; each CPU thread has one.
 class Planner {
 public:
-    Planner(const TsmvPattern& pattern, const TsmvLimits& limits)
-        : pattern_(pattern), limits_(limits), halo_(pattern.rows), scheduler_(128 / limits.value_bytes) {}
+    Planner(const Pattern& pattern, const RowGroups& groups, const TsmvLimits& limits)
+        : pattern_(pattern),
+          groups_(groups),
+          limits_(limits),
+          halo_(pattern.rows),
+          scheduler_(kBankBytes / limits.value_bytes) {}
 
     void plan(index_t begin, index_t end, std::vector<TsmvTilePlan>& tiles) {
-        TsmvTilePlan tile = read_rows(begin, end);
+        TsmvTilePlan tile = read_groups(begin, end);
         bool fits = number_columns(tile);
         if (fits) {
             schedule(tile);
             fits = tile.shared_bytes(limits_.value_bytes) <= kMaxSharedBytes;
         }
-        if (!fits && tile.rows > 1) {
+        if (!fits && tile.groups > 1) {
             // In whole warps, if there are several.
-            const index_t half = tile.rows > kWarp ? (tile.rows / 2 + kWarp - 1) / kWarp * kWarp : tile.rows / 2;
+            const index_t half = tile.groups > kWarp ? (tile.groups / 2 + kWarp - 1) / kWarp * kWarp : tile.groups / 2;
             plan(begin, begin + half, tiles);
             plan(begin + half, end, tiles);
             return;
@@ -94,129 +99,129 @@ public:
     }
 
 private:
-    // The lower triangle of the rows. Dropped from the outset: all but the last entries of a very long row, and, as the
-    // poster has square blocks, what lies left of the block.
-    TsmvTilePlan read_rows(index_t begin, index_t end) const {
+    // The columns of the last row of a group up to its diagonal are those of the whole group: the ones left of it,
+    // which count for the mirror images too, and its own.
+    const index_t* columns_of(index_t group) const {
+        return pattern_.col_indices + pattern_.row_offsets[groups_.begins[group + 1] - 1];
+    }
+
+    // Dropped from the outset: all but the last entries of a very long group, and, as the poster has square blocks,
+    // what lies left of the block.
+    TsmvTilePlan read_groups(index_t begin, index_t end) const {
         TsmvTilePlan tile;
-        tile.row_begin = begin;
-        tile.rows = end - begin;
-        tile.entry_offsets.assign(tile.rows + 1, 0);
-        for (index_t row = begin; row < end; ++row) {
-            index_t k = pattern_.row_offsets[row];
-            while (k < pattern_.row_offsets[row + 1] && pattern_.col_indices[k] <= row) ++k;
-            tile.entry_offsets[row - begin + 1] = tile.entry_offsets[row - begin] + (k - pattern_.row_offsets[row]);
+        tile.group_begin = begin;
+        tile.groups = end - begin;
+        tile.row_begin = groups_.begins[begin];
+        tile.rows = groups_.begins[end] - tile.row_begin;
+        tile.entry_offsets.assign(tile.groups + 1, 0);
+        for (index_t g = 0; g < tile.groups; ++g) {
+            const index_t row = groups_.begins[begin + g + 1] - 1;
+            const index_t* const columns = columns_of(begin + g);
+            const index_t length = pattern_.row_offsets[row + 1] - pattern_.row_offsets[row];
+            index_t count = 0;
+            while (count < length && columns[count] <= row) ++count;
+            tile.entry_offsets[g + 1] = tile.entry_offsets[g] + count;
         }
         tile.entries.resize(tile.entry_offsets.back());
-        for (index_t r = 0; r < tile.rows; ++r) {
-            const auto first = tile.entries.begin() + tile.entry_offsets[r];
-            const auto last = tile.entries.begin() + tile.entry_offsets[r + 1];
-            auto kept = last - std::min<std::ptrdiff_t>(last - first, kMaxRowEntries);
+        for (index_t g = 0; g < tile.groups; ++g) {
+            const std::span<Placement> entries = entries_of(tile, g);
+            std::size_t dropped = entries.size() - std::min<std::size_t>(entries.size(), kMaxEntries);
             if (limits_.variant == TsmvVariant::kPoster) {
-                const index_t* const cols = pattern_.col_indices + pattern_.row_offsets[begin + r];
-                kept = std::max(kept, first + (std::lower_bound(cols, cols + (last - first), begin) - cols));
+                const index_t* const columns = columns_of(begin + g);
+                const auto* const inside = std::lower_bound(columns, columns + entries.size(), tile.row_begin);
+                dropped = std::max<std::size_t>(dropped, inside - columns);
             }
-            for (auto entry = first; entry < kept; ++entry) entry->step = Placement::kDropped;
+            for (Placement& entry : entries.first(dropped)) entry.step = Placement::kDropped;
         }
         return tile;
+    }
+
+    static std::span<Placement> entries_of(TsmvTilePlan& tile, index_t g) {
+        return std::span(tile.entries)
+            .subspan(tile.entry_offsets[g], tile.entry_offsets[g + 1] - tile.entry_offsets[g]);
+    }
+
+    template <class Visit>
+    void for_each_kept(TsmvTilePlan& tile, Visit visit) const {
+        for (index_t g = 0; g < tile.groups; ++g) {
+            const index_t* column = columns_of(tile.group_begin + g);
+            for (Placement& entry : entries_of(tile, g)) {
+                if (entry.step != Placement::kDropped) visit(entry, *column);
+                ++column;
+            }
+        }
     }
 
     // Finds the halo and numbers the columns of all entries. False if they are too many.
     bool number_columns(TsmvTilePlan& tile) {
         halo_.begin();
-        for_each_entry(tile, [&](Placement&, index_t column) {
+        for_each_kept(tile, [&](Placement&, index_t column) {
             if (column < tile.row_begin) halo_.add(column);
         });
         tile.halo_columns = halo_.number();
         const bool fits = 2 * std::size_t(tile.local_columns()) * limits_.value_bytes <= kMaxSharedBytes;
         if (fits) {
-            for_each_entry(tile, [&](Placement& entry, index_t column) {
-                const index_t local =
-                    column < tile.row_begin ? tile.rows + halo_.number_of(column) : column - tile.row_begin;
-                entry.column = static_cast<std::uint16_t>(local);
+            const index_t own = static_cast<index_t>(tile.halo_columns.size()) - tile.row_begin;
+            for_each_kept(tile, [&](Placement& entry, index_t column) {
+                entry.column =
+                    static_cast<std::uint16_t>(column < tile.row_begin ? halo_.number_of(column) : own + column);
             });
         }
         halo_.clear();
         return fits;
     }
 
-    template <class Visit>
-    void for_each_entry(TsmvTilePlan& tile, Visit visit) const {
-        for (index_t r = 0; r < tile.rows; ++r) {
-            const index_t* column = pattern_.col_indices + pattern_.row_offsets[tile.row_begin + r];
-            for (auto i = tile.entry_offsets[r]; i < tile.entry_offsets[r + 1]; ++i, ++column) {
-                if (tile.entries[i].step != Placement::kDropped) visit(tile.entries[i], *column);
-            }
-        }
-    }
-
-    void count_entries(TsmvTilePlan& tile) const {
-        for (const StepUse& use : tile.steps) tile.kept += use.entries;
-        if (tile.kept == tile.entries.size()) return;
-        for (index_t r = 0; r < tile.rows; ++r) {
-            const index_t row = tile.row_begin + r;
-            index_t k = pattern_.row_offsets[row];
-            for (auto i = tile.entry_offsets[r]; i < tile.entry_offsets[r + 1]; ++i, ++k) {
-                if (tile.entries[i].step == Placement::kDropped)
-                    tile.remainder += pattern_.col_indices[k] == row ? 1 : 2;
-            }
-        }
-    }
-
     void schedule(TsmvTilePlan& tile) {
-        sort_rows(tile);
+        sort_groups(tile);
         tile.steps.clear();
         tile.slice_steps.clear();
-        tile.slice_rows.clear();
-        const std::span<RowTask> tasks(tasks_);
+        tile.slice_groups.clear();
+        const std::span<GroupTask> tasks(tasks_);
         if (limits_.variant == TsmvVariant::kPoster) {
             schedule_list(tasks, limits_.threads, tile.local_columns(), tile.steps);
             tile.slice_steps.push_back(static_cast<index_t>(tile.steps.size()));
-            tile.slice_rows.push_back(limits_.threads);
+            tile.slice_groups.push_back(limits_.threads);
         } else {
             for (std::size_t first = 0; first < tasks.size(); first += limits_.threads) {
                 const std::size_t count = std::min<std::size_t>(limits_.threads, tasks.size() - first);
                 const std::size_t steps = tile.steps.size();
                 scheduler_.schedule(tasks.subspan(first, count), tile.local_columns(), tile.steps);
                 tile.slice_steps.push_back(static_cast<index_t>(tile.steps.size() - steps));
-                tile.slice_rows.push_back(static_cast<index_t>(count));
+                tile.slice_groups.push_back(static_cast<index_t>(count));
             }
         }
-        tile.positions.assign(tile.rows, RowTask::kNone);
-        for (const RowTask& task : tasks_) tile.positions[task.row] = task.position;
+        tile.positions.assign(tile.groups, GroupTask::kNone);
+        for (const GroupTask& task : tasks_) tile.positions[task.group] = task.position;
     }
 
-    // The rows that have entries, longest first, rows of equal length in order: a counting sort.
-    void sort_rows(TsmvTilePlan& tile) {
-        std::vector<index_t> places(kMaxRowEntries + 2, 0);
-        lengths_.assign(tile.rows, 0);
-        for (index_t r = 0; r < tile.rows; ++r) {
-            for (auto i = tile.entry_offsets[r]; i < tile.entry_offsets[r + 1]; ++i) {
-                lengths_[r] += tile.entries[i].step != Placement::kDropped;
-            }
-            ++places[lengths_[r]];
+    // The groups that have entries, longest first, those of equal length in order: a counting sort.
+    void sort_groups(TsmvTilePlan& tile) {
+        std::vector<index_t> places(kMaxEntries + 1, 0);
+        lengths_.assign(tile.groups, 0);
+        for (index_t g = 0; g < tile.groups; ++g) {
+            for (const Placement& entry : entries_of(tile, g)) lengths_[g] += entry.step != Placement::kDropped;
+            ++places[lengths_[g]];
         }
-        // places[length]: how many rows are longer, which is where those of this length begin.
+        // Then, how many groups are longer, which is where those of a length begin.
         index_t longer = 0;
-        for (index_t length = kMaxRowEntries; length >= 0; --length) {
-            longer += std::exchange(places[length], longer);
-        }
+        for (index_t length = kMaxEntries; length >= 0; --length) longer += std::exchange(places[length], longer);
         tasks_.resize(places[0]);
-        for (index_t r = 0; r < tile.rows; ++r) {
-            if (lengths_[r] == 0) continue;
-            const auto position = static_cast<std::uint16_t>(places[lengths_[r]]++);
-            const std::span entries(tile.entries.begin() + tile.entry_offsets[r],
-                                    tile.entries.begin() + tile.entry_offsets[r + 1]);
-            tasks_[position] = {entries, static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(lengths_[r]),
-                                position};
+        const index_t own = static_cast<index_t>(tile.halo_columns.size()) - tile.row_begin;
+        for (index_t g = 0; g < tile.groups; ++g) {
+            if (lengths_[g] == 0) continue;
+            const index_t place = places[lengths_[g]]++;
+            tasks_[place] = {entries_of(tile, g),
+                             static_cast<std::uint16_t>(own + groups_.begins[tile.group_begin + g]),
+                             static_cast<std::uint16_t>(lengths_[g]), static_cast<std::uint16_t>(place), g};
         }
     }
 
     // Drops the entries in the last steps of each slice where that saves much memory: a hub's steps, which hold hardly
     // anything but its own entries. Whether it did.
     bool drop_costly_steps(TsmvTilePlan& tile) const {
-        constexpr std::size_t kWorthDropping = 8;  // an eighth of the tile
+        constexpr std::size_t kWorthDropping = 3;  // a third of the tile
         const std::size_t slot = limits_.slot_bytes();
-        const std::size_t twice_in_csr = 2 * (limits_.value_bytes + sizeof(index_t));
+        const std::size_t twice_in_csr = 2 * limits_.row_group * (limits_.value_bytes + sizeof(index_t));
         std::vector<index_t> kept_steps;
         std::size_t before = 0, after = 0, first = 0;
         for (std::size_t s = 0; s < tile.slice_steps.size(); ++s) {
@@ -236,28 +241,45 @@ private:
             kept_steps.push_back(kept);
         }
         if ((before - after) * kWorthDropping <= before) return false;
-        for (index_t r = 0; r < tile.rows; ++r) {
-            if (tile.positions[r] == RowTask::kNone) continue;
-            const index_t kept = kept_steps[tile.positions[r] / limits_.threads];
-            for (auto i = tile.entry_offsets[r]; i < tile.entry_offsets[r + 1]; ++i) {
-                if (tile.entries[i].step >= kept) tile.entries[i].step = Placement::kDropped;
+        for (index_t g = 0; g < tile.groups; ++g) {
+            if (tile.positions[g] == GroupTask::kNone) continue;
+            const index_t kept = kept_steps[tile.positions[g] / limits_.threads];
+            for (Placement& entry : entries_of(tile, g)) {
+                if (entry.step >= kept) entry.step = Placement::kDropped;
             }
         }
         return true;
     }
 
-    const TsmvPattern& pattern_;
+    void count_entries(TsmvTilePlan& tile) const {
+        for (index_t g = 0; g < tile.groups; ++g) {
+            const index_t begin = groups_.begins[tile.group_begin + g];
+            const index_t rows = groups_.begins[tile.group_begin + g + 1] - begin;
+            const index_t* column = columns_of(tile.group_begin + g);
+            for (const Placement& entry : entries_of(tile, g)) {
+                if (entry.step != Placement::kDropped) {
+                    tile.kept += rows;
+                } else {
+                    tile.remainder += *column < begin ? 2 * rows : rows;
+                }
+                ++column;
+            }
+        }
+    }
+
+    const Pattern& pattern_;
+    const RowGroups& groups_;
     const TsmvLimits& limits_;
     Halo halo_;
     SliceScheduler scheduler_;
-    std::vector<RowTask> tasks_;
+    std::vector<GroupTask> tasks_;
     std::vector<index_t> lengths_;
 };
 
 }  // namespace
 
 index_t TsmvTilePlan::slots(std::size_t slice, const StepUse& use) const {
-    return std::min((use.threads + kWarp - 1) / kWarp * kWarp, slice_rows[slice]);
+    return std::min((use.threads + kWarp - 1) / kWarp * kWarp, slice_groups[slice]);
 }
 
 std::size_t TsmvTilePlan::count_slots() const {
@@ -268,21 +290,21 @@ std::size_t TsmvTilePlan::count_slots() const {
     return count;
 }
 
-std::vector<TsmvTilePlan> plan_tiles(const TsmvPattern& pattern, const TsmvLimits& limits) {
-    const index_t groups = pattern.rows / limits.tile_rows + (pattern.rows % limits.tile_rows != 0);
-    std::vector<std::vector<TsmvTilePlan>> planned(groups);
-    const std::int64_t work = 10 * std::int64_t(pattern.rows ? pattern.row_offsets[pattern.rows] : 0);
+std::vector<TsmvTilePlan> plan_tiles(const Pattern& pattern, const RowGroups& groups, const TsmvLimits& limits) {
+    const index_t chunks = groups.count() / limits.tile_groups + (groups.count() % limits.tile_groups != 0);
+    std::vector<std::vector<TsmvTilePlan>> planned(chunks);
+    const std::int64_t work = 10 * std::int64_t(pattern.row_offsets[pattern.rows]);
 #pragma omp parallel num_threads(threads_for(work))
     {
-        Planner planner(pattern, limits);
+        Planner planner(pattern, groups, limits);
 #pragma omp for schedule(dynamic)
-        for (index_t g = 0; g < groups; ++g) {
-            const index_t begin = g * limits.tile_rows;
-            planner.plan(begin, begin + std::min(limits.tile_rows, pattern.rows - begin), planned[g]);
+        for (index_t c = 0; c < chunks; ++c) {
+            const index_t begin = c * limits.tile_groups;
+            planner.plan(begin, begin + std::min(limits.tile_groups, groups.count() - begin), planned[c]);
         }
     }
     std::vector<TsmvTilePlan> tiles;
-    for (auto& group : planned) std::move(group.begin(), group.end(), std::back_inserter(tiles));
+    for (auto& chunk : planned) std::move(chunk.begin(), chunk.end(), std::back_inserter(tiles));
     return tiles;
 }
 

@@ -12,11 +12,11 @@ constexpr int kBits = 64;
 
 }  // namespace
 
-// The first step at which both row and column are free, without a bank conflict if there is one below `limit`.
+// The first step at which both group and column are free, without a bank conflict if there is one below `limit`.
 int SliceScheduler::find_step(const std::uint64_t* used_by_column, int limit, int group, std::uint32_t bank) const {
     int first = -1;
     for (int w = 0; w < words_; ++w) {
-        std::uint64_t free = ~(used_by_row_[w] | used_by_column[w]);
+        std::uint64_t free = ~(used_by_group_[w] | used_by_column[w]);
         for (; free != 0; free &= free - 1) {
             const int step = w * kBits + std::countr_zero(free);
             if (step >= limit) return first >= 0 ? first : step;
@@ -27,13 +27,13 @@ int SliceScheduler::find_step(const std::uint64_t* used_by_column, int limit, in
     return first;
 }
 
-void SliceScheduler::schedule(std::span<RowTask> tasks, int columns, std::vector<StepUse>& steps) {
+void SliceScheduler::schedule(std::span<GroupTask> tasks, int columns, std::vector<StepUse>& steps) {
     int longest = 0, highest = 0;
     degrees_.assign(columns, 0);
-    for (const RowTask& task : tasks) {
+    for (const GroupTask& task : tasks) {
         longest = std::max<int>(longest, task.length);
         for (const Placement& entry : task.entries) {
-            if (entry.step == Placement::kDropped || entry.column == task.row) continue;
+            if (entry.step == Placement::kDropped || entry.column >= task.row) continue;
             highest = std::max<int>(highest, ++degrees_[entry.column]);
         }
     }
@@ -45,23 +45,23 @@ void SliceScheduler::schedule(std::span<RowTask> tasks, int columns, std::vector
     const std::size_t first = steps.size();
     steps.resize(first + words_ * kBits);
 
-    std::vector<std::uint64_t> unused(words_, 0);  // of an entry on the diagonal, which adds to no column
+    std::vector<std::uint64_t> own(words_);  // in place of the group's own columns, which nobody adds to
     int limit = 0;
     for (std::size_t thread = 0; thread < tasks.size(); ++thread) {
-        const RowTask& task = tasks[thread];
+        const GroupTask& task = tasks[thread];
         const int group = static_cast<int>(thread) / banks_;
-        // Steps that are stored anyway, for the longest row of the warp.
+        // Steps that are stored anyway, for the longest group of the warp.
         if (thread % kWarp == 0) limit = task.length;
-        used_by_row_.assign(words_, 0);
+        used_by_group_.assign(words_, 0);
         for (Placement& entry : task.entries) {
             if (entry.step == Placement::kDropped) continue;
-            const bool on_diagonal = entry.column == task.row;
-            std::uint64_t* const used = on_diagonal ? unused.data() : &used_by_column_[entry.column * words_];
+            const bool adds = entry.column < task.row;
+            std::uint64_t* const used = adds ? &used_by_column_[entry.column * words_] : own.data();
             const std::uint32_t bank = std::uint32_t(1) << entry.column % banks_;
             const int step = find_step(used, limit, group, bank);
             const std::uint64_t bit = std::uint64_t(1) << step % kBits;
-            used_by_row_[step / kBits] |= bit;
-            if (!on_diagonal) used[step / kBits] |= bit;
+            used_by_group_[step / kBits] |= bit;
+            if (adds) used[step / kBits] |= bit;
             used_banks_[step * groups_ + group] |= bank;
             entry.step = static_cast<std::uint16_t>(step);
             StepUse& use = steps[first + step];
@@ -72,15 +72,15 @@ void SliceScheduler::schedule(std::span<RowTask> tasks, int columns, std::vector
     while (steps.size() > first && steps.back().entries == 0) steps.pop_back();
 }
 
-void schedule_list(std::span<RowTask> tasks, int threads, int columns, std::vector<StepUse>& steps) {
+void schedule_list(std::span<GroupTask> tasks, int threads, int columns, std::vector<StepUse>& steps) {
     struct Worker {
-        const RowTask* task = nullptr;
+        const GroupTask* task = nullptr;
         std::vector<Placement*> open;  // entries of its row that are not placed
     };
     std::vector<Worker> workers(threads);
     std::vector<int> claims(columns, -1);  // last step in which somebody adds to the column
     std::size_t next = 0, left = 0;
-    for (const RowTask& task : tasks) left += task.length;
+    for (const GroupTask& task : tasks) left += task.length;
 
     // The entry that the worker can take in this step, or the number of entries.
     const auto choose = [&](const Worker& worker, int step) {
@@ -97,7 +97,7 @@ void schedule_list(std::span<RowTask> tasks, int threads, int columns, std::vect
             Worker& worker = workers[thread];
             if (worker.open.empty()) {
                 if (next == tasks.size()) continue;
-                RowTask& task = tasks[next++];
+                GroupTask& task = tasks[next++];
                 task.position = static_cast<std::uint16_t>(thread);
                 worker.task = &task;
                 for (Placement& entry : task.entries) {
@@ -121,7 +121,7 @@ void schedule_list(std::span<RowTask> tasks, int threads, int columns, std::vect
         for (Placement* entry : worker.open) entry->step = Placement::kDropped;
     }
     for (; next < tasks.size(); ++next) {
-        tasks[next].position = RowTask::kNone;
+        tasks[next].position = GroupTask::kNone;
         for (Placement& entry : tasks[next].entries) entry.step = Placement::kDropped;
     }
 }

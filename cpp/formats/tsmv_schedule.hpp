@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "core/types.hpp"
+
 namespace spmvgpu {
 
 // Where an entry goes: its column in the numbering of its tile, and the step at which its thread works on it.
@@ -15,14 +17,16 @@ struct Placement {
     std::uint16_t column = 0, step = 0;
 };
 
-// The entries of one row, to be worked on by one thread.
-struct RowTask {
+// The entries of one group of rows, to be worked on by one thread.
+struct GroupTask {
     static constexpr std::uint16_t kNone = 0xFFFF;  // as a position
 
     std::span<Placement> entries;
-    std::uint16_t row;       // in the numbering of the tile; an entry in this column lies on the diagonal
+    std::uint16_t row;       // the first of the group, in the numbering of the tile; columns from it on are the group's
+                             // own, which the thread does not add to
     std::uint16_t length;    // entries that are not dropped
     std::uint16_t position;  // slice of the tile times threads per block, plus thread
+    index_t group;           // within the tile
 };
 
 struct StepUse {
@@ -30,17 +34,17 @@ struct StepUse {
     std::uint16_t threads = 0;  // threads up to the last of these
 };
 
-// Schedules a slice: a row for each thread, longest first. No two threads work on the same column in one step; where
+// Schedules a slice: a group for each thread, longest first. No two threads work on the same column in one step; where
 // there is a choice, they read different banks of shared memory. That is the edge colouring of a bipartite graph, for
-// which as many steps suffice as the longest row or column has entries (Koenig); taking the first step at which both
-// row and column are free needs hardly any more.
+// which as many steps suffice as the longest row or column has entries (Koenig); taking a step at which both are free
+// needs hardly any more.
 class SliceScheduler {
 public:
     // `banks`: values that shared memory serves at once, in so many neighbouring threads.
     explicit SliceScheduler(int banks) : banks_(banks) {}
 
     // Places all entries of the tasks, task t being thread t's; `columns` is how many the tile has. Appends to `steps`.
-    void schedule(std::span<RowTask> tasks, int columns, std::vector<StepUse>& steps);
+    void schedule(std::span<GroupTask> tasks, int columns, std::vector<StepUse>& steps);
 
 private:
     int find_step(const std::uint64_t* used_by_column, int limit, int group, std::uint32_t bank) const;
@@ -48,7 +52,7 @@ private:
     int banks_;
     int words_ = 0, groups_ = 0;
     std::vector<std::uint16_t> degrees_;         // of the columns
-    std::vector<std::uint64_t> used_by_row_;     // bit s: the row at hand has an entry in step s
+    std::vector<std::uint64_t> used_by_group_;   // bit s: the group at hand has an entry in step s
     std::vector<std::uint64_t> used_by_column_;  // the same for every column
     std::vector<std::uint32_t> used_banks_;      // by each group of threads in each step
 };
@@ -56,6 +60,6 @@ private:
 // The poster's list schedule: each thread works on a row until that is done, then takes the next one. In one step no
 // two threads work on the same column, nor does one finish a row that another works on as a column. Sets the tasks'
 // positions. What does not fit into the steps that a Placement can count is dropped.
-void schedule_list(std::span<RowTask> tasks, int threads, int columns, std::vector<StepUse>& steps);
+void schedule_list(std::span<GroupTask> tasks, int threads, int columns, std::vector<StepUse>& steps);
 
 }  // namespace spmvgpu
