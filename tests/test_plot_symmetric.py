@@ -11,7 +11,15 @@ from spmvgpu import plot_symmetric
 from spmvgpu.plot_symmetric import FAKE
 from spmvgpu.reproduce import meshes
 
-VARIANTS = ("halo", "poster")
+EDGES = meshes.cuthill_mckee(meshes.symmetric_values(meshes.edge_elements((7, 4, 4))))
+NODES = meshes.symmetric_values(meshes.blocks(meshes.solid((12, 9)), 3))
+# Options and a matrix: single rows, groups of rows, and the poster's blocks.
+KINDS = {
+    "halo": ({"row_group": 1}, EDGES),
+    "groups": ({"row_group": 3}, NODES),
+    "poster": ({"variant": "poster"}, EDGES),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture
@@ -24,24 +32,26 @@ def pyplot():
     pyplot.close("all")
 
 
-def operator(variant: str, tile_rows: int = 128) -> sg.SparseOperator:
-    mesh = meshes.cuthill_mckee(meshes.symmetric_values(meshes.edge_elements((7, 4, 4))))
-    return sg.aslinearoperator(mesh, "tsmv", "cpu", variant=variant, threads=128, tile_rows=tile_rows)
+def operator(kind: str, slices: int = 2) -> sg.SparseOperator:
+    options, matrix = KINDS[kind]
+    return sg.aslinearoperator(matrix, "tsmv", "cpu", threads=64, slices=slices, **options)
 
 
 def schedules(op: sg.SparseOperator) -> list[plot_symmetric.Schedule]:
     return [plot_symmetric.schedule_of(op, tile) for tile in range(len(op._arrays()["tiles"]) - 1)]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_schedules_and_remainder_hold_the_lower_triangle_once(variant: str) -> None:
-    op = operator(variant)
+@each_kind
+def test_schedules_and_remainder_hold_the_lower_triangle_once(kind: str) -> None:
+    op = operator(kind)
     matrix = op.tocsr()
-    found = [
-        (row, column)
-        for plan in schedules(op)
-        for row, column in zip(plan.rows[plan.rows >= 0], plan.columns[plan.rows >= 0], strict=True)
-    ]
+    found = []
+    for plan in schedules(op):
+        for step, thread in np.argwhere(plan.rows >= 0):
+            first, column = plan.rows[step, thread], plan.columns[step, thread]
+            rows = range(first, first + plan.lengths[step, thread])
+            assert column < first or column in rows  # a group's square on the diagonal is stored in full
+            found += [(row, column) for row in rows if column <= row]
     arrays = op._arrays()
     offsets = arrays["remainder_row_offsets"]
     rest = sp.csr_array(matrix.shape)
@@ -55,11 +65,11 @@ def test_schedules_and_remainder_hold_the_lower_triangle_once(variant: str) -> N
     assert set(found) == set(zip(expected.row.tolist(), expected.col.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_no_two_threads_meet(variant: str) -> None:
-    for plan in schedules(operator(variant)):
+@each_kind
+def test_no_two_threads_meet(kind: str) -> None:
+    for plan in schedules(operator(kind)):
         for rows, columns, stores in zip(plan.rows, plan.columns, plan.stores, strict=True):
-            mirrored = columns[(rows >= 0) & (rows != columns)]
+            mirrored = columns[(rows >= 0) & (columns < rows)]
             assert len(np.unique(mirrored)) == len(mirrored)
             assert len(np.unique(rows[stores])) == stores.sum()
         assert plan.stores.sum() == len(np.unique(plan.rows[plan.rows >= 0]))  # each row is stored once
@@ -76,23 +86,25 @@ def test_halo_columns_are_numbers_of_the_matrix() -> None:
     assert (plan.columns[real] <= plan.rows[real]).all()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_schedule_is_drawn_with_its_fake_entries(pyplot, variant: str) -> None:
-    op = operator(variant, tile_rows=256)
+@each_kind
+def test_schedule_is_drawn_with_its_fake_entries(pyplot, kind: str) -> None:
+    op = operator(kind, slices=4)
     plan = plot_symmetric.schedule_of(op)
     ax = plot_symmetric.schedule(op, threads=40)
     texts = [text.get_text() for text in ax.texts]
     assert texts.count("fake") == (plan.rows[:, :40] == FAKE).sum()
     assert len(ax.patches) == plan.stores[:, :40].sum()
     step, thread = np.argwhere(plan.rows[:, :40] >= 0)[5]
-    assert f"{plan.rows[step, thread]}, {plan.columns[step, thread]}" in texts
+    row, length = plan.rows[step, thread], plan.lengths[step, thread]
+    group = f"{row}" if length == 1 else f"{row}-{row + length - 1}"
+    assert f"{group}, {plan.columns[step, thread]}" in texts
     assert f"{plan.entries} entries in {len(plan.rows)} steps" in ax.get_title()
     ax.figure.canvas.draw()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_tiles_are_drawn_over_the_matrix(pyplot, variant: str) -> None:
-    op = operator(variant)
+@each_kind
+def test_tiles_are_drawn_over_the_matrix(pyplot, kind: str) -> None:
+    op = operator(kind)
     ax = pyplot.figure().add_subplot()
     assert plot_symmetric.tiles(op, ax=ax) is ax
     tiles = op._arrays()["tiles"]

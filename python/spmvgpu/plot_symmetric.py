@@ -33,19 +33,22 @@ class Schedule:
     Attributes
     ----------
     rows, columns : ndarray of int
-        Of the entry in the matrix, which lies in its lower triangle; `FAKE` for a fake entry, `NO_SLOT` where
-        nothing is stored because no later thread has an entry either.
+        Of the entry in the matrix; `FAKE` for a fake entry, `NO_SLOT` where nothing is stored because no
+        later thread has an entry either. Of a thread that has a group of rows, the first one.
+    lengths : ndarray of int
+        Rows of the thread's group: so many entries, one below the other.
     stores : ndarray of bool
-        With this entry the thread's row is complete, and its sum is stored.
+        With this entry the thread's rows are complete, and their sums are stored.
     """
 
     rows: _Array
     columns: _Array
+    lengths: _Array
     stores: _Array
 
     @property
     def entries(self) -> int:
-        return int((self.rows >= 0).sum())
+        return int(self.lengths.sum())
 
     @property
     def fake(self) -> int:
@@ -65,39 +68,43 @@ def schedule_of(op: SparseOperator, tile: int = 0) -> Schedule:
     if not 0 <= tile < count:
         raise ValueError(f"tile is {tile}; the operator has {count}")
     (row, halo, first), (end_row, end_halo, end) = arrays["tiles"][tile : tile + 2]
-    own = np.arange(row, end_row)
-    numbering = np.concatenate([own, arrays["halo_columns"][halo:end_halo]])
-    offsets = arrays["step_offsets"]
-    steps = slice(arrays["slice_steps"][first], arrays["slice_steps"][end])
-    widths = np.diff(offsets)[steps]
-    shape = (len(widths), int(widths.max(initial=0)))
-    rows, columns = np.full(shape, NO_SLOT), np.full(shape, NO_SLOT)
-    stores = np.zeros(shape, dtype=bool)
-    slice_of_step = np.repeat(np.arange(first, end), np.diff(arrays["slice_steps"])[first:end])
-    for step, (begin, width) in enumerate(zip(offsets[steps.start : steps.stop], widths, strict=True)):
-        slots = slice(begin, begin + width)
-        if op.options["variant"] == "poster":
-            packed = arrays["coordinates"][slots]
-            real = packed != _FAKE_COORDINATE
-            local_rows, local_columns = packed >> 17, packed >> 1 & 0xFFFF
-            stores[step, :width] = real & (packed & 1 == 1)
-        else:
-            at = slice_of_step[step] * op.options["threads"]
-            local_rows, local_columns = arrays["thread_rows"][at : at + width], arrays["columns"][slots]
-            real = local_columns != _FAKE_COLUMN
-        rows[step, :width] = np.where(real, numbering[np.where(real, local_rows, 0)], FAKE)
-        columns[step, :width] = np.where(real, numbering[np.where(real, local_columns, 0)], FAKE)
-    if op.options["variant"] != "poster":  # each thread keeps its row to the end of a slice
-        for number in range(first, end):
-            inside = np.flatnonzero(slice_of_step == number)
-            real = rows[inside] >= 0
-            last = len(inside) - 1 - real[::-1].argmax(axis=0)
-            stores[inside[last], np.arange(shape[1])] = real.any(axis=0)
-    return Schedule(rows, columns, stores)
+    numbering = np.concatenate([arrays["halo_columns"][halo:end_halo], np.arange(row, end_row)])
+    steps = np.arange(arrays["slice_steps"][first], arrays["slice_steps"][end])
+    begins = arrays["step_offsets"][steps]
+    widths = arrays["step_offsets"][steps + 1] - begins
+    shape = (len(steps), int(widths.max(initial=0)))
+    stored = np.arange(shape[1]) < widths[:, None]
+    slots = np.where(stored, begins[:, None] + np.arange(shape[1]), 0)
+    threads, group = op.options["threads"], op.options["row_group"]
+    slice_of_step = np.repeat(np.arange(first, end), np.diff(arrays["slice_steps"][first : end + 1]))
+    if op.options["variant"] == "poster":
+        packed = arrays["coordinates"][slots] if slots.size else np.zeros(shape, np.uint32)
+        real = stored & (packed != _FAKE_COORDINATE)
+        rows, columns = packed >> 17, packed >> 1 & 0xFFFF
+        lengths = np.ones(shape, int)
+        stores = real & (packed & 1 == 1)
+    else:
+        columns = arrays["columns"][slots] if slots.size else np.zeros(shape, np.uint16)
+        real = stored & (columns != _FAKE_COLUMN)
+        groups = arrays["thread_rows"].reshape(-1, group, threads)[slice_of_step, :, : shape[1]]
+        rows, lengths = groups[:, 0], (groups != _NO_ROW).sum(axis=1)
+        # A thread keeps its rows to the end of the slice.
+        later = np.zeros(shape, dtype=bool)
+        for step in range(len(steps) - 1)[::-1]:
+            if slice_of_step[step] == slice_of_step[step + 1]:
+                later[step] = later[step + 1] | real[step + 1]
+        stores = real & ~later
+    empty = np.where(stored, FAKE, NO_SLOT)
+    return Schedule(
+        np.where(real, numbering[np.where(real, rows, 0)], empty),
+        np.where(real, numbering[np.where(real, columns, 0)], empty),
+        np.where(real, lengths, 0),
+        stores,
+    )
 
 
 def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = None) -> Any:
-    """Draw which entry each thread works on in each step, as ``row, column``.
+    """Draw which entry each thread works on in each step, as ``row, column``, or ``rows, column`` of a group.
 
     An entry has the colour of its row; fake entries are grey, and a frame marks those with which a row's sum
     is complete and stored.
@@ -132,8 +139,9 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
     if rows.size:
         ax.imshow(colours.transpose(1, 0, 2), interpolation="nearest", aspect="auto")
     for step, thread in np.argwhere(rows != NO_SLOT):
-        row, column = rows[step, thread], columns[step, thread]
-        text = "fake" if row == FAKE else f"{row}, {column}"
+        row, length = rows[step, thread], found.lengths[step, thread]
+        group = f"{row}" if length == 1 else f"{row}-{row + length - 1}"
+        text = "fake" if row == FAKE else f"{group}, {columns[step, thread]}"
         dark = row != FAKE and row - low < 0.6 * (high - low)
         ax.text(step, thread, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
         if found.stores[step, thread]:
@@ -177,8 +185,8 @@ def tiles(op: SparseOperator, *, ax: Any = None) -> Any:
                 ax.add_patch(Rectangle(place, *size, facecolor=_HALO, alpha=0.35, linewidth=0))
         side = end_row - row
         ax.add_patch(Rectangle((row - 0.5, row - 0.5), side, side, fill=False, color=_OWN, linewidth=1.2))
-    variant = op.options["variant"]
-    ax.set_title(f"{variant}: {len(begins) - 1} tiles of at most {op.options['tile_rows']} rows", fontsize=10)
+    most = int(np.diff(begins[:, 0]).max(initial=0))
+    ax.set_title(f"{op.options['variant']}: {len(begins) - 1} tiles of at most {most} rows", fontsize=10)
     return ax
 
 

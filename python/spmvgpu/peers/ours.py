@@ -52,7 +52,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
 
 
 def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
-    """The symmetric format in all its variants, and the general formats beside it."""
+    """The symmetric format, its other variants whatever memory they take, and general formats beside them."""
 
     def job(name: str, **arguments: Any) -> Job:
         return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)))
@@ -60,7 +60,10 @@ def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
     variants = _allowed("tsmv", "variant") if "tsmv" in sg.formats() else []
     return [
         job("tsmv", format="tsmv", symmetric=True),  # missing from this build: skipped, with that reason
-        *(job(f"tsmv_{name}", format="tsmv", symmetric=True, variant=name) for name in variants),
+        *(
+            job(f"tsmv_{name}", format="tsmv", symmetric=True, variant=name, max_memory=100.0)
+            for name in variants
+        ),
         job("csr", format="csr"),
         job("sell", format="sell"),
     ]
