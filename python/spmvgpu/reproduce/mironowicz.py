@@ -7,12 +7,14 @@ preprocessing, its speed, its memory, and what the reordering changes.
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+import spmvgpu as sg
 from spmvgpu.peers.problem import DTYPES
 from spmvgpu.reproduce import figures, meshes
 from spmvgpu.reproduce.matrices import Sample
@@ -57,6 +59,7 @@ def experiment(run: Run, dtype: str = "f64") -> None:
     stopwatch = Stopwatch(run)
     for peer in stopwatch.peers:
         run.environment["versions"].update(peer.versions())
+    run.environment["host"] = {"device": sg.devices()[0].model, "cores": os.cpu_count()}
     names = []
     for mesh in MATRICES:
         sample = run.introduce(load(mesh, run.quick))

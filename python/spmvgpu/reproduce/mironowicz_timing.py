@@ -53,6 +53,9 @@ class Stopwatch:
         if run.on_cpu:
             return
         try:
+            import cupy
+
+            cupy.cuda.Device(int(run.device.removeprefix("cuda:"))).use()
             self._clock = DeviceClock()
             start = perf_counter()
             reason = cusparse.available()
