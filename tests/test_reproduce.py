@@ -306,8 +306,7 @@ def test_yin2012_claims(run_fake):
 # -- the command ---------------------------------------------------------------------------------------------
 
 
-# Those that compare kernels of this library alone; the others have tests of their own.
-@pytest.fixture(scope="module", params=["tao2015", "yin2012"])
+@pytest.fixture(scope="module", params=["tao2015", "yin2012"])  # others have tests of their own
 def quick(request, tmp_path_factory):
     """A quick run on the CPU: name, folder."""
     folder = tmp_path_factory.mktemp(request.param) / "new"

@@ -10,11 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import _core, describe
+from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
 from .devices import CPU, device_name, resolve_device
-from .tune import Choice, Matrix, build, choose
+from .parts import AnyMatrix, build
+from .reorder import Reorder, order_for
+from .tune import Choice, choose
 
 
 def aslinearoperator(
@@ -25,6 +27,7 @@ def aslinearoperator(
     *,
     shape: tuple[int, int] | None = None,
     symmetric: Symmetric = None,
+    reorder: Reorder = None,
     stream: Any = None,
     tune: str = "off",
     **format_options: Any,
@@ -49,6 +52,10 @@ def aslinearoperator(
     symmetric : {None, True, "lower", "upper"}
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
         in `A`.
+    reorder : {None, "rcm", "auto"}
+        "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
+        neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
+        more. "auto": only where entries lie far from the diagonal and come at least twice as close.
     stream : CUDA stream, optional
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
@@ -78,7 +85,12 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-    choice = choose(csr, format, ordinal, tune, format_options)
+    order = order_for(csr, reorder)
+    if order is None:
+        choice = choose(csr, format, ordinal, tune, format_options)
+    else:
+        ordered = choose(parts.submatrix(csr, order, order), format, ordinal, tune, format_options)
+        choice = parts.reordered(ordered, order)
     matrix = build(csr, choice, ordinal)
     return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream)
 
@@ -112,7 +124,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def __init__(
         self,
-        matrix: Matrix,
+        matrix: AnyMatrix,
         shape: tuple[int, int],
         ordinal: int,
         choice: Choice,
@@ -120,7 +132,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         symmetric: bool,
         stream: int | None,
     ) -> None:
-        super().__init__(np.dtype(np.float32 if isinstance(matrix, _core.MatrixF32) else np.float64), shape)
+        super().__init__(matrix.dtype, shape)
         self._matrix = matrix
         self._ordinal = ordinal
         self._choice = choice
@@ -153,7 +165,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     @property
     def options(self) -> dict[str, Any]:
-        return self._matrix.options
+        return parts.options(self._matrix)
 
     @property
     def setup_seconds(self) -> dict[str, float]:
@@ -161,7 +173,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def tocsr(self) -> Any:
         """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
-        return sp.csr_array(self._matrix.to_csr(), shape=self.shape)
+        return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
         """Why this format is in use, and what the others would store.
@@ -318,7 +330,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the stored arrays, by the names that the format's header gives them."""
-        return self._matrix.arrays()
+        return parts.arrays(self._matrix)
 
     def _multiply_numpy(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
@@ -451,9 +463,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 self._transposed = transposed
         return self._transposed
 
-    def _build_transposed(self, csr: Any) -> tuple[Matrix, Choice]:
+    def _build_transposed(self, csr: Any) -> tuple[AnyMatrix, Choice]:
         """The transposed matrix in the operator's own format, or as CSR where that refuses it."""
-        choice = Choice(self.format, self._choice.options, "the operator that it transposes has it")
+        choice = parts.transposed(self._choice)
         try:
             return build(csr, choice, self._ordinal), choice
         except _core.FormatError as refused:

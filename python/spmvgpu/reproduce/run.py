@@ -47,6 +47,7 @@ class Run:
         self.quick = quick
         self.repeats = QUICK_REPEATS if quick else REPEATS
         self.environment = describe(self.device) | {"quick": quick}
+        self.stand_ins = STAND_INS
         self.rows: list[Record] = []
         self.records: dict[str, list[Record]] = {}  # what is no measurement of a product, by kind
         self.skipped: list[dict[str, Any]] = []
@@ -105,10 +106,10 @@ class Run:
             min(candidates, key=lambda row: row["time_us"])["tuned_as"] = label
 
     def values(self, name: str, **where: Any) -> Table:
-        """One field of the rows that have the given values of other fields: label -> matrix -> value."""
+        """One field of the rows that have it, and the given values of others: label -> matrix -> value."""
         found: Table = {}
         for row in self.rows:
-            if all(row.get(key) == value for key, value in where.items()):
+            if name in row and all(row.get(key) == value for key, value in where.items()):
                 for label in (row["label"], row.get("tuned_as")):
                     if label is not None:
                         found.setdefault(label, {})[row["matrix"]] = row[name]
@@ -158,7 +159,8 @@ class Run:
         """Print the claims, write the JSON file and say what was written."""
         if self.on_cpu:
             self.claims = [
-                replace(claim, verdict=claims.OPEN, why="these are CPU figures") for claim in self.claims
+                replace(claim, verdict=claims.OPEN, why="these are CPU figures") if claim.of_gpu else claim
+                for claim in self.claims
             ]
         matrices = {row["matrix"]: row["origin"] for row in self.rows}
         generated = list(matrices.values()).count("generated")
