@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 import spmvgpu as sg
 from spmvgpu import partition
+from spmvgpu.peers.problem import Problem
 from spmvgpu.reproduce.claims import print_wrapped
 from spmvgpu.reproduce.matrices import Sample
-from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build, geometric_mean, time_calls
+from spmvgpu.reproduce.measure import NotMeasuredError, Variant, build, geometric_mean, time_calls
 from spmvgpu.reproduce.run import Run, Table
 from spmvgpu.reproduce.yang2015_claims import (
     ALGORITHMS,
@@ -310,7 +311,7 @@ def _test_2(run: Run, sample: Sample, dtype: str, problem: Problem, powers: list
 
 def _rows_of(problem: Problem, rows: Any) -> Problem:
     return replace(
-        problem, matrix=problem.matrix[rows], reference=problem.reference[rows], bound=problem.bound[rows]
+        problem, matrix=problem.matrix[rows], reference=problem.reference[rows], scale=problem.scale[rows]
     )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 import spmvgpu as sg
 
-from ..problem import Problem
 from .base import Job, Variant, device_result
+from .problem import Problem
 
 NAME = "spmvgpu"
 DEVICES = ("cpu", "cuda")
@@ -30,7 +30,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
     """The variants that speed is judged by come first, the other kernels last."""
 
     def job(name: str, optional: bool = False, **arguments: Any) -> Job:
-        return Job(name, lambda: _variant(problem, name, _operator(problem, device, **arguments)), optional)
+        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)), optional)
 
     jobs = [job("csr", format="csr"), job("sell", format="sell")]
     others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
@@ -41,10 +41,31 @@ def prepare(problem: Problem, device: str) -> list[Job]:
         *jobs,
         job("csr_tuned", format="csr", tune="full"),
         *others,
-        Job("auto", lambda: _variant(problem, "auto", automatic())),
+        Job("auto", lambda: variant(problem, "auto", automatic())),
         Job("auto_called", lambda: _called(problem, automatic())),
         job("sell_tuned", optional=True, format="sell", tune="full"),
-        *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
+        *(
+            job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel)
+            for kernel in _allowed("csr", "kernel")
+        ),
+    ]
+
+
+def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
+    """The symmetric format, its other variants whatever memory they take, and general formats beside them."""
+
+    def job(name: str, **arguments: Any) -> Job:
+        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)))
+
+    variants = _allowed("tsmv", "variant") if "tsmv" in sg.formats() else []
+    return [
+        job("tsmv", format="tsmv", symmetric=True),  # missing from this build: skipped, with that reason
+        *(
+            job(f"tsmv_{name}", format="tsmv", symmetric=True, variant=name, max_memory=100.0)
+            for name in variants
+        ),
+        job("csr", format="csr"),
+        job("sell", format="sell"),
     ]
 
 
@@ -52,17 +73,17 @@ def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOpera
     return sg.aslinearoperator(problem.matrix, device=device, **arguments)
 
 
-def _other_kernels() -> list[str]:
-    """The CSR kernels that are not the default."""
-    for option in sg.format_options("csr"):
-        if option["name"] == "kernel":
-            return [str(kernel) for kernel in option["allowed"] if kernel != option["default"]]
+def _allowed(format: str, option: str) -> list[str]:
+    """The values that an option of a format can take, the default left out."""
+    for entry in sg.format_options(format):
+        if entry["name"] == option:
+            return [str(value) for value in entry["allowed"] if value != entry["default"]]
     return []
 
 
-def _variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
+def variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
     """``op.spmv`` into a given array: on a GPU to be captured in a graph, on the CPU to be called."""
-    facts = {"options": _facts(op), "setup_seconds": op.setup_seconds}
+    facts: dict[str, Any] = {"options": _facts(op), "setup_seconds": op.setup_seconds}
     if op.device != "cpu":
         import cupy
 
