@@ -73,7 +73,7 @@ def device_name(ordinal: int) -> str:
     return "cpu" if ordinal == CPU else f"cuda:{ordinal}"
 
 
-def resolve_device(device: str) -> int:
+def resolve_device(device: object) -> int:
     """The number of the device that a caller named.
 
     Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"``

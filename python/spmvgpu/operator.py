@@ -139,7 +139,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         shape: tuple[int, int],
         ordinal: int,
         choice: Choice,
-        requested_device: str,
+        requested_device: Any,
         symmetric: bool,
         stream: int | None,
     ) -> None:
