@@ -224,7 +224,7 @@ def check_wish(
     CudaError
         If a CUDA device is asked for that is not there.
     """
-    names = (device,) if isinstance(device, str) else tuple(device)
+    names = tuple(device) if isinstance(device, list | tuple) else (device,)
     if not names:
         raise ValueError("device is an empty list; name one device at least")
     for name in names:

@@ -98,7 +98,8 @@ def aslinearoperator(
         If a CUDA device is asked for that is not there, or a CUDA call fails.
     """
     default_stream = None if stream is None else stream_handle(stream)
-    if not isinstance(device, str) or powers is not None or partition != "nnz" or memory_limit is not None:
+    is_spread = isinstance(device, list | tuple) or partition != "nnz"
+    if is_spread or powers is not None or memory_limit is not None:
         from . import multi  # which is built on this module
 
         wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
@@ -149,7 +150,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         shape: tuple[int, int],
         ordinal: int,
         choice: Choice,
-        requested_device: str,
+        requested_device: Any,
         symmetric: bool,
         stream: int | None,
     ) -> None:

@@ -220,11 +220,11 @@ def _build_share(own: Any, wish: Wish, share: Share) -> Any:
 
 def _window(csr: Any) -> tuple[int, int]:
     """The columns that the rows of a canonical matrix reach over: first and end."""
-    filled = csr.indptr[:-1] < csr.indptr[1:]
-    if not filled.any():
+    filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
+    if not filled.size:
         return 0, 0
-    first = csr.indices[csr.indptr[:-1][filled]].min()
-    last = csr.indices[csr.indptr[1:][filled] - 1].max()
+    first = csr.indices[csr.indptr[filled]].min()
+    last = csr.indices[csr.indptr[filled + 1] - 1].max()
     return int(first), int(last) + 1
 
 
@@ -257,6 +257,6 @@ def pieces_of(csr: Any) -> list[Any]:
 def _as_rows(rows: Any) -> Rows:
     if len(rows) == 0:
         return range(0)
-    if rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all():
+    if rows[-1] - rows[0] + 1 == len(rows):  # each of them once, as in every partition
         return range(int(rows[0]), int(rows[-1]) + 1)
     return np.ascontiguousarray(rows, dtype=np.int32)
