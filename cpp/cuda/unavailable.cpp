@@ -25,7 +25,7 @@ void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
 bool is_capturing(Stream) { unavailable(); }
 Device device_of(const void*) { return {}; }
-double time_launches(const std::function<void(Stream)>&, int, int) { unavailable(); }
+double time_launches(const std::function<void(Stream)>&, const Series&, int) { unavailable(); }
 DeviceGuard::DeviceGuard(int) { unavailable(); }
 DeviceGuard::~DeviceGuard() = default;
 
