@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from spmvgpu import _core
 from spmvgpu.devices import CPU
-from spmvgpu.tune import Choice, build, formats
+from spmvgpu.tune import Choice, build, estimate_csr, formats
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
@@ -36,6 +36,7 @@ def time_variants(
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     for format, options in variants:
         try:
+            cost = estimate_csr(csr, format, options)
             built = build(csr, Choice(format, options), ordinal)
         except (_core.FormatError, MemoryError):
             continue
@@ -48,6 +49,8 @@ def time_variants(
             "format": format,
             "options": options,
             "in_force": built.options,
+            "stored_bytes": cost["bytes"],
+            "padding": cost["padding"],
             "bytes": built.nbytes,
             "time_us": round(built.time_products(_repeats(matrix.nnz, ordinal)), 4),
         }

@@ -56,7 +56,9 @@ class Prediction:
 class Predictions(Sequence[Prediction]):
     """The predictions for all formats, the fastest first; prints as a table, in notebooks too."""
 
-    def __init__(self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str) -> None:
+    def __init__(
+        self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
+    ) -> None:
         infinity = float("inf")
         self._entries = sorted(entries, key=lambda p: infinity if p.time_us is None else p.time_us)
         self._nnz = nnz
@@ -103,7 +105,9 @@ class Predictions(Sequence[Prediction]):
         rows = [(entry.name, *_cells(entry, self._nnz), entry.note) for entry in self]
         head = "".join(f"<th>{name}</th>" for name in heads)
         body = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>"
+            + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row)
+            + "</tr>"
             for row in rows
         )
         return f"<table><caption>{html.escape(self._caption())}</caption><tr>{head}</tr>{body}</table>"
@@ -139,8 +143,8 @@ def predict(
     device : str, default "auto"
         As `aslinearoperator` takes it.
     model : {"roofline", "guo2011"}
-        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011" is
-        the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
+        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011"
+        is the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
     dtype : {None, float32, float64}
         As `aslinearoperator` takes it.
     profile : path, optional

@@ -1,9 +1,9 @@
 """The library's own model: a product takes as long as what it moves and waits for takes.
 
 The time of a format is a sum of terms (or their p-norm, where they overlap): a launch, bytes from memory and
-from the cache, sectors of x from the L1, the L2 and memory, entries, slots and rows walked, and the longest chain
-of dependent loads. What a term counts follows from the matrix and the format's layout; what it costs is fitted on
-the calibration samples. What remains is taken from the samples most like the matrix.
+from the cache, sectors of x from the L1, the L2 and memory, entries, slots and rows walked, and the longest
+chain of dependent loads. What a term counts follows from the matrix and the format's layout; what it costs is
+fitted on the calibration samples. What remains is taken from the samples most like the matrix.
 """
 
 from __future__ import annotations
