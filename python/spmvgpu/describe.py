@@ -21,7 +21,8 @@ def explanation(op: SparseOperator, reason: str) -> str:
     lines = [repr(op), f"chosen because {reason}"]
     if op.tuning is not None and op.tuning.trials:
         trials = (
-            f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us" for trial in op.tuning.trials
+            f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
+            for trial in op.tuning.trials
         )
         lines.append(
             f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"

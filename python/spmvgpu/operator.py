@@ -12,8 +12,8 @@ from scipy.sparse.linalg import LinearOperator
 
 from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
-from .choose import Tuning, choose
 from .canonical import Symmetric, canonical_csr
+from .choose import Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice
@@ -56,10 +56,10 @@ def aslinearoperator(
         the current stream of the library that the array comes from.
     tune : {"cached", "off", "full"}
         How much is tried. "cached": with format="auto", the two or three formats that are predicted to be the
-        fastest are timed with a few products, unless the prediction is clear or an earlier result for a matrix
-        like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the tunables of
-        the formats, or of the one format asked for, are tried on the device. What was found is kept on disk,
-        see `SparseOperator.tuning` for what it took.
+        fastest are timed with a few products, unless the prediction is clear or an earlier result for a
+        matrix like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the
+        tunables of the formats, or of the one format asked for, are tried on the device. What was found is
+        kept on disk, see `SparseOperator.tuning` for what it took.
     **format_options
         Tunables of the format, see `format_options`.
 

@@ -43,8 +43,8 @@ class CsrVector:
             return np.zeros(0)
         begins = np.arange(0, len(lengths), self.full_load)
         nonzeros = np.add.reduceat(self.extended(lengths), begins)
-        # A full load of k entries a row has full_load * k non-zeros; so figure 4 has the line of figure 3. The
-        # last strip, which may be no full load, takes no less than a load of nothing.
+        # A full load of k entries a row has full_load * k non-zeros; so figure 4 has the line of figure 3.
+        # The last strip, which may be no full load, takes no less than a load of nothing.
         return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, self.conic[0])
 
     def time(self, lengths: Array) -> float:
@@ -53,7 +53,7 @@ class CsrVector:
 
     @classmethod
     def fit(cls, full_load: int, widths: Sequence[int], times: Sequence[float]) -> CsrVector:
-        """Curve, line and threshold from full loads of `widths` entries a row, with the least relative error."""
+        """Curve, line and threshold with the least relative error; `widths` are entries a row."""
         k, t = np.asarray(widths, float), np.asarray(times, float)
         order = np.argsort(k)
         k, t = k[order], t[order]

@@ -19,6 +19,7 @@ from spmvgpu.model.profile import Profile, load_profile
 from spmvgpu.tune import estimate_csr, formats
 
 MODELS = ("roofline", "guo2011")
+_NOT_CALIBRATED = "from its bytes alone: the profile does not know this format"
 
 
 @dataclass(frozen=True)
@@ -209,11 +210,14 @@ def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
         for variant in fitted:
             fit = roofline.Fit.from_parameters(variant, places)
             terms = roofline.terms_of(roofline.variant_name(name, variant["options"]), work)
-            entries.append(Prediction(name, variant["options"], fit.time(terms, at), **cost, error=fit.error))
+            time = fit.time(terms, at)
+            entries.append(
+                Prediction(name, variant["options"], time, cost["bytes"], cost["padding"], fit.error)
+            )
         if not fitted:
             moved = cost["bytes"] + sum(csr.shape) * csr.dtype.itemsize
             time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
-            entries.append(Prediction(name, {}, time, **cost, note="from its bytes alone: not calibrated"))
+            entries.append(Prediction(name, {}, time, cost["bytes"], cost["padding"], note=_NOT_CALIBRATED))
     return entries
 
 
@@ -228,7 +232,8 @@ def _by_guo2011(csr: Any, profile: Profile) -> list[Prediction]:
             continue
         options = {"kernel": "shared"} if name == "csr" else {}
         note = "" if name in times else "the model does not know this format"
-        entries.append(Prediction(name, options, times.get(name), **cost, note=note))
+        time = times.get(name)
+        entries.append(Prediction(name, options, time, cost["bytes"], cost["padding"], note=note))
     return entries
 
 

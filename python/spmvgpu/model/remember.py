@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spmvgpu import _core
-from spmvgpu.model.profile import cache_directory, slug, device_model, write_atomically
+from spmvgpu.model.profile import cache_directory, device_model, slug, write_atomically
 from spmvgpu.tune import Choice, formats
 
 SCHEMA = 1

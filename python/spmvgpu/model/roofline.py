@@ -44,7 +44,7 @@ class Work:
 
     @property
     def slots(self) -> float:
-        return self.padding * self["nnz"]
+        return self.padding * float(self["nnz"])
 
     def __getitem__(self, feature: str) -> Any:
         return self.features[feature]
@@ -204,7 +204,8 @@ def terms_of(name: str, work: Work) -> Terms:
 
 def shuffle_lanes(features: Mapping[str, Any]) -> int:
     """`lanes_per_row` of csr."""
-    wanted = ceil(max(1.0, features["mean"] / (2.5 if features["nnz"] < 3_000_000 else 4)))
+    mean, nnz = float(features["mean"]), int(features["nnz"])
+    wanted = ceil(max(1.0, mean / (2.5 if nnz < 3_000_000 else 4)))
     return min(32, 1 << (wanted - 1).bit_length())
 
 
