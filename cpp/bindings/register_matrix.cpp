@@ -68,7 +68,22 @@ void register_base(py::module_& module, const char* name) {
         .def(
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
             "Declares the x of the products that follow; 0 ends it.")
-        .def("time_products", &M::time_products, py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
+        .def(
+            "time_products",
+            [](const M& matrix, int repeats) { return matrix.time_products(long_series(matrix.device(), repeats)); },
+            py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
+        .def(
+            "try_products",
+            [](const M& matrix) {
+                const Series series = trial_series(matrix.device(), matrix.nnz());
+                double microseconds = 0;
+                {
+                    const py::gil_scoped_release release;
+                    microseconds = matrix.time_products(series);
+                }
+                return py::make_tuple(microseconds, series.launches());
+            },
+            "Microseconds of a product from a short series, and how many products that took.")
         .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); })
         .def_property_readonly("rows", &M::rows)
         .def_property_readonly("cols", &M::cols)

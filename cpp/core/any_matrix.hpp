@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/timing.hpp"
 #include "core/types.hpp"
 
 namespace spmvgpu {
@@ -28,8 +29,8 @@ public:
     // stream), until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
     virtual void set_x(const T* x) = 0;
 
-    // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; the median of `repeats`.
-    virtual double time_products(int repeats) const = 0;
+    // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; a median.
+    virtual double time_products(const Series& series) const = 0;
 
     virtual Device device() const = 0;
     virtual index_t rows() const = 0;

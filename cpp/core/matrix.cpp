@@ -198,14 +198,14 @@ bool Matrix<T>::gathers_on_host() const {
 }
 
 template <class T>
-double Matrix<T>::time_products(int repeats) const {
+double Matrix<T>::time_products(const Series& series) const {
     // What a host gathers is there, as in a series with one x.
     const Array<T> x = Array<T>::from(std::vector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
     Array<T> y(rows(), device_);
     const Product<T> product{x.data(), y.data()};
     Stream timed = nullptr;
     const auto multiply = [&](Stream stream) { launch(product, timed = stream, 0); };
-    const double microseconds = time_series(multiply, repeats, device_);
+    const double microseconds = time_series(multiply, series, device_);
     if (device_.is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
     return microseconds;
 }

@@ -38,7 +38,7 @@ public:
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
     void set_x(const T* x) override;
-    double time_products(int repeats) const override;
+    double time_products(const Series& series) const override;
 
     Csr<T> to_csr() const;  // in host memory
 

@@ -62,19 +62,20 @@ void DistributedMatrix<T>::synchronize() const {
 }
 
 template <class T>
-double DistributedMatrix<T>::time_products(int repeats) const {
+double DistributedMatrix<T>::time_products(const Series& series) const {
+    const int products = series.batch * series.repeats;
     const std::vector<T> ones(cols_, T(1));
     if (!HaloProducts<T>::suits(shares_, rows_, cols_)) {
         std::vector<T> y(rows_);
-        return time_series([&](Stream) { spmv_host({ones.data(), y.data()}); }, repeats, {});
+        return time_series([&](Stream) { spmv_host({ones.data(), y.data()}); }, {1, 0, products}, {});
     }
     const auto x = make_vector(), y = make_vector();
     x->assign(ones.data());
-    const auto series = [&](Stream) {
-        for (int i = 0; i < repeats; ++i) multiply(T(1), *x, T(0), *y);
+    const auto in_a_row = [&](Stream) {
+        for (int i = 0; i < products; ++i) multiply(T(1), *x, T(0), *y);
         synchronize();
     };
-    return time_series(series, 3, {}) / repeats;
+    return time_series(in_a_row, {1, 0, 3}, {}) / products;
 }
 
 template <class T>

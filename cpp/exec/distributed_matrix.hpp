@@ -22,8 +22,9 @@ public:
     // x and y both in host memory, or both on one GPU, to which the stream belongs then.
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
-    void set_x(const T* x) override;                   // throws: what is gathered is not kept
-    double time_products(int repeats) const override;  // wall time; of vectors that stay on the devices, if they can
+    void set_x(const T* x) override;  // throws: what is gathered is not kept
+    double time_products(
+        const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can
 
     std::unique_ptr<DistributedVector<T>> make_vector() const;
     void multiply(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) const;

@@ -104,12 +104,12 @@ void PartedMatrix<T>::set_x(const T*) {
 }
 
 template <class T>
-double PartedMatrix<T>::time_products(int repeats) const {
+double PartedMatrix<T>::time_products(const Series& series) const {
     const Array<T> x = Array<T>::from(std::vector<T>(cols_, T(1))).to(device());
     Array<T> y(rows_, device());
     Stream timed = nullptr;
     const auto multiply = [&](Stream stream) { spmv({x.data(), y.data()}, timed = stream); };
-    const double microseconds = time_series(multiply, repeats, device());
+    const double microseconds = time_series(multiply, series, device());
     if (device().is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
     return microseconds;
 }

@@ -31,7 +31,7 @@ public:
     void spmv(const Product<T>& product, Stream stream) const override;  // row_map only without maps for rows
     void spmv_host(const Product<T>& product) const override;
     void set_x(const T* x) override;  // throws: parts do not keep what they gather
-    double time_products(int repeats) const override;
+    double time_products(const Series& series) const override;
 
     Device device() const override { return parts_.front().matrix->device(); }
     index_t rows() const override { return rows_; }

@@ -130,10 +130,10 @@ void StreamedMatrix<T>::set_x(const T*) {
 }
 
 template <class T>
-double StreamedMatrix<T>::time_products(int repeats) const {
+double StreamedMatrix<T>::time_products(const Series& series) const {
     const std::vector<T> x(cols_, T(1));
     std::vector<T> y(rows_);
-    return time_series([&](Stream) { spmv_host({x.data(), y.data()}); }, repeats, {});
+    return time_series([&](Stream) { spmv_host({x.data(), y.data()}); }, {1, 0, series.batch * series.repeats}, {});
 }
 
 template <class T>

@@ -23,8 +23,8 @@ public:
 
     void spmv(const Product<T>& product, Stream stream) const override;  // not to be captured into a graph
     void spmv_host(const Product<T>& product) const override;
-    void set_x(const T* x) override;                   // throws: nothing is gathered
-    double time_products(int repeats) const override;  // wall time
+    void set_x(const T* x) override;                            // throws: nothing is gathered
+    double time_products(const Series& series) const override;  // wall time
 
     Csr<T> to_csr() const;  // in host memory
 

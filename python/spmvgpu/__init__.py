@@ -11,6 +11,7 @@ from . import _threads  # isort: skip  (before the first import of _core)
 from . import linalg, partition
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices
+from .model.predict import Prediction, Predictions, predict, separator
 from .multi import DistributedVector, MultiDeviceOperator
 from .operator import SparseOperator, aslinearoperator
 from .tune import estimate, format_options, formats
@@ -24,6 +25,8 @@ __all__ = [
     "DistributedVector",
     "FormatError",
     "MultiDeviceOperator",
+    "Prediction",
+    "Predictions",
     "SparseOperator",
     "aslinearoperator",
     "build_info",
@@ -33,4 +36,6 @@ __all__ = [
     "formats",
     "linalg",
     "partition",
+    "predict",
+    "separator",
 ]

@@ -52,8 +52,23 @@ def reordered(choice: Choice, permutation: Any) -> Choice:
     the same as without.
     """
     order = np.ascontiguousarray(permutation, dtype=np.int32)
+    every = np.arange(len(order), dtype=np.int32)
+    made = tuple(
+        Part(order[part.rows], part.choice, order if part.cols is None else order[part.cols])
+        for part in choice.parts or (Part(every, choice),)
+    )
     reason = f"{choice.reason}; rows and columns are stored in another order"
-    return replace(choice, reason=reason, parts=(Part(order, choice, order),))
+    return replace(choice, reason=reason, parts=made)
+
+
+def behind(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
+    """The matrix whose `reordered` form `matrix` is."""
+    order = np.ascontiguousarray(permutation, dtype=np.int32)
+    every = np.arange(len(order), dtype=np.int32)
+    inner = matrix.parts if isinstance(matrix, PartedMatrix) else [(matrix, every, every)]
+    made = [(part, order[rows], order[cols]) for part, rows, cols in inner]
+    parted_type = _core.PartedMatrixF32 if isinstance(made[0][0], _core.MatrixF32) else _core.PartedMatrixF64
+    return parted_type(len(order), len(order), made)
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:

@@ -11,7 +11,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from . import _core, partition, tune
+from .choose import choose
 from .devices import CPU, device_name
+from .model.predict import predict_csr
+from .model.profile import load_profile
 from .partition import Partition
 from .parts import DistributedMatrix
 from .tune import Choice
@@ -110,7 +113,7 @@ def measured_powers(csr: Any, wish: Wish, ordinals: Sequence[int]) -> tuple[floa
     times: dict[str, float] = {}
     for ordinal, kind in kinds.items():
         if kind not in times:
-            times[kind] = tune.build(sample, _choose(sample, wish, ordinal), ordinal).time_products(10)
+            times[kind] = _build(sample, wish, ordinal).time_products(10)
     return tuple(1 / times[kinds[ordinal]] for ordinal in ordinals)
 
 
@@ -178,12 +181,16 @@ def _sample(csr: Any) -> Any:
 
 
 def _bytes_needed(piece: Any, wish: Wish, ordinal: int) -> int:
-    choice = _choose(piece, replace(wish, tune="off"), ordinal)
-    return int(tune.estimate_csr(piece, choice.format, choice.options)["bytes"])
+    name, options = wish.format, dict(wish.options)
+    if name == "auto":
+        expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal)).best
+        name, options = expected.format, expected.options
+    return int(tune.estimate_csr(piece, name, options)["bytes"])
 
 
-def _choose(piece: Any, wish: Wish, ordinal: int) -> Choice:
-    return tune.choose(piece, wish.format, ordinal, wish.tune, dict(wish.options))
+def _build(piece: Any, wish: Wish, ordinal: int) -> Any:
+    _, matrix, _ = choose(piece, wish.format, ordinal, wish.tune, dict(wish.options))
+    return matrix
 
 
 def build(csr: Any, wish: Wish, shares: Sequence[Share]) -> DistributedMatrix:
@@ -202,8 +209,7 @@ def _build_share(own: Any, wish: Wish, share: Share) -> Any:
     parts: list[tuple[Any, int, int]] = []
     first = 0
     for piece in pieces_of(rows_of(own, range(resident))):
-        matrix = tune.build(piece, _choose(piece, wish, share.ordinal), share.ordinal)
-        parts.append((matrix, first, 0))
+        parts.append((_build(piece, wish, share.ordinal), first, 0))
         first += piece.shape[0]
     if resident < own.shape[0]:
         streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
