@@ -18,7 +18,7 @@ from .choose import Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .reorder import Reorder, order_for
-from .tune import Choice
+from .tune import Choice, needs_symmetry
 
 
 def aslinearoperator(
@@ -145,7 +145,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         The format's tunables in force.
     T, H : SparseOperator
         The transpose: a copy, made on first use, in the same format, or as CSR where that refuses the
-        transposed matrix. A matrix declared symmetric is its own.
+        transposed matrix. A matrix that is declared symmetric, or that its format knows to be, is its own.
     tuning : Tuning or None
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
@@ -168,7 +168,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._choice = choice
         self._tuning: Tuning | None = None
         self._requested_device = requested_device
-        self._symmetric = symmetric
+        self._symmetric = symmetric or needs_symmetry(choice.format)
         self._stream = stream
         self._transposing = threading.Lock()
         self._declared_x: Any = None
