@@ -17,53 +17,49 @@ void for_each_slot(const Tsmv<T>& tsmv, index_t slice, Visit visit) {
     }
 }
 
-// y += A * x for a slice, whose threads have a group of rows each. `sums` has room for threads * row_group.
-template <class T>
-void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y, T* sums) {
-    const int threads = tsmv.tuning.threads, group = tsmv.tuning.row_group;
-    const std::uint16_t* const rows = tsmv.thread_rows.data() + tsmv.row_place(slice, 0, 0);
-    std::fill_n(sums, threads * group, T(0));
+// y += A * x for the blocks of a slice and their mirror images.
+template <class T, int kBlock>
+void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
+    const std::uint16_t* const nodes = tsmv.thread_nodes.data() + std::size_t(slice) * tsmv.tuning.threads;
     for_each_slot(tsmv, slice, [&](index_t step, index_t slot, index_t thread) {
-        const std::uint16_t column = tsmv.columns[slot];
+        const std::uint16_t column = tsmv.columns[slot], node = nodes[thread];
         if (column == Tsmv<T>::kFake) return;
-        T mirrored = 0;
-        for (int i = 0; i < group && rows[i * threads + thread] != Tsmv<T>::kNoRow; ++i) {
-            const T value = tsmv.values[tsmv.value_place(step, thread, i)];
-            sums[i * threads + thread] += value * x[column];
-            mirrored += value * x[rows[i * threads + thread]];
+        const T* const values = tsmv.values.data() + tsmv.value_place(step, thread, 0);
+        const index_t slots = tsmv.step_offsets[step + 1] - tsmv.step_offsets[step];
+        for (int i = 0; i < kBlock; ++i) {
+            for (int j = 0; j < kBlock; ++j) {
+                const T value = values[(i * kBlock + j) * slots];
+                y[node * kBlock + i] += value * x[column * kBlock + j];
+                if (column != node) y[column * kBlock + j] += value * x[node * kBlock + i];
+            }
         }
-        if (column < rows[thread]) y[column] += mirrored;
     });
-    for (int i = 0; i < threads * group; ++i) {
-        if (rows[i] != Tsmv<T>::kNoRow) y[rows[i]] += sums[i];
-    }
 }
 
-// y += A * x for a block of the poster's variant, whose threads go from row to row. `sums` has room for its threads.
+// y += A * x for a block of the poster's variant and its mirror image, save what the flags are for: sums in registers.
 template <class T>
-void multiply_block(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y, T* sums) {
-    std::fill_n(sums, tsmv.tuning.threads, T(0));
-    for_each_slot(tsmv, slice, [&](index_t, index_t slot, index_t thread) {
+void multiply_square(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
+    for_each_slot(tsmv, slice, [&](index_t, index_t slot, index_t) {
         const std::uint32_t packed = tsmv.coordinates[slot];
         if (packed == TsmvCoordinate::kFake) return;
         const auto row = TsmvCoordinate::row(packed), column = TsmvCoordinate::column(packed);
-        sums[thread] += tsmv.values[slot] * x[column];
-        if (column < row) y[column] += tsmv.values[slot] * x[row];
-        if ((packed & TsmvCoordinate::kLast) == 0) return;
-        y[row] += sums[thread];
-        sums[thread] = 0;
+        y[row] += tsmv.values[slot] * x[column];
+        if (column != row) y[column] += tsmv.values[slot] * x[row];
     });
 }
 
 // y += A * x for the entries of a tile and their mirror images, with x and y in the tile's numbering.
 template <class T>
 void multiply_tile(const Tsmv<T>& tsmv, index_t tile, const T* x, T* y) {
-    std::vector<T> sums(tsmv.tuning.threads * tsmv.tuning.row_group);
     for (index_t slice = tsmv.tiles[tile].slice; slice < tsmv.tiles[tile + 1].slice; ++slice) {
-        if (tsmv.tuning.variant == TsmvVariant::kHalo) {
-            multiply_slice(tsmv, slice, x, y, sums.data());
+        if (tsmv.tuning.variant == TsmvVariant::kPoster) {
+            multiply_square(tsmv, slice, x, y);
+        } else if (tsmv.tuning.block == 1) {
+            multiply_slice<T, 1>(tsmv, slice, x, y);
+        } else if (tsmv.tuning.block == 2) {
+            multiply_slice<T, 2>(tsmv, slice, x, y);
         } else {
-            multiply_block(tsmv, slice, x, y, sums.data());
+            multiply_slice<T, 3>(tsmv, slice, x, y);
         }
     }
 }
@@ -72,28 +68,31 @@ void multiply_tile(const Tsmv<T>& tsmv, index_t tile, const T* x, T* y) {
 template <class T, class Visit>
 void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
     const TsmvTile &at = tsmv.tiles[tile], &end = tsmv.tiles[tile + 1];
+    const int width = tsmv.tuning.block, threads = tsmv.tuning.threads;
     const auto global = [&](index_t local) {
         const index_t halo = end.halo - at.halo;
-        return local < halo ? tsmv.halo_columns[at.halo + local] : at.row + local - halo;
+        return local < halo ? tsmv.halo_nodes[at.halo + local] : at.node + local - halo;
     };
-    const auto visit_both = [&](index_t row, index_t column, T value, bool mirrored) {
-        visit(global(row), global(column), value);
-        if (mirrored) visit(global(column), global(row), value);
+    const auto visit_block = [&](index_t step, index_t thread, index_t node, index_t column) {
+        const index_t row = tsmv.first_row(node), rows = tsmv.first_row(node + 1) - row;
+        const index_t col = tsmv.first_row(column), cols = tsmv.first_row(column + 1) - col;
+        for (index_t i = 0; i < rows; ++i) {
+            for (index_t j = 0; j < cols; ++j) {
+                const T value = tsmv.values[tsmv.value_place(step, thread, i * width + j)];
+                visit(row + i, col + j, value);
+                if (node != column) visit(col + j, row + i, value);
+            }
+        }
     };
     for (index_t slice = at.slice; slice < end.slice; ++slice) {
         for_each_slot(tsmv, slice, [&](index_t step, index_t slot, index_t thread) {
             if (tsmv.tuning.variant == TsmvVariant::kPoster) {
                 const std::uint32_t packed = tsmv.coordinates[slot];
                 if (packed == TsmvCoordinate::kFake) return;
-                const index_t row = TsmvCoordinate::row(packed), column = TsmvCoordinate::column(packed);
-                return visit_both(row, column, tsmv.values[slot], column < row);
-            }
-            const index_t column = tsmv.columns[slot], first = tsmv.thread_rows[tsmv.row_place(slice, thread, 0)];
-            if (column == Tsmv<T>::kFake) return;
-            for (int i = 0; i < tsmv.tuning.row_group; ++i) {
-                const index_t row = tsmv.thread_rows[tsmv.row_place(slice, thread, i)];
-                if (row == Tsmv<T>::kNoRow) break;
-                visit_both(row, column, tsmv.values[tsmv.value_place(step, thread, i)], column < first);
+                visit_block(step, thread, global(TsmvCoordinate::row(packed)), global(TsmvCoordinate::column(packed)));
+            } else if (tsmv.columns[slot] != Tsmv<T>::kFake) {
+                const index_t node = tsmv.thread_nodes[std::size_t(slice) * threads + thread];
+                visit_block(step, thread, global(node), global(tsmv.columns[slot]));
             }
         });
     }

@@ -13,10 +13,10 @@ namespace {
 
 constexpr index_t kWarp = 32;
 constexpr std::size_t kMaxSharedBytes = 96 << 10;  // two blocks fit a multiprocessor of an H200, one that of any other
-constexpr index_t kMaxEntries = 4096;  // of a group; a longer one is a hub. With this a tile of one group always fits
-constexpr int kBankBytes = 128;        // that shared memory serves at once
+constexpr index_t kMaxBlocks = 1536;  // of a node; a longer one is a hub. With this a tile of one node always fits
+constexpr int kBankBytes = 128;       // that shared memory serves at once
 
-// The halo of a tile: the columns that it has entries in and that are not its own rows. A bit for each column of the
+// The halo of a tile: the columns that it has blocks in and that are not its own nodes. A bit for each node of the
 // matrix, of which only the words between the first and the last column of the tile are looked at.
 class Halo {
 public:
@@ -69,23 +69,22 @@ private:
 // Plans tiles one after the other; each CPU thread has one.
 class Planner {
 public:
-    Planner(const Pattern& pattern, const RowGroups& groups, const TsmvLimits& limits)
+    Planner(const NodePattern& pattern, const TsmvLimits& limits)
         : pattern_(pattern),
-          groups_(groups),
           limits_(limits),
-          halo_(pattern.rows),
-          scheduler_(kBankBytes / limits.value_bytes) {}
+          halo_(pattern.nodes()),
+          scheduler_(kBankBytes / limits.value_bytes, limits.block) {}
 
     void plan(index_t begin, index_t end, std::vector<TsmvTilePlan>& tiles) {
-        TsmvTilePlan tile = read_groups(begin, end);
+        TsmvTilePlan tile = begin_tile(begin, end);
         bool fits = number_columns(tile);
         if (fits) {
             schedule(tile);
-            fits = tile.shared_bytes(limits_.value_bytes) <= kMaxSharedBytes;
+            fits = tile.shared_bytes(limits_) <= kMaxSharedBytes;
         }
-        if (!fits && tile.groups > 1) {
+        if (!fits && tile.nodes > 1) {
             // In whole warps, if there are several.
-            const index_t half = tile.groups > kWarp ? (tile.groups / 2 + kWarp - 1) / kWarp * kWarp : tile.groups / 2;
+            const index_t half = tile.nodes > kWarp ? (tile.nodes / 2 + kWarp - 1) / kWarp * kWarp : tile.nodes / 2;
             plan(begin, begin + half, tiles);
             plan(begin + half, end, tiles);
             return;
@@ -99,72 +98,57 @@ public:
     }
 
 private:
-    // The columns of the last row of a group up to its diagonal are those of the whole group: the ones left of it,
-    // which count for the mirror images too, and its own.
-    const index_t* columns_of(index_t group) const {
-        return pattern_.col_indices + pattern_.row_offsets[groups_.begins[group + 1] - 1];
-    }
-
-    // Dropped from the outset: all but the last entries of a very long group, and, as the poster has square blocks,
-    // what lies left of the block.
-    TsmvTilePlan read_groups(index_t begin, index_t end) const {
+    // Dropped from the outset: all but the last blocks of a very long node, and, as the poster has square blocks on the
+    // diagonal, what lies left of that.
+    TsmvTilePlan begin_tile(index_t begin, index_t end) const {
         TsmvTilePlan tile;
-        tile.group_begin = begin;
-        tile.groups = end - begin;
-        tile.row_begin = groups_.begins[begin];
-        tile.rows = groups_.begins[end] - tile.row_begin;
-        tile.entry_offsets.assign(tile.groups + 1, 0);
-        for (index_t g = 0; g < tile.groups; ++g) {
-            const index_t row = groups_.begins[begin + g + 1] - 1;
-            const index_t* const columns = columns_of(begin + g);
-            const index_t length = pattern_.row_offsets[row + 1] - pattern_.row_offsets[row];
-            index_t count = 0;
-            while (count < length && columns[count] <= row) ++count;
-            tile.entry_offsets[g + 1] = tile.entry_offsets[g] + count;
-        }
-        tile.entries.resize(tile.entry_offsets.back());
-        for (index_t g = 0; g < tile.groups; ++g) {
-            const std::span<Placement> entries = entries_of(tile, g);
-            std::size_t dropped = entries.size() - std::min<std::size_t>(entries.size(), kMaxEntries);
+        tile.node_begin = begin;
+        tile.nodes = end - begin;
+        tile.blocks.resize(pattern_.offsets[end] - pattern_.offsets[begin]);
+        for (index_t n = 0; n < tile.nodes; ++n) {
+            const std::span<Placement> blocks = blocks_of(tile, n);
+            std::size_t dropped = blocks.size() - std::min<std::size_t>(blocks.size(), kMaxBlocks);
             if (limits_.variant == TsmvVariant::kPoster) {
-                const index_t* const columns = columns_of(begin + g);
-                const auto* const inside = std::lower_bound(columns, columns + entries.size(), tile.row_begin);
-                dropped = std::max<std::size_t>(dropped, inside - columns);
+                const index_t* const columns = columns_of(tile, n);
+                dropped =
+                    std::max<std::size_t>(dropped, std::lower_bound(columns, columns + blocks.size(), begin) - columns);
             }
-            for (Placement& entry : entries.first(dropped)) entry.step = Placement::kDropped;
+            for (Placement& block : blocks.first(dropped)) block.step = Placement::kDropped;
         }
         return tile;
     }
 
-    static std::span<Placement> entries_of(TsmvTilePlan& tile, index_t g) {
-        return std::span(tile.entries)
-            .subspan(tile.entry_offsets[g], tile.entry_offsets[g + 1] - tile.entry_offsets[g]);
+    const index_t* columns_of(const TsmvTilePlan& tile, index_t n) const {
+        return pattern_.columns.data() + pattern_.offsets[tile.node_begin + n];
+    }
+
+    std::span<Placement> blocks_of(TsmvTilePlan& tile, index_t n) const {
+        const index_t* const offsets = pattern_.offsets.data() + tile.node_begin;
+        return std::span(tile.blocks).subspan(offsets[n] - offsets[0], offsets[n + 1] - offsets[n]);
     }
 
     template <class Visit>
     void for_each_kept(TsmvTilePlan& tile, Visit visit) const {
-        for (index_t g = 0; g < tile.groups; ++g) {
-            const index_t* column = columns_of(tile.group_begin + g);
-            for (Placement& entry : entries_of(tile, g)) {
-                if (entry.step != Placement::kDropped) visit(entry, *column);
-                ++column;
-            }
+        const index_t* column = columns_of(tile, 0);
+        for (Placement& block : tile.blocks) {
+            if (block.step != Placement::kDropped) visit(block, *column);
+            ++column;
         }
     }
 
-    // Finds the halo and numbers the columns of all entries. False if they are too many.
+    // Finds the halo and numbers the columns of all blocks. False if they are too many.
     bool number_columns(TsmvTilePlan& tile) {
         halo_.begin();
         for_each_kept(tile, [&](Placement&, index_t column) {
-            if (column < tile.row_begin) halo_.add(column);
+            if (column < tile.node_begin) halo_.add(column);
         });
-        tile.halo_columns = halo_.number();
-        const bool fits = 2 * std::size_t(tile.local_columns()) * limits_.value_bytes <= kMaxSharedBytes;
+        tile.halo_nodes = halo_.number();
+        const bool fits = tile.shared_bytes(limits_) <= kMaxSharedBytes;
         if (fits) {
-            const index_t own = static_cast<index_t>(tile.halo_columns.size()) - tile.row_begin;
-            for_each_kept(tile, [&](Placement& entry, index_t column) {
-                entry.column =
-                    static_cast<std::uint16_t>(column < tile.row_begin ? halo_.number_of(column) : own + column);
+            const index_t own = static_cast<index_t>(tile.halo_nodes.size()) - tile.node_begin;
+            for_each_kept(tile, [&](Placement& block, index_t column) {
+                block.column =
+                    static_cast<std::uint16_t>(column < tile.node_begin ? halo_.number_of(column) : own + column);
             });
         }
         halo_.clear();
@@ -172,56 +156,56 @@ private:
     }
 
     void schedule(TsmvTilePlan& tile) {
-        sort_groups(tile);
+        sort_nodes(tile);
         tile.steps.clear();
         tile.slice_steps.clear();
-        tile.slice_groups.clear();
-        const std::span<GroupTask> tasks(tasks_);
+        tile.slice_nodes.clear();
+        const std::span<NodeTask> tasks(tasks_);
         if (limits_.variant == TsmvVariant::kPoster) {
-            schedule_list(tasks, limits_.threads, tile.local_columns(), tile.steps);
+            schedule_list(tasks, limits_.threads, tile.local_nodes(), tile.steps);
             tile.slice_steps.push_back(static_cast<index_t>(tile.steps.size()));
-            tile.slice_groups.push_back(limits_.threads);
+            tile.slice_nodes.push_back(limits_.threads);
         } else {
             for (std::size_t first = 0; first < tasks.size(); first += limits_.threads) {
                 const std::size_t count = std::min<std::size_t>(limits_.threads, tasks.size() - first);
                 const std::size_t steps = tile.steps.size();
-                scheduler_.schedule(tasks.subspan(first, count), tile.local_columns(), tile.steps);
+                scheduler_.schedule(tasks.subspan(first, count), tile.local_nodes(), tile.steps);
                 tile.slice_steps.push_back(static_cast<index_t>(tile.steps.size() - steps));
-                tile.slice_groups.push_back(static_cast<index_t>(count));
+                tile.slice_nodes.push_back(static_cast<index_t>(count));
             }
         }
-        tile.positions.assign(tile.groups, GroupTask::kNone);
-        for (const GroupTask& task : tasks_) tile.positions[task.group] = task.position;
+        tile.positions.assign(tile.nodes, NodeTask::kNone);
+        const std::size_t halo = tile.halo_nodes.size();
+        for (const NodeTask& task : tasks_) tile.positions[task.node - halo] = task.position;
     }
 
-    // The groups that have entries, longest first, those of equal length in order: a counting sort.
-    void sort_groups(TsmvTilePlan& tile) {
-        std::vector<index_t> places(kMaxEntries + 1, 0);
-        lengths_.assign(tile.groups, 0);
-        for (index_t g = 0; g < tile.groups; ++g) {
-            for (const Placement& entry : entries_of(tile, g)) lengths_[g] += entry.step != Placement::kDropped;
-            ++places[lengths_[g]];
+    // The nodes that have blocks, longest first, those of equal length in order: a counting sort.
+    void sort_nodes(TsmvTilePlan& tile) {
+        std::vector<index_t> places(kMaxBlocks + 1, 0);
+        lengths_.assign(tile.nodes, 0);
+        for (index_t n = 0; n < tile.nodes; ++n) {
+            for (const Placement& block : blocks_of(tile, n)) lengths_[n] += block.step != Placement::kDropped;
+            ++places[lengths_[n]];
         }
-        // Then, how many groups are longer, which is where those of a length begin.
+        // Then, how many nodes are longer, which is where those of a length begin.
         index_t longer = 0;
-        for (index_t length = kMaxEntries; length >= 0; --length) longer += std::exchange(places[length], longer);
+        for (index_t length = kMaxBlocks; length >= 0; --length) longer += std::exchange(places[length], longer);
         tasks_.resize(places[0]);
-        const index_t own = static_cast<index_t>(tile.halo_columns.size()) - tile.row_begin;
-        for (index_t g = 0; g < tile.groups; ++g) {
-            if (lengths_[g] == 0) continue;
-            const index_t place = places[lengths_[g]]++;
-            tasks_[place] = {entries_of(tile, g),
-                             static_cast<std::uint16_t>(own + groups_.begins[tile.group_begin + g]),
-                             static_cast<std::uint16_t>(lengths_[g]), static_cast<std::uint16_t>(place), g};
+        const auto halo = static_cast<index_t>(tile.halo_nodes.size());
+        for (index_t n = 0; n < tile.nodes; ++n) {
+            if (lengths_[n] == 0) continue;
+            const index_t place = places[lengths_[n]]++;
+            tasks_[place] = {blocks_of(tile, n), static_cast<std::uint16_t>(halo + n),
+                             static_cast<std::uint16_t>(lengths_[n]), static_cast<std::uint16_t>(place)};
         }
     }
 
-    // Drops the entries in the last steps of each slice where that saves much memory: a hub's steps, which hold hardly
-    // anything but its own entries. Whether it did.
+    // Drops the blocks in the last steps of each slice where that saves much memory: a hub's steps, which hold hardly
+    // anything but its own blocks. Whether it did.
     bool drop_costly_steps(TsmvTilePlan& tile) const {
         constexpr std::size_t kWorthDropping = 3;  // a third of the tile
         const std::size_t slot = limits_.slot_bytes();
-        const std::size_t twice_in_csr = 2 * limits_.row_group * (limits_.value_bytes + sizeof(index_t));
+        const std::size_t twice_in_csr = 2 * limits_.block * limits_.block * (limits_.value_bytes + sizeof(index_t));
         std::vector<index_t> kept_steps;
         std::size_t before = 0, after = 0, first = 0;
         for (std::size_t s = 0; s < tile.slice_steps.size(); ++s) {
@@ -232,54 +216,53 @@ private:
             before += bytes;
             // From the last step on: what is left when this step and all after it are dropped.
             std::size_t best = bytes;
-            index_t kept = static_cast<index_t>(steps.size());
+            auto kept = static_cast<index_t>(steps.size());
             for (index_t k = kept - 1; k >= 0; --k) {
-                bytes = bytes - tile.slots(s, steps[k]) * slot + steps[k].entries * twice_in_csr;
+                bytes = bytes - tile.slots(s, steps[k]) * slot + steps[k].blocks * twice_in_csr;
                 if (bytes < best) best = bytes, kept = k;
             }
             after += best;
             kept_steps.push_back(kept);
         }
         if ((before - after) * kWorthDropping <= before) return false;
-        for (index_t g = 0; g < tile.groups; ++g) {
-            if (tile.positions[g] == GroupTask::kNone) continue;
-            const index_t kept = kept_steps[tile.positions[g] / limits_.threads];
-            for (Placement& entry : entries_of(tile, g)) {
-                if (entry.step >= kept) entry.step = Placement::kDropped;
+        for (index_t n = 0; n < tile.nodes; ++n) {
+            if (tile.positions[n] == NodeTask::kNone) continue;
+            const index_t kept = kept_steps[tile.positions[n] / limits_.threads];
+            for (Placement& block : blocks_of(tile, n)) {
+                if (block.step >= kept) block.step = Placement::kDropped;
             }
         }
         return true;
     }
 
     void count_entries(TsmvTilePlan& tile) const {
-        for (index_t g = 0; g < tile.groups; ++g) {
-            const index_t begin = groups_.begins[tile.group_begin + g];
-            const index_t rows = groups_.begins[tile.group_begin + g + 1] - begin;
-            const index_t* column = columns_of(tile.group_begin + g);
-            for (const Placement& entry : entries_of(tile, g)) {
-                if (entry.step != Placement::kDropped) {
-                    tile.kept += rows;
+        const index_t* column = columns_of(tile, 0);
+        for (index_t n = 0; n < tile.nodes; ++n) {
+            const index_t node = tile.node_begin + n;
+            for (const Placement& block : blocks_of(tile, n)) {
+                const std::size_t entries = std::size_t(pattern_.rows_of(node)) * pattern_.rows_of(*column);
+                if (block.step != Placement::kDropped) {
+                    tile.kept += entries;
                 } else {
-                    tile.remainder += *column < begin ? 2 * rows : rows;
+                    tile.remainder += *column < node ? 2 * entries : entries;
                 }
                 ++column;
             }
         }
     }
 
-    const Pattern& pattern_;
-    const RowGroups& groups_;
+    const NodePattern& pattern_;
     const TsmvLimits& limits_;
     Halo halo_;
     SliceScheduler scheduler_;
-    std::vector<GroupTask> tasks_;
+    std::vector<NodeTask> tasks_;
     std::vector<index_t> lengths_;
 };
 
 }  // namespace
 
 index_t TsmvTilePlan::slots(std::size_t slice, const StepUse& use) const {
-    return std::min((use.threads + kWarp - 1) / kWarp * kWarp, slice_groups[slice]);
+    return std::min((use.threads + kWarp - 1) / kWarp * kWarp, slice_nodes[slice]);
 }
 
 std::size_t TsmvTilePlan::count_slots() const {
@@ -290,17 +273,18 @@ std::size_t TsmvTilePlan::count_slots() const {
     return count;
 }
 
-std::vector<TsmvTilePlan> plan_tiles(const Pattern& pattern, const RowGroups& groups, const TsmvLimits& limits) {
-    const index_t chunks = groups.count() / limits.tile_groups + (groups.count() % limits.tile_groups != 0);
+std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits) {
+    const index_t nodes = pattern.nodes();
+    const index_t chunks = nodes / limits.tile_nodes + (nodes % limits.tile_nodes != 0);
     std::vector<std::vector<TsmvTilePlan>> planned(chunks);
-    const std::int64_t work = 10 * std::int64_t(pattern.row_offsets[pattern.rows]);
-#pragma omp parallel num_threads(threads_for(work))
+    constexpr std::int64_t kNanosecondsPerBlock = 20;
+#pragma omp parallel num_threads(threads_for(kNanosecondsPerBlock* pattern.offsets[nodes]))
     {
-        Planner planner(pattern, groups, limits);
+        Planner planner(pattern, limits);
 #pragma omp for schedule(dynamic)
         for (index_t c = 0; c < chunks; ++c) {
-            const index_t begin = c * limits.tile_groups;
-            planner.plan(begin, begin + std::min(limits.tile_groups, groups.count() - begin), planned[c]);
+            const index_t begin = c * limits.tile_nodes;
+            planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
         }
     }
     std::vector<TsmvTilePlan> tiles;
