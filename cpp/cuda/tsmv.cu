@@ -8,16 +8,14 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kInFlight = 4;                // steps whose slots a thread loads while it works on as many before them
-constexpr int kThreadsPerProcessor = 1024;  // to keep: no more registers than that allows
-
-// What a block reads; the same for all blocks.
+// What a thread block reads; the same for all of them.
 template <class T>
 struct Tiles {
     const TsmvTile* tiles;
-    const index_t* halo_columns;
+    const index_t* node_rows;  // null if all nodes have as many rows
+    const index_t* halo_nodes;
     const index_t* slice_steps;
-    const std::uint16_t* thread_rows;
+    const std::uint16_t* thread_nodes;
     const index_t* step_offsets;
     const std::uint16_t* columns;
     const std::uint32_t* coordinates;
@@ -25,7 +23,16 @@ struct Tiles {
     T* halo_sums;  // scratch: y of every halo
 };
 
-// A block's part in shared memory: x and y in the tile's numbering, and where each step begins and the last one ends.
+// Row `i` of a node, or -1 if the node has fewer.
+template <int kBlock>
+__device__ __forceinline__ index_t row_of(const index_t* node_rows, index_t node, int i) {
+    if (node_rows == nullptr) return node * kBlock + i;
+    const index_t row = node_rows[node] + i;
+    return row < node_rows[node + 1] ? row : -1;
+}
+
+// A thread block's part in shared memory: x and y in the tile's numbering, and where each step begins and the last one
+// ends.
 template <class T>
 struct Window {
     T* x;
@@ -34,93 +41,138 @@ struct Window {
     index_t steps;
 };
 
-// The slots of kInFlight steps that belong to one thread: where there is none or a fake entry, kFake.
-template <class T, class Index, Index kFake>
+// The slots of kSteps steps that belong to one thread: where there is none or a fake block, kFake.
+template <class T, class Index, Index kFake, int kSteps, int kValues>
 struct Slots {
-    Index indices[kInFlight];
-    T values[kInFlight];
+    Index indices[kSteps];
+    T values[kSteps][kValues];
 
-    __device__ void load(const Window<T>& window, const Index* all_indices, const T* all_values, index_t first) {
+    __device__ __forceinline__ void load(const Window<T>& window, const Index* all_indices, const T* all_values,
+                                         index_t first, index_t end) {
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
+        for (int i = 0; i < kSteps; ++i) {
             indices[i] = kFake;
-            values[i] = T(0);
-            if (first + i >= window.steps) continue;
-            const index_t slot = window.step_offsets[first + i] + threadIdx.x;
-            if (slot >= window.step_offsets[first + i + 1]) continue;
-            indices[i] = load_once(all_indices + slot);
-            values[i] = load_once(all_values + slot);
+            if (first + i >= end) continue;
+            const index_t begin = window.step_offsets[first + i], slots = window.step_offsets[first + i + 1] - begin;
+            if (static_cast<index_t>(threadIdx.x) >= slots) continue;
+            indices[i] = load_once(all_indices + begin + threadIdx.x);
+            const T* const value = all_values + std::int64_t(begin) * kValues + threadIdx.x;
+#pragma unroll
+            for (int k = 0; k < kValues; ++k) values[i][k] = load_once(value + k * slots);
         }
     }
 };
 
-// The tile's slices: a row per thread in each. Nobody meets in y within a step, so a barrier after each step is all.
-template <class T>
+// The tile's slices: a node per thread in each. In a step nobody adds to the same y, so a barrier after each step is
+// all that is needed; what goes to y is multiplied before, for kSteps steps at once, and the loads of the next ones are
+// under way behind the barriers.
+template <class T, int kBlock>
 struct SliceWalk {
-    using Ahead = Slots<T, std::uint16_t, Tsmv<T>::kFake>;
+    static constexpr int kNodeRows = kBlock;
+    static constexpr int kSteps = kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1;
+    // To keep on a multiprocessor: no more registers than that allows.
+    static constexpr int kThreadsToHold = kBlock == 3 && sizeof(T) == 8 ? 768 : 1280;
+    using Ahead = Slots<T, std::uint16_t, Tsmv<T>::kFake, kSteps, kBlock * kBlock>;
 
-    static __device__ void load(Ahead& slots, const Tiles<T>& all, const Window<T>& window, index_t first) {
-        slots.load(window, all.columns, all.values, first);
+    static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+                                                index_t first, index_t end) {
+        ahead.load(window, all.columns, all.values, first, end);
     }
 
-    static __device__ void multiply(Ahead next, const Tiles<T>& all, const Window<T>& window, index_t slice,
-                                    index_t slice_end) {
-        const auto row_in = [&](index_t s) {
-            return s < slice_end ? all.thread_rows[std::int64_t(s) * blockDim.x + threadIdx.x] : Tsmv<T>::kNoRow;
-        };
-        const index_t first_step = all.slice_steps[slice];
-        index_t next_slice_step = 0;
-        int row = Tsmv<T>::kNoRow, next_row = row_in(slice);
-        T x_row = 0, sum = 0;
-        for (index_t first = 0; first < window.steps; first += kInFlight) {
-            const Ahead now = next;
-            load(next, all, window, first + kInFlight);
+    static __device__ index_t first_steps(const Tiles<T>& all, const TsmvTile& tile) {
+        return all.slice_steps[tile.slice + 1] - all.slice_steps[tile.slice];
+    }
+
+    static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+                                                    const TsmvTile& tile, const TsmvTile& tile_end) {
+        const index_t first_step = all.slice_steps[tile.slice];
+        index_t step = 0, end = all.slice_steps[tile.slice + 1] - first_step;
+        for (index_t slice = tile.slice; slice < tile_end.slice; ++slice) {
+            const int node = all.thread_nodes[std::int64_t(slice) * blockDim.x + threadIdx.x];
+            const index_t next_end = slice + 1 < tile_end.slice ? all.slice_steps[slice + 2] - first_step : end;
+            T x[kBlock] = {}, sums[kBlock] = {};
+            if (node != Tsmv<T>::kNoNode) {
 #pragma unroll
-            for (int i = 0; i < kInFlight; ++i) {
-                if (first + i >= window.steps) break;
-                if (first + i == next_slice_step) {
-                    if (row != Tsmv<T>::kNoRow) window.y[row] += sum;
+                for (int i = 0; i < kBlock; ++i) x[i] = window.x[node * kBlock + i];
+            }
+            for (; step < end; step += kSteps) {
+                T mirrored[kSteps][kBlock];
+                int columns[kSteps];
+#pragma unroll
+                for (int s = 0; s < kSteps; ++s) {
+                    columns[s] = ahead.indices[s];
+                    if (columns[s] == Tsmv<T>::kFake) continue;
+                    multiply_block(ahead.values[s], x, window.x + columns[s] * kBlock, sums, mirrored[s]);
+                    if (columns[s] == node) columns[s] = Tsmv<T>::kFake;
+                }
+                const bool more = step + kSteps < end;
+                load(ahead, all, window, more ? step + kSteps : end, more ? end : next_end);
+#pragma unroll
+                for (int s = 0; s < kSteps; ++s) {
+                    if (step + s >= end) break;
+                    if (columns[s] != Tsmv<T>::kFake) {
+#pragma unroll
+                        for (int j = 0; j < kBlock; ++j) window.y[columns[s] * kBlock + j] += mirrored[s][j];
+                    }
                     __syncthreads();
-                    row = next_row;
-                    next_row = row_in(++slice);
-                    next_slice_step = all.slice_steps[slice] - first_step;
-                    x_row = row != Tsmv<T>::kNoRow ? window.x[row] : T(0);
-                    sum = 0;
                 }
-                const int column = now.indices[i];
-                if (column != Tsmv<T>::kFake) {
-                    sum += now.values[i] * window.x[column];
-                    if (column != row) window.y[column] += now.values[i] * x_row;
-                }
-                __syncthreads();
+            }
+            if (node != Tsmv<T>::kNoNode) {
+#pragma unroll
+                for (int i = 0; i < kBlock; ++i) window.y[node * kBlock + i] += sums[i];
+            }
+            __syncthreads();
+            step = end;
+            end = next_end;
+        }
+    }
+
+    // sums += block * column_x, and mirrored = the transposed block * x.
+    static __device__ __forceinline__ void multiply_block(const T* block, const T* x, const T* column_x, T* sums,
+                                                          T* mirrored) {
+#pragma unroll
+        for (int j = 0; j < kBlock; ++j) {
+            const T x_j = column_x[j];
+            mirrored[j] = 0;
+#pragma unroll
+            for (int i = 0; i < kBlock; ++i) {
+                sums[i] += block[i * kBlock + j] * x_j;
+                mirrored[j] += block[i * kBlock + j] * x[i];
             }
         }
-        if (row != Tsmv<T>::kNoRow) window.y[row] += sum;
     }
 };
 
-// The poster's block: a thread goes on to its next row when the flag says so.
+// The poster's thread block: a thread goes on to its next row when the flag says so.
 template <class T>
 struct FlagWalk {
-    using Ahead = Slots<T, std::uint32_t, TsmvCoordinate::kFake>;
+    static constexpr int kNodeRows = 1, kSteps = 4, kThreadsToHold = 1280;
+    using Ahead = Slots<T, std::uint32_t, TsmvCoordinate::kFake, kSteps, 1>;
 
-    static __device__ void load(Ahead& slots, const Tiles<T>& all, const Window<T>& window, index_t first) {
-        slots.load(window, all.coordinates, all.values, first);
+    static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+                                                index_t first, index_t end) {
+        ahead.load(window, all.coordinates, all.values, first, end);
     }
 
-    static __device__ void multiply(Ahead next, const Tiles<T>& all, const Window<T>& window, index_t, index_t) {
+    static __device__ index_t first_steps(const Tiles<T>& all, const TsmvTile& tile) {
+        return all.slice_steps[tile.slice + 1] - all.slice_steps[tile.slice];
+    }
+
+    static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+                                                    const TsmvTile&, const TsmvTile&) {
         T sum = 0;
-        for (index_t first = 0; first < window.steps; first += kInFlight) {
-            const Ahead now = next;
-            load(next, all, window, first + kInFlight);
+        for (index_t step = 0; step < window.steps; step += kSteps) {
+            const Ahead now = ahead;
+            load(ahead, all, window, step + kSteps, window.steps);
 #pragma unroll
-            for (int i = 0; i < kInFlight; ++i) {
-                if (first + i >= window.steps) break;
-                const std::uint32_t packed = now.indices[i];
+            for (int s = 0; s < kSteps; ++s) {
+                if (step + s >= window.steps) break;
+                const std::uint32_t packed = now.indices[s];
                 if (packed != TsmvCoordinate::kFake) {
                     const auto row = TsmvCoordinate::row(packed), column = TsmvCoordinate::column(packed);
-                    sum += now.values[i] * window.x[column];
-                    if (column != row) window.y[column] += now.values[i] * window.x[row];
+                    const T value = now.values[s][0];
+                    sum += value * window.x[column];
+                    if (column != row) window.y[column] += value * window.x[row];
                     if (packed & TsmvCoordinate::kLast) {
                         window.y[row] += sum;
                         sum = 0;
@@ -133,16 +185,17 @@ struct FlagWalk {
 };
 
 template <class T, class Walk, int kThreads>
-__global__ void __launch_bounds__(kThreads, kThreadsPerProcessor / kThreads)
+__global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold / kThreads)
     tsmv_block_per_tile(Tiles<T> all, Product<T> product) {
+    constexpr int kBlock = Walk::kNodeRows;
     extern __shared__ double shared[];  // aligned for every T
     const TsmvTile tile = all.tiles[blockIdx.x], end = all.tiles[blockIdx.x + 1];
-    const int own = end.row - tile.row, halo = end.halo - tile.halo;
+    const int halo = end.halo - tile.halo, nodes = halo + end.node - tile.node;
     const index_t first_step = all.slice_steps[tile.slice];
     Window<T> window;
     window.x = reinterpret_cast<T*>(shared);
-    window.y = window.x + own + halo;
-    window.step_offsets = reinterpret_cast<index_t*>(window.y + own + halo);
+    window.y = window.x + nodes * kBlock;
+    window.step_offsets = reinterpret_cast<index_t*>(window.y + nodes * kBlock);
     window.steps = all.slice_steps[end.slice] - first_step;
 
     for (int i = threadIdx.x; i <= window.steps; i += kThreads) {
@@ -150,40 +203,53 @@ __global__ void __launch_bounds__(kThreads, kThreadsPerProcessor / kThreads)
     }
     __syncthreads();
     typename Walk::Ahead ahead;
-    Walk::load(ahead, all, window, 0);  // under way while x is fetched
-    for (int i = threadIdx.x; i < own + halo; i += kThreads) {
-        window.x[i] = product.x[i < own ? tile.row + i : all.halo_columns[tile.halo + i - own]];
+    // Under way while x is fetched. A tile of empty rows has no slice.
+    if (window.steps > 0) Walk::load(ahead, all, window, 0, Walk::first_steps(all, tile));
+    for (int i = threadIdx.x; i < nodes * kBlock; i += kThreads) {
+        const int n = i / kBlock;
+        const index_t node = n < halo ? all.halo_nodes[tile.halo + n] : tile.node + n - halo;
+        const index_t row = row_of<kBlock>(all.node_rows, node, i % kBlock);
+        window.x[i] = row >= 0 ? product.x[row] : T(0);
         window.y[i] = 0;
     }
     __syncthreads();
-    Walk::multiply(ahead, all, window, tile.slice, end.slice);
-    __syncthreads();
-    for (int i = threadIdx.x; i < own; i += kThreads) store_row(product, tile.row + i, window.y[i]);
-    for (int i = threadIdx.x; i < halo; i += kThreads) all.halo_sums[tile.halo + i] = window.y[own + i];
+    if (window.steps > 0) Walk::multiply(ahead, all, window, tile, end);
+    for (int i = threadIdx.x; i < halo * kBlock; i += kThreads) {
+        all.halo_sums[std::int64_t(tile.halo) * kBlock + i] = window.y[i];
+    }
+    for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += kThreads) {
+        const index_t row = row_of<kBlock>(all.node_rows, tile.node + i / kBlock, i % kBlock);
+        if (row >= 0) store_row(product, row, window.y[halo * kBlock + i]);
+    }
 }
 
 // A thread per row that lies in halos, or, where it lies in many, its whole warp.
-template <class T>
-__global__ void tsmv_merge(index_t count, const index_t* __restrict__ rows, const index_t* __restrict__ offsets,
-                           const index_t* __restrict__ sources, const T* __restrict__ halo_sums, Product<T> product) {
+template <class T, int kBlock>
+__global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, const index_t* __restrict__ node_rows,
+                           const index_t* __restrict__ offsets, const index_t* __restrict__ sources,
+                           const T* __restrict__ halo_sums, Product<T> product) {
     constexpr index_t kMany = 32;
-    const index_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    const int lane = threadIdx.x % kWarp;
-    const index_t begin = i < count ? offsets[i] : 0, end = i < count ? offsets[i + 1] : 0;
+    const auto i = static_cast<index_t>(blockIdx.x * blockDim.x + threadIdx.x);
+    const int lane = threadIdx.x % kWarp, part = i % kBlock;
+    const index_t row = i < rows ? row_of<kBlock>(node_rows, nodes[i / kBlock], part) : -1;
+    const index_t begin = row >= 0 ? offsets[i / kBlock] : 0, end = row >= 0 ? offsets[i / kBlock + 1] : 0;
     T sum = 0;
     if (end - begin <= kMany) {
-        for (index_t k = begin; k < end; ++k) sum += halo_sums[sources[k]];
+        for (index_t k = begin; k < end; ++k) sum += halo_sums[std::int64_t(sources[k]) * kBlock + part];
     }
     unsigned long_rows = __ballot_sync(kAllLanes, end - begin > kMany);
     for (; long_rows != 0; long_rows &= long_rows - 1) {
         const int owner = __ffs(static_cast<int>(long_rows)) - 1;
         const index_t from = __shfl_sync(kAllLanes, begin, owner), to = __shfl_sync(kAllLanes, end, owner);
-        T part = 0;
-        for (index_t k = from + lane; k < to; k += kWarp) part += halo_sums[sources[k]];
-        part = __shfl_sync(kAllLanes, sum_lanes(part, kWarp), 0);
-        if (lane == owner) sum = part;
+        const int its_part = __shfl_sync(kAllLanes, part, owner);
+        T its_sum = 0;
+        for (index_t k = from + lane; k < to; k += kWarp) {
+            its_sum += halo_sums[std::int64_t(sources[k]) * kBlock + its_part];
+        }
+        its_sum = __shfl_sync(kAllLanes, sum_lanes(its_sum, kWarp), 0);
+        if (lane == owner) sum = its_sum;
     }
-    if (i < count) product.y[rows[i]] += product.alpha * sum;
+    if (row >= 0) product.y[product.row_of_y(row)] += product.alpha * sum;
 }
 
 template <class T, class Walk, int kThreads>
@@ -200,15 +266,27 @@ void launch_tiles(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& pr
 }
 
 template <class T, class Walk>
-void launch_threads(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
+void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
     switch (tsmv.tuning.threads) {
+        case 64:
+            launch_tiles<T, Walk, 64>(tsmv, all, product, stream);
+            break;
         case 128:
-            return launch_tiles<T, Walk, 128>(tsmv, all, product, stream);
+            launch_tiles<T, Walk, 128>(tsmv, all, product, stream);
+            break;
         case 256:
-            return launch_tiles<T, Walk, 256>(tsmv, all, product, stream);
+            launch_tiles<T, Walk, 256>(tsmv, all, product, stream);
+            break;
         default:
-            return launch_tiles<T, Walk, 512>(tsmv, all, product, stream);
+            launch_tiles<T, Walk, 512>(tsmv, all, product, stream);
     }
+    constexpr int kThreads = 128, kBlock = Walk::kNodeRows;
+    const auto rows = static_cast<index_t>(tsmv.merge_nodes.size()) * kBlock;
+    if (rows == 0) return;
+    tsmv_merge<T, kBlock><<<blocks_for(rows, kThreads), kThreads, 0, native(stream)>>>(
+        rows, tsmv.merge_nodes.data(), all.node_rows, tsmv.merge_offsets.data(), tsmv.merge_sources.data(),
+        all.halo_sums, product);
+    check_launch("tsmv_merge");
 }
 
 }  // namespace
@@ -216,19 +294,19 @@ void launch_threads(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& 
 template <class T>
 void Tsmv<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    auto* const halo_sums = static_cast<T*>(product.scratch);
-    const Tiles<T> all{tiles.data(),   halo_columns.data(), slice_steps.data(), thread_rows.data(), step_offsets.data(),
-                       columns.data(), coordinates.data(),  values.data(),      halo_sums};
-    if (tuning.variant == TsmvVariant::kHalo) {
-        launch_threads<T, SliceWalk<T>>(*this, all, product, stream);
+    const Tiles<T> all{tiles.data(),        node_rows.data(),
+                       halo_nodes.data(),   slice_steps.data(),
+                       thread_nodes.data(), step_offsets.data(),
+                       columns.data(),      coordinates.data(),
+                       values.data(),       static_cast<T*>(product.scratch)};
+    if (tuning.variant == TsmvVariant::kPoster) {
+        launch<T, FlagWalk<T>>(*this, all, product, stream);
+    } else if (tuning.block == 1) {
+        launch<T, SliceWalk<T, 1>>(*this, all, product, stream);
+    } else if (tuning.block == 2) {
+        launch<T, SliceWalk<T, 2>>(*this, all, product, stream);
     } else {
-        launch_threads<T, FlagWalk<T>>(*this, all, product, stream);
-    }
-    if (const auto count = static_cast<index_t>(merge_rows.size()); count > 0) {
-        constexpr int kThreads = 128;
-        tsmv_merge<<<blocks_for(count, kThreads), kThreads, 0, native(stream)>>>(
-            count, merge_rows.data(), merge_offsets.data(), merge_sources.data(), halo_sums, product);
-        check_launch("tsmv_merge");
+        launch<T, SliceWalk<T, 3>>(*this, all, product, stream);
     }
     if (remainder.nnz > 0) remainder.spmv_cuda(remainder_product(product), stream);
 }

@@ -26,16 +26,15 @@ struct Layout {
 
 // Chooses what the tuning leaves open. All figures measured on an H200.
 void complete(TsmvTuning& tuning, index_t nodes, const Target& target) {
+    constexpr index_t kLikelyProcessors = 128;
     const bool poster = tuning.variant == TsmvVariant::kPoster;
-    if (tuning.threads == 0) tuning.threads = poster || tuning.block == 1 ? 256 : 128;
+    const index_t processors = target.device.is_cuda() ? target.processors : kLikelyProcessors;
+    const auto tiles_per_processor = [&](int tile_nodes) { return nodes / tile_nodes / processors; };
+    if (tuning.threads == 0) tuning.threads = poster || tuning.block == 1 || tiles_per_processor(256) >= 2 ? 256 : 128;
     if (tuning.slices != 0) return;
     // The larger a tile, the smaller its halo; but every multiprocessor should get some tiles to overlap.
-    constexpr index_t kTilesPerProcessor = 4, kLikelyProcessors = 128;
-    const index_t processors = target.device.is_cuda() ? target.processors : kLikelyProcessors;
     tuning.slices = poster ? 8 : tuning.block == 1 ? 4 : 1;
-    while (tuning.slices > 1 && nodes / (tuning.slices * tuning.threads) < kTilesPerProcessor * processors) {
-        tuning.slices /= 2;
-    }
+    while (tuning.slices > 1 && tiles_per_processor(tuning.slices * tuning.threads) < 4) tuning.slices /= 2;
 }
 
 template <class T>
@@ -367,7 +366,7 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
             for (index_t node = at.node; node < end.node; ++node) {
                 const T* const sums = y.data() + (halo + node - at.node) * width;
                 const index_t row = first_row(node);
-                for (int i = 0; i < rows_of(node); ++i) product.y[row + i] = scaled(sums[i], product, row + i);
+                for (int i = 0; i < rows_of(node); ++i) store_row(product, row + i, sums[i]);
             }
         }
     }
@@ -380,7 +379,7 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
             for (index_t k = merge_offsets[m]; k < merge_offsets[m + 1]; ++k) {
                 sum += halo_sums[std::size_t(merge_sources[k]) * width + i];
             }
-            product.y[row + i] += product.alpha * sum;
+            add_to_row(product, row + i, sum);
         }
     }
     if (remainder.nnz > 0) remainder.spmv(remainder_product(product));

@@ -140,7 +140,10 @@ struct Tsmv {
     std::size_t halo_bytes() const { return (halo_nodes.size() * tuning.block * sizeof(T) + 255) / 256 * 256; }
     std::size_t workspace_bytes() const { return halo_bytes() + remainder.workspace_bytes(); }
     Product<T> remainder_product(const Product<T>& product) const {
-        return {product.x, product.y, product.alpha, T(1), static_cast<char*>(product.scratch) + halo_bytes()};
+        Product<T> rest = product;
+        rest.beta = T(1);
+        rest.scratch = static_cast<char*>(product.scratch) + halo_bytes();
+        return rest;
     }
 
     void spmv(const Product<T>& product) const;                      // OpenMP

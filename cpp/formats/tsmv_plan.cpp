@@ -200,14 +200,14 @@ private:
         }
     }
 
-    // Drops the blocks in the last steps of each slice where that saves much memory: a hub's steps, which hold hardly
-    // anything but its own blocks. Whether it did.
+    // Drops the blocks in the last steps of each slice where that saves much memory and most of the steps: those of a
+    // hub, which hold hardly anything but its own blocks. Whether it did.
     bool drop_costly_steps(TsmvTilePlan& tile) const {
         constexpr std::size_t kWorthDropping = 3;  // a third of the tile
         const std::size_t slot = limits_.slot_bytes();
         const std::size_t twice_in_csr = 2 * limits_.block * limits_.block * (limits_.value_bytes + sizeof(index_t));
         std::vector<index_t> kept_steps;
-        std::size_t before = 0, after = 0, first = 0;
+        std::size_t before = 0, after = 0, first = 0, steps_after = 0;
         for (std::size_t s = 0; s < tile.slice_steps.size(); ++s) {
             const std::span<const StepUse> steps(tile.steps.data() + first, tile.slice_steps[s]);
             first += steps.size();
@@ -222,9 +222,10 @@ private:
                 if (bytes < best) best = bytes, kept = k;
             }
             after += best;
+            steps_after += kept;
             kept_steps.push_back(kept);
         }
-        if ((before - after) * kWorthDropping <= before) return false;
+        if ((before - after) * kWorthDropping <= before || 2 * steps_after > tile.steps.size()) return false;
         for (index_t n = 0; n < tile.nodes; ++n) {
             if (tile.positions[n] == NodeTask::kNone) continue;
             const index_t kept = kept_steps[tile.positions[n] / limits_.threads];
