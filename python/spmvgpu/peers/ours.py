@@ -16,7 +16,7 @@ NAME = "spmvgpu"
 DEVICES = ("cpu", "cuda")
 THREADED = True
 
-# The symmetric format as its poster has it: few and large squares, here of up to 4096 rows, whose y the shared
+# The symmetric format as its poster has it: few, large squares, here of up to 4096 rows, whose y the shared
 # memory of the poster's GPU could hold; measured whatever memory that takes.
 POSTER: dict[str, Any] = {"variant": "poster", "threads": 512, "slices": 8, "max_memory": 100.0}
 
@@ -48,10 +48,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
         Job("auto", lambda: variant(problem, "auto", automatic())),
         Job("auto_called", lambda: _called(problem, automatic())),
         job("sell_tuned", optional=True, format="sell", tune="full"),
-        *(
-            job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel)
-            for kernel in _other_kernels()
-        ),
+        *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
     ]
 
 
