@@ -71,16 +71,12 @@ struct SliceWalk {
     static constexpr int kNodeRows = kBlock;
     static constexpr int kSteps = kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1;
     // To keep on a multiprocessor: no more registers than that allows.
-    static constexpr int kThreadsToHold = kBlock == 3 && sizeof(T) == 8 ? 768 : 1280;
+    static constexpr int kThreadsToHold = kBlock > 1 && sizeof(T) == 8 ? 1024 : 1280;
     using Ahead = Slots<T, std::uint16_t, Tsmv<T>::kFake, kSteps, kBlock * kBlock>;
 
     static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
                                                 index_t first, index_t end) {
         ahead.load(window, all.columns, all.values, first, end);
-    }
-
-    static __device__ index_t first_steps(const Tiles<T>& all, const TsmvTile& tile) {
-        return all.slice_steps[tile.slice + 1] - all.slice_steps[tile.slice];
     }
 
     static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
@@ -154,10 +150,6 @@ struct FlagWalk {
         ahead.load(window, all.coordinates, all.values, first, end);
     }
 
-    static __device__ index_t first_steps(const Tiles<T>& all, const TsmvTile& tile) {
-        return all.slice_steps[tile.slice + 1] - all.slice_steps[tile.slice];
-    }
-
     static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
                                                     const TsmvTile&, const TsmvTile&) {
         T sum = 0;
@@ -204,7 +196,7 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold / kThreads)
     __syncthreads();
     typename Walk::Ahead ahead;
     // Under way while x is fetched. A tile of empty rows has no slice.
-    if (window.steps > 0) Walk::load(ahead, all, window, 0, Walk::first_steps(all, tile));
+    if (window.steps > 0) Walk::load(ahead, all, window, 0, all.slice_steps[tile.slice + 1] - first_step);
     for (int i = threadIdx.x; i < nodes * kBlock; i += kThreads) {
         const int n = i / kBlock;
         const index_t node = n < halo ? all.halo_nodes[tile.halo + n] : tile.node + n - halo;

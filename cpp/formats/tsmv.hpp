@@ -17,12 +17,12 @@
 // stored. The blocks of a node are put in such an order that no two threads add to the same column in a step; where
 // there is none left for a thread, it finds a fake block. A step's slots end with the last warp that has a block.
 //
-//                     slice         rows 2 1   row 0   rows 4 3   with two threads
-//                     thread_nodes  2 1        0 -     3 2        length slices * threads, in the tile's numbering
-//                     slice_steps   0          2       3      6   length slices + 1: first step of each slice
-//                     step_offsets  0   2      4       5 ...      length steps + 1: first slot of each step
-//                     columns       1 1   2 -  0       ...        length slots, in the tile's numbering, - for fake
-//                     values        6 2   3 .  1       ...        block * block for each slot
+//                     slice         rows 2 0   row 1   rows 4 3   with two threads
+//                     thread_nodes  2 0        1 -     3 2        length slices * threads, in the tile's numbering
+//                     slice_steps   0          2       3          6           length slices + 1: first step of each slice
+//                     step_offsets  0    2     4       5    7     9    11     length steps + 1: first slot of each step
+//                     columns       1 0  2 -   1       0 1  2 -   3 2         length slots, in the tile's numbering
+//                     values        6 1  3 .   2       5 7  8 .   9 4         block * block for each slot
 //
 // The values of a step come entry by entry of the blocks, each for all threads; rows and columns that a small node
 // lacks are zeros, and so is their x. y for the tile's own rows is then stored, and y for its halo is left in scratch,

@@ -16,7 +16,7 @@ from .canonical import Symmetric, canonical_csr
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .reorder import Reorder, order_for
-from .tune import Choice, choose
+from .tune import Choice, choose, needs_symmetry
 
 
 def aslinearoperator(
@@ -117,7 +117,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         The format's tunables in force.
     T, H : SparseOperator
         The transpose: a copy, made on first use, in the same format, or as CSR where that refuses the
-        transposed matrix. A matrix declared symmetric is its own.
+        transposed matrix. A matrix that is declared symmetric, or that its format knows to be, is its own.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
     """
@@ -137,7 +137,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._ordinal = ordinal
         self._choice = choice
         self._requested_device = requested_device
-        self._symmetric = symmetric
+        self._symmetric = symmetric or needs_symmetry(choice.format)
         self._stream = stream
         self._transposing = threading.Lock()
         self._declared_x: Any = None
