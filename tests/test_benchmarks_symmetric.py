@@ -77,7 +77,9 @@ def test_run_writes_what_storing_and_setting_up_cost(quick_run: Path) -> None:
     assert {row["matrix"] for row in content["rows"]} == {
         name + end for name in QUICK for end in ("", AS_GIVEN)
     }
-    assert {"tsmv", "tsmv_poster", "csr", "sell"} <= {row["variant"] for row in content["rows"]}
+    assert {"tsmv", "tsmv_poster", "tsmv_poster_large", "csr", "sell"} <= {
+        row["variant"] for row in content["rows"]
+    }
     assert {row["dtype"] for row in content["rows"]} == {"f64", "f32"}
     for row in content["rows"]:
         assert {*SPMV_FIELDS, "memory_ratio"} <= set(row)
@@ -142,6 +144,7 @@ TIMES = {
     "spmvgpu sell": 11.0,
     "spmvgpu tsmv": 8.0,
     "spmvgpu tsmv_poster": 32.0,
+    "spmvgpu tsmv_poster_large": 33.0,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,10 +15,10 @@ from spmvgpu.reproduce import meshes
 
 EDGES = meshes.cuthill_mckee(meshes.symmetric_values(meshes.edge_elements((7, 4, 4))))
 NODES = meshes.symmetric_values(meshes.blocks(meshes.solid((12, 9)), 3))
-# Options and a matrix: single rows, groups of rows, and the poster's blocks.
+# Options and a matrix: single rows, nodes of several, and the poster's blocks.
 KINDS = {
-    "halo": ({"row_group": 1}, EDGES),
-    "groups": ({"row_group": 3}, NODES),
+    "halo": ({"block": 1}, EDGES),
+    "blocks": ({"block": 3}, NODES),
     "poster": ({"variant": "poster"}, EDGES),
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -48,10 +50,11 @@ def test_schedules_and_remainder_hold_the_lower_triangle_once(kind: str) -> None
     found = []
     for plan in schedules(op):
         for step, thread in np.argwhere(plan.rows >= 0):
-            first, column = plan.rows[step, thread], plan.columns[step, thread]
-            rows = range(first, first + plan.lengths[step, thread])
-            assert column < first or column in rows  # a group's square on the diagonal is stored in full
-            found += [(row, column) for row in rows if column <= row]
+            row, column = plan.rows[step, thread], plan.columns[step, thread]
+            height, width = plan.heights[step, thread], plan.widths[step, thread]
+            assert column + width <= row or (column, width) == (row, height)
+            block = itertools.product(range(row, row + height), range(column, column + width))
+            found += [(i, j) for i, j in block if j <= i]  # those on the diagonal are stored in full
     arrays = op._arrays()
     offsets = arrays["remainder_row_offsets"]
     rest = sp.csr_array(matrix.shape)
@@ -95,9 +98,9 @@ def test_schedule_is_drawn_with_its_fake_entries(pyplot, kind: str) -> None:
     assert texts.count("fake") == (plan.rows[:, :40] == FAKE).sum()
     assert len(ax.patches) == plan.stores[:, :40].sum()
     step, thread = np.argwhere(plan.rows[:, :40] >= 0)[5]
-    row, length = plan.rows[step, thread], plan.lengths[step, thread]
-    group = f"{row}" if length == 1 else f"{row}-{row + length - 1}"
-    assert f"{group}, {plan.columns[step, thread]}" in texts
+    row, column = plan.rows[step, thread], plan.columns[step, thread]
+    expected = f"{row}-{row + 2}, {column}-{column + 2}" if kind == "blocks" else f"{row}, {column}"
+    assert expected in texts
     assert f"{plan.entries} entries in {len(plan.rows)} steps" in ax.get_title()
     ax.figure.canvas.draw()
 
@@ -109,9 +112,9 @@ def test_tiles_are_drawn_over_the_matrix(pyplot, kind: str) -> None:
     assert plot_symmetric.tiles(op, ax=ax) is ax
     tiles = op._arrays()["tiles"]
     squares = [patch for patch in ax.patches if not patch.get_fill()]
-    assert [patch.get_width() for patch in squares] == np.diff(tiles[:, 0]).tolist()
+    assert [patch.get_width() for patch in squares] == (op.options["block"] * np.diff(tiles[:, 0])).tolist()
     shaded = sum(patch.get_width() for patch in ax.patches if patch.get_fill())
-    assert shaded == len(op._arrays()["halo_columns"])
+    assert shaded == op.options["block"] * len(op._arrays()["halo_nodes"])
     ax.figure.canvas.draw()
 
 

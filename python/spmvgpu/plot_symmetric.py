@@ -21,8 +21,7 @@ _Array = npt.NDArray[Any]
 
 FAKE, NO_SLOT = -1, -2  # as a row or column of a Schedule
 
-_FAKE_COLUMN, _NO_ROW = 0xFFFF, 0xFFFF  # in the arrays, as cpp/formats/tsmv.hpp has them
-_FAKE_COORDINATE = 0xFFFFFFFF
+_FAKE_COLUMN, _FAKE_COORDINATE = 0xFFFF, 0xFFFFFFFF  # in the arrays, as cpp/formats/tsmv.hpp has them
 _OWN, _HALO = "#c0392b", "#e59866"
 
 
@@ -34,21 +33,22 @@ class Schedule:
     ----------
     rows, columns : ndarray of int
         Of the entry in the matrix; `FAKE` for a fake entry, `NO_SLOT` where nothing is stored because no
-        later thread has an entry either. Of a thread that has a group of rows, the first one.
-    lengths : ndarray of int
-        Rows of the thread's group: so many entries, one below the other.
+        later thread has an entry either. Where rows are taken together as nodes, the first of the block's.
+    heights, widths : ndarray of int
+        Rows and columns of the block; 1 for a single entry.
     stores : ndarray of bool
-        With this entry the thread's rows are complete, and their sums are stored.
+        With this entry the thread's row is complete, and its sum is stored.
     """
 
     rows: _Array
     columns: _Array
-    lengths: _Array
+    heights: _Array
+    widths: _Array
     stores: _Array
 
     @property
     def entries(self) -> int:
-        return int(self.lengths.sum())
+        return int((self.heights * self.widths).sum())
 
     @property
     def fake(self) -> int:
@@ -67,44 +67,58 @@ def schedule_of(op: SparseOperator, tile: int = 0) -> Schedule:
     count = len(arrays["tiles"]) - 1
     if not 0 <= tile < count:
         raise ValueError(f"tile is {tile}; the operator has {count}")
-    (row, halo, first), (end_row, end_halo, end) = arrays["tiles"][tile : tile + 2]
-    numbering = np.concatenate([arrays["halo_columns"][halo:end_halo], np.arange(row, end_row)])
+    (node, halo, first), (end_node, end_halo, end) = arrays["tiles"][tile : tile + 2]
+    numbering = np.concatenate([arrays["halo_nodes"][halo:end_halo], np.arange(node, end_node)])
     steps = np.arange(arrays["slice_steps"][first], arrays["slice_steps"][end])
-    begins = arrays["step_offsets"][steps]
-    widths = arrays["step_offsets"][steps + 1] - begins
-    shape = (len(steps), int(widths.max(initial=0)))
-    stored = np.arange(shape[1]) < widths[:, None]
-    slots = np.where(stored, begins[:, None] + np.arange(shape[1]), 0)
-    threads, group = op.options["threads"], op.options["row_group"]
     slice_of_step = np.repeat(np.arange(first, end), np.diff(arrays["slice_steps"][first : end + 1]))
+    begins = arrays["step_offsets"][steps]
+    lengths = arrays["step_offsets"][steps + 1] - begins
+    shape = (len(steps), int(lengths.max(initial=0)))
+    stored = np.arange(shape[1]) < lengths[:, None]
+    slots = (begins[:, None] + np.arange(shape[1]))[stored]
+    nodes, columns = np.full(shape, _FAKE_COLUMN), np.full(shape, _FAKE_COLUMN)
+    stores = np.zeros(shape, dtype=bool)
     if op.options["variant"] == "poster":
-        packed = arrays["coordinates"][slots] if slots.size else np.zeros(shape, np.uint32)
-        real = stored & (packed != _FAKE_COORDINATE)
-        rows, columns = packed >> 17, packed >> 1 & 0xFFFF
-        lengths = np.ones(shape, int)
-        stores = real & (packed & 1 == 1)
+        packed = arrays["coordinates"][slots]
+        columns[stored] = np.where(packed == _FAKE_COORDINATE, _FAKE_COLUMN, packed >> 1 & 0xFFFF)
+        nodes[stored] = packed >> 17
+        stores[stored] = packed & 1 == 1
     else:
-        columns = arrays["columns"][slots] if slots.size else np.zeros(shape, np.uint16)
-        real = stored & (columns != _FAKE_COLUMN)
-        groups = arrays["thread_rows"].reshape(-1, group, threads)[slice_of_step, :, : shape[1]]
-        rows, lengths = groups[:, 0], (groups != _NO_ROW).sum(axis=1)
-        # A thread keeps its rows to the end of the slice.
-        later = np.zeros(shape, dtype=bool)
-        for step in range(len(steps) - 1)[::-1]:
-            if slice_of_step[step] == slice_of_step[step + 1]:
-                later[step] = later[step + 1] | real[step + 1]
-        stores = real & ~later
+        columns[stored] = arrays["columns"][slots]
+        nodes[:] = arrays["thread_nodes"].reshape(-1, op.options["threads"])[slice_of_step, : shape[1]]
+        stores[:] = _last_of_slice(columns != _FAKE_COLUMN, slice_of_step)
+    real = columns != _FAKE_COLUMN
+    begin_of = _node_rows(op, arrays)
+    at_row, at_column = (numbering[np.where(real, local, 0)] for local in (nodes, columns))
     empty = np.where(stored, FAKE, NO_SLOT)
     return Schedule(
-        np.where(real, numbering[np.where(real, rows, 0)], empty),
-        np.where(real, numbering[np.where(real, columns, 0)], empty),
-        np.where(real, lengths, 0),
-        stores,
+        np.where(real, begin_of[at_row], empty),
+        np.where(real, begin_of[at_column], empty),
+        np.where(real, begin_of[at_row + 1] - begin_of[at_row], 0),
+        np.where(real, begin_of[at_column + 1] - begin_of[at_column], 0),
+        stores & real,
     )
 
 
+def _last_of_slice(real: _Array, slice_of_step: _Array) -> _Array:
+    """Where a thread, which keeps its row to the end of the slice, has its last entry there."""
+    later = np.zeros_like(real)
+    for step in range(len(real) - 1)[::-1]:
+        if slice_of_step[step] == slice_of_step[step + 1]:
+            later[step] = later[step + 1] | real[step + 1]
+    last: _Array = real & ~later
+    return last
+
+
+def _node_rows(op: SparseOperator, arrays: dict[str, _Array]) -> _Array:
+    """First row of each node, and the number of rows."""
+    if len(arrays["node_rows"]):
+        return arrays["node_rows"]
+    return np.arange(arrays["tiles"][-1, 0] + 1) * int(op.options["block"])
+
+
 def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = None) -> Any:
-    """Draw which entry each thread works on in each step, as ``row, column``, or ``rows, column`` of a group.
+    """Draw which entry each thread works on in each step, as ``row, column``; of a block, the ranges.
 
     An entry has the colour of its row; fake entries are grey, and a frame marks those with which a row's sum
     is complete and stored.
@@ -139,9 +153,9 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
     if rows.size:
         ax.imshow(colours.transpose(1, 0, 2), interpolation="nearest", aspect="auto")
     for step, thread in np.argwhere(rows != NO_SLOT):
-        row, length = rows[step, thread], found.lengths[step, thread]
-        group = f"{row}" if length == 1 else f"{row}-{row + length - 1}"
-        text = "fake" if row == FAKE else f"{group}, {columns[step, thread]}"
+        row = rows[step, thread]
+        height, width = found.heights[step, thread], found.widths[step, thread]
+        text = "fake" if row == FAKE else f"{_range(row, height)}, {_range(columns[step, thread], width)}"
         dark = row != FAKE and row - low < 0.6 * (high - low)
         ax.text(step, thread, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
         if found.stores[step, thread]:
@@ -154,6 +168,10 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
         fontsize=10,
     )
     return ax
+
+
+def _range(first: int, length: int) -> str:
+    return f"{first}" if length == 1 else f"{first}-{first + length - 1}"
 
 
 def tiles(op: SparseOperator, *, ax: Any = None) -> Any:
@@ -176,16 +194,17 @@ def tiles(op: SparseOperator, *, ax: Any = None) -> Any:
     ax = spy(op, ax=ax)
     from matplotlib.patches import Rectangle
 
-    begins = arrays["tiles"]
-    for (row, halo, _), (end_row, end_halo, _) in pairwise(begins):
-        columns = arrays["halo_columns"][halo:end_halo]
-        for run in np.split(columns, np.flatnonzero(np.diff(columns) > 1) + 1):
+    begins, begin_of = arrays["tiles"], _node_rows(op, arrays)
+    for (node, halo, _), (end_node, end_halo, _) in pairwise(begins):
+        row, side = begin_of[node], begin_of[end_node] - begin_of[node]
+        nodes = arrays["halo_nodes"][halo:end_halo]
+        for run in np.split(nodes, np.flatnonzero(np.diff(nodes) > 1) + 1):
             if len(run):
-                place, size = (run[0] - 0.5, row - 0.5), (len(run), end_row - row)
-                ax.add_patch(Rectangle(place, *size, facecolor=_HALO, alpha=0.35, linewidth=0))
-        side = end_row - row
+                column, width = begin_of[run[0]], begin_of[run[-1] + 1] - begin_of[run[0]]
+                place = (column - 0.5, row - 0.5)
+                ax.add_patch(Rectangle(place, width, side, facecolor=_HALO, alpha=0.35, linewidth=0))
         ax.add_patch(Rectangle((row - 0.5, row - 0.5), side, side, fill=False, color=_OWN, linewidth=1.2))
-    most = int(np.diff(begins[:, 0]).max(initial=0))
+    most = int(np.diff(begin_of[begins[:, 0]]).max(initial=0))
     ax.set_title(f"{op.options['variant']}: {len(begins) - 1} tiles of at most {most} rows", fontsize=10)
     return ax
 

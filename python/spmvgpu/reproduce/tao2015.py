@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from spmvgpu.peers.problem import Problem
 from spmvgpu.reproduce.claims import FAILS, HOLDS, Claim, judge, judge_average, spread
 from spmvgpu.reproduce.matrices import TAO2015, Sample
 from spmvgpu.reproduce.measure import (
     NotMeasuredError,
+    Problem,
     Variant,
     allowed_values,
     build,

@@ -19,10 +19,9 @@ import numpy.typing as npt
 
 import spmvgpu as sg
 from spmvgpu import partition
-from spmvgpu.peers.problem import Problem
 from spmvgpu.reproduce.claims import print_wrapped
 from spmvgpu.reproduce.matrices import Sample
-from spmvgpu.reproduce.measure import NotMeasuredError, Variant, build, geometric_mean, time_calls
+from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build, geometric_mean, time_calls
 from spmvgpu.reproduce.run import Run, Table
 from spmvgpu.reproduce.yang2015_claims import (
     ALGORITHMS,

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 import spmvgpu as sg
-from spmvgpu.peers.problem import Problem
 from spmvgpu.reproduce.matrices import YIN2012, Sample
-from spmvgpu.reproduce.measure import NotMeasuredError, Variant, allowed_values, build, time_calls
+from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, allowed_values, build, time_calls
 from spmvgpu.reproduce.run import Run
 from spmvgpu.reproduce.yin2012_claims import KEPT, NEW, NUMPY, all_claims
 
