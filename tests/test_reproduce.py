@@ -15,6 +15,7 @@ from spmvgpu.reproduce import PAPERS, claims, figures, matrices, measure, tao201
 from spmvgpu.reproduce.matrices import PaperMatrix
 from spmvgpu.reproduce.run import Run
 from spmvgpu.reproduce.stand_ins import stand_in
+from support import build
 
 ENVIRONMENT = {"device", "driver", "cuda", "commit", "date", "versions"}
 ROW = {"matrix", "origin", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes"}
@@ -172,6 +173,7 @@ def test_wrong_product_is_not_measured():
 @pytest.mark.parametrize("fmt", sg.formats())
 def test_every_format_can_be_timed(fmt):
     problem = measure.Problem.make(SMALL_MATRIX, np.float32)
+    build(problem.matrix, fmt)
     op, size = measure.build(problem, measure.Variant("X", fmt), "cpu")
     assert size > problem.matrix.data.nbytes
     assert measure.time_calls(op, [problem.x, -problem.x], 2) > 0

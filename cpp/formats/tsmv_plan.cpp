@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "core/parallel.hpp"
@@ -278,16 +280,24 @@ std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimit
     const index_t nodes = pattern.nodes();
     const index_t chunks = nodes / limits.tile_nodes + (nodes % limits.tile_nodes != 0);
     std::vector<std::vector<TsmvTilePlan>> planned(chunks);
+    std::exception_ptr failure;
     constexpr std::int64_t kNanosecondsPerBlock = 20;
 #pragma omp parallel num_threads(threads_for(kNanosecondsPerBlock* pattern.offsets[nodes]))
     {
-        Planner planner(pattern, limits);
+        std::optional<Planner> planner;
 #pragma omp for schedule(dynamic)
         for (index_t c = 0; c < chunks; ++c) {
             const index_t begin = c * limits.tile_nodes;
-            planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
+            try {
+                if (!planner) planner.emplace(pattern, limits);
+                planner->plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
+            } catch (...) {  // out of memory; no exception may leave a thread
+#pragma omp critical
+                failure = std::current_exception();
+            }
         }
     }
+    if (failure) std::rethrow_exception(failure);
     std::vector<TsmvTilePlan> tiles;
     for (auto& chunk : planned) std::move(chunk.begin(), chunk.end(), std::back_inserter(tiles));
     return tiles;
