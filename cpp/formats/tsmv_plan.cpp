@@ -99,6 +99,17 @@ public:
         tiles.push_back(std::move(tile));
     }
 
+    // Takes the dropped blocks back in, at the price of some more steps.
+    void take_back(TsmvTilePlan& tile) {
+        constexpr std::size_t kFewSteps = 64;
+        TsmvTilePlan whole = begin_tile(tile.node_begin, tile.node_begin + tile.nodes);
+        if (!number_columns(whole)) return;
+        schedule(whole);
+        if (whole.steps.size() > kFewSteps || whole.shared_bytes(limits_) > kMaxSharedBytes) return;
+        count_entries(whole);
+        tile = std::move(whole);
+    }
+
 private:
     // Dropped from the outset: all but the last blocks of a very long node, and, as the poster has square blocks on the
     // diagonal, what lies left of that.
@@ -299,7 +310,22 @@ std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimit
     }
     if (failure) std::rethrow_exception(failure);
     std::vector<TsmvTilePlan> tiles;
-    for (auto& chunk : planned) std::move(chunk.begin(), chunk.end(), std::back_inserter(tiles));
+    std::size_t kept = 0, remainder = 0;
+    for (auto& chunk : planned) {
+        for (TsmvTilePlan& tile : chunk) {
+            kept += tile.kept;
+            remainder += tile.remainder;
+            tiles.push_back(std::move(tile));
+        }
+    }
+    // A remainder is one more kernel over all rows: not for a few entries.
+    constexpr std::size_t kWorthAKernel = 100;  // one in so many
+    if (remainder * kWorthAKernel < kept) {
+        Planner planner(pattern, limits);
+        for (TsmvTilePlan& tile : tiles) {
+            if (tile.remainder > 0) planner.take_back(tile);
+        }
+    }
     return tiles;
 }
 
