@@ -320,7 +320,7 @@ std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimit
     }
     // A remainder is one more kernel over all rows: not for a few entries.
     constexpr std::size_t kWorthAKernel = 100;  // one in so many
-    if (remainder * kWorthAKernel < kept) {
+    if (remainder > 0 && remainder * kWorthAKernel < kept) {
         Planner planner(pattern, limits);
         for (TsmvTilePlan& tile : tiles) {
             if (tile.remainder > 0) planner.take_back(tile);
