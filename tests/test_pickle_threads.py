@@ -148,6 +148,8 @@ def test_one_operator_per_thread(A, fmt, device):
 
 
 def test_threads_that_build_different_operators_do_not_mix_them_up(A, fmt, device):
+    build(A, fmt, device)
+
     def work(index):
         scaled = [A * (index * 100 + i + 1) for i in range(20)]
         built = [build(matrix, fmt, device) for matrix in scaled]

@@ -32,9 +32,11 @@ void complete(TsmvTuning& tuning, index_t nodes, const Target& target) {
     const auto tiles_per_processor = [&](int tile_nodes) { return nodes / tile_nodes / processors; };
     if (tuning.threads == 0) tuning.threads = poster || tuning.block == 1 || tiles_per_processor(256) >= 2 ? 256 : 128;
     if (tuning.slices != 0) return;
-    // The larger a tile, the smaller its halo; but every multiprocessor should get some tiles to overlap.
+    // The larger a tile, the smaller its halo, and the more of the matrix lies in a square block; but every
+    // multiprocessor should get some tiles to overlap, or, of the poster's, one.
     tuning.slices = poster ? 8 : tuning.block == 1 ? 4 : 1;
-    while (tuning.slices > 1 && tiles_per_processor(tuning.slices * tuning.threads) < 4) tuning.slices /= 2;
+    const index_t enough = poster ? 1 : 4;
+    while (tuning.slices > 1 && tiles_per_processor(tuning.slices * tuning.threads) < enough) tuning.slices /= 2;
 }
 
 template <class T>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "core/parallel.hpp"
@@ -95,6 +97,17 @@ public:
         }
         count_entries(tile);
         tiles.push_back(std::move(tile));
+    }
+
+    // Takes the dropped blocks back in, at the price of some more steps.
+    void take_back(TsmvTilePlan& tile) {
+        constexpr std::size_t kFewSteps = 64;
+        TsmvTilePlan whole = begin_tile(tile.node_begin, tile.node_begin + tile.nodes);
+        if (!number_columns(whole)) return;
+        schedule(whole);
+        if (whole.steps.size() > kFewSteps || whole.shared_bytes(limits_) > kMaxSharedBytes) return;
+        count_entries(whole);
+        tile = std::move(whole);
     }
 
 private:
@@ -278,18 +291,41 @@ std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimit
     const index_t nodes = pattern.nodes();
     const index_t chunks = nodes / limits.tile_nodes + (nodes % limits.tile_nodes != 0);
     std::vector<std::vector<TsmvTilePlan>> planned(chunks);
+    std::exception_ptr failure;
     constexpr std::int64_t kNanosecondsPerBlock = 20;
 #pragma omp parallel num_threads(threads_for(kNanosecondsPerBlock* pattern.offsets[nodes]))
     {
-        Planner planner(pattern, limits);
+        std::optional<Planner> planner;
 #pragma omp for schedule(dynamic)
         for (index_t c = 0; c < chunks; ++c) {
             const index_t begin = c * limits.tile_nodes;
-            planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
+            try {
+                if (!planner) planner.emplace(pattern, limits);
+                planner->plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
+            } catch (...) {  // out of memory; no exception may leave a thread
+#pragma omp critical
+                failure = std::current_exception();
+            }
         }
     }
+    if (failure) std::rethrow_exception(failure);
     std::vector<TsmvTilePlan> tiles;
-    for (auto& chunk : planned) std::move(chunk.begin(), chunk.end(), std::back_inserter(tiles));
+    std::size_t kept = 0, remainder = 0;
+    for (auto& chunk : planned) {
+        for (TsmvTilePlan& tile : chunk) {
+            kept += tile.kept;
+            remainder += tile.remainder;
+            tiles.push_back(std::move(tile));
+        }
+    }
+    // A remainder is one more kernel over all rows: not for a few entries.
+    constexpr std::size_t kWorthAKernel = 100;  // one in so many
+    if (remainder > 0 && remainder * kWorthAKernel < kept) {
+        Planner planner(pattern, limits);
+        for (TsmvTilePlan& tile : tiles) {
+            if (tile.remainder > 0) planner.take_back(tile);
+        }
+    }
     return tiles;
 }
 
