@@ -20,6 +20,7 @@ import numpy.typing as npt
 import spmvgpu as sg
 from spmvgpu import partition
 from spmvgpu.reproduce.claims import print_wrapped
+from spmvgpu.reproduce.cpu_parts import ThreadParts
 from spmvgpu.reproduce.matrices import Sample
 from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build, geometric_mean, time_calls
 from spmvgpu.reproduce.run import Run, Table
@@ -232,9 +233,15 @@ def _add(
 def _test_1(run: Run, sample: Sample, dtype: str, problem: Problem, threads: int) -> None:
     """K threads of the CPU, each with a part of its own in CSR."""
     for label, split in SPLITS.items():
-        parts = split(sample.matrix, [1] * threads)
-        variant = Variant(label, "csr", {"partition": parts})
-        _measure(run, sample, dtype, problem, variant, ["cpu"] * threads, "test 1", parts=threads)
+        try:
+            parts = ThreadParts(problem.matrix, split(problem.matrix, [1] * threads).sets)
+            problem.check(parts.multiply(problem.x))
+        except NotMeasuredError as error:
+            run.skip(sample, dtype, f"{label} (test 1)", error)
+            continue
+        time_us = parts.time_us(problem.x, min(run.repeats, CPU_REPEATS))
+        size = parts.nbytes + sum(problem.matrix.shape) * problem.matrix.dtype.itemsize
+        _add(run, sample, dtype, "csr", label, "test 1", time_us, size, {"parts": threads})
     _blocks(run, sample, dtype, problem, "cpu", "test 1")
 
 
