@@ -135,10 +135,8 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
 template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
     if (!device_.is_cuda()) return spmv(product, nullptr);
-    std::call_once(exchange_made_, [&] {
-        exchange_ =
-            std::make_unique<cuda::HostExchange<T>>(rows(), gathers_on_host() ? nnz() : cols(), device_.ordinal);
-    });
+    const std::int64_t x_size = gathers_on_host() ? nnz() : cols();
+    cuda::HostExchange<T>& exchange = exchange_.get(rows(), static_cast<index_t>(x_size), device_.ordinal);
     const std::lock_guard turn(exchange_mutex_);
     const std::uint64_t version = version_of(product.x);
     cuda::Crossing crossing;
@@ -156,7 +154,7 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
         },
         storage_);
     sent_version_ = 0;  // for the case that the product throws
-    exchange_->run(
+    exchange.run(
         product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, crossing);
     sent_version_ = version;
 }
@@ -245,7 +243,7 @@ std::size_t Matrix<T>::array_bytes() const {
 
 template <class T>
 std::size_t Matrix<T>::nbytes() const {
-    return array_bytes() + workspaces_->nbytes() + (exchange_ ? exchange_->nbytes() : 0);
+    return array_bytes() + workspaces_->nbytes() + exchange_.nbytes();
 }
 
 template <class T>

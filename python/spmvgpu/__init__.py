@@ -11,6 +11,7 @@ from . import _threads  # isort: skip  (before the first import of _core)
 from . import linalg, partition
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices
+from .multi import DistributedVector, MultiDeviceOperator
 from .operator import SparseOperator, aslinearoperator
 from .tune import estimate, format_options, formats
 
@@ -20,7 +21,9 @@ __version__ = build_info()["version"]
 __all__ = [
     "CudaError",
     "DeviceInfo",
+    "DistributedVector",
     "FormatError",
+    "MultiDeviceOperator",
     "SparseOperator",
     "aslinearoperator",
     "build_info",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from .tune import Choice, choose
 def aslinearoperator(
     A: Any,
     format: str = "auto",
-    device: str = "auto",
+    device: str | Sequence[str] = "auto",
     dtype: Any = None,
     *,
     shape: tuple[int, int] | None = None,
@@ -30,9 +31,12 @@ def aslinearoperator(
     reorder: Reorder = None,
     stream: Any = None,
     tune: str = "off",
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
     **format_options: Any,
 ) -> SparseOperator:
-    """A sparse matrix as an operator on a GPU or on the CPU's cores.
+    """A sparse matrix as an operator on a GPU, on the CPU's cores, or on several devices at once.
 
     Parameters
     ----------
@@ -42,8 +46,10 @@ def aslinearoperator(
         summed on a copy.
     format : str, default "auto"
         One of `formats()`, or "auto" to choose by the matrix and the device.
-    device : str, default "auto"
-        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU.
+    device : str or list of str, default "auto"
+        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU. With a list, as in
+        ``["cuda:0", "cuda:1", "cpu"]``, each device gets some of the rows, in a format that suits them; the
+        result is a `MultiDeviceOperator` then.
     dtype : {None, float32, float64}
         Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else
         float64.
@@ -62,6 +68,15 @@ def aslinearoperator(
     tune : {"off", "full"}
         "full" times the format's tunables on the device (and with format="auto" every format) and keeps the
         fastest.
+    powers : sequence of float, optional
+        Relative computing powers of the devices in the list. By default they are equal for devices of one
+        kind, and measured otherwise.
+    partition : {"nnz", "rows", "pmf"} or Partition, default "nnz"
+        How rows are given to the devices in the list: neighbouring rows with non-zeros, or as many rows, as
+        the powers say; or rows of similar length together; see `spmvgpu.partition`.
+    memory_limit : int, optional
+        Bytes to take of a GPU's memory; by default nearly all that is free. With a limit, or a list of
+        devices, rows that do not fit are done by the CPU or streamed through the GPU.
     **format_options
         Tunables of the format, see `format_options`.
 
@@ -82,8 +97,15 @@ def aslinearoperator(
     CudaError
         If a CUDA device is asked for that is not there, or a CUDA call fails.
     """
-    ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
+    is_spread = isinstance(device, list | tuple) or partition != "nnz"
+    if is_spread or powers is not None or memory_limit is not None:
+        from . import multi  # which is built on this module
+
+        wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
+        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
+        return multi.spread(csr, wish, symmetric is not None, default_stream)
+    ordinal = resolve_device(device)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
     order = order_for(csr, reorder)
     if order is None:
@@ -393,7 +415,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         if out_library is None or isinstance(out, np.ndarray):
             raise TypeError(f"out must be an array on the same device as x, not {type(out).__name__}")
         target = out_library.inspect(out)
-        self._check_device("out", target)
+        self._check_device("out", target, located.ordinal)
         self._check_vector("out", target, self.shape[0])
         x_end = located.pointer + self.dtype.itemsize * self.shape[1]
         out_end = target.pointer + self.dtype.itemsize * self.shape[0]
@@ -403,7 +425,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return out
 
     def _stream_for(self, library: Library, located: Located, stream: Any) -> int:
-        if self._ordinal == CPU:
+        if located.ordinal == CPU:
             return 0
         if stream is not None:
             return stream_handle(stream)
@@ -414,12 +436,11 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {shape}"
         )
 
-    def _check_device(self, name: str, located: Located) -> None:
-        if located.ordinal != self._ordinal:
-            raise ValueError(
-                f"{name} lies on {device_name(located.ordinal)!r}, the operator on {self.device!r}; "
-                "move one of them"
-            )
+    def _check_device(self, name: str, located: Located, home: int | None = None) -> None:
+        """On the operator's device, or on the one given, where x lies."""
+        if located.ordinal != (self._ordinal if home is None else home):
+            other = f"the operator on {self.device!r}" if home is None else f"x on {device_name(home)!r}"
+            raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}, {other}; move one of them")
 
     def _check_vector(self, name: str, located: Located, length: int) -> None:
         if located.dtype is not self.dtype and located.dtype != self.dtype:
@@ -453,15 +474,18 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 return original
         with self._transposing:
             if self._transposed is None:
-                csr = canonical_csr(self.tocsr().T)
-                matrix, choice = self._build_transposed(csr)
-                transposed = SparseOperator(
-                    matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
-                )
+                transposed = self._make_transposed()
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 transposed._transpose_of = weakref.ref(self)
                 self._transposed = transposed
         return self._transposed
+
+    def _make_transposed(self) -> SparseOperator:
+        csr = canonical_csr(self.tocsr().T)
+        matrix, choice = self._build_transposed(csr)
+        return SparseOperator(
+            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
+        )
 
     def _build_transposed(self, csr: Any) -> tuple[AnyMatrix, Choice]:
         """The transposed matrix in the operator's own format, or as CSR where that refuses it."""
