@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from spmvgpu import partition
+from spmvgpu.cli import main
 from spmvgpu.reproduce import claims, figures, measure, yang2015, yang2015_claims
 from spmvgpu.reproduce.cpu_parts import ThreadParts
 from spmvgpu.reproduce.run import Run
@@ -176,6 +177,17 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
         assert len(content["figures"]) == 10
 
 
+def test_from_the_command_line(tmp_path, monkeypatch):
+    """Nothing made up, but few matrices."""
+    pytest.importorskip("threadpoolctl", reason="the bench extra is not installed")
+    monkeypatch.setattr(yang2015, "YANG2015", [YANG2015[i] for i in (1, 2, 6)])
+    assert main(["reproduce", "yang2015", "--device", "cpu", "--out", str(tmp_path), "--quick"]) == 0
+    content = json.loads((tmp_path / "yang2015.json").read_text())
+    assert content["skipped"] == []
+    assert len(content["rows"]) == 3 * 2 * 5  # the CPU alone and four algorithms
+    assert all(row["time_us"] > 0 for row in content["rows"])
+
+
 def test_on_the_cpu_the_gpu_is_not_judged(tmp_path, monkeypatch, capsys):
     content, claim = experiment(tmp_path, monkeypatch, "cpu", MODEL)
     assert "need a GPU; they are left out" in " ".join(capsys.readouterr().out.split())
@@ -221,6 +233,18 @@ def test_threads_need_threadpoolctl(monkeypatch):
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
     with pytest.raises(measure.NotMeasuredError, match="need threadpoolctl"):
         ThreadParts(sp.csr_array(np.eye(3)), [[0, 1, 2]])
+
+
+def test_two_devices_share_a_matrix(tmp_path, device):
+    """The parts of test 2, on a GPU and the CPU, or on the CPU twice."""
+    run = Run("yang2015", device, tmp_path, quick=True)
+    sample = load(YANG2015[2], quick=True)
+    problem = measure.Problem.make(sample.matrix, np.float32)
+    yang2015._test_2(run, sample, "f32", problem, [3.0, 1.0])
+    yang2015._crossover(run, sample, problem)
+    assert run.skipped == []
+    assert [row["label"] for row in run.rows[:4]] == [*yang2015_claims.ALGORITHMS, yang2015_claims.BLOCKS]
+    assert [row["share"] for row in run.rows[4:]] == list(yang2015.SHARES)
 
 
 @pytest.mark.parametrize("at_once", [False, True])
