@@ -61,11 +61,11 @@ GPU_PART = {
     "Algorithm 3": Variant("ELL", "hyb", {"width": "max", **PAD_ALWAYS}),
 }
 CPU_PART = Variant("CSR", "csr")
-MOST_SLOTS = 600_000_000  # of diagonals
+MOST_SLOTS = 200_000_000  # of diagonals
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)  # of the non-zeros, to the CPU
 CROSSOVER = ("pwtk", "af_shell10", "nlpkkt200", "cage15")
-CPU_REPEATS = 20
+CPU_REPEATS = 10
 
 
 class Sum:
