@@ -136,7 +136,8 @@ MODEL = {
     "Algorithm 1": 1.5,
     "Algorithm 2": 1.2,
     "Algorithm 3": 1.0,
-    **{f"{share:.0%} on the CPU": 0.2 + abs(share - 0.05) for share in yang2015.SHARES},
+    **{f"Algorithm 2, {share:.0%}": 0.2 + abs(share - 0.05) for share in yang2015.SHARES},
+    **{f"Algorithm 3, {share:.0%}": 0.3 for share in yang2015.SHARES},
 }
 
 
@@ -150,7 +151,7 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
     # Four algorithms, of three matrices, in two precisions.
     for test in ("test 1", "test 2"):
         assert sum(row["test"] == test for row in rows) == 4 * 3 * 2
-    assert sum(row["test"] == "crossover" for row in rows) == len(yang2015.SHARES)
+    assert sum(row["test"] == "crossover" for row in rows) == 2 * len(yang2015.SHARES)
     # Two tables and the machine's own powers, three algorithms each.
     assert len(content["partitions"]) == 3 * 3 * 3
     threads = yang2015_claims.cpu_threads()
@@ -167,7 +168,7 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
     crossover = claim["some share of the CPU makes GPU and CPU together faster than the GPU alone, f64"]
     assert crossover["verdict"] == HOLDS
     assert list(crossover["gains"].values()) == pytest.approx([1.25])
-    assert "pwtk 1/16 5% on the CPU: 1.25x" in crossover["why"]
+    assert "pwtk 1/16 Algorithm 2, 5%: 1.25x" in crossover["why"]
     assert "1.100 to 1.100x as fast" in crossover["why"]
     power = claim["the GPU has 75 times the power of a core, whatever the matrix"]
     assert f"{10 * threads} times the power" in power["here"]
@@ -244,7 +245,7 @@ def test_two_devices_share_a_matrix(tmp_path, device):
     yang2015._crossover(run, sample, problem)
     assert run.skipped == []
     assert [row["label"] for row in run.rows[:4]] == [*yang2015_claims.ALGORITHMS, yang2015_claims.BLOCKS]
-    assert [row["share"] for row in run.rows[4:]] == list(yang2015.SHARES)
+    assert [row["share"] for row in run.rows[4:]] == 2 * list(yang2015.SHARES)
 
 
 @pytest.mark.parametrize("at_once", [False, True])
