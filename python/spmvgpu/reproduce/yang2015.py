@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 import spmvgpu as sg
 from spmvgpu import partition
+from spmvgpu.peers.problem import WrongResultError
 from spmvgpu.reproduce.claims import print_wrapped
 from spmvgpu.reproduce.cpu_parts import ThreadParts
 from spmvgpu.reproduce.matrices import Sample
@@ -236,7 +237,7 @@ def _test_1(run: Run, sample: Sample, dtype: str, problem: Problem, threads: int
         try:
             parts = ThreadParts(problem.matrix, split(problem.matrix, [1] * threads).sets)
             problem.check(parts.multiply(problem.x))
-        except NotMeasuredError as error:
+        except (NotMeasuredError, WrongResultError) as error:
             run.skip(sample, dtype, f"{label} (test 1)", error)
             continue
         time_us = parts.time_us(problem.x, min(run.repeats, CPU_REPEATS))
