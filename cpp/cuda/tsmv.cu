@@ -263,6 +263,9 @@ void launch_tiles(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& pr
 template <class T, class Walk>
 void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
     switch (tsmv.tuning.threads) {
+        case 64:
+            launch_tiles<T, Walk, 64>(tsmv, all, product, stream);
+            break;
         case 128:
             launch_tiles<T, Walk, 128>(tsmv, all, product, stream);
             break;

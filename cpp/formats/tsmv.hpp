@@ -58,7 +58,7 @@ struct TsmvTuning {
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
         visit("variant", self.variant, Names{"halo", "poster"});
-        visit("threads", self.threads, OneOf{0, 128, 256, 512});
+        visit("threads", self.threads, OneOf{0, 64, 128, 256, 512});
         visit("slices", self.slices, OneOf{0, 1, 2, 4, 8});
         visit("block", self.block, OneOf{0, 1, 2, 3});
         visit("depth", self.depth, OneOf{0, 1, 2, 4});
