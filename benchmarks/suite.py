@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spmvgpu import gallery
-from spmvgpu.reproduce.matrices import FOLDER_VARIABLE, read_real, with_random_values
+from spmvgpu.reproduce.matrices import FOLDER_VARIABLE, mesh_with_unknowns, read_real
 
 # Recipe name -> (real matrix, unknowns per node): every entry of the mesh graph becomes a dense block.
 RECIPES = {"fe_pwt_x6": ("fe_pwt", 6), "fe_bracket_xl_x3": ("fe_bracket_xl_nodes", 3)}
@@ -121,11 +121,7 @@ def real_matrix(name: str) -> sp.csr_array:
 
 
 def _recipe(source: str, dof: int) -> sp.csr_array:
-    pattern = real_matrix(source)
-    pattern.data = np.ones(pattern.nnz, dtype=np.int8)
-    return _canonical(
-        with_random_values(sp.csr_array(sp.kron(pattern, np.ones((dof, dof), np.int8), format="csr")))
-    )
+    return _canonical(mesh_with_unknowns(real_matrix(source), dof))
 
 
 def _canonical(matrix: Any) -> sp.csr_array:

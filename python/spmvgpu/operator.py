@@ -16,6 +16,7 @@ from .canonical import Symmetric, canonical_csr
 from .choose import Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
+from .reorder import Reorder, order_for
 from .tune import Choice
 
 
@@ -27,6 +28,7 @@ def aslinearoperator(
     *,
     shape: tuple[int, int] | None = None,
     symmetric: Symmetric = None,
+    reorder: Reorder = None,
     stream: Any = None,
     tune: str = "cached",
     **format_options: Any,
@@ -51,6 +53,10 @@ def aslinearoperator(
     symmetric : {None, True, "lower", "upper"}
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
         in `A`.
+    reorder : {None, "rcm", "auto"}
+        "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
+        neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
+        more. "auto": only where entries lie far from the diagonal and come at least twice as close.
     stream : CUDA stream, optional
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
@@ -83,7 +89,15 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-    choice, matrix, tuning = choose(csr, format, ordinal, tune, format_options)
+    order = order_for(csr, reorder)
+    if order is None:
+        choice, matrix, tuning = choose(csr, format, ordinal, tune, format_options)
+    else:
+        ordered = parts.submatrix(csr, order, order)
+        chosen, matrix, tuning = choose(ordered, format, ordinal, tune, format_options)
+        del matrix  # it is built again as what it is: a part, in another order
+        choice = parts.reordered(chosen, order)
+        matrix = build(csr, choice, ordinal)
     operator = SparseOperator(
         matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean, median
 
 from spmvgpu.reproduce.measure import geometric_mean
 
@@ -36,6 +37,8 @@ class Claim:
         The reason, worked out from the measured numbers.
     gains : mapping
         Matrix name to the gain that was judged, where the claim is about one.
+    of_gpu : bool
+        It is about a GPU, so that a run on the CPU does not judge it.
     """
 
     where: str
@@ -44,6 +47,7 @@ class Claim:
     verdict: str
     why: str = ""
     gains: Mapping[str, float] = field(default_factory=dict)
+    of_gpu: bool = True
 
 
 def judge(where: str, paper: str, gains: Mapping[str, float], what: str, why: str = "") -> Claim:
@@ -72,6 +76,30 @@ def judge(where: str, paper: str, gains: Mapping[str, float], what: str, why: st
     if less and verdict == PARTLY:
         here += f"; less on {', '.join(less)}"
     return Claim(where, paper, here, verdict, why, dict(gains))
+
+
+def judge_average(
+    where: str, paper: str, percent: Mapping[str, float], claimed: float, why: str = ""
+) -> Claim:
+    """A claim of an average gain: a smaller one than the paper's is a part of it.
+
+    Parameters
+    ----------
+    where, paper, why : str
+        Of the `Claim`.
+    percent : mapping
+        Matrix name to gain in per cent; empty if something was not measured. Averaged arithmetically, as the
+        papers do.
+    claimed : float
+        The paper's average.
+    """
+    if not percent:
+        return judge(where, paper, {}, "gain")
+    gains = list(percent.values())
+    average = fmean(gains)
+    here = f"{average:+.1f} % on average (median {median(gains):+.1f} %, {spread(gains, '+.1f', ' %')})"
+    verdict = HOLDS if average >= claimed else PARTLY if average > 100 * EQUAL else FAILS
+    return Claim(where, paper, here, verdict, why, dict(percent))
 
 
 def spread(values: Iterable[float], form: str = ".2f", unit: str = "x") -> str:

@@ -84,7 +84,7 @@ def load(wanted: PaperMatrix, quick: bool = False) -> Sample:
     """
     if quick:
         return _generate(_shrunk(wanted))
-    path = _find(wanted.file)
+    path = find(wanted.file)
     if path is None:
         return _generate(wanted)
     matrix = read_real(path)
@@ -137,12 +137,21 @@ def _shrunk(wanted: PaperMatrix) -> PaperMatrix:
     )
 
 
-def _find(name: str) -> Path | None:
+def find(name: str) -> Path | None:
+    """The file of a matrix in the folder named by SPMVGPU_MATRICES, if it is there."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return None
     candidates = (Path(folder) / f"{name}{suffix}" for suffix in matrix_io.MATRIX_SUFFIXES)
     return next((path for path in candidates if path.is_file()), None)
+
+
+def real_names() -> list[str]:
+    """The matrices of real numbers that the folder's `index.json` lists, small ones first."""
+    index = Path(os.environ.get(FOLDER_VARIABLE, "")) / "index.json"
+    entries = json.loads(index.read_text()) if FOLDER_VARIABLE in os.environ and index.is_file() else []
+    real = (entry for entry in entries if not entry["dtype"].startswith("complex"))
+    return [entry["name"] for entry in sorted(real, key=lambda entry: (entry["nnz"], entry["name"]))]
 
 
 def read_real(path: Path) -> sp.csr_array:
@@ -167,6 +176,15 @@ def with_random_values(matrix: sp.csr_array) -> sp.csr_array:
     """The pattern of a matrix with values from -1 to 1, the same in every run."""
     values = np.random.default_rng(0).uniform(-1, 1, matrix.nnz)
     return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def mesh_with_unknowns(mesh: sp.csr_array, unknowns: int) -> sp.csr_array:
+    """The matrix of a mesh with several unknowns at a node: a dense block for each entry of the node graph."""
+    pattern = sp.csr_array((np.ones(mesh.nnz, np.int8), mesh.indices, mesh.indptr), shape=mesh.shape)
+    blocks = np.ones((unknowns, unknowns), np.int8)
+    matrix = with_random_values(sp.csr_array(sp.kron(pattern, blocks, format="csr")))
+    matrix.sum_duplicates()  # none, but kron leaves the columns of a row unsorted
+    return matrix
 
 
 # Yin et al. 2012, table VIII; the shortest and longest rows are the collection's.

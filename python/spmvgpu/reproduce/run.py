@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ STAND_INS = (
 )
 
 Table = dict[str, dict[str, Any]]  # label -> matrix -> value
+Record = dict[str, Any]
 
 
 class Run:
@@ -46,7 +47,9 @@ class Run:
         self.quick = quick
         self.repeats = QUICK_REPEATS if quick else REPEATS
         self.environment = describe(self.device) | {"quick": quick}
-        self.rows: list[dict[str, Any]] = []
+        self.stand_ins = STAND_INS
+        self.rows: list[Record] = []
+        self.records: dict[str, list[Record]] = {}  # what is no measurement of a product, by kind
         self.skipped: list[dict[str, Any]] = []
         self.claims: list[claims.Claim] = []
         self.figures: list[str] = []
@@ -66,7 +69,10 @@ class Run:
         print(flush=True)
 
     def load(self, wanted: PaperMatrix) -> Sample:
-        sample = load(wanted, self.quick)
+        return self.introduce(load(wanted, self.quick))
+
+    def introduce(self, sample: Sample) -> Sample:
+        """Say what is measured next."""
         rows, cols = sample.matrix.shape
         print(
             f"{sample.name:<20} {rows} x {cols}, {sample.matrix.nnz} non-zeros; {sample.origin}:"
@@ -99,10 +105,10 @@ class Run:
             min(candidates, key=lambda row: row["time_us"])["tuned_as"] = label
 
     def values(self, name: str, **where: Any) -> Table:
-        """One field of the rows that have the given values of other fields: label -> matrix -> value."""
+        """One field of the rows that have it, and the given values of others: label -> matrix -> value."""
         found: Table = {}
         for row in self.rows:
-            if all(row.get(key) == value for key, value in where.items()):
+            if name in row and all(row.get(key) == value for key, value in where.items()):
                 for label in (row["label"], row.get("tuned_as")):
                     if label is not None:
                         found.setdefault(label, {})[row["matrix"]] = row[name]
@@ -139,23 +145,27 @@ class Run:
             print(f"{name:<20}{''.join(cells)}")
 
     def figure(self, number: int, title: str, ylabel: str, matrices: Sequence[str], series: Table) -> None:
-        """Draw one of the paper's figures, if matplotlib is there."""
+        """Draw one of the paper's figures as bars."""
+        self.draw(f"figure{number}", title, figures.bars, ylabel, matrices, series)
+
+    def draw(self, name: str, title: str, picture: Callable[..., Path], *data: Any) -> None:
+        """Call ``picture(path, title, *data)``, which draws a PNG, if matplotlib is there."""
         if figures.available():
             title = f"{title}\n{self.environment['device']}" + (", quick run" if self.quick else "")
-            name = f"{self.paper}_figure{number}.png"
-            self.figures.append(figures.bars(self.out / name, title, ylabel, matrices, series).name)
+            self.figures.append(picture(self.out / f"{self.paper}_{name}.png", title, *data).name)
 
     def finish(self) -> Path:
         """Print the claims, write the JSON file and say what was written."""
         if self.on_cpu:
             self.claims = [
-                replace(claim, verdict=claims.OPEN, why="these are CPU figures") for claim in self.claims
+                replace(claim, verdict=claims.OPEN, why="these are CPU figures") if claim.of_gpu else claim
+                for claim in self.claims
             ]
         matrices = {row["matrix"]: row["origin"] for row in self.rows}
         generated = list(matrices.values()).count("generated")
         if generated:
             print()
-            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {STAND_INS}")
+            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {self.stand_ins}")
         claims.print_claims(self.claims, self.on_cpu)
         path = self.out / f"{self.paper}.json"
         draft = path.with_suffix(".tmp")
@@ -169,6 +179,7 @@ class Run:
     def _as_json(self) -> str:
         parts = {
             "rows": self.rows,
+            **self.records,
             "claims": [asdict(claim) for claim in self.claims],
             "skipped": self.skipped,
         }
