@@ -6,12 +6,14 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
 from spmvgpu import _core, choose, gallery
 from spmvgpu.model import remember
+from spmvgpu.model.guo2011 import Separator
 from spmvgpu.model.predict import Prediction, Predictions
 from spmvgpu.tune import Choice, candidates
 
@@ -237,9 +239,7 @@ def test_processes_do_not_disturb_each_other(tmp_path):
 
 
 @pytest.mark.parametrize("mode", choose.MODES)
-@pytest.mark.parametrize(
-    "case", ["power_law_rows", "uniform", "0x0", "0x5", "5x0", "no_entries"]
-)
+@pytest.mark.parametrize("case", ["power_law_rows", "uniform", "0x0", "0x5", "5x0", "no_entries"])
 def test_products_are_right_in_every_mode(mode, case, device, dtype):
     B = matrix(case, dtype)
     op = sg.aslinearoperator(B, device=device, tune=mode)
@@ -272,3 +272,62 @@ def test_explain_says_what_tuning_took(predicted):
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match=r"sometimes.*off.*cached.*full"):
         sg.aslinearoperator(A, device="cpu", tune="sometimes")
+
+
+# format="partitioned"
+
+
+def uneven(dtype="float64"):
+    """A few long rows among many short ones."""
+    lengths = np.full(30_000, 2)
+    lengths[::100] = 400
+    columns = np.concatenate([np.arange(k) * (20_000 // k) for k in lengths])
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    return sp.csr_array((np.ones(len(columns), dtype), columns, indptr), shape=(30_000, 20_000))
+
+
+@pytest.mark.parametrize("cut", [1, 300, 29_999])
+def test_a_matrix_cut_where_asked(cut, device, dtype):
+    B = uneven(dtype)
+    try:
+        op = sg.aslinearoperator(B, format="partitioned", device=device, separator=cut)
+    except sg.FormatError:
+        pytest.skip("ellpack refuses what is below the cut")
+    x = vector(B.shape[1], dtype)
+    assert_product(op @ x, B, x)
+    assert op.format == "partitioned"
+    assert (op.tocsr() != B).nnz == 0
+    assert "asked for" in op.explain()
+
+
+def test_the_model_cuts(monkeypatch, device):
+    B = uneven()
+    found = sg.separator(B, device)
+    op = sg.aslinearoperator(B, format="partitioned", device=device)
+    assert op.format == found.format
+    cut = Separator("partitioned", 300, 5.0, *(np.zeros(1),) * 3, {"csr": 9.0, "coo": 8.0})
+    monkeypatch.setattr(choose, "separator_csr", lambda *_: cut)
+    op = sg.aslinearoperator(B, format="partitioned", device=device)
+    assert "300 of 30000 rows" in op.explain()
+    assert "coo alone 8.0 us" in op.explain()
+    x = vector(B.shape[1], B.dtype)
+    assert_product(op @ x, B, x)
+
+
+def test_what_is_not_worth_cutting_stays_whole(device):
+    op = sg.aslinearoperator(A, format="partitioned", device=device)
+    assert op.format in ("csr", "ellpack", "coo", "hyb")
+    assert "brings nothing" in op.explain()
+
+
+@pytest.mark.parametrize("cut", [-1, 1600, 2.5, "half"])
+def test_a_bad_separator_is_refused(cut):
+    with pytest.raises(ValueError, match=rf"separator={cut!r}.*1599"):
+        sg.aslinearoperator(A, format="partitioned", device="cpu", separator=cut)
+
+
+def test_partitioned_has_one_option_and_no_order():
+    with pytest.raises(TypeError, match=r"no option 'kernel'.*separator"):
+        sg.aslinearoperator(A, format="partitioned", device="cpu", kernel="shared")
+    with pytest.raises(ValueError, match=r"rcm.*partitioned"):
+        sg.aslinearoperator(A, format="partitioned", device="cpu", reorder="rcm")

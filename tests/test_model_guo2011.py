@@ -146,6 +146,6 @@ def test_separator_of_a_matrix():
     found = sg.separator(gallery.powerlaw(30_000, 8), device="cpu")
     assert found.positions[0] == 0
     assert found.positions[-1] == 30_000
-    assert set(found.whole_us) == {"csr", "ellpack", "coo", "hyb"}
+    assert set(found.whole_us) == {"csr", "coo", "hyb"}  # ellpack refuses it
     empty = sg.separator(np.zeros((0, 3)), device="cpu")
     assert empty.csr_rows == 0
