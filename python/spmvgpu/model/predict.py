@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,12 +81,13 @@ class Predictions(Sequence[Prediction]):
         """The one with the shortest predicted time."""
         return self._entries[0]
 
-    def table(self, in_use: str | None = None) -> str:
-        """As text, with a mark at the format in use."""
+    def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
+        """As text, with a mark at the format in use, and with these options where they matter."""
         lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
         for entry in self:
             cells = _cells(entry, self._nnz)
-            mark = "   <- in use" if entry.format == in_use else ""
+            used = entry.format == in_use and entry.options.items() <= (options or entry.options).items()
+            mark = "   <- in use" if used else ""
             note = f"   {entry.note}" if entry.note else ""
             lines.append(
                 f"{entry.name:<22} {cells[0]:>10} {cells[1]:>6} {cells[2]:>15} {cells[3]:>8}{mark}{note}"
