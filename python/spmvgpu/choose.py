@@ -31,6 +31,9 @@ _MAX_TRIALS = {"cuda": 3, "cpu": 2}
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
 
+# Planning these takes as long as thousands of products: they are looked at where it is known to be worth it.
+_FOR_SYMMETRIC = ("tsmv",)
+
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
 
@@ -69,7 +72,7 @@ class Tuning:
 
 
 def choose(
-    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]
+    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any], symmetric: bool = False
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
 
@@ -85,6 +88,8 @@ def choose(
         Whether to decide by timing.
     options : dict
         Tunables given by the caller; these are kept.
+    symmetric : bool
+        Whether the caller says that the matrix is symmetric.
     """
     if mode not in MODES:
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
@@ -102,18 +107,19 @@ def choose(
             f"options {sorted(options)} belong to a format; "
             f"name it with format= (one of {', '.join(formats())})"
         )
-    choice, matrix = _choose(csr, format, ordinal, options, tuning)
+    choice, matrix = _choose(csr, format, ordinal, options, tuning, symmetric)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
 
 def _choose(
-    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
 ) -> tuple[Choice, AnyMatrix]:
     asked = Choice(format, options)
     if format != "auto" and (tuning.mode == "off" or (tuning.mode == "cached" and options)):
         return asked, build(csr, asked, ordinal)
-    entry = remember.entry_path(features(csr), csr.dtype, ordinal, format)
+    asked_for = f"{format} of a symmetric matrix" if symmetric else format
+    entry = remember.entry_path(features(csr), csr.dtype, ordinal, asked_for)
     if tuning.mode == "cached":
         known = remember.recall(entry)
         if known is not None:
@@ -129,7 +135,8 @@ def _choose(
         return _fastest(
             csr, [Choice(format, c | options) for c in candidates(format)], ordinal, tuning, entry
         )
-    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal))
+    names = general_formats(symmetric or tuning.mode == "full")
+    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
     if tuning.mode == "off":
         return _first(csr, [_predicted(p, predictions) for p in _possible(predictions)], ordinal)
     if tuning.mode == "full":
@@ -139,6 +146,11 @@ def _choose(
         rest = [p for p in _possible(predictions) if p is not close[0]]
         return _first(csr, [_predicted(p, predictions) for p in (close[0], *rest)], ordinal)
     return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
+
+
+def general_formats(symmetric: bool) -> tuple[str, ...]:
+    """The formats that come into question without planning for long, or all for a symmetric matrix."""
+    return tuple(name for name in formats() if symmetric or name not in _FOR_SYMMETRIC)
 
 
 def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:

@@ -95,10 +95,10 @@ def aslinearoperator(
         raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
     order = order_for(csr, reorder)
     if order is None:
-        choice, matrix, tuning = choose(csr, format, ordinal, tune, format_options)
+        choice, matrix, tuning = choose(csr, format, ordinal, tune, format_options, symmetric is not None)
     else:
         ordered = parts.submatrix(csr, order, order)
-        chosen, matrix, tuning = choose(ordered, format, ordinal, tune, format_options)
+        chosen, matrix, tuning = choose(ordered, format, ordinal, tune, format_options, symmetric is not None)
         del matrix  # it is built again as what it is: a part, in another order
         choice = parts.reordered(chosen, order)
         matrix = build(csr, choice, ordinal)

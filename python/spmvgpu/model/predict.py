@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,12 +192,15 @@ def _refuses(csr: Any, format: str) -> bool:
         return True
 
 
-def predict_csr(csr: Any, ordinal: int, model: str, profile: Profile) -> Predictions:
-    """`predict` of a matrix that is canonical CSR already."""
+def predict_csr(
+    csr: Any, ordinal: int, model: str, profile: Profile, names: Iterable[str] | None = None
+) -> Predictions:
+    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them."""
     if model not in MODELS:
         raise ValueError(f"model={model!r} is not known; give one of {', '.join(map(repr, MODELS))}")
     by_roofline = model == "roofline"
-    entries = _by_roofline(csr, profile) if by_roofline else _by_guo2011(csr, profile)
+    chosen = formats() if names is None else tuple(names)
+    entries = _by_roofline(csr, profile, chosen) if by_roofline else _by_guo2011(csr, profile, chosen)
     return Predictions(entries, csr.nnz, device_name(ordinal), model, profile.device)
 
 
@@ -206,14 +209,14 @@ def features(csr: Any) -> dict[str, Any]:
     return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
-def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
+def _by_roofline(csr: Any, profile: Profile, names: Iterable[str]) -> list[Prediction]:
     found = features(csr)
     at = roofline.place(found)
     parameters = profile.roofline[_key(csr.dtype)]
     places = np.array(parameters["places"])
     machine = roofline.Machine(profile.kind, profile.processors, profile.cache_bytes)
     entries = []
-    for name in formats():
+    for name in names:
         try:
             cost = estimate_csr(csr, name)
         except _core.FormatError as refused:
@@ -235,10 +238,10 @@ def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
     return entries
 
 
-def _by_guo2011(csr: Any, profile: Profile) -> list[Prediction]:
+def _by_guo2011(csr: Any, profile: Profile, names: Iterable[str]) -> list[Prediction]:
     times = _guo2011(profile, csr.dtype).predict(np.diff(csr.indptr))
     entries = []
-    for name in formats():
+    for name in names:
         try:
             cost = estimate_csr(csr, name)
         except _core.FormatError as refused:
