@@ -15,7 +15,7 @@ from .model import remember
 from .model.predict import Prediction, Predictions, features, predict_csr, separator_csr
 from .model.profile import load_profile
 from .parts import AnyMatrix, build
-from .tune import Choice, candidates, check_format, formats
+from .tune import Choice, candidates, check_format, formats, needs_symmetry
 
 MODES = ("off", "cached", "full")
 
@@ -30,9 +30,6 @@ _MAX_TRIALS = {"cuda": 3, "cpu": 2}
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
-
-# Planning these takes as long as thousands of products: they are looked at where it is known to be worth it.
-_FOR_SYMMETRIC = ("tsmv",)
 
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
@@ -149,8 +146,11 @@ def _choose(
 
 
 def general_formats(symmetric: bool) -> tuple[str, ...]:
-    """The formats that come into question without planning for long, or all for a symmetric matrix."""
-    return tuple(name for name in formats() if symmetric or name not in _FOR_SYMMETRIC)
+    """All formats for a matrix that is known to be symmetric, else those that do not need it to be.
+
+    A symmetric format is planned for as long as thousands of products take, so nobody gets it unasked.
+    """
+    return tuple(name for name in formats() if symmetric or not needs_symmetry(name))
 
 
 def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:

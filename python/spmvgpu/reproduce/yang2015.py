@@ -310,7 +310,7 @@ def _test_2(run: Run, sample: Sample, dtype: str, problem: Problem, powers: list
 
 def _rows_of(problem: Problem, rows: Any) -> Problem:
     return replace(
-        problem, matrix=problem.matrix[rows], reference=problem.reference[rows], bound=problem.bound[rows]
+        problem, matrix=problem.matrix[rows], reference=problem.reference[rows], scale=problem.scale[rows]
     )
 
 
