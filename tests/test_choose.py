@@ -32,7 +32,7 @@ def predicted(monkeypatch):
     """Sets the predicted times."""
 
     def set_times(times):
-        entries = [Prediction(name, {}, times.get(name), 1.0, 1.0) for name in sg.formats()]
+        entries = [Prediction(name, {}, times.get(name), 1.0, 1.0, 0.1) for name in sg.formats()]
         table = Predictions(entries, A.nnz, "cpu", "roofline", "a test")
         monkeypatch.setattr(choose, "predict_csr", lambda *_: table)
 
@@ -270,8 +270,25 @@ def test_explain_says_what_tuning_took(predicted):
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    assert set(choose.general_formats(True)) == set(sg.formats())
-    assert set(choose.general_formats(False)) == set(sg.formats()) - {"tsmv"}
+    assert set(choose.general_formats(True, "cuda")) == set(sg.formats())
+    assert set(choose.general_formats(False, "cuda")) == set(sg.formats()) - {"tsmv"}
+    assert set(choose.general_formats(False, "cpu")) == set(sg.formats()) - {"tsmv", "csr_b"}
+
+
+def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
+    entries = [
+        Prediction("sell", {}, 10.0, error=0.8),
+        Prediction("csr", {}, 13.0, error=0.05),
+        Prediction("coo", {}, 30.0, error=0.05),
+    ]
+    table = Predictions(entries, A.nnz, "cuda:0", "roofline", "a test")
+    monkeypatch.setattr(choose, "predict_csr", lambda *_: table)
+    built = measured({"sell": 20.0, "csr": 13.0})
+    assert choose.choose(A, "auto", 0, "off", {})[0].format == "csr"
+    built.clear()
+    choice, _, _ = choose.choose(A, "auto", 0, "cached", {})
+    assert [record.choice.format for record in built] == ["sell", "csr"]
+    assert choice.format == "csr"
 
 
 def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from . import _core, parts
 from .devices import CPU
 from .model import remember
-from .model.predict import Prediction, Predictions, features, predict_csr, separator_csr
+from .model.predict import Prediction, features, predict_csr, separator_csr
 from .model.profile import load_profile
 from .parts import AnyMatrix, build
 from .tune import Choice, candidates, check_format, formats, needs_symmetry
@@ -22,9 +22,8 @@ MODES = ("off", "cached", "full")
 #: The format that is two: long rows as CSR, the others as ELLPACK.
 PARTITIONED = "partitioned"
 
-# A format is worth a trial if its predicted time is within this factor of the best: on matrices that no model
-# was fitted to, the fastest format was always among these. On the CPU converting costs many products, so
-# fewer are tried.
+# A format is worth a trial if its predicted time is within this factor of the best, or as near as the two
+# predictions err. On the CPU converting costs many products, so fewer are tried.
 _CLOSE = {"cuda": 1.25, "cpu": 1.1}
 _MAX_TRIALS = {"cuda": 3, "cpu": 2}
 
@@ -33,6 +32,9 @@ _HOPELESS = 2.0
 
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
+
+# On the CPU its product is that of csr, from more memory.
+_SAME_ON_CPU = {"csr_b"}
 
 
 @dataclass(frozen=True)
@@ -132,25 +134,27 @@ def _choose(
         return _fastest(
             csr, [Choice(format, c | options) for c in candidates(format)], ordinal, tuning, entry
         )
-    names = general_formats(symmetric or tuning.mode == "full")
+    kind = "cpu" if ordinal == CPU else "cuda"
+    names = general_formats(symmetric or tuning.mode == "full", kind)
     predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
-    if tuning.mode == "off":
-        return _first(csr, [_predicted(p, predictions) for p in _possible(predictions)], ordinal)
+    possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
-        return _fastest(csr, list(_promising(predictions)), ordinal, tuning, entry)
-    close = list(_close(predictions, "cpu" if ordinal == CPU else "cuda"))
-    if len(close) == 1:
-        rest = [p for p in _possible(predictions) if p is not close[0]]
-        return _first(csr, [_predicted(p, predictions) for p in (close[0], *rest)], ordinal)
+        return _fastest(csr, list(_promising(possible)), ordinal, tuning, entry)
+    close = list(_close(possible, kind))
+    if tuning.mode == "off" or len(close) == 1:
+        ranked = sorted(possible, key=_cautious)
+        return _first(csr, [_predicted(p, predictions.device) for p in ranked], ordinal)
     return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
 
 
-def general_formats(symmetric: bool) -> tuple[str, ...]:
-    """All formats for a matrix that is known to be symmetric, else those that do not need it to be.
+def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
+    """The formats that come into question on a kind of device.
 
-    A symmetric format is planned for as long as thousands of products take, so nobody gets it unasked.
+    A symmetric format is planned for as long as thousands of products take: nobody gets it unasked, unless
+    the matrix is known to be symmetric.
     """
-    return tuple(name for name in formats() if symmetric or not needs_symmetry(name))
+    same = _SAME_ON_CPU if kind == "cpu" else set()
+    return tuple(name for name in formats() if name not in same and (symmetric or not needs_symmetry(name)))
 
 
 def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
@@ -177,35 +181,41 @@ def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
     return parts.partitioned([by_length[:cut], by_length[cut:]], [Choice("csr"), Choice("ellpack")], reason)
 
 
-def _possible(predictions: Predictions) -> list[Prediction]:
-    return [prediction for prediction in predictions if prediction.time_us is not None]
+def _cautious(prediction: Prediction) -> float:
+    """Predicted time, and as much more as such predictions err."""
+    return (prediction.time_us or 0.0) * (1 + _doubt(prediction))
 
 
-def _predicted(prediction: Prediction, predictions: Predictions) -> Choice:
-    reason = (
-        f"it is predicted to be the fastest on {predictions.device}, at {prediction.time_us:.1f} us a product"
-    )
+def _doubt(prediction: Prediction) -> float:
+    return 0.5 if prediction.error is None else prediction.error
+
+
+def _predicted(prediction: Prediction, device: str) -> Choice:
+    reason = f"it is predicted to be the fastest on {device}, at {prediction.time_us:.1f} us a product"
     return Choice(prediction.format, prediction.options, reason)
 
 
-def _close(predictions: Predictions, kind: str) -> Iterator[Prediction]:
+def _close(possible: Sequence[Prediction], kind: str) -> Iterator[Prediction]:
     """The best, and those of other kinds that may turn out to be better."""
     seen: set[str] = set()
-    best = predictions.best.time_us or 0.0
-    for prediction in _possible(predictions):
+    best = possible[0]
+    for prediction in possible:
         alike = _ALIKE.get(prediction.format, prediction.name)
-        if alike in seen:
+        limit = _CLOSE[kind]
+        if kind == "cuda":
+            limit = max(limit, (1 + _doubt(best)) * (1 + _doubt(prediction)))
+        if alike in seen or (prediction.time_us or 0.0) > limit * (best.time_us or 0.0):
             continue
-        if (prediction.time_us or 0.0) > _CLOSE[kind] * best or len(seen) == _MAX_TRIALS[kind]:
-            return
         seen.add(alike)
         yield prediction
+        if len(seen) == _MAX_TRIALS[kind]:
+            return
 
 
-def _promising(predictions: Predictions) -> Iterator[Choice]:
+def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
     """All variants of the formats that are not predicted to be far slower than the best."""
-    limit = _HOPELESS * (predictions.best.time_us or 0.0)
-    names = dict.fromkeys(p.format for p in _possible(predictions) if (p.time_us or 0.0) <= limit)
+    limit = _HOPELESS * (possible[0].time_us or 0.0)
+    names = dict.fromkeys(p.format for p in possible if (p.time_us or 0.0) <= limit)
     for name in names:
         for options in candidates(name):
             yield Choice(name, options)

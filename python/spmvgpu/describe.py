@@ -5,12 +5,10 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from .choose import general_formats
 from .devices import resolve_device
 from .model.predict import predict_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
-from .tune import formats
 
 if TYPE_CHECKING:
     from .operator import SparseOperator
@@ -19,9 +17,7 @@ if TYPE_CHECKING:
 def explanation(op: SparseOperator, reason: str) -> str:
     """Why the operator's format is in use, and what all of them are predicted to cost."""
     ordinal = resolve_device(op.device)
-    names = dict.fromkeys([*general_formats(op._symmetric), op.format])
-    known = [name for name in names if name in formats()]
-    predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal), known)
+    predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
     lines = [repr(op), f"chosen because {reason}"]
     if op.tuning is not None and op.tuning.trials:
         trials = (
