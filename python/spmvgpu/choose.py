@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from . import _core
+import numpy as np
+
+from . import _core, parts
 from .devices import CPU
 from .model import remember
-from .model.predict import Prediction, Predictions, features, predict_csr
+from .model.predict import Prediction, features, predict_csr, separator_csr
 from .model.profile import load_profile
 from .parts import AnyMatrix, build
-from .tune import Choice, candidates, check_format, formats
+from .tune import Choice, candidates, check_format, formats, needs_symmetry
 
 MODES = ("off", "cached", "full")
 
-# A format is worth a trial if its predicted time is within this factor of the best: on matrices that no model
-# was fitted to, the fastest format was always among these. On the CPU converting costs many products, so
-# fewer are tried.
+#: The format that is two: long rows as CSR, the others as ELLPACK.
+PARTITIONED = "partitioned"
+
+# A format is worth a trial if its predicted time is within this factor of the best, or as near as the two
+# predictions err. On the CPU converting costs many products, so fewer are tried.
 _CLOSE = {"cuda": 1.25, "cpu": 1.1}
 _MAX_TRIALS = {"cuda": 3, "cpu": 2}
 
@@ -28,6 +32,9 @@ _HOPELESS = 2.0
 
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
+
+# On the CPU its product is that of csr, from more memory.
+_SAME_ON_CPU = {"csr_b"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Tuning:
 
 
 def choose(
-    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]
+    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any], symmetric: bool = False
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
 
@@ -80,9 +87,18 @@ def choose(
         Whether to decide by timing.
     options : dict
         Tunables given by the caller; these are kept.
+    symmetric : bool
+        Whether the caller says that the matrix is symmetric.
     """
     if mode not in MODES:
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
+    start = perf_counter()
+    tuning = Tuning(mode)
+    if format == PARTITIONED:
+        choice = _partitioned(csr, ordinal, options)
+        matrix = build(csr, choice, ordinal)
+        tuning.seconds = perf_counter() - start
+        return choice, matrix, tuning
     if format != "auto":
         check_format(format)
     elif options:
@@ -90,20 +106,19 @@ def choose(
             f"options {sorted(options)} belong to a format; "
             f"name it with format= (one of {', '.join(formats())})"
         )
-    start = perf_counter()
-    tuning = Tuning(mode)
-    choice, matrix = _choose(csr, format, ordinal, options, tuning)
+    choice, matrix = _choose(csr, format, ordinal, options, tuning, symmetric)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
 
 def _choose(
-    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
 ) -> tuple[Choice, AnyMatrix]:
     asked = Choice(format, options)
     if format != "auto" and (tuning.mode == "off" or (tuning.mode == "cached" and options)):
         return asked, build(csr, asked, ordinal)
-    entry = remember.entry_path(features(csr), csr.dtype, ordinal, format)
+    asked_for = f"{format} of a symmetric matrix" if symmetric else format
+    entry = remember.entry_path(features(csr), csr.dtype, ordinal, asked_for)
     if tuning.mode == "cached":
         known = remember.recall(entry)
         if known is not None:
@@ -119,47 +134,88 @@ def _choose(
         return _fastest(
             csr, [Choice(format, c | options) for c in candidates(format)], ordinal, tuning, entry
         )
-    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal))
-    if tuning.mode == "off":
-        return _first(csr, [_predicted(p, predictions) for p in _possible(predictions)], ordinal)
+    kind = "cpu" if ordinal == CPU else "cuda"
+    names = general_formats(symmetric or tuning.mode == "full", kind)
+    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
+    possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
-        return _fastest(csr, list(_promising(predictions)), ordinal, tuning, entry)
-    close = list(_close(predictions, "cpu" if ordinal == CPU else "cuda"))
-    if len(close) == 1:
-        rest = [p for p in _possible(predictions) if p is not close[0]]
-        return _first(csr, [_predicted(p, predictions) for p in (close[0], *rest)], ordinal)
+        return _fastest(csr, list(_promising(possible)), ordinal, tuning, entry)
+    close = list(_close(possible, kind))
+    if tuning.mode == "off" or len(close) == 1:
+        ranked = sorted(possible, key=_cautious)
+        return _first(csr, [_predicted(p, predictions.device) for p in ranked], ordinal)
     return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
 
 
-def _possible(predictions: Predictions) -> list[Prediction]:
-    return [prediction for prediction in predictions if prediction.time_us is not None]
+def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
+    """The formats that come into question on a kind of device.
+
+    A symmetric format is planned for as long as thousands of products take: nobody gets it unasked, unless
+    the matrix is known to be symmetric.
+    """
+    same = _SAME_ON_CPU if kind == "cpu" else set()
+    return tuple(name for name in formats() if name not in same and (symmetric or not needs_symmetry(name)))
 
 
-def _predicted(prediction: Prediction, predictions: Predictions) -> Choice:
-    reason = (
-        f"it is predicted to be the fastest on {predictions.device}, at {prediction.time_us:.1f} us a product"
-    )
+def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
+    """Long rows as CSR and the others as ELLPACK (Guo et al. 2011, section 5), or one format for all."""
+    unknown = set(options) - {"separator"}
+    if unknown:
+        raise TypeError(f"format 'partitioned' has no option {min(unknown)!r}; its options are: separator")
+    rows, cut = csr.shape[0], options.get("separator", 0)
+    if not isinstance(cut, int) or not 0 <= cut < max(rows, 1):
+        raise ValueError(f"separator={cut!r} is not allowed; give 0, to choose, or rows up to {rows - 1}")
+    reason = "the separator was asked for"
+    if cut == 0:
+        found = separator_csr(csr, load_profile(ordinal))
+        if found.format != PARTITIONED:
+            reason = f"cutting the matrix in two brings nothing: {found.format} is predicted to be as fast"
+            return Choice(found.format, {}, reason)
+        cut = found.csr_rows
+        name, alone = min(found.whole_us.items(), key=lambda entry: entry[1])
+        reason = (
+            f"{cut} of {rows} rows as csr and the others as ellpack are predicted to take "
+            f"{found.time_us:.1f} us, and {name} alone {alone:.1f} us"
+        )
+    by_length = np.argsort(-np.diff(csr.indptr), kind="stable").astype(np.int32)
+    return parts.partitioned([by_length[:cut], by_length[cut:]], [Choice("csr"), Choice("ellpack")], reason)
+
+
+def _cautious(prediction: Prediction) -> float:
+    """Predicted time, and as much more as such predictions err."""
+    return (prediction.time_us or 0.0) * (1 + _doubt(prediction))
+
+
+def _doubt(prediction: Prediction) -> float:
+    return 0.5 if prediction.error is None else prediction.error
+
+
+def _predicted(prediction: Prediction, device: str) -> Choice:
+    reason = f"it is predicted to be the fastest on {device}, at {prediction.time_us:.1f} us a product"
     return Choice(prediction.format, prediction.options, reason)
 
 
-def _close(predictions: Predictions, kind: str) -> Iterator[Prediction]:
+def _close(possible: Sequence[Prediction], kind: str) -> Iterator[Prediction]:
     """The best, and those of other kinds that may turn out to be better."""
     seen: set[str] = set()
-    best = predictions.best.time_us or 0.0
-    for prediction in _possible(predictions):
+    best = possible[0]
+    for prediction in possible:
         alike = _ALIKE.get(prediction.format, prediction.name)
-        if alike in seen:
+        limit = _CLOSE[kind]
+        if kind == "cuda":
+            limit = max(limit, (1 + _doubt(best)) * (1 + _doubt(prediction)))
+        if alike in seen or (prediction.time_us or 0.0) > limit * (best.time_us or 0.0):
             continue
-        if (prediction.time_us or 0.0) > _CLOSE[kind] * best or len(seen) == _MAX_TRIALS[kind]:
-            return
         seen.add(alike)
         yield prediction
+        if len(seen) == _MAX_TRIALS[kind]:
+            return
 
 
-def _promising(predictions: Predictions) -> Iterator[Choice]:
+def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
     """All variants of the formats that are not predicted to be far slower than the best."""
-    limit = _HOPELESS * (predictions.best.time_us or 0.0)
-    names = dict.fromkeys(p.format for p in _possible(predictions) if (p.time_us or 0.0) <= limit)
+    limit = _HOPELESS * (possible[0].time_us or 0.0)
+    names = dict.fromkeys(p.format for p in possible if (p.time_us or 0.0) <= limit)
     for name in names:
         for options in candidates(name):
             yield Choice(name, options)

@@ -27,7 +27,7 @@ def explanation(op: SparseOperator, reason: str) -> str:
         lines.append(
             f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
         )
-    return "\n".join([*lines, "", predictions.table(op.format)])
+    return "\n".join([*lines, "", predictions.table(op.format, op.options)])
 
 
 def html_table(op: SparseOperator) -> str:

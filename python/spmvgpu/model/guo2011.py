@@ -6,7 +6,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+
+#: The formats that the model knows.
+KNOWN = ("csr", "ellpack", "coo", "hyb")
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class CsrVector:
         nonzeros = np.add.reduceat(self.extended(lengths), begins)
         # A full load of k entries a row has full_load * k non-zeros; so figure 4 has the line of figure 3.
         # The last strip, which may be no full load, takes no less than a load of nothing.
-        return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, self.conic[0])
+        return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, max(self.conic[0], 0.0))
 
     def time(self, lengths: Array) -> float:
         """Microseconds of a whole matrix: the strips one after the other, equation (*)."""
@@ -118,8 +122,11 @@ class Coo:
 
     @classmethod
     def fit(cls, nnz: Sequence[int], times: Sequence[float]) -> Coo:
-        line, _ = _polynomial(np.asarray(nnz, float), np.asarray(times, float), 1)
-        return cls((float(line[0]), float(line[1])))
+        x, t = np.asarray(nnz, float), np.asarray(times, float)
+        line, _ = _polynomial(x, t, 1)
+        if line[0] < 0:  # then through the origin: no product takes less than nothing
+            line = [0.0, float(np.sum(x / t) / np.sum((x / t) ** 2))]
+        return cls((line[0], line[1]))
 
 
 @dataclass(frozen=True)
@@ -195,15 +202,32 @@ class Separator:
 _WORTH_CUTTING = 0.95
 
 
-def find_separator(lengths: Array, model: Guo2011) -> Separator:
-    """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below."""
+# Slots per non-zero beyond which ELL refuses what is below a cut, as ELLPACK does by default; small parts are
+# always allowed.
+_MAX_PADDING, _ALWAYS_ALLOWED = 4.0, 65536
+
+
+def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()) -> Separator:
+    """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below.
+
+    Parameters
+    ----------
+    lengths : array
+        Entries of every row, in any order.
+    model : Guo2011
+    refused : collection of str
+        Formats that do not take the whole matrix.
+    """
     descending = np.sort(np.asarray(lengths))[::-1]
     rows, strip = len(descending), model.csr.full_load
     above = np.minimum(np.arange(0, rows + strip, strip), rows)[: -(-rows // strip) + 1]
     csr_us = np.concatenate(([0.0], np.cumsum(model.csr.strips(descending))))
     widths = np.append(descending, 0)[above]  # of the first row below the cut, which is the longest there
     ell_us = np.asarray(model.ell.time(rows - above, widths))
-    whole = model.predict(descending)
+    slots = (rows - above) * widths
+    below = descending.sum() - np.concatenate(([0], np.cumsum(descending)))[above]
+    ell_us[(slots > _ALWAYS_ALLOWED) & (slots > _MAX_PADDING * below)] = np.inf
+    whole = {name: time for name, time in model.predict(descending).items() if name not in refused}
     best = int(np.argmin(csr_us + ell_us))
     time = float(csr_us[best] + ell_us[best])
     format, alone = min(whole.items(), key=lambda entry: entry[1])

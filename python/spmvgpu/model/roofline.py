@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 Array = npt.NDArray[Any]
 Terms = dict[str, float]
@@ -160,6 +159,17 @@ def _sell(work: Work) -> Terms:
     }
 
 
+def _tsmv(work: Work) -> Terms:
+    # Half of the matrix is stored; what is not a value says where the values belong, and how the tiles meet.
+    base, slots = work.base(), work.padding * (work["nnz"] + work["rows"]) / 2
+    return {name: base[name] for name in ("launch", "memory", "cache")} | {
+        "indices": max(0.0, work.stored_bytes - slots * work.item) / _MILLION,
+        "slots": slots / _MILLION,
+        "rows": work["rows"] / _MILLION,
+        "chain": float(work["longest"]),
+    }
+
+
 def _on_cpu(work: Work) -> Terms:
     """Any format on the CPU, where threads walk their share of slots and entries row by row."""
     return work.base() | {
@@ -184,6 +194,7 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
     "hyb": _hyb,
     "dia": _dia,
     "sell": _sell,
+    "tsmv": _tsmv,
 }
 
 
@@ -310,6 +321,8 @@ def _predict(X: Array, Z: Array, y: Array, known: Array, asked: Array, norm: flo
 
 
 def _costs(X: Array, y: Array, norm: float) -> Array:
+    from scipy.optimize import nnls  # slow to import, and needed for calibrating alone
+
     scaled, _ = nnls((X / y[:, None]) ** norm, np.ones(len(y)))
     costs: Array = scaled ** (1 / norm)
     return costs

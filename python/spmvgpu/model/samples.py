@@ -65,6 +65,20 @@ def mostly_empty(rows: int, per_row: int, share: float) -> sp.csr_array:
     return _about_diagonal(lengths, rows, 0)
 
 
+def mesh(nodes: int, degree: int, window: int, unknowns: int) -> sp.csr_array:
+    """Symmetric: nodes in a good order, each with about `degree` neighbours and so many unknowns."""
+    half = sp.tril(even(nodes, nodes, degree, window), -1)
+    graph = sp.csr_array(half + half.T + 4 * degree * sp.eye_array(nodes))
+    if unknowns > 1:
+        graph = sp.csr_array(sp.kron(graph, np.ones((unknowns, unknowns)), format="csr"))
+    graph.sum_duplicates()
+    graph = sp.csr_array(
+        (graph.data, graph.indices.astype(np.int32), graph.indptr.astype(np.int32)), shape=graph.shape
+    )
+    graph.has_canonical_format = True
+    return graph
+
+
 def _about_diagonal(lengths: Array, cols: int, window: int) -> sp.csr_array:
     rows = len(lengths)
     lengths = np.minimum(lengths, cols)
@@ -100,6 +114,7 @@ KINDS: dict[str, Callable[..., sp.csr_array]] = {
     "varied": varied,
     "outliers": outliers,
     "mostly_empty": mostly_empty,
+    "mesh": mesh,
     "poisson2d": lambda n: gallery.poisson2d(n),
     "poisson3d": lambda n, points: gallery.poisson3d(n, points=points),
     "elasticity2d": lambda n: gallery.elasticity2d(n)[0],
@@ -174,6 +189,21 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
         (1_000_000, 1_000_000, 12, 1.5),
         (2_000_000, 2_000_000, 5, 0.8, 500),
     ),
+    "mesh": (
+        (2000, 12, 100, 1),
+        (15_000, 2, 200, 1),
+        (20_000, 13, 400, 1),
+        (100_000, 1, 400, 1),
+        (150_000, 7, 3000, 1),
+        (500_000, 14, 8000, 1),
+        (60_000, 8, 600, 2),
+        (1200, 13, 100, 3),
+        (8000, 13, 300, 3),
+        (30_000, 13, 1000, 3),
+        (100_000, 14, 3000, 3),
+        (4000, 5, 200, 6),
+        (20_000, 9, 400, 6),
+    ),
     "powerlaw": (
         (5000, 6, 2.1, 1000, 0.0),
         (50_000, 10, 2.1, 5000, 0.0),
@@ -212,6 +242,7 @@ def estimated_nnz(kind: str, arguments: tuple[Any, ...]) -> float:
         "elasticity2d": lambda: 36 * first**2,
         "elasticity3d": lambda: 243 * first**3,
         "dense": lambda: first * arguments[1],
+        "mesh": lambda: first * (arguments[1] + 1) * arguments[3] ** 2,
         "even": lambda: first * arguments[2],
         "varied": lambda: first * arguments[2],
         "powerlaw": lambda: first * arguments[1],
