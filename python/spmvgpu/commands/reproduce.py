@@ -14,19 +14,24 @@ def add_reproduce(commands: Any) -> None:
     parser = commands.add_parser(
         "reproduce", help="rerun the experiment of a paper and compare its claims with this machine"
     )
-    parser.add_argument("paper", choices=sorted(PAPERS), help="whose experiment")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("reproduced"),
-        metavar="DIR",
-        help="folder for the JSON file and the figures (default: reproduced)",
-    )
-    parser.add_argument("--quick", action="store_true", help="small matrices, under a minute on a CPU")
-    parser.set_defaults(run=run_reproduce)
+    papers = parser.add_subparsers(dest="paper", metavar="paper", required=True, help="whose experiment")
+    for name, module in sorted(PAPERS.items()):
+        paper = papers.add_parser(name, help=module.TITLE, description=module.TITLE)
+        paper.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+        paper.add_argument(
+            "--out",
+            type=Path,
+            default=Path("reproduced"),
+            metavar="DIR",
+            help="folder for the JSON file and the figures (default: reproduced)",
+        )
+        paper.add_argument("--quick", action="store_true", help="small matrices, under a minute on a CPU")
+        # What a paper's experiment takes besides: its keyword arguments.
+        extra = module.add_arguments(paper) if hasattr(module, "add_arguments") else ()
+        paper.set_defaults(run=run_reproduce, extra=extra)
 
 
 def run_reproduce(args: argparse.Namespace) -> int:
-    PAPERS[args.paper].experiment(Run(args.paper, args.device, args.out, args.quick))
+    extra = {name: getattr(args, name) for name in args.extra}
+    PAPERS[args.paper].experiment(Run(args.paper, args.device, args.out, args.quick), **extra)
     return 0

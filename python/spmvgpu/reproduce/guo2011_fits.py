@@ -1,0 +1,130 @@
+"""The samples of Guo et al. 2011 and what was fitted to them: section 4.3, figures 3 to 6."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import numpy as np
+
+from spmvgpu.model import measure, samples
+from spmvgpu.model.guo2011 import Guo2011
+from spmvgpu.reproduce import guo2011_figures as pictures
+from spmvgpu.reproduce.claims import EQUAL, FAILS, HOLDS, OPEN, PARTLY, Claim
+from spmvgpu.reproduce.guo2011_claims import COO, CSR, ELL
+from spmvgpu.reproduce.run import Record, Run
+
+# Samples have at most so many non-zeros.
+MAX_NNZ, QUICK_MAX_NNZ = 1 << 24, 1 << 16
+
+# A fit follows its samples if it is off by no more than this on average.
+FOLLOWS = 0.1
+
+
+def measure_samples(run: Run, model: Guo2011, dtype: str, ordinal: int) -> None:
+    """Time the samples of the three kernels, and record them with what the model says of them."""
+    most = QUICK_MAX_NNZ if run.quick else MAX_NNZ
+    kinds = (
+        (CSR, measure.CSR_VECTOR, samples.csr_vector_samples(model.csr.full_load, most)),
+        (ELL, measure.ELL, samples.ell_samples(most)),
+        (COO, measure.COO, samples.coo_samples(most)),
+    )
+    found = run.records.setdefault("samples", [])
+    for kernel, variant, wanted in kinds:
+        for sample in wanted:
+            for timed in measure.time_variants(sample.name, sample.build(), [variant], dtype, ordinal):
+                size = {"rows": timed["rows"], "width": timed["nnz"] // timed["rows"], "nnz": timed["nnz"]}
+                fitted = _fitted(model, kernel, **size)
+                found.append({"kernel": kernel, **size, "time_us": timed["time_us"], "fitted_us": fitted})
+
+
+def _fitted(model: Guo2011, kernel: str, rows: int, width: int, nnz: int) -> float:
+    if kernel == CSR:
+        return model.csr.time(np.full(rows, width))
+    return float(model.ell.time(rows, width) if kernel == ELL else model.coo.time(nnz))
+
+
+def draw(run: Run, model: Guo2011) -> None:
+    """Figures 3 to 6."""
+    csr, ell = model.csr, model.ell
+    longest = max(entry["width"] for entry in _of(run, CSR))
+    below = np.linspace(0, csr.threshold, 30)
+    conic = np.polynomial.polynomial.polyval(below, csr.conic)
+    ends = np.array([csr.threshold, max(longest, csr.threshold)])
+    line = np.polynomial.polynomial.polyval(ends, csr.line)
+    run.draw(
+        "figure3",
+        "Figure 3: entries a row and time of full loads (CSR)",
+        pictures.fits,
+        "entries a row",
+        [(entry["width"], entry["time_us"]) for entry in _of(run, CSR)],
+        {"conic curve": list(zip(below, conic, strict=True)), "line": list(zip(ends, line, strict=True))},
+        csr.threshold,
+    )
+    _line(run, "figure4", "Figure 4: non-zeros and time of full loads (CSR)", CSR, ends * csr.full_load, line)
+    run.draw(
+        "figure5",
+        "Figure 5: time of samples, and between them (ELL)",
+        pictures.surface,
+        ell.rows,
+        ell.widths,
+        ell.times,
+    )
+    most = np.array([0, max((entry["nnz"] for entry in _of(run, COO)), default=1)])
+    _line(run, "figure6", "Figure 6: non-zeros and time of samples (COO)", COO, most, _coo_line(model, most))
+
+
+def _coo_line(model: Guo2011, nnz: np.ndarray) -> np.ndarray:
+    return np.polynomial.polynomial.polyval(nnz, model.coo.line)
+
+
+def _line(run: Run, name: str, title: str, kernel: str, nnz: np.ndarray, time_us: np.ndarray) -> None:
+    measured = [(entry["nnz"], entry["time_us"]) for entry in _of(run, kernel)]
+    run.draw(name, title, pictures.fits, "non-zeros", measured, {"line": list(zip(nnz, time_us, strict=True))})
+
+
+def fit_claims(run: Run, model: Guo2011) -> list[Claim]:
+    """Section 4.3."""
+    threshold = model.csr.threshold
+    below = [entry for entry in _of(run, CSR) if entry["width"] < threshold]
+    above = [entry for entry in _of(run, CSR) if entry["width"] >= threshold]
+    return [
+        _follows(
+            "4.3.1",
+            "the time of a CSR full load is a conic curve of the entries a row up to a threshold, and a line"
+            " beyond",
+            {"the curve": below, "the line": above},
+            f"a full load is {model.csr.full_load} rows here, the threshold {threshold:g} entries a row",
+        ),
+        _both_matter(run),
+        _follows("4.3.3", "the time of the COO kernel is a line in the non-zeros", {"the line": _of(run, COO)}),
+    ]
+
+
+def _of(run: Run, kernel: str) -> list[Record]:
+    return [entry for entry in run.records["samples"] if entry["kernel"] == kernel]
+
+
+def _follows(where: str, paper: str, fits: dict[str, list[Record]], why: str = "") -> Claim:
+    off = {
+        name: fmean(abs(entry["fitted_us"] / entry["time_us"] - 1) for entry in entries)
+        for name, entries in fits.items()
+        if entries
+    }
+    if not off:
+        return Claim(where, paper, "not measured", OPEN, why)
+    here = ", ".join(f"{name} is {value:.1%} off its samples on average" for name, value in off.items())
+    good = [value <= FOLLOWS for value in off.values()]
+    return Claim(where, paper, here, HOLDS if all(good) else PARTLY if any(good) else FAILS, why)
+
+
+def _both_matter(run: Run) -> Claim:
+    paper = "the time of the ELL kernel depends on the rows as well as on the entries a row"
+    alike: dict[int, list[float]] = {}
+    for entry in _of(run, ELL):
+        alike.setdefault(entry["nnz"], []).append(entry["time_us"])
+    ratios = {nnz: max(times) / min(times) for nnz, times in alike.items() if len(times) > 1}
+    if not ratios:
+        return Claim("4.3.2", paper, "not measured", OPEN)
+    nnz = max(ratios, key=ratios.__getitem__)
+    here = f"samples of {nnz:,} non-zeros in different shapes differ by up to {ratios[nnz]:.2f}x"
+    return Claim("4.3.2", paper, here, HOLDS if ratios[nnz] > 1 + EQUAL else FAILS)
