@@ -134,6 +134,17 @@ void register_type(py::module_& module, const char* name) {
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
             "Declares the x of the products that follow; 0 ends it.")
         .def("time_products", &M::time_products, py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
+        .def(
+            "try_products",
+            [](const M& matrix) {
+                Trial trial;
+                {
+                    const py::gil_scoped_release release;
+                    trial = matrix.try_products();
+                }
+                return py::make_tuple(trial.microseconds, trial.products);
+            },
+            "Microseconds of a product from a short series, and the products that took.")
         .def("to_csr", &to_csr_arrays<T>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)

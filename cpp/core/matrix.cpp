@@ -197,6 +197,21 @@ bool Matrix<T>::gathers_on_host() const {
 
 template <class T>
 double Matrix<T>::time_products(int repeats) const {
+    constexpr int kBatch = 10;
+    if (device_.is_cuda()) return time_series({kBatch, 2, std::max(1, repeats / kBatch)});
+    return time_series({1, 0, std::max(1, repeats)});
+}
+
+template <class T>
+Trial Matrix<T>::try_products() const {
+    constexpr index_t kLarge = 1'000'000;
+    cuda::Series series{1, 0, nnz() > kLarge ? 5 : 20};
+    if (device_.is_cuda()) series = nnz() > kLarge ? cuda::Series{4, 1, 2} : cuda::Series{10, 2, 3};
+    return {time_series(series), series.launches()};
+}
+
+template <class T>
+double Matrix<T>::time_series(const cuda::Series& series) const {
     // What a host gathers is there, as in a series with one x.
     const Array<T> x = Array<T>::from(std::vector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
     Array<T> y(rows(), device_);
@@ -204,7 +219,7 @@ double Matrix<T>::time_products(int repeats) const {
     if (device_.is_cuda()) {
         Stream timed = nullptr;
         const auto launch_on = [&](Stream stream) { launch(product, timed = stream, 0); };
-        const double microseconds = cuda::time_launches(launch_on, repeats, device_.ordinal);
+        const double microseconds = cuda::time_launches(launch_on, series, device_.ordinal);
         const std::lock_guard lock(workspaces_mutex_);
         if (const auto found = workspaces_.find(timed); found != workspaces_.end()) {
             set_aside_.push_back(found->second.memory);  // the stream goes on to others
@@ -212,7 +227,7 @@ double Matrix<T>::time_products(int repeats) const {
         }
         return microseconds;
     }
-    std::vector<double> times(std::max(1, repeats));
+    std::vector<double> times(series.repeats);
     spmv(product, nullptr);  // brings the matrix as close as the caches allow
     for (double& time : times) {
         const auto start = std::chrono::steady_clock::now();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "cuda/runtime.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/all.hpp"
 
@@ -22,6 +23,12 @@ struct FormatInfo {
     std::vector<Options> candidates;  // what tuning tries
 };
 std::vector<FormatInfo> list_formats();
+
+// What a short series of products showed, and how many products that took.
+struct Trial {
+    double microseconds = 0;
+    int products = 0;
+};
 
 struct SetupSeconds {
     double convert = 0, transfer = 0;
@@ -49,6 +56,9 @@ public:
 
     // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; the median of `repeats`.
     double time_products(int repeats) const;
+
+    // The same in a hurry, for comparing formats: at most 13 products of a matrix beyond a million non-zeros.
+    Trial try_products() const;
 
     Csr<T> to_csr() const;  // in host memory
 
@@ -78,6 +88,7 @@ private:
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
     std::uint64_t version_of(const T* x) const;
     void launch(Product<T> product, Stream stream, std::uint64_t x_version) const;
+    double time_series(const cuda::Series& series) const;
 
     AnyFormat<T> storage_;
     Device device_;

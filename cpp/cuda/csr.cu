@@ -1,6 +1,8 @@
 #include "cuda/check.hpp"
+#include "cuda/residency.cuh"
 #include "cuda/warp.cuh"
 #include "formats/csr.hpp"
+#include "model/residency.hpp"
 
 namespace spmvgpu {
 
@@ -221,6 +223,13 @@ void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     }
 }
 
+template <class T>
+cuda::Residency cuda::csr_vector_residency(int ordinal) {
+    return residency(csr_shared<T, kWarp>, kBlockSize, ordinal);
+}
+
+template cuda::Residency cuda::csr_vector_residency<float>(int);
+template cuda::Residency cuda::csr_vector_residency<double>(int);
 template void Csr<float>::spmv_cuda(const Product<float>&, Stream) const;
 template void Csr<double>::spmv_cuda(const Product<double>&, Stream) const;
 

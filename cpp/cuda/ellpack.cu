@@ -1,5 +1,7 @@
 #include "cuda/ell.cuh"
+#include "cuda/residency.cuh"
 #include "formats/ellpack.hpp"
+#include "model/residency.hpp"
 
 namespace spmvgpu {
 
@@ -8,6 +10,13 @@ void Ellpack<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     cuda::launch_ell<1>(slots, nullptr, product, tuning.block_size, stream);
 }
 
+template <class T>
+cuda::Residency cuda::ell_residency(int ordinal) {
+    return residency(ell_threads_per_row<T, 1>, PaddedTuning{}.block_size, ordinal);
+}
+
+template cuda::Residency cuda::ell_residency<float>(int);
+template cuda::Residency cuda::ell_residency<double>(int);
 template void Ellpack<float>::spmv_cuda(const Product<float>&, Stream) const;
 template void Ellpack<double>::spmv_cuda(const Product<double>&, Stream) const;
 

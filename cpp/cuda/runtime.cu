@@ -101,28 +101,27 @@ Device device_of(const void* pointer) {
     return on_device ? Device{attributes.device} : Device{};
 }
 
-double time_launches(const std::function<void(Stream)>& launch, int repeats, int ordinal) {
-    constexpr int kBatch = 10;
+double time_launches(const std::function<void(Stream)>& launch, const Series& series, int ordinal) {
     const DeviceGuard guard(ordinal);
     const std::shared_ptr<void> leased = lease_stream(ordinal);
     const cudaStream_t stream = native(leased.get());
-    launch(stream);  // for whatever a first launch allocates
+    launch(stream);
     const Replay batch(stream, [&] {
-        for (int i = 0; i < kBatch; ++i) launch(stream);
+        for (int i = 0; i < series.batch; ++i) launch(stream);
     });
     cudaEvent_t start, stop;
     check(cudaEventCreate(&start), "cudaEventCreate");
     check(cudaEventCreate(&stop), "cudaEventCreate");
 
     std::vector<double> times;
-    for (int i = -2; i < std::max(1, repeats / kBatch); ++i) {  // the first two warm up
+    for (int i = -series.warmups; i < series.repeats; ++i) {
         float milliseconds = 0;
         check(cudaEventRecord(start, stream), "cudaEventRecord");
         batch.launch();
         check(cudaEventRecord(stop, stream), "cudaEventRecord");
         check(cudaEventSynchronize(stop), "cudaEventSynchronize");
         check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
-        if (i >= 0) times.push_back(1000.0 * milliseconds / kBatch);
+        if (i >= 0) times.push_back(1000.0 * milliseconds / series.batch);
     }
     check(cudaEventDestroy(start), "cudaEventDestroy");
     check(cudaEventDestroy(stop), "cudaEventDestroy");

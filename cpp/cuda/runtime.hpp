@@ -37,8 +37,16 @@ bool is_capturing(Stream stream);  // whether work put on the stream goes into a
 // The device that a pointer lives on; Device{} for host memory that CUDA does not know.
 Device device_of(const void* pointer);
 
-// Median microseconds of one launch(stream), from replays of a graph that holds a batch of them.
-double time_launches(const std::function<void(Stream)>& launch, int repeats, int ordinal);
+// How many launches are timed: `repeats` batches, after `warmups` others.
+struct Series {
+    int batch = 10, warmups = 2, repeats = 5;
+
+    int launches() const { return 1 + batch * (warmups + repeats); }
+};
+
+// Median microseconds of one launch(stream), from replays of a graph that holds a batch of them. Launches once before,
+// for whatever a first launch allocates.
+double time_launches(const std::function<void(Stream)>& launch, const Series& series, int ordinal);
 
 // Makes a device current for a scope.
 class DeviceGuard {

@@ -2,6 +2,7 @@
 #include "core/errors.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/transfer.hpp"
+#include "model/residency.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -24,9 +25,22 @@ void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
 bool is_capturing(Stream) { unavailable(); }
 Device device_of(const void*) { return {}; }
-double time_launches(const std::function<void(Stream)>&, int, int) { unavailable(); }
+double time_launches(const std::function<void(Stream)>&, const Series&, int) { unavailable(); }
 DeviceGuard::DeviceGuard(int) { unavailable(); }
 DeviceGuard::~DeviceGuard() = default;
+
+template <class T>
+Residency csr_vector_residency(int) {
+    unavailable();
+}
+template <class T>
+Residency ell_residency(int) {
+    unavailable();
+}
+template Residency csr_vector_residency<float>(int);
+template Residency csr_vector_residency<double>(int);
+template Residency ell_residency<float>(int);
+template Residency ell_residency<double>(int);
 
 std::shared_ptr<void> allocate_pinned(std::size_t) { unavailable(); }
 bool is_pinned(const void*, std::size_t) { return false; }

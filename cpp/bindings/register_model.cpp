@@ -1,0 +1,53 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.hpp"
+#include "model/features.hpp"
+#include "model/residency.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+using Indices = py::array_t<index_t, py::array::c_style>;
+
+py::dict features(const Indices& indptr, const Indices& indices, index_t cols, int item_bytes) {
+    if (indptr.size() < 1 || indptr.data()[indptr.size() - 1] != indices.size()) {
+        throw std::invalid_argument("inconsistent CSR arrays");
+    }
+    Features found;
+    {
+        const py::gil_scoped_release release;
+        found =
+            extract_features(static_cast<index_t>(indptr.size() - 1), cols, indptr.data(), indices.data(), item_bytes);
+    }
+    using py::arg;
+    return py::dict(arg("rows") = found.rows, arg("cols") = found.cols, arg("nnz") = found.nnz,
+                    arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
+                    arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
+                    arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
+                    arg("cache_sectors") = found.cache_sectors);
+}
+
+py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
+    const bool csr = kernel == "csr_vector";
+    if (!csr && kernel != "ell") throw std::invalid_argument("kernel '" + kernel + "' is not 'csr_vector' or 'ell'");
+    const auto found = item_bytes == 4
+                           ? (csr ? cuda::csr_vector_residency<float>(ordinal) : cuda::ell_residency<float>(ordinal))
+                           : (csr ? cuda::csr_vector_residency<double>(ordinal) : cuda::ell_residency<double>(ordinal));
+    return py::dict(py::arg("block_size") = found.block_size,
+                    py::arg("blocks_per_processor") = found.blocks_per_processor);
+}
+
+}  // namespace
+
+void register_model(py::module_& module) {
+    module.def("features", &features, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("cols"),
+               py::arg("item_bytes"), "What the performance model wants to know about a matrix.");
+    module.def("residency", &residency, py::arg("kernel"), py::arg("item_bytes"), py::arg("ordinal"),
+               "Threads per block, and blocks that a multiprocessor holds at once, of 'csr_vector' or 'ell'.");
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,37 @@
+// What the performance model wants to know about a matrix. Row lengths are read in full, column indices at samples that
+// are spread evenly; so it costs a small fraction of a conversion, and the same matrix always has the same features.
+#pragma once
+
+#include <array>
+
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+struct Features {
+    static constexpr index_t kWarp = 32;
+    static constexpr int kLaneCounts = 6;  // 1, 2, 4, ... 32 lanes a row
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    index_t empty_rows = 0;
+    index_t longest = 0;   // entries of the longest row
+    double mean = 0;       // entries a row
+    double deviation = 0;  // standard deviation of the entries a row
+
+    // With 2^i lanes a row and neighbouring rows in a warp: rounds of loads of all warps, each waiting for its longest
+    // row. 32 * warp_steps[0] is the slots of ELLPACK-R or of slices in the given order.
+    std::array<double, kLaneCounts> warp_steps{};
+
+    // Sectors of x, 32 bytes, that one load of a warp touches, per entry: 1 / 8 or 1 / 4 at best, 1 at worst.
+    std::array<double, kLaneCounts> warp_sectors{};
+
+    // Different sectors of x, per entry, in so many consecutive entries: what has to come from the L2 if the L1 holds
+    // what a thread block reads, and from memory if the L2 holds what all of them read in a while.
+    static constexpr index_t kBlockWindow = 1 << 12, kCacheWindow = 1 << 19;
+    double block_sectors = 0, cache_sectors = 0;
+};
+
+Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,
+                          int item_bytes);
+
+}  // namespace spmvgpu
