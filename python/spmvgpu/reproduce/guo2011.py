@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> tuple[str, ...]:
 def experiment(run: Run, dtype: str = "f32", profile: Path | None = None) -> None:
     """Measure, print, draw and write."""
     run.start(TITLE)
-    models = Models.obtain(run, dtype, profile)
+    models = Models.make(run, dtype, profile)
+    fits.measure_samples(run, models.paper, dtype, models.ordinal)
     names = []
     for wanted in GUO2011:
         sample = run.introduce(load_paper_matrix(wanted, run.quick))
@@ -83,7 +84,36 @@ def experiment(run: Run, dtype: str = "f32", profile: Path | None = None) -> Non
         problem = Problem.make(sample.matrix, PRECISIONS[dtype])
         for variant in (*TUNED, PARTITIONED):
             time_kernel(run, sample, dtype, problem, variant)
-        ...
+        models.separate(sample)
+        models.try_on(sample, problem)
+    for sample in further_matrices(run.quick):
+        models.try_on(run.introduce(sample), Problem.make(sample.matrix, PRECISIONS[dtype]))
+    fits.draw(run, models.paper)
     _figures(run, names)
-    run.claims = [*approach_claims(run), *tuning_claims(run), *model_claims(run), *predictions.prediction_claims(run)]
+    _tables(run, names)
+    run.claims = [
+        *fits.fit_claims(run, models.paper),
+        *tuning_claims(run),
+        *approach_claims(run),
+        *predictions.prediction_claims(run),
+    ]
     run.finish()
+
+
+def _figures(run: Run, names: list[str]) -> None:
+    rates = run.values("gflops")
+    for number, label in enumerate(TUNING, 7):
+        labels = (label, tuned(label))
+        _bars(run, number, f"Performance evaluation on {label} kernel", names, rates, labels)
+    labels = (CSR, ELL, HYB, OURS)
+    _bars(run, 10, "Performance of the approach against CSR, ELL and HYB", names, rates, labels)
+    for over in OVER:
+        ...
+
+
+def _bars(run: Run, number: int, title: str, names: list[str], rates: Table, labels: Sequence[str]) -> None:
+    heading = f"Figure {number}: {title}"
+    run.table(f"{heading} (GFLOPS)", {label: rates.get(label, {}) for label in labels}, names)
+    bars = {label: rates[label] for label in labels if label in rates}
+    if bars:
+        run.figure(number, heading, "GFLOPS", names, bars)
