@@ -2,51 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
-from spmvgpu.model import measure, samples
 from spmvgpu.model.guo2011 import Guo2011
 from spmvgpu.reproduce import guo2011_figures as pictures
 from spmvgpu.reproduce.claims import EQUAL, FAILS, HOLDS, OPEN, PARTLY, Claim
 from spmvgpu.reproduce.guo2011_claims import COO, CSR, ELL
 from spmvgpu.reproduce.run import Record, Run
 
-# Samples have at most so many non-zeros.
-MAX_NNZ, QUICK_MAX_NNZ = 1 << 24, 1 << 16
-
 # A fit follows its samples if it is off by no more than this on average.
 FOLLOWS = 0.1
 
 
-def measure_samples(run: Run, model: Guo2011, dtype: str, ordinal: int) -> None:
-    """Time the samples of the three kernels, and record them with what the model says of them."""
-    most = QUICK_MAX_NNZ if run.quick else MAX_NNZ
-    kinds = (
-        (CSR, measure.CSR_VECTOR, samples.csr_vector_samples(model.csr.full_load, most)),
-        (ELL, measure.ELL, samples.ell_samples(most)),
-        (COO, measure.COO, samples.coo_samples(most)),
-    )
-    found = run.records.setdefault("samples", [])
-    for kernel, variant, wanted in kinds:
-        for sample in wanted:
-            for timed in measure.time_variants(sample.name, sample.build(), [variant], dtype, ordinal):
-                size = {"rows": timed["rows"], "width": timed["nnz"] // timed["rows"], "nnz": timed["nnz"]}
+def record_samples(run: Run, model: Guo2011, timed: Mapping[str, Sequence[Record]], dtype: str) -> None:
+    """Record the samples that the paper's model was fitted to, with what it says of them.
+
+    Parameters
+    ----------
+    run : Run
+    model : Guo2011
+    timed : mapping
+        The timings of a calibration, by kernel; empty without one.
+    dtype : str
+        Whose timings to take.
+    """
+    for kernel, key in ((CSR, "csr"), (ELL, "ell"), (COO, "coo")):
+        for entry in timed.get(key, []):
+            size = {name: int(entry[name]) for name in ("rows", "cols", "nnz")}
+            if entry["dtype"] == dtype and (kernel != CSR or size["rows"] == model.csr.full_load):
                 fitted = _fitted(model, kernel, **size)
-                found.append({"kernel": kernel, **size, "time_us": timed["time_us"], "fitted_us": fitted})
+                found = {"kernel": kernel, **size, "time_us": entry["time_us"], "fitted_us": fitted}
+                run.records["samples"].append(found)
 
 
-def _fitted(model: Guo2011, kernel: str, rows: int, width: int, nnz: int) -> float:
+def _fitted(model: Guo2011, kernel: str, rows: int, cols: int, nnz: int) -> float:
+    """Microseconds of a sample, which is a dense matrix, or has even rows."""
     if kernel == CSR:
-        return model.csr.time(np.full(rows, width))
-    return float(model.ell.time(rows, width) if kernel == ELL else model.coo.time(nnz))
+        return model.csr.time(np.full(rows, cols))
+    return float(model.ell.time(rows, cols) if kernel == ELL else model.coo.time(nnz))
 
 
 def draw(run: Run, model: Guo2011) -> None:
     """Figures 3 to 6."""
     csr, ell = model.csr, model.ell
-    longest = max(entry["width"] for entry in _of(run, CSR))
+    longest = max((entry["cols"] for entry in _of(run, CSR)), default=4 * csr.threshold)
     below = np.linspace(0, csr.threshold, 30)
     conic = np.polynomial.polynomial.polyval(below, csr.conic)
     ends = np.array([csr.threshold, max(longest, csr.threshold)])
@@ -56,7 +59,7 @@ def draw(run: Run, model: Guo2011) -> None:
         "Figure 3: entries a row and time of full loads (CSR)",
         pictures.fits,
         "entries a row",
-        [(entry["width"], entry["time_us"]) for entry in _of(run, CSR)],
+        [(entry["cols"], entry["time_us"]) for entry in _of(run, CSR)],
         {"conic curve": list(zip(below, conic, strict=True)), "line": list(zip(ends, line, strict=True))},
         csr.threshold,
     )
@@ -65,19 +68,16 @@ def draw(run: Run, model: Guo2011) -> None:
         "figure5",
         "Figure 5: time of samples, and between them (ELL)",
         pictures.surface,
-        ell.rows,
         ell.widths,
-        ell.times,
+        ell.rows,
+        np.transpose(ell.times),
     )
-    most = np.array([0, max((entry["nnz"] for entry in _of(run, COO)), default=1)])
-    _line(run, "figure6", "Figure 6: non-zeros and time of samples (COO)", COO, most, _coo_line(model, most))
+    most = np.array([0, max((entry["nnz"] for entry in _of(run, COO)), default=ends[1] * csr.full_load)])
+    line = np.polynomial.polynomial.polyval(most, model.coo.line)
+    _line(run, "figure6", "Figure 6: non-zeros and time of samples (COO)", COO, most, line)
 
 
-def _coo_line(model: Guo2011, nnz: np.ndarray) -> np.ndarray:
-    return np.polynomial.polynomial.polyval(nnz, model.coo.line)
-
-
-def _line(run: Run, name: str, title: str, kernel: str, nnz: np.ndarray, time_us: np.ndarray) -> None:
+def _line(run: Run, name: str, title: str, kernel: str, nnz: Any, time_us: Any) -> None:
     measured = [(entry["nnz"], entry["time_us"]) for entry in _of(run, kernel)]
     run.draw(name, title, pictures.fits, "non-zeros", measured, {"line": list(zip(nnz, time_us, strict=True))})
 
@@ -85,8 +85,8 @@ def _line(run: Run, name: str, title: str, kernel: str, nnz: np.ndarray, time_us
 def fit_claims(run: Run, model: Guo2011) -> list[Claim]:
     """Section 4.3."""
     threshold = model.csr.threshold
-    below = [entry for entry in _of(run, CSR) if entry["width"] < threshold]
-    above = [entry for entry in _of(run, CSR) if entry["width"] >= threshold]
+    below = [entry for entry in _of(run, CSR) if entry["cols"] < threshold]
+    above = [entry for entry in _of(run, CSR) if entry["cols"] >= threshold]
     return [
         _follows(
             "4.3.1",

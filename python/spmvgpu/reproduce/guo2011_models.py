@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from time import perf_counter
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 import spmvgpu as sg
 from spmvgpu.devices import resolve_device
 from spmvgpu.model.guo2011 import Guo2011, find_separator
-from spmvgpu.model.profile import Profile, load_profile
+from spmvgpu.model.predict import predict_csr
+from spmvgpu.model.profile import Profile, forget_loaded, profile_path
 from spmvgpu.reproduce.guo2011_claims import COO, CSR, ELL, HYB, OURS
 from spmvgpu.reproduce.guo2011_predictions import OWN, PAPER, choose
 from spmvgpu.reproduce.matrices import Sample
@@ -25,18 +29,39 @@ KERNELS = (
     Variant(HYB, "hyb"),
     Variant(COO, "coo"),
 )
-# A format that is one of these kernels anyway goes under the kernel's label.
-LABELS = {variant.format: variant.label for variant in KERNELS}
-AS_IT_COMES = LABELS | {"csr": "csr"}
+# What these kernels are called in predictions: by the paper's model, and by the library's own.
+BY_PAPER = {"csr": CSR, "ellpack": ELL, "hyb": HYB, "coo": COO}
+BY_OWN = {"ellpack": ELL, "hyb": HYB, "coo": COO}
+
+# The approach: the paper's model decides on the partition or the whole format, and the parts are tuned.
+PARTITIONED = Variant(OURS, "partitioned", {"tune": "full"})
+
+
+@contextmanager
+def in_force(profile: Profile, ordinal: int) -> Iterator[None]:
+    """Let the library use this profile, and remember nothing of earlier tuning, nor of this one."""
+    with TemporaryDirectory() as folder:
+        before = os.environ.get(CACHE_VARIABLE)
+        os.environ[CACHE_VARIABLE] = folder
+        try:
+            profile.save(profile_path(ordinal))
+            forget_loaded()
+            yield
+        finally:
+            if before is None:
+                del os.environ[CACHE_VARIABLE]
+            else:
+                os.environ[CACHE_VARIABLE] = before
+            forget_loaded()
 
 
 class Models:
-    """Both models of one device in one precision, and the run that records what becomes of them.
+    """Both models of one device in one precision; measures, and records what becomes of their predictions.
 
     Attributes
     ----------
-    profile : Profile
     paper : Guo2011
+        The paper's model.
     """
 
     def __init__(self, run: Run, dtype: str, profile: Profile) -> None:
@@ -67,41 +92,77 @@ class Models:
         )
 
     def compare(self, sample: Sample, problem: Problem) -> None:
-        """Time every format as it comes, and record what the models predict, choose, and what "auto" takes."""
-        others = (Variant(name, name) for name in sg.formats() if name not in LABELS or name == "csr")
+        """Time every format; record what the models predict and choose, and what "auto" takes."""
+        paper = self.paper.predict(np.diff(problem.matrix.indptr))
+        own = [
+            entry
+            for entry in predict_csr(problem.matrix, self.ordinal, OWN, self.profile)
+            if entry.time_us is not None
+        ]
+        others = (
+            Variant(entry.name, entry.format, entry.options) for entry in own if entry.name not in BY_OWN
+        )
         times = {}
         for variant in (*KERNELS, *others):
             row = self.time(sample, problem, variant)
             if row is not None:
                 times[variant.label] = row["time_us"]
-        lengths = np.diff(problem.matrix.indptr)
-        self._judge(sample, PAPER, self.paper.predict(lengths), LABELS, times)
-        own = ...
-        self._judge(sample, OWN, own, AS_IT_COMES, times)
-        self._auto(sample, problem, {format: times[label] for format, label in own_labels.items() if label in times})
+        self._judge(sample, PAPER, paper, {name: times.get(label) for name, label in BY_PAPER.items()})
+        predicted = {entry.name: entry.time_us for entry in own}
+        measured = {name: times.get(BY_OWN.get(name, name)) for name in predicted}
+        self._judge(sample, OWN, predicted, measured)
+        self._auto(sample, problem, measured)
 
     def _judge(
         self,
         sample: Sample,
         model: str,
-        predicted: dict[str, float],
-        labels: dict[str, str],
-        times: dict[str, float],
+        predicted: Mapping[str, float],
+        measured: Mapping[str, float | None],
     ) -> None:
-        """Record predictions of formats that were measured, and the choice among them."""
-        measured = {
-            format: times[labels.get(format, format)]
-            for format in predicted
-            if labels.get(format, format) in times
-        }
-        shared = {"matrix": sample.name, "nnz": int(sample.matrix.nnz), "dtype": self.dtype, "model": model}
-        for format, time_us in measured.items():
-            self._record(
-                "predictions", **shared, format=format, predicted_us=predicted[format], time_us=time_us
-            )
-        made = choose(measured, predicted)
+        """Record predictions for what was measured, and the choice among it."""
+        times = {name: time_us for name, time_us in measured.items() if time_us is not None}
+        for name, time_us in times.items():
+            entry = {"format": name, "predicted_us": predicted[name], "time_us": time_us}
+            self._record("predictions", sample, model=model, **entry)
+        made = choose(times, predicted)
         if made is not None:
-            self._record("choices", **shared, **made)
+            self._record("choices", sample, model=model, **made)
 
-    def _record(self, kind: str, **entry: object) -> None:
-        self.run.records[kind].append(entry)
+    def _auto(self, sample: Sample, problem: Problem, measured: Mapping[str, float | None]) -> None:
+        """Record what the library chooses by itself, with the products that it tried."""
+        ...
+
+    def approach(self, sample: Sample, problem: Problem, whole: Mapping[str, Record | None]) -> None:
+        """Cut the matrix where the paper's model says so, or take the one format that it says is faster.
+
+        Parameters
+        ----------
+        sample, problem
+            The matrix.
+        whole : mapping
+            Format to the row of its tuned product.
+        """
+        lengths = np.sort(np.diff(problem.matrix.indptr))[::-1]
+        found = find_separator(lengths, self.paper)
+        if found.format == OURS:
+            self.time(sample, problem, PARTITIONED)
+        else:
+            row = whole[found.format]
+            self.run.tune(OURS, [row] if row is not None else [])
+        above = found.csr_rows
+        self._record(
+            "partitions",
+            sample,
+            chosen=found.format,
+            csr_rows=above,
+            csr_nnz=int(lengths[:above].sum()),
+            ell_rows=len(lengths) - above,
+            ell_nnz=int(lengths[above:].sum()),
+            predicted_us=found.time_us,
+            whole_us=found.whole_us,
+        )
+
+    def _record(self, kind: str, sample: Sample, **entry: Any) -> None:
+        shared = {"matrix": sample.name, "nnz": int(sample.matrix.nnz), "dtype": self.dtype}
+        self.run.records[kind].append({**shared, **entry})
