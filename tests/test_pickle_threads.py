@@ -147,6 +147,15 @@ def test_one_operator_per_thread(A, fmt, device):
         np.testing.assert_array_equal(result, expected)
 
 
+def test_threads_that_build_different_operators_do_not_mix_them_up(A, fmt, device):
+    def work(index):
+        scaled = [A * (index * 100 + i + 1) for i in range(20)]
+        built = [sg.aslinearoperator(matrix, format=fmt, device=device) for matrix in scaled]
+        return all((op.tocsr() != matrix).nnz == 0 for op, matrix in zip(built, scaled, strict=True))
+
+    assert all(in_threads(work))
+
+
 def test_transposition_is_made_once_by_many_threads(A, fmt, device):
     op = build(A, fmt, device)
     transposed = in_threads(lambda _: op.T)

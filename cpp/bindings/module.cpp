@@ -22,5 +22,6 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_arrays(module);
     spmvgpu::register_matrix(module);
     spmvgpu::register_model(module);
+    spmvgpu::register_parts(module);
     spmvgpu::register_solvers(module);
 }

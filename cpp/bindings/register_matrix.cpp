@@ -60,7 +60,7 @@ py::array_t<T> make_result(index_t rows, Device device) {
 }
 
 template <class T>
-py::array multiply_numpy(const Matrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out, T alpha,
+py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out, T alpha,
                          T beta) {
     py::array_t<T> y = out ? py::array_t<T>(*out) : make_result<T>(matrix.rows(), matrix.device());
     if (x.size() != matrix.cols() || y.size() != matrix.rows()) throw std::invalid_argument("vector of wrong length");
@@ -93,15 +93,59 @@ py::tuple to_csr_arrays(const Matrix<T>& matrix) {
     return py::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
 }
 
+// Products, and what is known of every matrix.
+template <class T>
+void register_base(py::module_& module, const char* name) {
+    using M = AnyMatrix<T>;
+    py::class_<M, std::shared_ptr<M>>(module, name, "What multiplies vectors on one device.")
+        .def(
+            "multiply_pointers",
+            [](const M& matrix, std::uintptr_t x, std::uintptr_t y, T alpha, T beta, std::uintptr_t stream) {
+                matrix.spmv({reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), alpha, beta},
+                            reinterpret_cast<Stream>(stream));
+            },
+            py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
+            py::call_guard<py::gil_scoped_release>(),
+            "Product of vectors on the matrix's own device; queued on the stream.")
+        .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
+             py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
+        .def(
+            "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
+            "Declares the x of the products that follow; 0 ends it.")
+        .def(
+            "time_products",
+            [](const M& matrix, int repeats) { return matrix.time_products(long_series(matrix.device(), repeats)); },
+            py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
+        .def(
+            "try_products",
+            [](const M& matrix) {
+                const Series series = trial_series(matrix.device(), matrix.nnz());
+                double microseconds = 0;
+                {
+                    const py::gil_scoped_release release;
+                    microseconds = matrix.time_products(series);
+                }
+                return py::make_tuple(microseconds, series.launches());
+            },
+            "Microseconds of a product from a short series, and how many products that took.")
+        .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); })
+        .def_property_readonly("nnz", &M::nnz)
+        .def_property_readonly("nbytes", &M::nbytes)
+        .def_property_readonly("setup_seconds", [](const M& matrix) {
+            const auto seconds = matrix.setup_seconds();
+            return py::dict(py::arg("convert") = seconds.convert, py::arg("transfer") = seconds.transfer);
+        });
+}
+
 template <class T>
 void register_type(py::module_& module, const char* name) {
     using M = Matrix<T>;
-    py::class_<M>(module, name, "One sparse matrix in one format on one device.")
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One sparse matrix in one format on one device.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, const std::string& format, const Options& options, int ordinal) {
                  const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
                  const py::gil_scoped_release release;
-                 return std::make_unique<M>(csr, format, options, Device{ordinal});
+                 return std::make_shared<M>(csr, format, options, Device{ordinal});
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
              py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"))
@@ -119,53 +163,21 @@ void register_type(py::module_& module, const char* name) {
             },
             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
             py::arg("format"), py::arg("options"), "Bytes and slots per non-zero of a format, before it is built.")
-        .def(
-            "multiply_pointers",
-            [](const M& matrix, std::uintptr_t x, std::uintptr_t y, T alpha, T beta, std::uintptr_t stream) {
-                matrix.spmv({reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), alpha, beta},
-                            reinterpret_cast<Stream>(stream));
-            },
-            py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
-            py::call_guard<py::gil_scoped_release>(),
-            "Product of vectors on the matrix's own device; queued on the stream.")
-        .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
-             py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
-        .def(
-            "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
-            "Declares the x of the products that follow; 0 ends it.")
-        .def("time_products", &M::time_products, py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
-        .def(
-            "try_products",
-            [](const M& matrix) {
-                Trial trial;
-                {
-                    const py::gil_scoped_release release;
-                    trial = matrix.try_products();
-                }
-                return py::make_tuple(trial.microseconds, trial.products);
-            },
-            "Microseconds of a product from a short series, and the products that took.")
         .def("to_csr", &to_csr_arrays<T>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)
-        .def_property_readonly("nnz", &M::nnz)
-        .def_property_readonly("nbytes", &M::nbytes)
-        .def_property_readonly("options",
-                               [](const M& matrix) {
-                                   py::dict options;
-                                   for (const auto& option : matrix.options())
-                                       options[option.name.c_str()] = option.value;
-                                   return options;
-                               })
-        .def_property_readonly("setup_seconds", [](const M& matrix) {
-            const auto seconds = matrix.setup_seconds();
-            return py::dict(py::arg("convert") = seconds.convert, py::arg("transfer") = seconds.transfer);
+        .def_property_readonly("options", [](const M& matrix) {
+            py::dict options;
+            for (const auto& option : matrix.options()) options[option.name.c_str()] = option.value;
+            return options;
         });
 }
 
 }  // namespace
 
 void register_matrix(py::module_& module) {
+    register_base<float>(module, "AnyMatrixF32");
+    register_base<double>(module, "AnyMatrixF64");
     register_type<float>(module, "MatrixF32");
     register_type<double>(module, "MatrixF64");
 }

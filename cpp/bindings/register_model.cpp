@@ -28,7 +28,8 @@ py::dict features(const Indices& indptr, const Indices& indices, index_t cols, i
                     arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
                     arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
                     arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
-                    arg("cache_sectors") = found.cache_sectors);
+                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors,
+                    arg("fragment_rows") = found.fragment_rows);
 }
 
 py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {

@@ -50,7 +50,7 @@ template <class T>
 void register_type(py::module_& module) {
     module.def(
         "cg",
-        [](const Matrix<T>& matrix, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t inverse_diagonal,
+        [](const AnyMatrix<T>& matrix, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t inverse_diagonal,
            std::uintptr_t x, double rtol, double atol, std::int64_t maxiter, std::optional<std::uintptr_t> stream,
            py::object callback) {
             if (matrix.rows() != matrix.cols()) throw std::invalid_argument("the matrix is not square");

@@ -1,11 +1,11 @@
 #include "core/matrix.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <type_traits>
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
+#include "core/timing.hpp"
 #include "cuda/runtime.hpp"
 
 namespace spmvgpu {
@@ -83,8 +83,7 @@ Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& o
         setup_.transfer = seconds_since(start) - setup_.convert;
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
-    constexpr int kStreamsExpected = 4;  // where that is cheap
-    if (scratch > 0) set_memory_aside(device.is_cuda() && scratch < nbytes() / 100 ? kStreamsExpected : 1);
+    workspaces_.emplace(scratch, device, array_bytes());
 }
 
 template <class T>
@@ -111,7 +110,7 @@ template <class T>
 void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_version) const {
     // A graph runs later, and often; what its scratch holds then nobody knows.
     if (x_version != 0 && device_.is_cuda() && cuda::is_capturing(stream)) x_version = 0;
-    Workspace* const space = workspace(stream);
+    Workspaces::Space* const space = workspaces_->of(stream);
     std::unique_lock<std::mutex> turn;
     if (space != nullptr) {
         turn = std::unique_lock(space->in_use);
@@ -196,76 +195,16 @@ bool Matrix<T>::gathers_on_host() const {
 }
 
 template <class T>
-double Matrix<T>::time_products(int repeats) const {
-    constexpr int kBatch = 10;
-    if (device_.is_cuda()) return time_series({kBatch, 2, std::max(1, repeats / kBatch)});
-    return time_series({1, 0, std::max(1, repeats)});
-}
-
-template <class T>
-Trial Matrix<T>::try_products() const {
-    constexpr index_t kLarge = 1'000'000;
-    cuda::Series series{1, 0, nnz() > kLarge ? 5 : 20};
-    if (device_.is_cuda()) series = nnz() > kLarge ? cuda::Series{4, 1, 2} : cuda::Series{10, 2, 3};
-    return {time_series(series), series.launches()};
-}
-
-template <class T>
-double Matrix<T>::time_series(const cuda::Series& series) const {
+double Matrix<T>::time_products(const Series& series) const {
     // What a host gathers is there, as in a series with one x.
     const Array<T> x = Array<T>::from(std::vector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
     Array<T> y(rows(), device_);
     const Product<T> product{x.data(), y.data()};
-    if (device_.is_cuda()) {
-        Stream timed = nullptr;
-        const auto launch_on = [&](Stream stream) { launch(product, timed = stream, 0); };
-        const double microseconds = cuda::time_launches(launch_on, series, device_.ordinal);
-        const std::lock_guard lock(workspaces_mutex_);
-        if (const auto found = workspaces_.find(timed); found != workspaces_.end()) {
-            set_aside_.push_back(found->second.memory);  // the stream goes on to others
-            workspaces_.erase(found);
-        }
-        return microseconds;
-    }
-    std::vector<double> times(series.repeats);
-    spmv(product, nullptr);  // brings the matrix as close as the caches allow
-    for (double& time : times) {
-        const auto start = std::chrono::steady_clock::now();
-        spmv(product, nullptr);
-        time = 1e6 * seconds_since(start);
-    }
-    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-    return times[times.size() / 2];
-}
-
-template <class T>
-void Matrix<T>::set_memory_aside(int streams) const {
-    const std::size_t bytes = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
-    for (int i = 0; i < streams; ++i) {
-        set_aside_.push_back(Array<char>::from(std::vector<char>(bytes, 0)).to(device_));
-    }
-}
-
-template <class T>
-typename Matrix<T>::Workspace* Matrix<T>::workspace(Stream stream) const {
-    const std::size_t bytes = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
-    if (bytes == 0) return nullptr;
-    const std::lock_guard lock(workspaces_mutex_);
-    auto found = workspaces_.find(stream);
-    if (found == workspaces_.end()) {
-        if (set_aside_.empty()) set_memory_aside(1);
-        found = workspaces_.try_emplace(stream).first;
-        found->second.memory = set_aside_.back();
-        set_aside_.pop_back();
-        // Always one more than streams so far, as the next one may be capturing. The product goes on without it.
-        if (device_.is_cuda() && set_aside_.empty() && !cuda::is_capturing(stream)) {
-            try {
-                set_memory_aside(1);
-            } catch (const OutOfMemory&) {
-            }
-        }
-    }
-    return &found->second;
+    Stream timed = nullptr;
+    const auto multiply = [&](Stream stream) { launch(product, timed = stream, 0); };
+    const double microseconds = time_series(multiply, series, device_);
+    if (device_.is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
+    return microseconds;
 }
 
 template <class T>
@@ -289,22 +228,24 @@ index_t Matrix<T>::cols() const {
 }
 
 template <class T>
-index_t Matrix<T>::nnz() const {
-    return std::visit([](const auto& format) { return format.nnz; }, storage_);
+std::int64_t Matrix<T>::nnz() const {
+    return std::visit([](const auto& format) -> std::int64_t { return format.nnz; }, storage_);
 }
 
 template <class T>
-std::size_t Matrix<T>::nbytes() const {
+std::size_t Matrix<T>::array_bytes() const {
     std::size_t bytes = 0;
     std::visit(
         [&](const auto& format) {
             format.each_array(format, [&](const char*, const auto& array) { bytes += array.footprint(); });
         },
         storage_);
-    const std::lock_guard lock(workspaces_mutex_);
-    for (const auto& [stream, space] : workspaces_) bytes += space.memory.footprint();
-    for (const auto& memory : set_aside_) bytes += memory.footprint();
-    return bytes + (exchange_ ? exchange_->nbytes() : 0);
+    return bytes;
+}
+
+template <class T>
+std::size_t Matrix<T>::nbytes() const {
+    return array_bytes() + workspaces_->nbytes() + (exchange_ ? exchange_->nbytes() : 0);
 }
 
 template <class T>

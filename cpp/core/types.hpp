@@ -42,8 +42,11 @@ struct Product {
     T* y;
     T alpha = T(1);
     T beta = T(0);
-    void* scratch = nullptr;  // workspace_bytes() of the format, private to one CUDA stream, zeroed once
-    bool gathered = false;    // of a format that gathers: scratch holds what it gathered from this x already
+    void* scratch = nullptr;           // workspace_bytes() of the format, private to one CUDA stream, zeroed once
+    bool gathered = false;             // of a format that gathers: scratch holds what it gathered from this x already
+    const index_t* row_map = nullptr;  // row of y that a row of the matrix belongs to; null: the same
+
+    constexpr index_t row_of_y(index_t row) const { return row_map == nullptr ? row : row_map[row]; }
 };
 
 // What a format would cost, known before it is built.

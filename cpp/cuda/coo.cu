@@ -14,7 +14,9 @@ constexpr int kBlockSize = 256;
 template <class T>
 __global__ void scale_thread_per_row(index_t rows, Product<T> product) {
     const index_t row = blockIdx.x * kBlockSize + threadIdx.x;
-    if (row < rows) product.y[row] = product.beta == T(0) ? T(0) : product.beta * product.y[row];
+    if (row >= rows) return;
+    T& y = product.y[product.row_of_y(row)];
+    y = product.beta == T(0) ? T(0) : product.beta * y;
 }
 
 // A warp per strip of non-zeros, 32 at a time: a segmented scan over equal rows, whose last lane in each row holds the

@@ -39,7 +39,7 @@ Device device_of(const void* pointer);
 
 // How many launches are timed: `repeats` batches, after `warmups` others.
 struct Series {
-    int batch = 10, warmups = 2, repeats = 5;
+    int batch, warmups, repeats;
 
     int launches() const { return 1 + batch * (warmups + repeats); }
 };

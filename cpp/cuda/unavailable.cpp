@@ -1,5 +1,6 @@
 // Stands in for the CUDA backend in a build without it: there are no devices, and asking for one says why.
 #include "core/errors.hpp"
+#include "cuda/gather.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/transfer.hpp"
 #include "model/residency.hpp"
@@ -59,5 +60,12 @@ void HostExchange<T>::finish(const Product<T>&, bool) {
 }
 template class HostExchange<float>;
 template class HostExchange<double>;
+
+template <class T>
+void gather(T*, const T*, const index_t*, index_t, int, Stream) {
+    unavailable();
+}
+template void gather(float*, const float*, const index_t*, index_t, int, Stream);
+template void gather(double*, const double*, const index_t*, index_t, int, Stream);
 
 }  // namespace spmvgpu::cuda

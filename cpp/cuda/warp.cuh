@@ -82,7 +82,8 @@ __device__ __forceinline__ T sum_block(T value) {
 template <class T>
 __device__ __forceinline__ void store_row(const Product<T>& product, index_t row, T sum) {
     const T scaled = product.alpha * sum;
-    product.y[row] = product.beta == T(0) ? scaled : scaled + product.beta * product.y[row];
+    T& y = product.y[product.row_of_y(row)];
+    y = product.beta == T(0) ? scaled : scaled + product.beta * y;
 }
 
 inline unsigned blocks_for(std::int64_t items, int per_block) {

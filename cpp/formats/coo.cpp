@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.hpp"
+#include "formats/row_products.hpp"
 #include "formats/spans.hpp"
 
 namespace spmvgpu {
@@ -75,10 +76,12 @@ Csr<T> Coo<T>::to_csr() const {
 
 template <class T>
 void Coo<T>::spmv(const Product<T>& product) const {
-    T* const y = product.y;
     const int row_threads = threads_for(rows);
 #pragma omp parallel for num_threads(row_threads) schedule(static)
-    for (index_t row = 0; row < rows; ++row) y[row] = product.beta == T(0) ? T(0) : product.beta * y[row];
+    for (index_t row = 0; row < rows; ++row) {
+        T& y = product.y[product.row_of_y(row)];
+        y = product.beta == T(0) ? T(0) : product.beta * y;
+    }
 
     // Each thread adds whole rows to y itself; the first row of its part may belong to the thread before it as well,
     // and is added after all have finished.
@@ -95,12 +98,12 @@ void Coo<T>::spmv(const Product<T>& product) const {
             if (row == row_indices[begin]) {
                 first_row_sums[t] = sum;
             } else {
-                y[row] += product.alpha * sum;
+                add_to_row(product, row, sum);
             }
         }
     }
     for (int t = 0; t < threads && nnz > 0; ++t) {
-        y[row_indices[part_begin(nnz, threads, t)]] += product.alpha * first_row_sums[t];
+        add_to_row(product, row_indices[part_begin(nnz, threads, t)], first_row_sums[t]);
     }
 }
 

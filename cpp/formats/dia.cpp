@@ -160,7 +160,7 @@ void Dia<T>::spmv(const Product<T>& product) const {
                          static_cast<index_t>(end - begin), sums + (begin - first));
         }
         for (std::int64_t row = first; row < last; ++row) {
-            product.y[row] = scaled(sums[row - first], product, static_cast<index_t>(row));
+            store_row(product, static_cast<index_t>(row), sums[row - first]);
         }
     }
 }

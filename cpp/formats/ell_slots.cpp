@@ -99,7 +99,7 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
             const T* const parts = sums + (row - begin) * lanes;
             T sum = parts[0];
             for (int lane = 1; lane < lanes; ++lane) sum += parts[lane];
-            product.y[row] = scaled(sum, product, row);
+            store_row(product, row, sum);
         }
     }
 }

@@ -47,9 +47,17 @@ inline MergePoint merge_point(std::int64_t diagonal, index_t rows, const index_t
     return {low, static_cast<index_t>(diagonal - low)};
 }
 
+// y[row] = alpha * sum + beta * y[row], without reading y where beta is zero.
 template <class T>
-inline T scaled(T sum, const Product<T>& product, index_t row) {
-    return product.beta == T(0) ? product.alpha * sum : product.alpha * sum + product.beta * product.y[row];
+inline void store_row(const Product<T>& product, index_t row, T sum) {
+    T& y = product.y[product.row_of_y(row)];
+    y = product.beta == T(0) ? product.alpha * sum : product.alpha * sum + product.beta * y;
+}
+
+// The rest of a row's sum, once the row has been stored.
+template <class T>
+inline void add_to_row(const Product<T>& product, index_t row, T sum) {
+    product.y[product.row_of_y(row)] += product.alpha * sum;
 }
 
 // One thread's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not
@@ -59,7 +67,7 @@ SPMVGPU_SIMD_CLONES T walk_rows(MergePoint begin, MergePoint end, const index_t*
                                 RowSum row_sum) {
     index_t nz = begin.nz;
     for (index_t row = begin.row; row < end.row; ++row) {
-        product.y[row] = scaled(row_sum(nz, row_offsets[row + 1], product.x), product, row);
+        store_row(product, row, row_sum(nz, row_offsets[row + 1], product.x));
         nz = row_offsets[row + 1];
     }
     return nz < end.nz ? row_sum(nz, end.nz, product.x) : T(0);
@@ -79,7 +87,7 @@ void spmv_by_rows_and_nonzeros(index_t rows, const index_t* row_offsets, const P
         unfinished[t] = walk_rows(points[t], points[t + 1], row_offsets, product, row_sum);
     }
     for (int t = 0; t + 1 < threads; ++t) {
-        if (points[t + 1].row < rows) product.y[points[t + 1].row] += product.alpha * unfinished[t];
+        if (points[t + 1].row < rows) add_to_row(product, points[t + 1].row, unfinished[t]);
     }
 }
 

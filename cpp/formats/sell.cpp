@@ -199,8 +199,7 @@ void Sell<T>::spmv(const Product<T>& product) const {
             const index_t columns = (slice_offsets[s + 1] - begin) / kSliceRows;
             sum_slice(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product.x, sums);
             for (index_t i = s * kSliceRows; i < std::min(rows, (s + 1) * kSliceRows); ++i) {
-                const index_t row = permutation.size() ? permutation[i] : i;
-                product.y[row] = scaled(sums[i % kSliceRows], product, row);
+                store_row(product, permutation.size() ? permutation[i] : i, sums[i % kSliceRows]);
             }
         }
     }

@@ -1,6 +1,7 @@
 #include "model/features.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -19,7 +20,7 @@ int sector_shift(int item_bytes) { return item_bytes == 4 ? 3 : 2; }
 // Counts the different sectors among those added since the last clear(); forgets in constant time.
 class SectorSet {
 public:
-    explicit SectorSet(int bits) : mask_((std::size_t(1) << bits) - 1), slots_(mask_ + 1) {}
+    explicit SectorSet(index_t capacity) : mask_(std::bit_ceil(std::size_t(capacity)) - 1), slots_(mask_ + 1) {}
 
     void clear() { ++round_, count_ = 0; }
     void add(index_t sector) {
@@ -39,7 +40,7 @@ private:
     };
     std::size_t mask_;
     std::vector<Slot> slots_;
-    std::uint32_t round_ = 0;
+    std::uint32_t round_ = 1;  // of no slot yet
     std::int64_t count_ = 0;
 };
 
@@ -78,65 +79,89 @@ void read_row_lengths(Features& features, const index_t* row_offsets) {
     std::copy(std::begin(steps), std::end(steps), features.warp_steps.begin());
 }
 
-// Sectors of the loads of one warp that begins at `row`, with `lanes` lanes a row: added to `sectors` and `entries`.
-void read_warp(const Features& features, const index_t* row_offsets, const index_t* col_indices, int shift, index_t row,
-               int lanes, SectorSet& set, double& sectors, double& entries) {
-    constexpr index_t kMaxEntries = 1024;
-    const index_t end = std::min(features.rows - row, kWarp / lanes) + row;
+struct Tally {
+    double sectors = 0, entries = 0;
+
+    double per_entry() const { return sectors / std::max(entries, 1.0); }
+};
+
+// What a group of `threads` threads, `lanes` of them for each row from `row` on, loads `in_flight` times at once: its
+// different sectors, added up over all rounds or enough of them.
+void read_group(const Features& features, const index_t* row_offsets, const index_t* col_indices, int shift,
+                index_t row, index_t threads, index_t lanes, index_t in_flight, SectorSet& set, Tally& tally) {
+    constexpr index_t kMaxEntries = 2048;
+    const index_t end = std::min(features.rows - row, threads / lanes) + row;
     index_t longest = 0, seen = 0;
     for (index_t r = row; r < end; ++r) longest = std::max(longest, row_offsets[r + 1] - row_offsets[r]);
-    for (index_t k = 0; k < longest && seen < kMaxEntries; k += lanes) {
+    for (std::int64_t k = 0; k < longest && seen < kMaxEntries; k += lanes * in_flight) {
         set.clear();
         for (index_t r = row; r < end; ++r) {
-            const index_t stop = std::min(row_offsets[r + 1], row_offsets[r] + k + lanes);
-            for (index_t i = row_offsets[r] + k; i < stop; ++i, ++seen) set.add(col_indices[i] >> shift);
+            const std::int64_t stop =
+                std::min<std::int64_t>(row_offsets[r + 1], row_offsets[r] + k + lanes * in_flight);
+            for (std::int64_t i = row_offsets[r] + k; i < stop; ++i, ++seen) set.add(col_indices[i] >> shift);
         }
-        sectors += static_cast<double>(set.count());
+        tally.sectors += static_cast<double>(set.count());
     }
-    entries += seen;
+    tally.entries += seen;
 }
 
-void sample_warps(Features& features, const index_t* row_offsets, const index_t* col_indices, int shift) {
-    constexpr index_t kSamples = 256;
-    const index_t warps = features.rows / kWarp + (features.rows % kWarp != 0), samples = std::min(warps, kSamples);
-    double sectors[Features::kLaneCounts] = {}, entries[Features::kLaneCounts] = {};
-#pragma omp parallel num_threads(threads_for(std::int64_t(samples) * 20'000)) reduction(+ : sectors, entries)
-    {
-        SectorSet set(7);
-#pragma omp for
-        for (index_t s = 0; s < samples; ++s) {
-            const auto begin = static_cast<index_t>(part_begin(warps, samples, s)) * kWarp;
-            for (int i = 0; i < Features::kLaneCounts; ++i) {
-                // All warps of these 32 rows, or as many as there are samples enough.
-                const index_t step = kWarp >> i, end = std::min(features.rows - begin, std::min(kWarp, 4 * step));
-                for (index_t row = begin; row < begin + end; row += step) {
-                    read_warp(features, row_offsets, col_indices, shift, row, 1 << i, set, sectors[i], entries[i]);
-                }
+void sample_groups(Features& features, const index_t* row_offsets, const index_t* col_indices, int shift) {
+    constexpr index_t kSamples = 64, kBlock = Features::kBlock, kInFlight = Features::kInFlight;
+    const index_t blocks = features.rows / kBlock + (features.rows % kBlock != 0), samples = std::min(blocks, kSamples);
+    std::vector<std::array<Tally, 2 * Features::kLaneCounts>> tallies(samples);
+#pragma omp parallel for num_threads(threads_for(std::int64_t(samples) * 100'000))
+    for (index_t s = 0; s < samples; ++s) {
+        SectorSet set(4 * kBlock * kInFlight);
+        const auto row = static_cast<index_t>(part_begin(blocks, samples, s)) * kBlock;
+        for (int i = 0; i < Features::kLaneCounts; ++i) {
+            const index_t lanes = 1 << i;
+            // As many warps as have kWarp rows together.
+            for (index_t r = row; r < std::min(features.rows - row, kWarp) + row; r += kWarp / lanes) {
+                read_group(features, row_offsets, col_indices, shift, r, kWarp, lanes, 1, set, tallies[s][2 * i]);
             }
+            read_group(features, row_offsets, col_indices, shift, row, kBlock, lanes, kInFlight, set,
+                       tallies[s][2 * i + 1]);
         }
     }
-    for (int i = 0; i < Features::kLaneCounts; ++i) features.warp_sectors[i] = sectors[i] / std::max(entries[i], 1.0);
+    for (int i = 0; i < Features::kLaneCounts; ++i) {
+        Tally warp, block;
+        for (const auto& tally : tallies) {
+            warp.sectors += tally[2 * i].sectors, warp.entries += tally[2 * i].entries;
+            block.sectors += tally[2 * i + 1].sectors, block.entries += tally[2 * i + 1].entries;
+        }
+        features.warp_sectors[i] = warp.per_entry();
+        features.block_sectors[i] = block.per_entry();
+    }
 }
 
-// Different sectors per entry in up to `samples` windows of consecutive entries.
-double sample_windows(const Features& features, const index_t* col_indices, int shift, index_t window, int set_bits,
-                      index_t samples) {
-    const index_t windows = features.nnz / window + (features.nnz % window != 0), taken = std::min(windows, samples);
+// Different sectors per entry in windows of consecutive entries, of which about kSampled entries are looked at.
+double sample_windows(const Features& features, const index_t* col_indices, int shift, index_t window) {
+    constexpr index_t kSampled = 1 << 19;
+    const index_t windows = features.nnz / window + (features.nnz % window != 0);
+    const index_t taken = std::min(windows, std::max<index_t>(2, kSampled / window));
     std::int64_t sectors = 0, entries = 0;
-#pragma omp parallel num_threads(threads_for(std::int64_t(taken) * window * 4)) reduction(+ : sectors, entries)
-    {
-        SectorSet set(set_bits);
-#pragma omp for
-        for (index_t s = 0; s < taken; ++s) {
-            const auto begin = static_cast<index_t>(part_begin(windows, taken, s)) * window;
-            const index_t end = std::min(features.nnz - begin, window) + begin;
-            set.clear();
-            for (index_t i = begin; i < end; ++i) set.add(col_indices[i] >> shift);
-            sectors += set.count();
-            entries += end - begin;
-        }
+#pragma omp parallel for num_threads(threads_for(std::int64_t(taken) * window * 4)) reduction(+ : sectors, entries)
+    for (index_t s = 0; s < taken; ++s) {
+        const auto begin = static_cast<index_t>(part_begin(windows, taken, s)) * window;
+        const index_t end = std::min(features.nnz - begin, window) + begin;
+        SectorSet set(2 * (end - begin));
+        for (index_t i = begin; i < end; ++i) set.add(col_indices[i] >> shift);
+        sectors += set.count();
+        entries += end - begin;
     }
     return static_cast<double>(sectors) / static_cast<double>(std::max<std::int64_t>(entries, 1));
+}
+
+index_t count_fragment_rows(const Features& features, const index_t* row_offsets) {
+    const index_t fragments = features.nnz / Features::kFragment + (features.nnz % Features::kFragment != 0);
+    const auto first_row = [&](index_t fragment) {  // the first that begins in this fragment or after it
+        const index_t begin = fragment < fragments ? fragment * Features::kFragment : features.nnz;
+        return std::lower_bound(row_offsets, row_offsets + features.rows, begin) - row_offsets;
+    };
+    std::int64_t most = 0;
+#pragma omp parallel for num_threads(threads_for(fragments* std::int64_t(200))) reduction(max : most)
+    for (index_t f = 0; f < fragments; ++f) most = std::max<std::int64_t>(most, first_row(f + 1) - first_row(f));
+    return static_cast<index_t>(most);
 }
 
 }  // namespace
@@ -149,9 +174,10 @@ Features extract_features(index_t rows, index_t cols, const index_t* row_offsets
     features.nnz = row_offsets[rows];
     const int shift = sector_shift(item_bytes);
     read_row_lengths(features, row_offsets);
-    sample_warps(features, row_offsets, col_indices, shift);
-    features.block_sectors = sample_windows(features, col_indices, shift, Features::kBlockWindow, 13, 128);
-    features.cache_sectors = sample_windows(features, col_indices, shift, Features::kCacheWindow, 20, 2);
+    sample_groups(features, row_offsets, col_indices, shift);
+    features.run_sectors = sample_windows(features, col_indices, shift, Features::kRun);
+    features.long_run_sectors = sample_windows(features, col_indices, shift, Features::kLongRun);
+    features.fragment_rows = count_fragment_rows(features, row_offsets);
     return features;
 }
 

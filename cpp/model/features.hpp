@@ -22,13 +22,19 @@ struct Features {
     // row. 32 * warp_steps[0] is the slots of ELLPACK-R or of slices in the given order.
     std::array<double, kLaneCounts> warp_steps{};
 
-    // Sectors of x, 32 bytes, that one load of a warp touches, per entry: 1 / 8 or 1 / 4 at best, 1 at worst.
-    std::array<double, kLaneCounts> warp_sectors{};
+    // Different sectors of x, 32 bytes, per entry, in what a warp loads at once and in what the 8 warps of a thread
+    // block have in flight, four loads each: what the L1 is asked for, and what the L2 is, if the L1 keeps nothing.
+    static constexpr index_t kBlock = 8 * kWarp, kInFlight = 4;
+    std::array<double, kLaneCounts> warp_sectors{}, block_sectors{};
 
-    // Different sectors of x, per entry, in so many consecutive entries: what has to come from the L2 if the L1 holds
-    // what a thread block reads, and from memory if the L2 holds what all of them read in a while.
-    static constexpr index_t kBlockWindow = 1 << 12, kCacheWindow = 1 << 19;
-    double block_sectors = 0, cache_sectors = 0;
+    // Different sectors of x, per entry, in so many consecutive entries: what comes from the L2, if the L1 keeps what a
+    // thread block reads, and from memory, if the L2 keeps what all of them read in a while.
+    static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
+    double run_sectors = 0, long_run_sectors = 0;
+
+    // Most rows that begin within so many consecutive entries, empty ones included.
+    static constexpr index_t kFragment = 1024;
+    index_t fragment_rows = 0;
 };
 
 Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,

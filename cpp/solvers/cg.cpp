@@ -15,6 +15,7 @@
 
 #include <limits>
 
+#include "core/array.hpp"
 #include "vector/queue.hpp"
 
 namespace spmvgpu {
@@ -192,7 +193,7 @@ struct Clear {
 }  // namespace
 
 template <class T>
-CgResult solve_cg(const Matrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options, const Stream* after) {
+CgResult solve_cg(const AnyMatrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options, const Stream* after) {
     const index_t n = matrix.rows();
     const auto size = static_cast<std::size_t>(n);
     Array<T> work(3 * size, matrix.device());
@@ -225,7 +226,7 @@ CgResult solve_cg(const Matrix<T>& matrix, const CgSystem<T>& system, const CgOp
     });
 }
 
-template CgResult solve_cg(const Matrix<float>&, const CgSystem<float>&, const CgOptions&, const Stream*);
-template CgResult solve_cg(const Matrix<double>&, const CgSystem<double>&, const CgOptions&, const Stream*);
+template CgResult solve_cg(const AnyMatrix<float>&, const CgSystem<float>&, const CgOptions&, const Stream*);
+template CgResult solve_cg(const AnyMatrix<double>&, const CgSystem<double>&, const CgOptions&, const Stream*);
 
 }  // namespace spmvgpu

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/matrix.hpp"
+#include "core/any_matrix.hpp"
 
 namespace spmvgpu {
 
@@ -34,6 +34,6 @@ struct CgResult {
 
 // Complete when it returns. On a GPU the work starts after what the stream `after` holds, if that is given.
 template <class T>
-CgResult solve_cg(const Matrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options, const Stream* after);
+CgResult solve_cg(const AnyMatrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options, const Stream* after);
 
 }  // namespace spmvgpu

@@ -8,7 +8,7 @@ array([1., 0., 0., 0., 1.])
 """
 
 from . import _threads  # isort: skip  (before the first import of _core)
-from . import linalg
+from . import linalg, partition
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices
 from .operator import SparseOperator, aslinearoperator
@@ -29,4 +29,5 @@ __all__ = [
     "format_options",
     "formats",
     "linalg",
+    "partition",
 ]

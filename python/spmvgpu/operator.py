@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import _core, describe
+from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
 from .devices import CPU, device_name, resolve_device
-from .tune import Choice, Matrix, build, choose
+from .parts import AnyMatrix, build
+from .tune import Choice, choose
 
 
 def aslinearoperator(
@@ -112,7 +113,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def __init__(
         self,
-        matrix: Matrix,
+        matrix: AnyMatrix,
         shape: tuple[int, int],
         ordinal: int,
         choice: Choice,
@@ -120,7 +121,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         symmetric: bool,
         stream: int | None,
     ) -> None:
-        super().__init__(np.dtype(np.float32 if isinstance(matrix, _core.MatrixF32) else np.float64), shape)
+        super().__init__(matrix.dtype, shape)
         self._matrix = matrix
         self._ordinal = ordinal
         self._choice = choice
@@ -153,7 +154,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     @property
     def options(self) -> dict[str, Any]:
-        return self._matrix.options
+        return parts.options(self._matrix)
 
     @property
     def setup_seconds(self) -> dict[str, float]:
@@ -161,7 +162,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def tocsr(self) -> Any:
         """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
-        return sp.csr_array(self._matrix.to_csr(), shape=self.shape)
+        return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
         """Why this format is in use, and what the others would store.
@@ -318,7 +319,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the stored arrays, by the names that the format's header gives them."""
-        return self._matrix.arrays()
+        return parts.arrays(self._matrix)
 
     def _multiply_numpy(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
@@ -451,9 +452,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 self._transposed = transposed
         return self._transposed
 
-    def _build_transposed(self, csr: Any) -> tuple[Matrix, Choice]:
+    def _build_transposed(self, csr: Any) -> tuple[AnyMatrix, Choice]:
         """The transposed matrix in the operator's own format, or as CSR where that refuses it."""
-        choice = Choice(self.format, self._choice.options, "the operator that it transposes has it")
+        choice = parts.transposed(self._choice)
         try:
             return build(csr, choice, self._ordinal), choice
         except _core.FormatError as refused:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
 from .canonical import canonical_csr
 from .devices import CPU
+
+if TYPE_CHECKING:
+    from .parts import Part
 
 # SELL reads with perfect coalescing, CSR stores no padding and spreads a small matrix over more threads.
 # Measured on an H200: SELL is the faster one above so many non-zeros and below so many slots per non-zero.
@@ -23,11 +26,15 @@ _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 
 @dataclass(frozen=True)
 class Choice:
-    """A format, the options it is built with, and why."""
+    """A format, the options it is built with, and why.
+
+    With `parts`, those are built instead, each by a choice of its own, and `format` names the whole.
+    """
 
     format: str
     options: dict[str, Any] = field(default_factory=dict)
     reason: str = "it was asked for"
+    parts: tuple[Part, ...] = field(default=(), compare=False)
 
 
 def formats() -> tuple[str, ...]:

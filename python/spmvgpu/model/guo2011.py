@@ -91,7 +91,9 @@ class Ell:
         """From times by (rows, width) on a grid whose far corner may be missing: there the slopes go on."""
         rows, widths = sorted({r for r, _ in samples}), sorted({w for _, w in samples})
         if len(rows) < 2 or len(widths) < 2:
-            raise ValueError("the samples of the ELL kernel are no grid; measure at least two rows by two widths")
+            raise ValueError(
+                "the samples of the ELL kernel are no grid; measure at least two rows by two widths"
+            )
         times = np.full((len(rows), len(widths)), np.nan)
         for (r, w), time in samples.items():
             times[rows.index(r), widths.index(w)] = time

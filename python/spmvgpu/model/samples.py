@@ -74,19 +74,20 @@ def _about_diagonal(lengths: Array, cols: int, window: int) -> sp.csr_array:
 
 
 def _spread(lengths: Array, starts: Array, spans: Any, cols: int) -> sp.csr_array:
-    """A row's columns, one at random in each of as many equal cells of its span: ascending as made."""
+    """Rows with their columns anywhere in their spans, ascending as they are made, without sorting."""
     rng = np.random.default_rng(0)
     row_offsets = np.concatenate(([0], np.cumsum(lengths)))
+    # Sums of exponential gaps are spread like sorted uniform numbers. The k-th column of a row is moved on by k, so
+    # that no two coincide.
+    ends = np.cumsum(rng.standard_exponential(row_offsets[-1]))
+    before = np.concatenate(([0.0], ends))[row_offsets[:-1]]
+    total = np.concatenate(([0.0], ends))[row_offsets[1:]] - before + rng.standard_exponential(len(lengths))
+    scale = (np.broadcast_to(spans, lengths.shape) - lengths) / total
     position = np.arange(row_offsets[-1]) - np.repeat(row_offsets[:-1], lengths)
-    cells = np.repeat(lengths, lengths)
-    span = np.repeat(np.broadcast_to(spans, lengths.shape), lengths)
-    low = position * span // cells
-    high = (position + 1) * span // cells
-    columns = (
-        np.repeat(starts, lengths) + low + (rng.random(len(low), np.float32) * (high - low)).astype(np.int64)
-    )
+    columns = ((ends - np.repeat(before, lengths)) * np.repeat(scale, lengths)).astype(np.int64) + position
+    columns += np.repeat(starts, lengths)
     matrix = sp.csr_array(
-        (rng.random(len(low)), np.minimum(columns, cols - 1).astype(np.int32), row_offsets.astype(np.int32)),
+        (rng.random(len(columns)), columns.astype(np.int32), row_offsets.astype(np.int32)),
         shape=(len(lengths), cols),
     )
     matrix.has_canonical_format = True
@@ -114,7 +115,7 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
     "poisson2d": ((40,), (150,), (450,), (1200,), (1800,)),
     "poisson3d": ((16, 7), (45, 7), (90, 7), (130, 7), (10, 27), (28, 27), (60, 27), (80, 27)),
     "elasticity2d": ((35,), (150,), (500,)),
-    "elasticity3d": ((6,), (13,), (24,), (40,)),
+    "elasticity3d": ((6,), (13,), (20,), (30,), (40,)),
     "even": (
         # bands
         (3000, 3000, 5, 50),
@@ -125,7 +126,12 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
         (150_000, 150_000, 8, 300),
         (150_000, 150_000, 30, 20_000),
         (600_000, 600_000, 12, 1000),
+        (600_000, 600_000, 24, 6000),
         (600_000, 600_000, 24, 60_000),
+        (300_000, 300_000, 45, 4000),
+        (250_000, 250_000, 60, 40_000),
+        (100_000, 100_000, 50, 1000),
+        (50_000, 50_000, 30, 1500),
         (3_000_000, 3_000_000, 4, 100),
         (2_000_000, 2_000_000, 8, 200_000),
         # anywhere: x in the L1, in the L2 and beyond
@@ -159,6 +165,8 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
         (30_000, 30_000, 12, 0.3, 1000),
         (30_000, 30_000, 12, 1.0),
         (30_000, 30_000, 60, 2.0, 5000),
+        (100_000, 100_000, 40, 0.3, 2000),
+        (20_000, 20_000, 50, 0.3, 3000),
         (300_000, 300_000, 10, 0.3, 3000),
         (300_000, 300_000, 10, 1.0, 3000),
         (300_000, 300_000, 30, 0.6),

@@ -1,0 +1,41 @@
+// Scratch space for the products of one matrix.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/array.hpp"
+
+namespace spmvgpu {
+
+// A space is private to a stream, whose work is ordered; so products on several streams never meet in it. Threads that
+// share a stream take turns, so that the kernels of one product stay together. Some memory is set aside for streams to
+// come, because nothing can be allocated on a stream that is being captured into a graph.
+class Workspaces {
+public:
+    struct Space {
+        std::mutex in_use;
+        Array<char> memory;          // zero at first
+        std::uint64_t gathered = 0;  // version of x that was gathered into it, or 0
+    };
+
+    // Spaces of so many bytes, on a device whose matrix holds matrix_bytes.
+    Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes);
+
+    Space* of(Stream stream);    // nullptr if no bytes are needed
+    void forget(Stream stream);  // its space goes to another stream; of a stream that has no more work
+    std::size_t nbytes() const;
+
+private:
+    void set_memory_aside(int streams);
+
+    std::size_t bytes_;
+    Device device_;
+    mutable std::mutex mutex_;
+    std::map<Stream, Space> spaces_;
+    std::vector<Array<char>> set_aside_;
+};
+
+}  // namespace spmvgpu

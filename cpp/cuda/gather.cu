@@ -1,0 +1,33 @@
+#include "cuda/check.hpp"
+#include "cuda/gather.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/warp.cuh"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+constexpr int kBlockSize = 256;
+
+template <class T>
+__global__ void gather_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
+                                          const index_t* __restrict__ places, index_t count) {
+    const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
+    if (i < count) to[i] = from[places[i]];
+}
+
+}  // namespace
+
+template <class T>
+void gather(T* to, const T* from, const index_t* places, index_t count, int ordinal, Stream stream) {
+    if (count == 0) return;
+    const DeviceGuard guard(ordinal);
+    gather_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, places,
+                                                                                                count);
+    check_launch("gather_thread_per_element");
+}
+
+template void gather(float*, const float*, const index_t*, index_t, int, Stream);
+template void gather(double*, const double*, const index_t*, index_t, int, Stream);
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,67 @@
+// PartedMatrix<T>: a matrix on one device that is made of parts. A part is A[rows, cols], a matrix of its own in
+// whatever format suits it; every row of A belongs to exactly one part, and what a part's rows have outside its columns
+// must be zero. Parts with different formats are the partitioned matrix of Guo, Huang and Wang 2011 (section 5); one
+// part with a permutation for rows and columns is a reordered matrix.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/any_matrix.hpp"
+#include "core/array.hpp"
+#include "core/workspaces.hpp"
+#include "cuda/transfer.hpp"
+
+namespace spmvgpu {
+
+// Where the rows or the columns of a part lie in the whole: next to each other from `first` on, or at map[i].
+struct Places {
+    index_t first = 0;
+    Array<index_t> map;  // empty: next to each other
+
+    static Places from(const std::vector<index_t>& places);  // a map where one is needed, in host memory
+};
+
+template <class T>
+class PartedMatrix : public AnyMatrix<T> {
+public:
+    struct Part {
+        std::shared_ptr<const AnyMatrix<T>> matrix;
+        Places rows, cols;
+    };
+
+    // Maps may be in host memory; they are brought to the device, an array that several parts share only once. Throws
+    // std::invalid_argument for parts on several devices, and for rows in no part or in two.
+    PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
+
+    void spmv(const Product<T>& product, Stream stream) const override;  // without row_map
+    void spmv_host(const Product<T>& product) const override;
+    void set_x(const T* x) override;  // throws: parts do not keep what they gather
+    double time_products(const Series& series) const override;
+
+    Device device() const override { return parts_.front().matrix->device(); }
+    index_t rows() const override { return rows_; }
+    index_t cols() const override { return cols_; }
+    std::int64_t nnz() const override;
+    std::size_t nbytes() const override;
+    SetupSeconds setup_seconds() const override;
+    const std::vector<Part>& parts() const { return parts_; }
+
+private:
+    void check_parts() const;
+    void move_maps_to_device();
+    std::size_t nbytes_of_parts() const;
+    void multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const;
+
+    index_t rows_, cols_;
+    std::vector<Part> parts_;
+    mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
+
+    // Made by the first spmv_host on a GPU.
+    mutable std::once_flag exchange_made_;
+    mutable std::unique_ptr<cuda::HostExchange<T>> exchange_;
+};
+
+}  // namespace spmvgpu

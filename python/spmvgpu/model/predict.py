@@ -1,0 +1,236 @@
+"""Predicted time, bytes and padding of every format, for one matrix on one device."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spmvgpu import _core
+from spmvgpu.canonical import canonical_csr
+from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.model import roofline
+from spmvgpu.model.guo2011 import Guo2011, Separator, find_separator
+from spmvgpu.model.profile import Profile, load_profile
+from spmvgpu.tune import estimate_csr, formats
+
+MODELS = ("roofline", "guo2011")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one format would cost.
+
+    Attributes
+    ----------
+    format : str
+    options : dict
+        Tunables that the prediction is for.
+    time_us : float or None
+        Microseconds of a product; None if the format refuses the matrix or the model does not know it.
+    bytes, padding : float or None
+        Stored on the device, and slots per non-zero; None if the format refuses the matrix.
+    error : float or None
+        Mean relative error of the model for this format, on matrices it was not fitted to.
+    note : str
+        Why there is no time, or what is special about it.
+    """
+
+    format: str
+    options: dict[str, Any] = field(default_factory=dict)
+    time_us: float | None = None
+    bytes: float | None = None
+    padding: float | None = None
+    error: float | None = None
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return roofline.variant_name(self.format, self.options)
+
+
+class Predictions(Sequence[Prediction]):
+    """The predictions for all formats, the fastest first; prints as a table, in notebooks too."""
+
+    def __init__(self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str) -> None:
+        infinity = float("inf")
+        self._entries = sorted(entries, key=lambda p: infinity if p.time_us is None else p.time_us)
+        self._nnz = nnz
+        self.device = device
+        self.model = model
+        self.profile = profile
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self._entries)
+
+    @property
+    def best(self) -> Prediction:
+        """The one with the shortest predicted time."""
+        return self._entries[0]
+
+    def table(self, in_use: str | None = None) -> str:
+        """As text, with a mark at the format in use."""
+        lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
+        for entry in self:
+            cells = _cells(entry, self._nnz)
+            mark = "   <- in use" if entry.format == in_use else ""
+            note = f"   {entry.note}" if entry.note else ""
+            lines.append(
+                f"{entry.name:<22} {cells[0]:>10} {cells[1]:>6} {cells[2]:>15} {cells[3]:>8}{mark}{note}"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self._caption()}\n{self.table()}"
+
+    __repr__ = __str__
+
+    def _caption(self) -> str:
+        return f"predicted for {self.device} by model {self.model!r} with the profile of {self.profile}"
+
+    def _repr_html_(self) -> str:
+        heads = ("format", "us/product", "error", "bytes/non-zero", "padding", "")
+        rows = [(entry.name, *_cells(entry, self._nnz), entry.note) for entry in self]
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        body = "".join(
+            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        return f"<table><caption>{html.escape(self._caption())}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
+    def show(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    per_entry = None if entry.bytes is None else entry.bytes / max(nnz, 1)
+    return (
+        show(entry.time_us, ".2f"),
+        show(entry.error, ".0%"),
+        show(per_entry, ".2f"),
+        show(entry.padding, ".2f"),
+    )
+
+
+def predict(
+    A: Any,
+    device: str = "auto",
+    model: str = "roofline",
+    *,
+    dtype: Any = None,
+    profile: str | os.PathLike[str] | None = None,
+) -> Predictions:
+    """What every format would cost for a matrix, without building any.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        As `aslinearoperator` takes it.
+    device : str, default "auto"
+        As `aslinearoperator` takes it.
+    model : {"roofline", "guo2011"}
+        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011" is
+        the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
+    dtype : {None, float32, float64}
+        As `aslinearoperator` takes it.
+    profile : path, optional
+        A device profile to use instead of the device's own, as ``python -m spmvgpu calibrate`` writes them.
+
+    Returns
+    -------
+    Predictions
+        A sequence of `Prediction`, the fastest first; formats that refuse the matrix are last, with the
+        reason.
+    """
+    ordinal = resolve_device(device)
+    return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile))
+
+
+def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] | None = None) -> Separator:
+    """Where a matrix, its rows sorted by length, is best cut into a CSR and an ELL part (Guo et al. 2011, 5).
+
+    Parameters
+    ----------
+    A, device, profile
+        As in `predict`.
+
+    Returns
+    -------
+    Separator
+    """
+    ordinal = resolve_device(device)
+    csr = canonical_csr(A)
+    return find_separator(np.diff(csr.indptr), _guo2011(load_profile(ordinal, profile), csr.dtype))
+
+
+def predict_csr(csr: Any, ordinal: int, model: str, profile: Profile) -> Predictions:
+    """`predict` of a matrix that is canonical CSR already."""
+    if model not in MODELS:
+        raise ValueError(f"model={model!r} is not known; give one of {', '.join(map(repr, MODELS))}")
+    by_roofline = model == "roofline"
+    entries = _by_roofline(csr, profile) if by_roofline else _by_guo2011(csr, profile)
+    return Predictions(entries, csr.nnz, device_name(ordinal), model, profile.device)
+
+
+def features(csr: Any) -> dict[str, Any]:
+    """What the models know of a matrix that is canonical CSR."""
+    return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
+
+
+def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
+    found = features(csr)
+    at = roofline.place(found)
+    parameters = profile.roofline[_key(csr.dtype)]
+    places = np.array(parameters["places"])
+    machine = roofline.Machine(profile.kind, profile.processors, profile.cache_bytes)
+    entries = []
+    for name in formats():
+        try:
+            cost = estimate_csr(csr, name)
+        except _core.FormatError as refused:
+            entries.append(Prediction(name, note=str(refused)))
+            continue
+        work = roofline.Work(found, csr.dtype.itemsize, cost["bytes"], cost["padding"], machine)
+        fitted = [variant for variant in parameters["variants"] if variant["format"] == name]
+        for variant in fitted:
+            fit = roofline.Fit.from_parameters(variant, places)
+            terms = roofline.terms_of(roofline.variant_name(name, variant["options"]), work)
+            entries.append(Prediction(name, variant["options"], fit.time(terms, at), **cost, error=fit.error))
+        if not fitted:
+            moved = cost["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+            time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
+            entries.append(Prediction(name, {}, time, **cost, note="from its bytes alone: not calibrated"))
+    return entries
+
+
+def _by_guo2011(csr: Any, profile: Profile) -> list[Prediction]:
+    times = _guo2011(profile, csr.dtype).predict(np.diff(csr.indptr))
+    entries = []
+    for name in formats():
+        try:
+            cost = estimate_csr(csr, name)
+        except _core.FormatError as refused:
+            entries.append(Prediction(name, note=str(refused)))
+            continue
+        options = {"kernel": "shared"} if name == "csr" else {}
+        note = "" if name in times else "the model does not know this format"
+        entries.append(Prediction(name, options, times.get(name), **cost, note=note))
+    return entries
+
+
+def _guo2011(profile: Profile, dtype: Any) -> Guo2011:
+    return Guo2011.from_parameters(profile.guo2011[_key(dtype)])
+
+
+def _key(dtype: Any) -> str:
+    return "f32" if dtype == np.float32 else "f64"

@@ -1,0 +1,441 @@
+"""Splitting the rows of a matrix over processors of different computing power.
+
+After W. Yang, K. Li, Z. Mo, K. Li: Performance Optimization Using Partitioned SpMV on GPUs and Multicore
+CPUs, IEEE Transactions on Computers 64(9), 2015; sections, algorithms and formulas named here are its own.
+
+`by_rows` and `by_nnz` cut the rows in their order, `by_pmf` sorts them by length first, so that rows of a
+part are of similar length and padding them to the longest costs little. `by_submatrices` cuts no rows: it
+splits off the blocks along the diagonal.
+
+>>> from spmvgpu import partition
+>>> parts = partition.by_pmf([2, 5, 3, 7, 1, 5, 2, 6], powers=[1, 3])
+>>> parts.sets
+(array([0, 2, 4, 6]), array([1, 3, 5, 7]))
+>>> parts.nnz, parts.width, round(parts.mean_density, 2)
+(array([ 8, 23]), array([3, 7]), 0.78)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .canonical import canonical_csr
+
+__all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What both ways of splitting a matrix say of their parts; arrays have an entry per part.
+
+    Attributes
+    ----------
+    powers : array of float
+        Computing powers of the processors, CP_i.
+    rows : array of int
+        Rows of each part, N(A_i).
+    nnz : array of int
+        Its non-zeros, NNZ(A_i); formula (3).
+    elements : array of int
+        Slots it takes as a dense block, padding included, E(A_i); formula (5).
+    """
+
+    powers: Array
+    rows: Array
+    nnz: Array
+    elements: Array
+
+    @property
+    def density(self) -> Array:
+        """Non-zeros per slot of each part, D(A_i); formula (6). 1 for a part without slots."""
+        return np.divide(self.nnz, self.elements, where=self.elements > 0, out=np.ones(len(self.nnz)))
+
+    @property
+    def fill(self) -> Array:
+        """Fraction of each part's slots that are padding, F(A_i) = 1 - D(A_i)."""
+        return 1 - self.density
+
+    @property
+    def mean_density(self) -> float:
+        """Non-zeros per slot of all parts together; formula (7)."""
+        elements = int(self.elements.sum())
+        return int(self.nnz.sum()) / elements if elements else 1.0
+
+    @property
+    def mean_fill(self) -> float:
+        """Fraction of all slots that are padding; formula (9)."""
+        return 1 - self.mean_density
+
+    @property
+    def relative_difference(self) -> float:
+        """How far the parts are from the shares of their processors, in per cent (section 7.2.1).
+
+        The deviations of NNZ(A_i) from the share, relative to the share, added up over the parts. The paper
+        prints the sum without taking absolute values, in which deviations would cancel; they are taken here.
+        Parts of power 0 have no share and do not count.
+        """
+        shares = _shares(self.powers, int(self.nnz.sum()))
+        counted = shares > 0
+        return 100 * float(np.sum(np.abs(self.nnz - shares)[counted] / shares[counted]))
+
+    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
+        """Bytes that each part takes."""
+        raise NotImplementedError
+
+    def transfer_time(self, bus_rate: float, value_size: int = 8, index_size: int = 4) -> float:
+        """Seconds that sending all parts to the devices takes, T_t; formula (13).
+
+        Parameters
+        ----------
+        bus_rate : float
+            Bytes per second.
+        value_size, index_size : int
+            Bytes of a value and of an index; float64 and int32 by default.
+        """
+        if not bus_rate > 0:
+            raise ValueError(f"bus_rate is {bus_rate}; it must be a positive number of bytes per second")
+        return float(self.storage(value_size, index_size).sum() / bus_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition(_Parts):
+    """The rows of a matrix in K sets, the paper's row vector sets (section 3).
+
+    Made by `by_rows`, `by_nnz` and `by_pmf`, or from sets of one's own by `from_sets`. All arrays have an
+    entry per part.
+
+    Attributes
+    ----------
+    powers : array of float
+        Computing powers of the processors, CP_i.
+    rows : array of int
+        Rows of each part, N(A_i).
+    nnz : array of int
+        Its non-zeros, NNZ(A_i); formula (3).
+    elements : array of int
+        Slots it takes with every row padded to the longest, E(A_i); formula (5).
+    width : array of int
+        Length of its longest row, W(A_i); formula (4).
+    sets : tuple of arrays of int
+        Its rows, counted from 0, in ascending order. Every row of the matrix is in exactly one.
+    """
+
+    width: Array
+    sets: tuple[Array, ...] = field(repr=False)
+
+    @classmethod
+    def from_sets(cls, sets: Sequence[Any], lengths: Any, powers: Any = None) -> Partition:
+        """A partition into given sets of rows.
+
+        Parameters
+        ----------
+        sets : sequence of arrays of int
+            Rows of each part, counted from 0.
+        lengths : matrix or array of int
+            The matrix, or the lengths of its rows.
+        powers : sequence of float, optional
+            Computing power for each part; equal ones without it.
+
+        Raises
+        ------
+        ValueError
+            If a row is in no set or in several, or a set has no power.
+        """
+        lengths = row_lengths(lengths)
+        parts = tuple(np.sort(_row_indices(rows)) for rows in sets)
+        powers = check_powers(np.ones(len(parts)) if powers is None else powers)
+        if len(powers) != len(parts):
+            raise ValueError(f"there are {len(parts)} sets and {len(powers)} powers; give one power per set")
+        every = np.sort(np.concatenate(parts))
+        if not np.array_equal(every, np.arange(len(lengths))):
+            raise ValueError(
+                f"the sets must hold each of the {len(lengths)} rows once; {_misplaced(every, len(lengths))}"
+            )
+        return _partition(parts, lengths, powers)
+
+    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
+        """Bytes that each part takes in ELLPACK with row lengths, DS(A_i); formula (12)."""
+        storage: Array = self.elements * (value_size + index_size) + self.rows * index_size
+        return storage
+
+
+@dataclass(frozen=True, eq=False)
+class Submatrices(_Parts):
+    """A matrix as the sum of its diagonal blocks and the rest (Algorithm 4), made by `by_submatrices`.
+
+    Arrays have two entries: the blocks, stored by diagonals, and the rest, stored as CSR.
+
+    Attributes
+    ----------
+    powers, rows, nnz : arrays
+        As in `Partition`; both parts have all rows.
+    elements : array of int
+        Slots: the diagonals of the blocks at full length, and the non-zeros of the rest.
+    block_size : int
+        Rows and columns of a block.
+    offsets : array of int
+        The diagonals of the blocks that hold entries.
+    blocks, remainder : csr_array
+        R1 and R2 of the paper, both of the shape of the matrix: it is their sum.
+    """
+
+    block_size: int
+    offsets: Array
+    blocks: Any = field(repr=False)
+    remainder: Any = field(repr=False)
+
+    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
+        """Bytes of the blocks stored by diagonals, and of the rest as CSR."""
+        diagonals = self.elements[0] * value_size + len(self.offsets) * index_size
+        rest = self.elements[1] * (value_size + index_size) + (self.rows[1] + 1) * index_size
+        return np.array([diagonals, rest])
+
+
+def by_rows(A: Any, powers: Sequence[float]) -> Partition:
+    """Cut the rows in their order, as many to each part as its power says (Algorithm 1, section 4.2.1).
+
+    Line 7 of the listing takes the share of the non-zeros, where its text and example take that of the rows.
+    Shares are added up before they are rounded down, so that no part is a row or more away from its share;
+    the listing would leave out the rows that rounding loses.
+
+    Parameters
+    ----------
+    A : matrix or array of int
+        A sparse matrix as `aslinearoperator` takes it, or the lengths of its rows.
+    powers : sequence of float
+        Computing power of each processor, not negative, any unit. Power 0 gets no rows.
+
+    Returns
+    -------
+    Partition
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an `A` that is neither matrix nor lengths, and for powers that are negative, not finite or all 0.
+    """
+    lengths, checked = row_lengths(A), check_powers(powers)
+    ends = np.floor(_shares(checked, len(lengths), up_to=True)).astype(np.int64)
+    return _partition(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
+
+
+def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
+    """Cut the rows in their order, to parts with as many non-zeros as their powers say (Algorithm 2).
+
+    A part ends where its non-zeros are nearest to its share; the last one takes what is left. The listings of
+    section 4.2.2 and 4.2.3 go on until the share is reached, but the worked example of Algorithm 2 stops
+    before. To end where it is nearest gives the sets of both examples, and rows that are long compared with a
+    share are not all pushed to the first parts.
+
+    Parameters
+    ----------
+    A, powers
+        As in `by_rows`.
+
+    Returns
+    -------
+    Partition
+    """
+    lengths, checked = row_lengths(A), check_powers(powers)
+    ends = _ends_by_nnz(lengths, checked)
+    return _partition(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
+
+
+def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
+    """Cut the rows in the order of their lengths, short ones first (Algorithm 3, section 4.2.3).
+
+    Rows of equal length keep their order. Parts end as in `by_nnz`. Processors are served in the order of
+    `powers`: those that come first get the shortest rows.
+
+    Theorem 1 says that no partition with the same non-zeros per part has fewer elements, that is, less
+    padding. Its proof takes for granted that the later part holds the longer rows. So it holds against
+    partitions whose parts are in the order of their widths, and, if all parts have equally many non-zeros,
+    against all. Otherwise another order of the powers may pad less: of 10 rows of length 1, 20 of 2 and one
+    of 10, powers 1 and 5 make 220 elements here, and powers 5 and 1 make 70.
+
+    Parameters
+    ----------
+    A, powers
+        As in `by_rows`.
+
+    Returns
+    -------
+    Partition
+    """
+    lengths, checked = row_lengths(A), check_powers(powers)
+    order = _by_length(lengths)
+    ends = _ends_by_nnz(lengths[order], checked)
+    return _partition(_cut(order, ends, checked), lengths, checked)
+
+
+def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int = 32) -> Submatrices:
+    """Split off the blocks along the diagonal, to be stored by diagonals (Algorithm 4, section 4.2.4).
+
+    An entry belongs to the blocks if its row and column, divided by `block_size`, give the same whole number.
+    The listing tests ``c > (r mod B) * B`` and ``c < (r mod B + 1) * B``, where the quotient is meant and not
+    the remainder, and where ``>`` would leave out the first column of every block; and it calls A's entries
+    rows.
+
+    Parameters
+    ----------
+    A : matrix
+        A sparse matrix as `aslinearoperator` takes it.
+    powers : two floats
+        Powers of the processors of the blocks and of the rest. The algorithm takes no notice of them: they
+        only say how well the parts match (`Submatrices.relative_difference`).
+    block_size : int
+        Rows and columns of a block; the paper takes a warp, 32, or half of one.
+
+    Returns
+    -------
+    Submatrices
+    """
+    if block_size != int(block_size) or block_size < 1:
+        raise ValueError(f"block_size is {block_size}; it must be a whole number, at least 1")
+    checked = check_powers(powers)
+    if len(checked) != 2:
+        raise ValueError(f"there are {len(checked)} powers; give two, for the blocks and for the rest")
+    matrix = canonical_csr(A)
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
+    inside = rows // block_size == matrix.indices // block_size
+    blocks, remainder = _entries(matrix, inside), _entries(matrix, ~inside)
+    offsets = np.unique(matrix.indices[inside] - rows[inside])
+    nnz = np.array([blocks.nnz, remainder.nnz])
+    return Submatrices(
+        powers=checked,
+        rows=np.full(2, matrix.shape[0]),
+        nnz=nnz,
+        elements=np.array([len(offsets) * matrix.shape[0], remainder.nnz]),
+        block_size=int(block_size),
+        offsets=offsets,
+        blocks=blocks,
+        remainder=remainder,
+    )
+
+
+def pmf(A: Any) -> tuple[Array, Array]:
+    """The probability mass function of the row lengths (Definition 1, section 3.1).
+
+    Parameters
+    ----------
+    A : matrix or array of int
+        As in `by_rows`.
+
+    Returns
+    -------
+    lengths : array of int
+        Those that occur, ascending.
+    probabilities : array of float
+        Fraction of the rows that have each.
+    """
+    lengths = row_lengths(A)
+    occurring, counts = np.unique(lengths, return_counts=True)
+    return occurring, counts / max(len(lengths), 1)
+
+
+def row_lengths(A: Any) -> Array:
+    """Entries of each row of a matrix, duplicates counted once; lengths are checked and given back."""
+    if isinstance(A, tuple) and any(map(np.ndim, A)):
+        raise TypeError("CSR arrays need a shape: give csr_array((data, indices, indptr), shape=...)")
+    if not sp.issparse(A) and np.ndim(A) == 1:
+        lengths = np.asarray(A)
+        if lengths.size and lengths.dtype.kind not in "iu":
+            raise TypeError(f"row lengths must be integers, not {lengths.dtype}")
+        if lengths.size and lengths.min() < 0:
+            row = int(np.argmax(lengths < 0))
+            raise ValueError(f"row lengths must not be negative; row {row} has {lengths[row]}")
+        return lengths.astype(np.int64)
+    row_offsets: Array = canonical_csr(A).indptr
+    return np.diff(row_offsets).astype(np.int64)
+
+
+def check_powers(powers: Any) -> Array:
+    """Computing powers as an array of float64, checked."""
+    checked = np.asarray(powers)
+    if checked.ndim != 1 or checked.dtype.kind not in "biuf" or len(checked) == 0:
+        raise TypeError(f"powers must be a sequence of numbers, one per processor, not {powers!r}")
+    checked = checked.astype(np.float64)
+    if not np.isfinite(checked).all() or checked.min() < 0 or checked.max() == 0:
+        raise ValueError(
+            f"powers are {checked.tolist()}; none may be negative or infinite, and not all may be 0"
+        )
+    return checked
+
+
+def _shares(powers: Array, amount: int, up_to: bool = False) -> Array:
+    """What each processor should get of an amount, or all up to each.
+
+    To a millionth: so powers 0.1, 0.2 and 0.6 cut where 1, 2 and 6 do.
+    """
+    scaled = powers / powers.max()
+    shares: Array = (np.cumsum(scaled) if up_to else scaled) * (amount / scaled.sum())
+    return np.round(shares, 6)
+
+
+def _by_length(lengths: Array) -> Array:
+    """The rows in the order of their lengths; rows of equal length keep their order."""
+    if len(lengths) and lengths.max() <= np.iinfo(np.uint16).max:
+        lengths = lengths.astype(np.uint16)  # which NumPy sorts by counting
+    return np.argsort(lengths, kind="stable")
+
+
+def _ends_by_nnz(lengths: Array, powers: Array) -> Array:
+    """Where each part ends if its non-zeros shall come nearest to its share."""
+    before = np.concatenate(([0], np.cumsum(lengths)))  # non-zeros of all rows before each
+    ends = np.zeros(len(powers), dtype=np.int64)
+    begin = 0
+    for part, share in enumerate(_shares(powers, int(before[-1]))):
+        if share > 0:
+            wanted = before[begin] + share
+            end = min(int(np.searchsorted(before, wanted)), len(lengths))
+            if before[end] - wanted >= wanted - before[end - 1]:
+                end -= 1
+            begin = end
+        ends[part] = begin
+    return ends
+
+
+def _cut(order: Array, ends: Array, powers: Array) -> tuple[Array, ...]:
+    """The rows of each part in ascending order; what is left over goes to the last one that has power."""
+    ends[np.flatnonzero(powers)[-1] :] = len(order)
+    return tuple(np.sort(rows) for rows in np.split(order, ends[:-1]))
+
+
+def _partition(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Partition:
+    rows = np.array([len(part) for part in sets], dtype=np.int64)
+    nnz = np.array([lengths[part].sum() for part in sets], dtype=np.int64)
+    width = np.array([lengths[part].max(initial=0) for part in sets], dtype=np.int64)
+    return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
+
+
+def _entries(matrix: Any, kept: Array) -> Any:
+    """The matrix with some of its entries only."""
+    counted = np.concatenate(([0], np.cumsum(kept)))
+    arrays = (matrix.data[kept], matrix.indices[kept], counted[matrix.indptr].astype(matrix.indptr.dtype))
+    return sp.csr_array(arrays, shape=matrix.shape)
+
+
+def _row_indices(rows: Any) -> Array:
+    indices = np.asarray(rows)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise TypeError(f"a set must be a sequence of row numbers, not {rows!r}")
+    return indices.astype(np.int64)
+
+
+def _misplaced(every: Array, count: int) -> str:
+    """What is wrong with the sorted rows of all sets."""
+    outside = every[(every < 0) | (every >= count)]
+    if outside.size:
+        return f"row {outside[0]} does not exist"
+    missing = np.setdiff1d(np.arange(count), every)
+    if missing.size:
+        return f"row {missing[0]} is in none"
+    return f"row {every[:-1][every[1:] == every[:-1]][0]} is in several"

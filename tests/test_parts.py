@@ -1,0 +1,251 @@
+"""Matrices that are made of parts: no product shows what they are made of."""
+
+import itertools
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import CASES, matrix, vector
+from reference import assert_product
+from spmvgpu import parts
+from spmvgpu.canonical import canonical_csr
+from spmvgpu.devices import resolve_device
+from spmvgpu.operator import SparseOperator
+from spmvgpu.parts import Part
+from spmvgpu.tune import Choice
+from support import assert_multiplies, assert_same_entries, poisoned
+
+SQUARE = [name for name, make in CASES.items() if make().shape[0] == make().shape[1]]
+SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
+
+
+def operator(A, choice, device):
+    """The operator of `A` made as `choice` says; a visible skip where a format refuses a part."""
+    csr = canonical_csr(A)
+    try:
+        made = parts.build(csr, choice, resolve_device(device))
+    except sg.FormatError as refused:
+        pytest.skip(f"{str(refused).split(':')[0]}, or a part of it")
+    return SparseOperator(made, csr.shape, resolve_device(device), choice, device, False, None)
+
+
+def row_sets(A, kind):
+    """Two sets that hold every row once."""
+    rows = np.arange(A.shape[0], dtype=np.int32)
+    if kind == "halves":
+        return np.split(rows, [A.shape[0] // 2])
+    if kind == "shuffled":
+        return np.split(np.random.default_rng(3).permutation(rows), [A.shape[0] // 3])
+    long = np.diff(A.indptr) > np.diff(A.indptr).mean() if A.shape[0] else rows > 0
+    return rows[long], rows[~long]
+
+
+def two_formats(A, first="csr", second="ellpack", kind="by_length"):
+    """A choice of one format for some rows and another one for the others."""
+    return parts.partitioned(row_sets(A, kind), [Choice(first), Choice(second)], "a test wants it")
+
+
+def shuffled(A, fmt):
+    """A choice that stores the rows and columns of a square matrix in another order."""
+    return parts.reordered(Choice(fmt), np.random.default_rng(4).permutation(A.shape[0]))
+
+
+@pytest.mark.parametrize("kind", ["halves", "shuffled", "by_length"])
+@pytest.mark.parametrize("case", CASES)
+def test_rows_in_two_formats(case, kind, device, dtype):
+    A = matrix(case, dtype)
+    op = operator(A, two_formats(A, "csr", "coo", kind), device)
+    assert (op.nnz, op.shape, op.dtype) == (A.nnz, A.shape, dtype)
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(sg.formats(), 2)))
+@pytest.mark.parametrize("case", ["two_populations", "tridiagonal", "empty_rows_middle"])
+def test_every_pair_of_formats(case, first, second, device, dtype):
+    A = matrix(case, dtype)
+    op = operator(A, two_formats(A, first, second), device)
+    assert_multiplies(op, A)
+    start = vector(A.shape[0], dtype)
+    x = vector(A.shape[1], dtype, seed=5)
+    y = op.spmv(x, out=start.copy(), alpha=-1.5, beta=0.5)
+    assert_product(y, A, x, alpha=-1.5, beta=0.5, y=start)
+
+
+@pytest.mark.parametrize("case", SQUARE)
+def test_reordered(case, fmt, device, dtype):
+    A = matrix(case, dtype)
+    op = operator(A, shuffled(A, fmt), device)
+    assert op.format == fmt
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+
+
+def test_parts_with_columns_of_their_own(device, dtype):
+    """A block-diagonal matrix, its blocks taken apart and in another order; two parts share their columns."""
+    A = canonical_csr(sp.block_diag([matrix("warp_lengths", dtype)] * 2))
+    height, width = A.shape[0] // 2, A.shape[1] // 2
+    backwards = np.arange(width, dtype=np.int32)[::-1].copy()
+    halves = np.split(np.arange(height, dtype=np.int32), [height // 3])
+    made = [Part(halves[1], Choice("sell"), backwards), Part(halves[0], Choice("coo"), backwards)]
+    made.append(
+        Part(np.arange(height, 2 * height, dtype=np.int32), Choice("csr"), np.arange(width, 2 * width))
+    )
+    op = operator(A, Choice("partitioned", parts=tuple(made)), device)
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("case", SPECIAL)
+def test_special_x_reaches_only_the_rows_that_use_it(case, special, device, dtype):
+    A = matrix(case, dtype)
+    x = vector(A.shape[1], dtype)
+    x[[0, 17, -1]] = special
+    for choice in (two_formats(A, "coo", "sell"), two_formats(A), shuffled(A, "csr")):
+        op = operator(A, choice, device)
+        assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
+@pytest.mark.parametrize("case", SPECIAL)
+def test_alpha_and_beta(case, beta, fmt, device, dtype):
+    A = matrix(case, dtype)
+    op = operator(A, shuffled(A, fmt), device)
+    start = vector(A.shape[0], dtype) if beta else poisoned(A.shape[0], dtype)
+    x = vector(A.shape[1], dtype, seed=5)
+    y = op.spmv(x, out=start.copy(), alpha=2.5, beta=beta)
+    assert_product(y, A, x, alpha=2.5, beta=beta, y=start if beta else None)
+
+
+def test_many_repeats_give_the_same_bits(fmt, device, dtype):
+    A = matrix("power_law_rows", dtype)
+    op = operator(A, shuffled(A, fmt), device)
+    x = vector(A.shape[1], dtype)
+    assert len({(op @ x).tobytes() for _ in range(50)}) == 1
+
+
+def test_transposed(device, dtype):
+    A = matrix("power_law_rows", dtype)
+    x = vector(A.shape[0], dtype)
+    for choice, format_of_transposed in ((two_formats(A), "csr"), (shuffled(A, "sell"), "sell")):
+        op = operator(A, choice, device)
+        assert op.T.format == format_of_transposed
+        assert_product(op.T @ x, A.T, x)
+        assert_same_entries(op.T.tocsr(), canonical_csr(A.T))
+        assert op.T.T is op
+
+
+def test_pickle(device, dtype):
+    A = matrix("power_law_rows", dtype)
+    x = vector(A.shape[1], dtype)
+    for choice in (two_formats(A), shuffled(A, "csr_b")):
+        op = operator(A, choice, device)
+        other = pickle.loads(pickle.dumps(op))
+        for name in ("shape", "dtype", "format", "device", "nnz", "options"):
+            assert getattr(other, name) == getattr(op, name)
+        np.testing.assert_array_equal(other @ x, op @ x)
+
+
+def test_threads(device, dtype):
+    A = matrix("power_law_rows", dtype)
+    for choice in (two_formats(A, "coo", "csr_b"), shuffled(A, "csr")):
+        op = operator(A, choice, device)
+        vectors = [vector(A.shape[1], dtype, seed=100 + i) for i in range(8)]
+        expected = [op @ x for x in vectors]
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(10):
+                for y, wanted in zip(pool.map(op.__matmul__, vectors), expected, strict=True):
+                    np.testing.assert_array_equal(y, wanted)
+
+
+def test_conjugate_gradients(device, dtype):
+    A = canonical_csr(sp.diags_array([-1.0, 4.0, -1.0], offsets=[-30, 0, 30], shape=(900, 900)).astype(dtype))
+    A = canonical_csr(A + A.T)
+    b = vector(900, dtype)
+    for choice in (two_formats(A, "ellpack", "coo", "shuffled"), shuffled(A, "csr")):
+        x, info = sg.linalg.cg(operator(A, choice, device), b, rtol=1e-6)
+        assert info == 0
+        assert np.linalg.norm(A @ x - b) <= 1e-5 * np.linalg.norm(b)
+
+
+def test_bytes(device):
+    """The parts, one copy of each map, and the space to gather x in."""
+    A = matrix("uniform", np.dtype("float64"))
+    whole = operator(A, Choice("csr"), device)
+    op = operator(A, shuffled(A, "csr"), device)
+    maps, gathered = 4 * A.shape[0], 8 * A.shape[1]
+    more = op.nbytes - whole.nbytes
+    assert maps + gathered <= more <= maps + 5 * gathered
+    assert operator(A, two_formats(A, kind="halves"), device).nbytes > 0
+
+
+def test_what_it_says(device):
+    A = matrix("two_populations", np.dtype("float64"))
+    op = operator(A, two_formats(A), device)
+    assert [part["format"] for part in op.options["parts"]] == ["csr", "ellpack"]
+    assert op.format == "partitioned"
+    assert "a test wants it" in op.explain()
+    assert set(op._arrays()) >= {"0.rows", "0.values", "1.col_indices"}
+    assert op._time_products(10) > 0
+    assert set(op.setup_seconds) == {"convert", "transfer"}
+    assert operator(A, shuffled(A, "sell"), device).options["sigma"] > 0
+
+
+def test_nothing_is_gathered_ahead(device):
+    A = matrix("two_populations", np.dtype("float64"))
+    with pytest.raises(TypeError, match="parts"):
+        operator(A, two_formats(A, "csr_m", "csr"), device).set_x(np.ones(A.shape[1]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[0, 1, 2], [4, 5]], "row 3 lies in 0 parts"),
+        ([[0, 1, 2, 3], [3, 4, 5]], "row 3 lies in 2 parts"),
+        ([[0, 1, 2], [3, 4, 6]], "0..5"),
+        ([[0, 1, 2], [-1, 3, 4]], "0..5"),
+    ],
+)
+def test_rows_that_are_no_partition(rows, message, device, still_usable):
+    choice = parts.partitioned(rows, [Choice("csr"), Choice("csr")], "a test wants it")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parts.build(canonical_csr(np.eye(6)), choice, resolve_device(device))
+
+
+def test_entries_outside_the_columns(device, still_usable):
+    choice = Choice("csr", parts=(Part(np.arange(6), Choice("csr"), np.arange(5)),))
+    with pytest.raises(ValueError, match=re.escape("entry (5, 5)")):
+        parts.build(canonical_csr(np.eye(6)), choice, resolve_device(device))
+
+
+def test_format_that_refuses_its_part(device, still_usable):
+    A = matrix("uniform", np.dtype("float64"))
+    choice = parts.partitioned(row_sets(A, "halves"), [Choice("csr"), Choice("dia")], "a test wants it")
+    with pytest.raises(sg.FormatError):
+        parts.build(canonical_csr(A), choice, resolve_device(device))
+
+
+def test_the_core_checks_what_would_corrupt_memory():
+    half = sg._core.MatrixF64(*_csr_arrays(np.eye(3)), 3, "csr", {}, -1)
+    rows, cols = np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32)
+    for given, message in [
+        ([], "one at least"),
+        ([(half, rows, cols)], "row 3 lies in no part"),
+        ([(half, rows, cols), (half, rows + 2, cols)], "row 2 lies in two parts"),
+        ([(half, rows, cols), (half, rows + 4, cols)], "beyond the 6"),
+        ([(half, rows, cols), (half, rows + 3, cols + 1)], "beyond the 3"),
+        ([(half, rows, cols), (half, rows[::-1][:2].copy(), cols)], "3 rows, but 2 places"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            sg._core.PartedMatrixF64(6, 3, given)
+
+
+def _csr_arrays(dense):
+    csr = canonical_csr(dense)
+    return csr.indptr, csr.indices, csr.data
