@@ -15,6 +15,7 @@ from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
+from .reorder import Reorder, order_for
 from .tune import Choice, choose
 
 
@@ -26,6 +27,7 @@ def aslinearoperator(
     *,
     shape: tuple[int, int] | None = None,
     symmetric: Symmetric = None,
+    reorder: Reorder = None,
     stream: Any = None,
     tune: str = "off",
     **format_options: Any,
@@ -50,6 +52,10 @@ def aslinearoperator(
     symmetric : {None, True, "lower", "upper"}
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
         in `A`.
+    reorder : {None, "rcm", "auto"}
+        "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
+        neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
+        more. "auto": only where entries lie far from the diagonal and come at least twice as close.
     stream : CUDA stream, optional
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
@@ -79,7 +85,12 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-    choice = choose(csr, format, ordinal, tune, format_options)
+    order = order_for(csr, reorder)
+    if order is None:
+        choice = choose(csr, format, ordinal, tune, format_options)
+    else:
+        ordered = choose(parts.submatrix(csr, order, order), format, ordinal, tune, format_options)
+        choice = parts.reordered(ordered, order)
     matrix = build(csr, choice, ordinal)
     return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream)
 

@@ -50,7 +50,8 @@ def reordered(choice: Choice, permutation: Any) -> Choice:
     the same as without.
     """
     order = np.ascontiguousarray(permutation, dtype=np.int32)
-    return replace(choice, parts=(Part(order, replace(choice, parts=()), order),))
+    reason = f"{choice.reason}; rows and columns are stored in another order"
+    return replace(choice, reason=reason, parts=(Part(order, choice, order),))
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:

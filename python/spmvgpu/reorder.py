@@ -1,7 +1,7 @@
 """Symmetric reordering of a matrix, so that neighbouring rows gather neighbouring entries of x.
 
-The order is `scipy.sparse.csgraph.reverse_cuthill_mckee`'s (Cuthill and McKee 1969, reversed by George 1971;
-recommended before the symmetric format by Mironowicz et al., "RCM may narrow matrix bandwidth significantly").
+The order is `scipy.sparse.csgraph.reverse_cuthill_mckee`'s (Cuthill and McKee 1969, reversed by George 1971).
+Mironowicz et al. put it before their symmetric format: a narrow band fills the blocks along the diagonal.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 Reorder = Literal["rcm", "auto"] | None
 
-# With reorder="auto": entries that lie closer to the diagonal than this on average gather x from the nearest cache
-# already, and an order that does not halve the distance is not worth gathering x once more in every product.
+# With reorder="auto": entries that lie closer to the diagonal than this on average gather x from the nearest
+# cache already, and an order that does not halve the distance is not worth gathering x once more per product.
 _NEAR_BYTES = 32 * 1024
 _WORTHWHILE_GAIN = 2.0
 
@@ -27,8 +27,8 @@ def order_for(csr: Any, reorder: Reorder) -> np.ndarray[Any, Any] | None:
     csr : csr_array
         Canonical.
     reorder : {None, "rcm", "auto"}
-        "rcm": reverse Cuthill-McKee of the pattern of ``A + A.T``. "auto": the same where it brings the entries
-        at least twice as close to the diagonal and they are far from it.
+        "rcm": reverse Cuthill-McKee of the pattern of ``A + A.T``. "auto": the same where entries are far
+        from the diagonal and it brings them at least twice as close.
 
     Returns
     -------

@@ -37,6 +37,8 @@ class Claim:
         The reason, worked out from the measured numbers.
     gains : mapping
         Matrix name to the gain that was judged, where the claim is about one.
+    of_gpu : bool
+        It is about a GPU, so that a run on the CPU does not judge it.
     """
 
     where: str
@@ -45,6 +47,7 @@ class Claim:
     verdict: str
     why: str = ""
     gains: Mapping[str, float] = field(default_factory=dict)
+    of_gpu: bool = True
 
 
 def judge(where: str, paper: str, gains: Mapping[str, float], what: str, why: str = "") -> Claim:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class Problem:
             )
 
 
-def build(problem: Problem, variant: Variant, device: str) -> tuple[sg.SparseOperator, int]:
+def build(problem: Problem, variant: Variant, device: str | list[str]) -> tuple[sg.SparseOperator, int]:
     """The checked operator of a variant, and the bytes of its arrays plus x and y once.
 
     Raises
@@ -71,7 +71,7 @@ def build(problem: Problem, variant: Variant, device: str) -> tuple[sg.SparseOpe
         If this build lacks the format, or the format refuses the matrix or does not fit the memory, or the
         product is wrong.
     """
-    if variant.format not in sg.formats():
+    if variant.format not in (*sg.formats(), "auto"):
         raise NotMeasuredError(f"this build has no format {variant.format!r}")
     try:
         op = sg.aslinearoperator(problem.matrix, variant.format, device, **variant.options)
@@ -83,7 +83,19 @@ def build(problem: Problem, variant: Variant, device: str) -> tuple[sg.SparseOpe
     return op, size
 
 
-def time_calls(op: sg.SparseOperator, vectors: Sequence[Array], repeats: int) -> float:
+class Multiplies(Protocol):
+    """What can be timed by calls."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def spmv(self, x: Array, out: Array) -> Any: ...
+
+
+def time_calls(op: Multiplies, vectors: Sequence[Array], repeats: int) -> float:
     """Median microseconds of a call with NumPy arrays, these x in turn: on a GPU, transfers included."""
     out = np.empty(op.shape[0], op.dtype)
     times = []

@@ -47,6 +47,7 @@ class Run:
         self.quick = quick
         self.repeats = QUICK_REPEATS if quick else REPEATS
         self.environment = describe(self.device) | {"quick": quick}
+        self.stand_ins = STAND_INS
         self.rows: list[Record] = []
         self.records: dict[str, list[Record]] = {}  # what is no measurement of a product, by kind
         self.skipped: list[dict[str, Any]] = []
@@ -104,10 +105,10 @@ class Run:
             min(candidates, key=lambda row: row["time_us"])["tuned_as"] = label
 
     def values(self, name: str, **where: Any) -> Table:
-        """One field of the rows that have the given values of other fields: label -> matrix -> value."""
+        """One field of the rows that have it, and the given values of others: label -> matrix -> value."""
         found: Table = {}
         for row in self.rows:
-            if all(row.get(key) == value for key, value in where.items()):
+            if name in row and all(row.get(key) == value for key, value in where.items()):
                 for label in (row["label"], row.get("tuned_as")):
                     if label is not None:
                         found.setdefault(label, {})[row["matrix"]] = row[name]
@@ -157,13 +158,14 @@ class Run:
         """Print the claims, write the JSON file and say what was written."""
         if self.on_cpu:
             self.claims = [
-                replace(claim, verdict=claims.OPEN, why="these are CPU figures") for claim in self.claims
+                replace(claim, verdict=claims.OPEN, why="these are CPU figures") if claim.of_gpu else claim
+                for claim in self.claims
             ]
         matrices = {row["matrix"]: row["origin"] for row in self.rows}
         generated = list(matrices.values()).count("generated")
         if generated:
             print()
-            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {STAND_INS}")
+            claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {self.stand_ins}")
         claims.print_claims(self.claims, self.on_cpu)
         path = self.out / f"{self.paper}.json"
         draft = path.with_suffix(".tmp")
