@@ -5,6 +5,6 @@ into a `spmvgpu.reproduce.run.Run`, prints the paper's tables and claims beside 
 its figures and writes every number to a JSON file. ``python -m spmvgpu reproduce NAME`` runs one.
 """
 
-from spmvgpu.reproduce import tao2015, yang2015, yin2012
+from spmvgpu.reproduce import guo2011, tao2015, yang2015, yin2012
 
-PAPERS = {"tao2015": tao2015, "yang2015": yang2015, "yin2012": yin2012}
+PAPERS = {"guo2011": guo2011, "tao2015": tao2015, "yang2015": yang2015, "yin2012": yin2012}

@@ -1,9 +1,9 @@
-"""Guo, Huang, Chen, Lee, Chen, Wang: A Model-Driven Partitioning and Auto-tuning Integrated Framework for Sparse
-Matrix-Vector Multiplication on GPUs, TeraGrid 2011.
+"""Guo, Huang, Chen, Lee, Chen, Wang: A Model-Driven Partitioning and Auto-tuning Integrated Framework for
+Sparse Matrix-Vector Multiplication on GPUs, TeraGrid 2011.
 
-The samples and fits of the paper's model (figures 3 to 6), what tuning gains (figures 7 to 9), and the
-approach against CSR, ELL and HYB (figure 10), all on the 14 matrices of Bell and Garland. Beyond the paper: how
-far the predictions of both models are off, and what their choices cost.
+The samples and fits of the paper's model (figures 3 to 6); on the 14 matrices of Bell and Garland, what tuning
+gains (figures 7 to 9), and the approach against CSR, ELL and HYB (figure 10). Beyond the paper: how far the
+predictions of both models are off, and what their choices cost.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import numpy as np
 from spmvgpu.devices import resolve_device
 from spmvgpu.model.calibrate import calibrate
 from spmvgpu.model.profile import Profile, load_profile
-
-from spmvgpu.reproduce import guo2011_fits as fits
 from spmvgpu.reproduce import guo2011_figures as pictures
+from spmvgpu.reproduce import guo2011_fits as fits
 from spmvgpu.reproduce import guo2011_predictions as predictions
 from spmvgpu.reproduce.guo2011_claims import (
     COO,
@@ -162,7 +161,7 @@ def _predictions(run: Run) -> None:
     losses["products"] = {entry["matrix"]: entry["products"] for entry in run.records["auto"]}
     matrices = list(dict.fromkeys(row["matrix"] for row in run.rows))
     run.table(
-        "time of the format that a model picks, and of \"auto\", over the best one's; products that \"auto\" tried",
+        'time of what a model picks, and "auto", over that of the best format; products that "auto" tried',
         losses,
         matrices,
         ".2f",

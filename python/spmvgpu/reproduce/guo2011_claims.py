@@ -1,4 +1,4 @@
-"""What Guo et al. 2011 claim of tuning and partitioning (sections 6 and 7), judged by what `guo2011` measured."""
+"""What Guo et al. 2011 claim of tuning and partitioning (sections 6 and 7), judged by its measurements."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _parts(run: Run) -> Claim:
     most = [name for name, share in shares.items() if share > 0.5]
     shorter = all(_mean(entry, "ell") < _mean(entry, "csr") for entry in split)
     listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    here = f"of the non-zeros, CSR has: {listed}; the rows of ELL are {'' if shorter else 'not '}the shorter ones"
+    here = f"of the non-zeros, CSR has: {listed}; its rows are {'' if shorter else 'not '}the longer ones"
     verdict = HOLDS if len(most) == len(shares) and shorter else PARTLY if most or shorter else FAILS
     return Claim("7", paper, here, verdict)
 
@@ -104,7 +104,9 @@ def _no_ell(run: Run) -> Claim:
     for matrix in dict.fromkeys(row["matrix"] for row in run.rows if named(row["matrix"], NO_ELL)):
         reasons = [e["reason"] for e in run.skipped if e["matrix"] == matrix and e["label"] == ELL]
         held += matrix in sizes
-        here.append(f"{matrix}: {sizes[matrix] / 1e9:.2f} GB" if matrix in sizes else f"{matrix}: {reasons[0]}")
+        here.append(
+            f"{matrix}: {sizes[matrix] / 1e9:.2f} GB" if matrix in sizes else f"{matrix}: {reasons[0]}"
+        )
     if not here:
         return Claim("7", paper, "not measured", OPEN)
     verdict = HOLDS if held == 0 else PARTLY if held < len(here) else FAILS
@@ -119,8 +121,8 @@ def _tuning(run: Run, label: str) -> Claim:
         shuffles = percent(run.gains("CSR, shuffles", CSR))
         other = percent(run.gains("csr, tuned", CSR))
         why = (
-            f"of it, shuffles in place of shared memory alone: {fmean(shuffles.values()):+.1f} %; with kernels"
-            f" that the paper does not have: {fmean(other.values()):+.1f} %"
+            f"shuffles in place of shared memory alone gain {fmean(shuffles.values()):+.1f} %, tuning that"
+            f" takes in the library's other CSR kernels {fmean(other.values()):+.1f} %"
         )
     return judge_average("6", paper, percent(gains), TUNING[label], why)
 

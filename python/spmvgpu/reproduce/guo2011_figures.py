@@ -1,4 +1,4 @@
-"""The pictures of Guo et al. 2011 that are no bar charts: figures 3 to 6, and predictions against measurements.
+"""The pictures of Guo et al. 2011 that are no bar charts: figures 3 to 6, and predictions.
 
 They are drawn from plain numbers, as the JSON file of a run has them.
 """
@@ -13,7 +13,16 @@ import numpy as np
 
 Points = Sequence[tuple[float, float]]  # of a curve, in ascending order
 
-_COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan")
+_COLOURS = (
+    "tab:blue",
+    "tab:orange",
+    "tab:green",
+    "tab:red",
+    "tab:purple",
+    "tab:brown",
+    "tab:pink",
+    "tab:cyan",
+)
 
 
 def fits(
@@ -84,9 +93,7 @@ def surface(
     return _save(figure, path)
 
 
-def predictions(
-    path: Path, title: str, models: Mapping[str, Mapping[str, Points]], tolerance: float
-) -> Path:
+def predictions(path: Path, title: str, models: Mapping[str, Mapping[str, Points]], tolerance: float) -> Path:
     """Predicted against measured time, a panel for each model and a colour for each format.
 
     Parameters

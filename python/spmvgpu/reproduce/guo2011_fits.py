@@ -79,7 +79,9 @@ def draw(run: Run, model: Guo2011) -> None:
 
 def _line(run: Run, name: str, title: str, kernel: str, nnz: Any, time_us: Any) -> None:
     measured = [(entry["nnz"], entry["time_us"]) for entry in _of(run, kernel)]
-    run.draw(name, title, pictures.fits, "non-zeros", measured, {"line": list(zip(nnz, time_us, strict=True))})
+    run.draw(
+        name, title, pictures.fits, "non-zeros", measured, {"line": list(zip(nnz, time_us, strict=True))}
+    )
 
 
 def fit_claims(run: Run, model: Guo2011) -> list[Claim]:
@@ -96,7 +98,9 @@ def fit_claims(run: Run, model: Guo2011) -> list[Claim]:
             f"a full load is {model.csr.full_load} rows here, the threshold {threshold:g} entries a row",
         ),
         _both_matter(run),
-        _follows("4.3.3", "the time of the COO kernel is a line in the non-zeros", {"the line": _of(run, COO)}),
+        _follows(
+            "4.3.3", "the time of the COO kernel is a line in the non-zeros", {"the line": _of(run, COO)}
+        ),
     ]
 
 

@@ -15,6 +15,7 @@ from spmvgpu.devices import resolve_device
 from spmvgpu.model.guo2011 import Guo2011, find_separator
 from spmvgpu.model.predict import predict_csr
 from spmvgpu.model.profile import Profile, forget_loaded, profile_path
+from spmvgpu.model.roofline import variant_name
 from spmvgpu.reproduce.guo2011_claims import COO, CSR, ELL, HYB, OURS
 from spmvgpu.reproduce.guo2011_predictions import OWN, PAPER, choose
 from spmvgpu.reproduce.matrices import Sample
@@ -32,6 +33,8 @@ KERNELS = (
 # What these kernels are called in predictions: by the paper's model, and by the library's own.
 BY_PAPER = {"csr": CSR, "ellpack": ELL, "hyb": HYB, "coo": COO}
 BY_OWN = {"ellpack": ELL, "hyb": HYB, "coo": COO}
+
+CACHE_VARIABLE = "SPMVGPU_CACHE_DIR"
 
 # The approach: the paper's model decides on the partition or the whole format, and the parts are tuned.
 PARTITIONED = Variant(OURS, "partitioned", {"tune": "full"})
@@ -108,7 +111,7 @@ class Models:
             if row is not None:
                 times[variant.label] = row["time_us"]
         self._judge(sample, PAPER, paper, {name: times.get(label) for name, label in BY_PAPER.items()})
-        predicted = {entry.name: entry.time_us for entry in own}
+        predicted = {entry.name: float(entry.time_us) for entry in own}
         measured = {name: times.get(BY_OWN.get(name, name)) for name in predicted}
         self._judge(sample, OWN, predicted, measured)
         self._auto(sample, problem, measured)
@@ -131,7 +134,20 @@ class Models:
 
     def _auto(self, sample: Sample, problem: Problem, measured: Mapping[str, float | None]) -> None:
         """Record what the library chooses by itself, with the products that it tried."""
-        ...
+        times = {name: time_us for name, time_us in measured.items() if time_us is not None}
+        best = min(times, key=times.__getitem__)
+        op = sg.aslinearoperator(problem.matrix, device=self.run.device)
+        problem.check(op @ problem.x)
+        self._record(
+            "auto",
+            sample,
+            choice=variant_name(op.format, op._choice.options),
+            time_us=op._time_products(self.run.repeats),
+            best=best,
+            best_us=times[best],
+            products=op.tuning.products,
+            seconds=op.tuning.seconds,
+        )
 
     def approach(self, sample: Sample, problem: Problem, whole: Mapping[str, Record | None]) -> None:
         """Cut the matrix where the paper's model says so, or take the one format that it says is faster.

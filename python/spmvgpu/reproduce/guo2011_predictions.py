@@ -7,7 +7,7 @@ predictions
 choices
     "model", its "choice" and that one's "time_us", the "best" of the formats it chose from and "best_us".
 auto
-    What ``format="auto"`` took: "format", "time_us", "products" spent on trials; and "best", "best_us".
+    What ``format="auto"`` took, likewise, and the "products" that it spent on trials.
 """
 
 from __future__ import annotations
@@ -160,11 +160,10 @@ def _loss(what: str, records: list[Record]) -> Claim:
     mean, worst = geometric_mean(found.values()), max(found, key=found.__getitem__)
     here = f"{mean:.3f}x on {len(found)} matrices; at most {found[worst]:.2f}x ({worst})"
     entry = next(entry for entry in records if entry["matrix"] == worst)
-    right = sum(entry.get("choice", entry.get("format")) == entry["best"] for entry in records)
-    why = (
-        f"the best format itself on {right} of {len(found)}; on {worst},"
-        f" {entry.get('choice', entry.get('format'))} in place of {entry['best']}"
-    )
+    right = sum(entry["choice"] == entry["best"] for entry in records)
+    why = f"the best format itself on {right} of {len(found)}"
+    if entry["choice"] != entry["best"]:
+        why += f"; on {worst}, {entry['choice']} in place of {entry['best']}"
     within = (mean <= MEAN_LOSS, found[worst] <= WORST_LOSS)
     verdict = HOLDS if all(within) else PARTLY if any(within) else FAILS
     return Claim(BEYOND, aim, here, verdict, why, {name: 1 / loss for name, loss in found.items()})
@@ -176,7 +175,9 @@ def _trials(run: Run) -> Claim:
     if not spent:
         return Claim(BEYOND, aim, "no such matrix was measured", OPEN)
     most = max(spent, key=spent.__getitem__)
-    here = f"{fmean(spent.values()):.0f} on average on {len(spent)} matrices, at most {spent[most]:.0f} ({most})"
+    here = (
+        f"{fmean(spent.values()):.0f} on average on {len(spent)} matrices, at most {spent[most]:.0f} ({most})"
+    )
     return Claim(BEYOND, aim, here, HOLDS if spent[most] <= PRODUCTS else FAILS)
 
 

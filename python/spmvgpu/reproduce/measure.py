@@ -74,7 +74,9 @@ def build(problem: Problem, variant: Variant, device: str | list[str]) -> tuple[
     if variant.format not in (*sg.formats(), "auto"):
         raise NotMeasuredError(f"this build has no format {variant.format!r}")
     try:
-        op = sg.aslinearoperator(problem.matrix, variant.format, device, **variant.options)
+        # As the variant has it, whatever tuning found out on this machine before.
+        options: dict[str, Any] = {"tune": "off", **variant.options}
+        op = sg.aslinearoperator(problem.matrix, variant.format, device, **options)
         # Before the first product with a NumPy array, which makes the operator keep vectors on the device.
         size = op.nbytes + sum(op.shape) * op.dtype.itemsize
         problem.check(op @ problem.x)
