@@ -1,9 +1,9 @@
 """Guo, Huang, Chen, Lee, Chen, Wang: A Model-Driven Partitioning and Auto-tuning Integrated Framework for
 Sparse Matrix-Vector Multiplication on GPUs, TeraGrid 2011.
 
-The samples and fits of the paper's model (figures 3 to 6); on the 14 matrices of Bell and Garland, what tuning
-gains (figures 7 to 9), and the approach against CSR, ELL and HYB (figure 10). Beyond the paper: how far the
-predictions of both models are off, and what their choices cost.
+The samples and fits of the paper's model (figures 3 to 6); on the 14 matrices of Bell and Garland, what
+tuning gains (figures 7 to 9), and the approach against CSR, ELL and HYB (figure 10). Beyond the paper: how
+far the predictions of both models are off, and what their choices cost.
 """
 
 from __future__ import annotations
