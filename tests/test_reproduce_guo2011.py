@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from spmvgpu.cli import main
 from spmvgpu.model.guo2011 import Coo, CsrVector, Ell, Guo2011
-from spmvgpu.reproduce import claims, guo2011_claims, guo2011_fits, guo2011_predictions
-from spmvgpu.reproduce.guo2011_claims import CSR, ELL, HYB, OURS, tuned
+from spmvgpu.reproduce import claims, guo2011, guo2011_claims, guo2011_fits, guo2011_predictions
+from spmvgpu.reproduce.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB, tuned
 from spmvgpu.reproduce.guo2011_matrices import GUO2011, further_matrices, load_paper_matrix
 from spmvgpu.reproduce.run import Run
 
@@ -83,7 +87,7 @@ def approach(run):
 
 @pytest.mark.parametrize(("time", "verdict"), [(3.22, HOLDS), (2.0, PARTLY), (1.01, FAILS)])
 def test_average_over_csr(run, time, verdict):
-    measured(run, {OURS: {"A": 1.0, "B": 1.0}, CSR: {"A": time, "B": time}})
+    measured(run, {APPROACH: {"A": 1.0, "B": 1.0}, CSR: {"A": time, "B": time}})
     claim = approach(run)["the approach gains 222 % on average over the CSR kernel"]
     assert claim.verdict == verdict
     assert f"{100 * (time - 1):+.1f} % on average" in claim.here
@@ -91,7 +95,7 @@ def test_average_over_csr(run, time, verdict):
 
 
 def test_the_average_over_ell_leaves_out_what_the_paper_could_not_hold(run):
-    measured(run, {OURS: {"A": 1.0, "LP 1/16": 1.0}, ELL: {"A": 3.0, "LP 1/16": 21.0}})
+    measured(run, {APPROACH: {"A": 1.0, "LP 1/16": 1.0}, ELL: {"A": 3.0, "LP 1/16": 21.0}})
     claim = approach(run)["the approach gains 197 % on average over the ELL kernel"]
     assert claim.gains == pytest.approx({"A": 200.0})
     assert claim.verdict == HOLDS
@@ -121,7 +125,7 @@ def test_hyb_is_best(run, hyb, verdict):
 def test_what_the_parts_hold(run, csr_nnz, ell_rows, verdict):
     entry = {
         "matrix": "A",
-        "chosen": OURS,
+        "chosen": CUT,
         "csr_rows": 10,
         "csr_nnz": csr_nnz,
         "ell_rows": ell_rows,
@@ -292,3 +296,79 @@ def test_prediction_claims(run, own, worst, products, verdicts):
 def test_no_predictions(run):
     run.records = {"predictions": [], "choices": [], "auto": []}
     assert {claim.verdict for claim in guo2011_predictions.prediction_claims(run)} == {OPEN}
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+FEW = ("Economics", "Webbase", "Dense")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A quick run on the CPU: what it wrote and printed, and its folder."""
+    folder = tmp_path_factory.mktemp("guo2011")
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
+        patch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name in FEW])
+        patch.setenv("SPMVGPU_CACHE_DIR", str(folder / "cache"))
+        arguments = ["--device", "cpu", "--out", str(folder), "--quick", "--dtype", "f64"]
+        assert main(["reproduce", "guo2011", *arguments]) == 0
+        assert os.environ["SPMVGPU_CACHE_DIR"] == str(folder / "cache")
+    assert not (folder / "cache").exists()  # the user's profile and tuning are as they were
+    return json.loads((folder / "guo2011.json").read_text()), text.getvalue(), folder
+
+
+def test_quick_run_measures_every_kernel(quick):
+    content, text, _ = quick
+    names = {f"{name} 1/16" for name in FEW}
+    assert {row["matrix"] for row in content["rows"]} == names
+    assert {row["dtype"] for row in content["rows"]} == {"f64"}
+    measured = {(row["matrix"], row["label"]) for row in content["rows"]}
+    for label in (CSR, HYB, COO, "CSR, shuffles", "csr, tuned", tuned(CSR), tuned(HYB), tuned(COO)):
+        assert {(name, label) for name in names} <= measured
+    for name in names - {"Webbase 1/16"}:
+        assert (name, ELL) in measured
+    refused = [entry for entry in content["skipped"] if entry["label"] == ELL]
+    assert [entry["matrix"] for entry in refused] == ["Webbase 1/16"]
+    for title in (
+        *(f"Figure {number}: " for number in range(7, 11)),
+        "gain of tuning",
+        "mean absolute error",
+    ):
+        assert title in text
+
+
+def test_quick_run_predicts_and_chooses(quick):
+    content, _, _ = quick
+    for model, formats in (("guo2011", {"csr", "coo", "hyb"}), ("roofline", {"csr", "sell", "csr_b"})):
+        predicted = {entry["format"] for entry in content["predictions"] if entry["model"] == model}
+        assert formats <= predicted
+        choices = [entry for entry in content["choices"] if entry["model"] == model]
+        assert len(choices) == len(FEW)
+        for entry in choices:
+            assert entry["time_us"] >= entry["best_us"] > 0
+    assert [entry["matrix"] for entry in content["auto"]] == [
+        entry["matrix"] for entry in content["partitions"]
+    ]
+    assert all(entry["time_us"] > 0 and entry["products"] >= 0 for entry in content["auto"])
+    for entry in content["partitions"]:
+        assert set(entry["whole_us"]) == {"csr", "ellpack", "hyb", "coo"}
+
+
+def test_quick_run_on_the_cpu_judges_nothing(quick):
+    content, text, _ = quick
+    assert len(content["claims"]) == 20
+    assert {claim["verdict"] for claim in content["claims"]} == {OPEN}
+    assert content["environment"]["calibration_seconds"] > 0
+    assert "2 of 3 matrices are generated" in text
+
+
+def test_quick_run_draws_the_figures(quick):
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    content, _, folder = quick
+    assert content["figures"] == [
+        *(f"guo2011_figure{number}.png" for number in range(3, 11)),
+        "guo2011_predictions.png",
+    ]
+    for name in content["figures"]:
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")

@@ -22,11 +22,12 @@ from spmvgpu.reproduce import guo2011_figures as pictures
 from spmvgpu.reproduce import guo2011_fits as fits
 from spmvgpu.reproduce import guo2011_predictions as predictions
 from spmvgpu.reproduce.guo2011_claims import (
+    APPROACH,
     COO,
     CSR,
+    CUT,
     ELL,
     HYB,
-    OURS,
     OVER,
     TUNING,
     approach_claims,
@@ -132,11 +133,29 @@ def _products(run: Run, names: list[str]) -> None:
         title = f"Figure {number}: Performance evaluation on {label} kernel"
         _bars(run, number, title, names, rates, (label, tuned(label)))
     title = "Figure 10: Performance of the approach against CSR, ELL and HYB kernel"
-    _bars(run, 10, title, names, rates, (CSR, ELL, HYB, OURS))
-    gains: Table = {f"over {label}": percent(run.gains(OURS, label)) for label in OVER}
+    _bars(run, 10, title, names, rates, (CSR, ELL, HYB, APPROACH))
+    _partitions(run, names)
+    gains: Table = {f"over {label}": percent(run.gains(APPROACH, label)) for label in OVER}
     run.table("gain of the approach (%)", gains, names)
     tunings: Table = {label: percent(run.gains(tuned(label), label)) for label in (CSR, ELL, HYB, COO)}
     run.table("gain of tuning (%)", tunings, names)
+
+
+def _partitions(run: Run, names: list[str]) -> None:
+    """What the paper's model decides."""
+    times = run.values("time_us").get(APPROACH, {})
+    order = ("format", "rows in CSR", "nnz in CSR", "predicted us", "measured us")
+    columns: Table = {column: {} for column in order}
+    for entry in run.records["partitions"]:
+        name = entry["matrix"]
+        columns["format"][name] = entry["chosen"]
+        columns["predicted us"][name] = f"{entry['predicted_us']:.1f}"
+        for what in ("rows", "nnz") if entry["chosen"] == CUT else ():
+            above, below = entry[f"csr_{what}"], entry[f"ell_{what}"]
+            columns[f"{what} in CSR"][name] = f"{above / (above + below):.1%}"
+        if name in times:
+            columns["measured us"][name] = f"{times[name]:.1f}"
+    run.table("what the paper's model decides", columns, names, "")
 
 
 def _bars(run: Run, number: int, title: str, names: list[str], rates: Table, labels: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from spmvgpu.model.guo2011 import Guo2011, find_separator
 from spmvgpu.model.predict import predict_csr
 from spmvgpu.model.profile import Profile, forget_loaded, profile_path
 from spmvgpu.model.roofline import variant_name
-from spmvgpu.reproduce.guo2011_claims import COO, CSR, ELL, HYB, OURS
+from spmvgpu.reproduce.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB
 from spmvgpu.reproduce.guo2011_predictions import OWN, PAPER, choose
 from spmvgpu.reproduce.matrices import Sample
 from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build
@@ -37,7 +37,7 @@ BY_OWN = {"ellpack": ELL, "hyb": HYB, "coo": COO}
 CACHE_VARIABLE = "SPMVGPU_CACHE_DIR"
 
 # The approach: the paper's model decides on the partition or the whole format, and the parts are tuned.
-PARTITIONED = Variant(OURS, "partitioned", {"tune": "full"})
+PARTITIONED = Variant(APPROACH, CUT, {"tune": "full"})
 
 
 @contextmanager
@@ -161,11 +161,11 @@ class Models:
         """
         lengths = np.sort(np.diff(problem.matrix.indptr))[::-1]
         found = find_separator(lengths, self.paper)
-        if found.format == OURS:
+        if found.format == CUT:
             self.time(sample, problem, PARTITIONED)
         else:
             row = whole[found.format]
-            self.run.tune(OURS, [row] if row is not None else [])
+            self.run.tune(APPROACH, [row] if row is not None else [])
         above = found.csr_rows
         self._record(
             "partitions",
