@@ -9,18 +9,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import spmvgpu as sg
+from spmvgpu import parts
 from spmvgpu.devices import resolve_device
 from spmvgpu.model.guo2011 import Guo2011, find_separator
 from spmvgpu.model.predict import predict_csr
 from spmvgpu.model.profile import Profile, forget_loaded, profile_path
 from spmvgpu.model.roofline import variant_name
-from spmvgpu.reproduce.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB
+from spmvgpu.reproduce.guo2011_claims import APPROACH, BEST_CUT, COO, CSR, CUT, ELL, HYB
 from spmvgpu.reproduce.guo2011_predictions import OWN, PAPER, choose
 from spmvgpu.reproduce.matrices import Sample
 from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build
 from spmvgpu.reproduce.run import Record, Run
+from spmvgpu.tune import Choice
+
+Array = npt.NDArray[Any]
 
 # The kernels of Bell and Garland 2009. ELL pads whatever the matrix, as theirs does.
 PAD_ALWAYS = {"max_padding": 1000.0}
@@ -36,8 +41,9 @@ BY_OWN = {"ellpack": ELL, "hyb": HYB, "coo": COO}
 
 CACHE_VARIABLE = "SPMVGPU_CACHE_DIR"
 
-# The approach: the paper's model decides on the partition or the whole format, and the parts are tuned.
-PARTITIONED = Variant(APPROACH, CUT, {"tune": "full"})
+# The parts of a partition, each tuned on its own.
+CSR_PART = Variant("CSR part", "csr", {"kernel": "shuffle", "tune": "full"})
+ELL_PART = Variant("ELL part", "ellpack", {**PAD_ALWAYS, "tune": "full"})
 
 
 @contextmanager
@@ -150,7 +156,7 @@ class Models:
         )
 
     def approach(self, sample: Sample, problem: Problem, whole: Mapping[str, Record | None]) -> None:
-        """Cut the matrix where the paper's model says so, or take the one format that it says is faster.
+        """Time the best cut by the paper's model, and take that or the one format that it says is faster.
 
         Parameters
         ----------
@@ -159,24 +165,45 @@ class Models:
         whole : mapping
             Format to the row of its tuned product.
         """
-        lengths = np.sort(np.diff(problem.matrix.indptr))[::-1]
+        lengths = np.diff(problem.matrix.indptr)
+        order = np.argsort(-lengths, kind="stable")
         found = find_separator(lengths, self.paper)
-        if found.format == CUT:
-            self.time(sample, problem, PARTITIONED)
-        else:
-            row = whole[found.format]
-            self.run.tune(APPROACH, [row] if row is not None else [])
-        above = found.csr_rows
-        self._record(
-            "partitions",
+        cuts = np.flatnonzero((found.positions > 0) & (found.positions < len(lengths)))
+        entry = {"chosen": found.format, "predicted_us": found.time_us, "whole_us": found.whole_us}
+        row = whole.get(found.format)
+        if len(cuts) > 0:
+            predicted = found.csr_us[cuts] + found.ell_us[cuts]
+            best = int(np.argmin(predicted))
+            above, below = np.split(order, [int(found.positions[cuts[best]])])
+            for part, rows in (("csr", above), ("ell", below)):
+                entry |= {f"{part}_rows": len(rows), f"{part}_nnz": int(lengths[rows].sum())}
+            entry["cut_us"] = float(predicted[best])
+            cut = self._time_cut(sample, problem, above, below)
+            row = cut if found.format == CUT else row
+        self.run.tune(APPROACH, [row] if row is not None else [])
+        self._record("partitions", sample, **entry)
+
+    def _time_cut(self, sample: Sample, problem: Problem, above: Array, below: Array) -> Record:
+        """Time products of a matrix whose rows are in CSR and in ELL, both tuned on their own."""
+        run = self.run
+        choices = []
+        for rows, variant in ((above, CSR_PART), (below, ELL_PART)):
+            part = parts.submatrix(problem.matrix, rows)
+            tuned = sg.aslinearoperator(part, variant.format, run.device, **variant.options)
+            choices.append(Choice(tuned.format, tuned.options))
+        chosen = parts.partitioned((above, below), choices, "the paper's model cuts it so")
+        matrix = parts.build(problem.matrix, chosen, self.ordinal)
+        problem.check(matrix.multiply_numpy(problem.x))
+        time_us = matrix.time_products(run.repeats)
+        return run.add(
             sample,
-            chosen=found.format,
-            csr_rows=above,
-            csr_nnz=int(lengths[:above].sum()),
-            ell_rows=len(lengths) - above,
-            ell_nnz=int(lengths[above:].sum()),
-            predicted_us=found.time_us,
-            whole_us=found.whole_us,
+            self.dtype,
+            CUT,
+            label=BEST_CUT,
+            time_us=time_us,
+            bytes=matrix.nbytes + sum(problem.matrix.shape) * problem.x.itemsize,
+            gflops=2 * problem.matrix.nnz / (time_us * 1e3),
+            options=parts.options(matrix),
         )
 
     def _record(self, kind: str, sample: Sample, **entry: Any) -> None:
