@@ -359,7 +359,7 @@ def test_quick_run_predicts_and_chooses(quick):
 
 def test_quick_run_on_the_cpu_judges_nothing(quick):
     content, text, _ = quick
-    assert len(content["claims"]) == 20
+    assert len(content["claims"]) == 21
     assert {claim["verdict"] for claim in content["claims"]} == {OPEN}
     assert content["environment"]["calibration_seconds"] > 0
     assert "2 of 3 matrices are generated" in text

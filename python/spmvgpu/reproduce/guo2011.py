@@ -143,7 +143,7 @@ def _products(run: Run, names: list[str]) -> None:
 
 def _partitions(run: Run, names: list[str]) -> None:
     """What the paper's model decides."""
-    times = {APPROACH: {}, BEST_CUT: {}} | run.values("time_us")
+    times: Table = {APPROACH: {}, BEST_CUT: {}} | run.values("time_us")
     order = ("format", "predicted", "us", "rows in CSR", "nnz in CSR", "cut predicted", "cut us")
     columns: Table = {column: {} for column in order}
     for entry in run.records["partitions"]:

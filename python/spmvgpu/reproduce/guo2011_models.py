@@ -103,34 +103,28 @@ class Models:
     def compare(self, sample: Sample, problem: Problem) -> None:
         """Time every format; record what the models predict and choose, and what "auto" takes."""
         paper = self.paper.predict(np.diff(problem.matrix.indptr))
-        own = [
-            entry
-            for entry in predict_csr(problem.matrix, self.ordinal, OWN, self.profile)
-            if entry.time_us is not None
+        entries = predict_csr(problem.matrix, self.ordinal, OWN, self.profile)
+        own = {entry.name: entry.time_us for entry in entries if entry.time_us is not None}
+        others = [
+            Variant(entry.name, entry.format, entry.options)
+            for entry in entries
+            if entry.name in own and entry.name not in BY_OWN
         ]
-        others = (
-            Variant(entry.name, entry.format, entry.options) for entry in own if entry.name not in BY_OWN
-        )
         times = {}
         for variant in (*KERNELS, *others):
             row = self.time(sample, problem, variant)
             if row is not None:
                 times[variant.label] = row["time_us"]
-        self._judge(sample, PAPER, paper, {name: times.get(label) for name, label in BY_PAPER.items()})
-        predicted = {entry.name: float(entry.time_us) for entry in own}
-        measured = {name: times.get(BY_OWN.get(name, name)) for name in predicted}
-        self._judge(sample, OWN, predicted, measured)
-        self._auto(sample, problem, measured)
+        by_paper = {name: times[label] for name, label in BY_PAPER.items() if label in times}
+        by_own = {name: times[BY_OWN.get(name, name)] for name in own if BY_OWN.get(name, name) in times}
+        self._judge(sample, PAPER, paper, by_paper)
+        self._judge(sample, OWN, own, by_own)
+        self._auto(sample, problem, by_own)
 
     def _judge(
-        self,
-        sample: Sample,
-        model: str,
-        predicted: Mapping[str, float],
-        measured: Mapping[str, float | None],
+        self, sample: Sample, model: str, predicted: Mapping[str, float], times: Mapping[str, float]
     ) -> None:
         """Record predictions for what was measured, and the choice among it."""
-        times = {name: time_us for name, time_us in measured.items() if time_us is not None}
         for name, time_us in times.items():
             entry = {"format": name, "predicted_us": predicted[name], "time_us": time_us}
             self._record("predictions", sample, model=model, **entry)
@@ -138,9 +132,8 @@ class Models:
         if made is not None:
             self._record("choices", sample, model=model, **made)
 
-    def _auto(self, sample: Sample, problem: Problem, measured: Mapping[str, float | None]) -> None:
+    def _auto(self, sample: Sample, problem: Problem, times: Mapping[str, float]) -> None:
         """Record what the library chooses by itself, with the products that it tried."""
-        times = {name: time_us for name, time_us in measured.items() if time_us is not None}
         best = min(times, key=times.__getitem__)
         op = sg.aslinearoperator(problem.matrix, device=self.run.device)
         problem.check(op @ problem.x)
@@ -151,8 +144,8 @@ class Models:
             time_us=op._time_products(self.run.repeats),
             best=best,
             best_us=times[best],
-            products=op.tuning.products,
-            seconds=op.tuning.seconds,
+            products=op.tuning.products if op.tuning is not None else 0,
+            seconds=op.tuning.seconds if op.tuning is not None else 0.0,
         )
 
     def approach(self, sample: Sample, problem: Problem, whole: Mapping[str, Record | None]) -> None:
