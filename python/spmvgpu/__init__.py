@@ -11,6 +11,7 @@ from . import _threads  # isort: skip  (before the first import of _core)
 from . import linalg, partition
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices
+from .model.predict import Prediction, Predictions, predict, separator
 from .operator import SparseOperator, aslinearoperator
 from .tune import estimate, format_options, formats
 
@@ -21,6 +22,8 @@ __all__ = [
     "CudaError",
     "DeviceInfo",
     "FormatError",
+    "Prediction",
+    "Predictions",
     "SparseOperator",
     "aslinearoperator",
     "build_info",
@@ -29,5 +32,7 @@ __all__ = [
     "format_options",
     "formats",
     "linalg",
+    "predict",
+    "separator",
     "partition",
 ]

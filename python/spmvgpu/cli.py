@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import spmvgpu as sg
 from spmvgpu.commands.bench import add_bench
+from spmvgpu.commands.calibrate import add_calibrate
 from spmvgpu.commands.info import add_info
 from spmvgpu.commands.output import fail
 from spmvgpu.commands.reproduce import add_reproduce
 from spmvgpu.commands.solve import add_solve
 
-COMMANDS = (add_info, add_solve, add_bench, add_reproduce)
+COMMANDS = (add_info, add_solve, add_bench, add_calibrate, add_reproduce)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,25 +5,29 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from . import _core
-from .tune import estimate_csr, formats
+from .devices import resolve_device
+from .model.predict import predict_csr
+from .model.profile import load_profile
+from .model.roofline import variant_name
 
 if TYPE_CHECKING:
     from .operator import SparseOperator
 
 
 def explanation(op: SparseOperator, reason: str) -> str:
-    """Why the operator's format is in use, and what the others would store."""
-    lines = [repr(op), f"chosen because {reason}", "", "format      bytes/non-zero   padding"]
-    csr = op.tocsr()
-    for name in formats():
-        try:
-            cost = estimate_csr(csr, name)
-            row = f"{cost['bytes'] / max(op.nnz, 1):14.2f} {cost['padding']:9.2f}"
-        except _core.FormatError as refused:
-            row = f"  {refused}"
-        lines.append(f"{name:10s} {row}" + ("   <- in use" if name == op.format else ""))
-    return "\n".join(lines)
+    """Why the operator's format is in use, and what all of them are predicted to cost."""
+    ordinal = resolve_device(op.device)
+    predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
+    lines = [repr(op), f"chosen because {reason}"]
+    if op.tuning is not None and op.tuning.trials:
+        trials = (
+            f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
+            for trial in op.tuning.trials
+        )
+        lines.append(
+            f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
+        )
+    return "\n".join([*lines, "", predictions.table(op.format)])
 
 
 def html_table(op: SparseOperator) -> str:

@@ -13,10 +13,11 @@ from scipy.sparse.linalg import LinearOperator
 from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
+from .choose import Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .reorder import Reorder, order_for
-from .tune import Choice, choose
+from .tune import Choice
 
 
 def aslinearoperator(
@@ -29,7 +30,7 @@ def aslinearoperator(
     symmetric: Symmetric = None,
     reorder: Reorder = None,
     stream: Any = None,
-    tune: str = "off",
+    tune: str = "cached",
     **format_options: Any,
 ) -> SparseOperator:
     """A sparse matrix as an operator on a GPU or on the CPU's cores.
@@ -59,9 +60,12 @@ def aslinearoperator(
     stream : CUDA stream, optional
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
-    tune : {"off", "full"}
-        "full" times the format's tunables on the device (and with format="auto" every format) and keeps the
-        fastest.
+    tune : {"cached", "off", "full"}
+        How much is tried. "cached": with format="auto", the two or three formats that are predicted to be the
+        fastest are timed with a few products, unless the prediction is clear or an earlier result for a
+        matrix like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the
+        tunables of the formats, or of the one format asked for, are tried on the device. What was found is
+        kept on disk, see `SparseOperator.tuning` for what it took.
     **format_options
         Tunables of the format, see `format_options`.
 
@@ -86,13 +90,16 @@ def aslinearoperator(
     default_stream = None if stream is None else stream_handle(stream)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
     order = order_for(csr, reorder)
-    if order is None:
-        choice = choose(csr, format, ordinal, tune, format_options)
-    else:
-        ordered = choose(parts.submatrix(csr, order, order), format, ordinal, tune, format_options)
-        choice = parts.reordered(ordered, order)
-    matrix = build(csr, choice, ordinal)
-    return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream)
+    ordered = csr if order is None else parts.submatrix(csr, order, order)
+    choice, matrix, tuning = choose(ordered, format, ordinal, tune, format_options)
+    if order is not None:
+        choice = parts.reordered(choice, order)
+        matrix = build(csr, choice, ordinal)
+    operator = SparseOperator(
+        matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream
+    )
+    operator._tuning = tuning
+    return operator
 
 
 class SparseOperator(LinearOperator):  # type: ignore[misc]
@@ -118,6 +125,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
     T, H : SparseOperator
         The transpose: a copy, made on first use, in the same format, or as CSR where that refuses the
         transposed matrix. A matrix declared symmetric is its own.
+    tuning : Tuning or None
+        What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
     """
@@ -136,6 +145,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._matrix = matrix
         self._ordinal = ordinal
         self._choice = choice
+        self._tuning: Tuning | None = None
         self._requested_device = requested_device
         self._symmetric = symmetric
         self._stream = stream
@@ -170,6 +180,10 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
     @property
     def setup_seconds(self) -> dict[str, float]:
         return self._matrix.setup_seconds
+
+    @property
+    def tuning(self) -> Tuning | None:
+        return self._tuning
 
     def tocsr(self) -> Any:
         """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""

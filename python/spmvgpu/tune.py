@@ -1,23 +1,17 @@
-"""Choosing a format, and the tunables of a format."""
+"""The formats, their tunables and costs, and building a matrix in one of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
 from .canonical import canonical_csr
-from .devices import CPU
 
 if TYPE_CHECKING:
     from .parts import Part
-
-# SELL reads with perfect coalescing, CSR stores no padding and spreads a small matrix over more threads.
-# Measured on an H200: SELL is the faster one above so many non-zeros and below so many slots per non-zero.
-_SELL_MIN_NNZ = 3_000_000
-_SELL_MAX_PADDING = 1.25
 
 Matrix = _core.MatrixF32 | _core.MatrixF64
 
@@ -56,7 +50,7 @@ def format_options(format: str) -> list[dict[str, Any]]:
         "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a
         tuple (lowest, highest), with a third element where a name is allowed as well.
     """
-    return [dict(option) for option in _FORMATS[_check_format(format)]["options"]]
+    return [dict(option) for option in _FORMATS[check_format(format)]["options"]]
 
 
 def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
@@ -81,7 +75,7 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
     FormatError
         If the format does not fit the matrix.
     """
-    return estimate_csr(canonical_csr(A), _check_format(format), options)
+    return estimate_csr(canonical_csr(A), check_format(format), options)
 
 
 def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
@@ -101,80 +95,17 @@ def build(csr: Any, choice: Choice, ordinal: int) -> Matrix:
     )
 
 
-def choose(csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]) -> Choice:
-    """The format and options to build an operator with.
-
-    Parameters
-    ----------
-    csr : csr_array
-        Canonical.
-    format : str
-        One of `formats()` or "auto".
-    ordinal : int
-        The device.
-    mode : {"off", "full"}
-        Whether to decide by timing.
-    options : dict
-        Tunables given by the caller; these are kept.
-    """
-    if mode not in ("off", "full"):
-        raise ValueError(f"tune={mode!r} is not allowed; give 'off' or 'full'")
-    if format != "auto":
-        _check_format(format)
-        if mode == "off":
-            return Choice(format, options)
-        return _fastest(csr, (format,), ordinal, options)
-    if options:
-        raise TypeError(
-            f"options {sorted(options)} belong to a format; "
-            f"name it with format= (one of {', '.join(formats())})"
-        )
-    if mode == "full":
-        return _fastest(csr, formats(), ordinal, {})
-    return _by_rules(csr, ordinal)
-
-
-def _by_rules(csr: Any, ordinal: int) -> Choice:
-    if ordinal == CPU:
-        return Choice("csr", {}, "on the CPU csr stores the fewest bytes and splits its work by non-zeros")
-    if csr.nnz < _SELL_MIN_NNZ:
-        return Choice("csr", {}, f"below {_SELL_MIN_NNZ} non-zeros csr spreads the work over more threads")
-    try:
-        # Near windows only: rows that must be sorted from afar are of very different length, and wide slices
-        # hold up.
-        padding = estimate_csr(csr, "sell", {"sigma": 256, "max_padding": _SELL_MAX_PADDING})["padding"]
-    except _core.FormatError:
-        return Choice("csr", {}, f"sell would store more than {_SELL_MAX_PADDING} slots per non-zero")
-    return Choice("sell", {}, f"rows are even: sell stores {padding:.2f} slots per non-zero")
-
-
-def _fastest(csr: Any, names: tuple[str, ...], ordinal: int, given: dict[str, Any]) -> Choice:
-    times: list[tuple[float, Choice]] = []
-    refusals: list[Exception] = []
-    for name in names:
-        for candidate in _FORMATS[name]["candidates"]:
-            variant = Choice(name, candidate | given)
-            try:
-                times.append((_time(csr, variant, ordinal), variant))
-            except (_core.FormatError, MemoryError) as refused:
-                refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
-    if not times:
-        raise refusals[0]
-    best, fastest = min(times, key=lambda entry: entry[0])
-    reason = f"of {len(times)} timed variants it was the fastest, at {best:.1f} us a product"
-    return replace(fastest, reason=reason)
-
-
-def _time(csr: Any, variant: Choice, ordinal: int) -> float:
-    """Microseconds of a product; the matrix is gone before the next one is built."""
-    return build(csr, variant, ordinal).time_products(20)
+def candidates(format: str) -> list[dict[str, Any]]:
+    """What tuning a format tries, likeliest first."""
+    return [dict(options) for options in _FORMATS[format]["candidates"]]
 
 
 def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.MatrixF64]:
     return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
 
 
-def _check_format(format: str) -> str:
+def check_format(format: str) -> str:
+    """The name itself, if it is one of `formats()`."""
     if format not in _FORMATS:
         raise ValueError(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
     return format

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,11 @@ from spmvgpu.model.profile import Profile, device_model
 Record = dict[str, Any]
 
 # Entries of the largest samples: beyond the caches of a GPU, and of a CPU within the time.
-_MAX_NNZ = {"cuda": 1 << 24, "cpu": 1 << 22}
-_QUICK_NNZ = 1 << 15
+_MAX_NNZ = {"cuda": 1 << 24, "cpu": 1 << 21}
+_QUICK_NNZ = 1 << 17
+
+# A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
+_SECONDS = 100.0
 
 
 def calibrate(
@@ -47,18 +50,26 @@ def calibrate(
     """
     kind = "cpu" if ordinal == CPU else "cuda"
     max_nnz = _QUICK_NNZ if quick else _MAX_NNZ[kind]
+    start = perf_counter()
     loads = {dtype: measure.full_load(dtype, ordinal) for dtype in measure.DTYPES}
     jobs: list[tuple[str, samples.Sample, Sequence[measure.Variant]]] = []
-    jobs += [("roofline", sample, variants(kind)) for sample in samples.general_samples(max_nnz)]
     for load in sorted(set(loads.values())):
         jobs += [("csr", s, [measure.CSR_VECTOR]) for s in samples.csr_vector_samples(load, max_nnz)]
     jobs += [("ell", sample, [measure.ELL]) for sample in samples.ell_samples(max_nnz)]
     jobs += [("coo", sample, [measure.COO]) for sample in samples.coo_samples(max_nnz)]
+    # In random order, so that what is left out when time is up is a bit of everything.
+    general = list(samples.general_samples(max_nnz))
+    order = np.random.default_rng(0).permutation(len(general))
+    jobs += [("roofline", general[i], variants(kind)) for i in order]
     records: dict[str, list[Record]] = {"roofline": [], "csr": [], "ell": [], "coo": []}
     features: dict[str, dict[str, Any]] = {}
-    with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) - 1))) as pool:
-        for i, (matrix, (part, sample, tried)) in enumerate(zip(_ahead(pool, jobs), jobs, strict=True)):
+    with ThreadPoolExecutor(4) as pool:
+        # What is measured must not share the CPU with the making of the next matrix.
+        matrices = (s.build() for _, s, _ in jobs) if kind == "cpu" else _ahead(pool, jobs)
+        for i, ((part, sample, tried), matrix) in enumerate(zip(jobs, matrices, strict=False)):
             report(i / len(jobs), sample.name)
+            if perf_counter() - start > _SECONDS:
+                break
             for dtype in measure.DTYPES:
                 for record in measure.time_variants(sample.name, matrix, tried, dtype, ordinal):
                     records[part].append(record)
@@ -178,7 +189,7 @@ def fit_roofline(
             for r in timed
         ]
         fit = roofline.fit(terms, [places[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
-        residuals = dict(zip((r["matrix"] for r in timed), fit.residuals.tolist(), strict=True))
+        residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
         fitted.append(
             {
                 "format": timed[0]["format"],
@@ -186,7 +197,7 @@ def fit_roofline(
                 "norm": fit.norm,
                 "error": _rounded(fit.error),
                 "costs": {term: _rounded(cost) for term, cost in fit.costs.items()},
-                "residuals": [_rounded(residuals.get(matrix)) for matrix in matrices],
+                "residuals": [residuals.get(matrix) for matrix in matrices],
             }
         )
     return {
@@ -206,14 +217,15 @@ def _cache_bytes(properties: Mapping[str, Any]) -> int:
     if "l2_bytes" in properties:
         return int(properties["l2_bytes"])
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    sizes = [1 << 25]  # where the system does not say
+    sizes = [1 << 20]  # where the system does not say
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = file.read_text().strip()
         if text[-1:] in units:
             sizes.append(int(text[:-1]) * units[text[-1]])
-    return max(sizes[1:], default=sizes[0])
+    # A virtual machine names the cache of its whole host, of which it has a share.
+    return min(max(sizes), 1 << 25)
 
 
-def _rounded(value: float | None) -> float | None:
+def _rounded(value: float) -> float:
     """To four digits: more are noise, and the profiles are read by people."""
-    return None if value is None else float(f"{value:.4g}")
+    return float(f"{value:.4g}")

@@ -1,6 +1,7 @@
-"""The model of Guo et al. 2011, sections 4 and 5: CSR-vector, ELL, COO and HYB, and where to cut a matrix in two.
+"""The model of Guo et al. 2011, sections 4 and 5: CSR-vector, ELL, COO and HYB, and where to cut a matrix.
 
-It counts non-zeros, and knows neither caches nor where in x the columns lie. See `roofline` for a model that does.
+It counts non-zeros, and knows neither caches nor where in x the columns lie. See `roofline` for a model that
+does.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Array = npt.NDArray[Any]
 class CsrVector:
     """Time of the warp-per-row kernel.
 
-    A full load is the rows that the device works on at once (section 4.2). Below `threshold` entries a row, the
-    time of a full load is a conic curve of the entries a row, above it a line (figure 3). The time of any strip of
-    rows is a line in its non-zeros (figure 4), after every shorter row was extended to the length at which the line
-    gives what the curve gives.
+    A full load is the rows that the device works on at once (section 4.2). Below `threshold` entries a row,
+    the time of a full load is a conic curve of the entries a row, above it a line (figure 3). The time of any
+    strip of rows is a line in its non-zeros (figure 4), after every shorter row was extended to the length at
+    which the line gives what the curve gives.
     """
 
     full_load: int
@@ -43,7 +44,8 @@ class CsrVector:
         begins = np.arange(0, len(lengths), self.full_load)
         nonzeros = np.add.reduceat(self.extended(lengths), begins)
         # A full load of k entries a row has full_load * k non-zeros; so figure 4 has the line of figure 3.
-        return self.line[0] + self.line[1] * nonzeros / self.full_load
+        # The last strip, which may be no full load, takes no less than a load of nothing.
+        return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, self.conic[0])
 
     def time(self, lengths: Array) -> float:
         """Microseconds of a whole matrix: the strips one after the other, equation (*)."""
@@ -51,7 +53,7 @@ class CsrVector:
 
     @classmethod
     def fit(cls, full_load: int, widths: Sequence[int], times: Sequence[float]) -> CsrVector:
-        """Curve, line and threshold of full loads of `widths` entries a row: those with the least relative error."""
+        """Curve, line and threshold with the least relative error; `widths` are entries a row."""
         k, t = np.asarray(widths, float), np.asarray(times, float)
         order = np.argsort(k)
         k, t = k[order], t[order]
@@ -68,7 +70,7 @@ class CsrVector:
 
 @dataclass(frozen=True)
 class Ell:
-    """Time of the thread-per-row kernel: interpolated between samples, logarithmic in rows, width and time."""
+    """Time of the thread-per-row kernel: interpolated, logarithmic in rows, width and time."""
 
     rows: tuple[int, ...]
     widths: tuple[int, ...]
@@ -170,7 +172,8 @@ class Separator:
     format : str
         "partitioned", or the one format that is faster.
     csr_rows : int
-        Rows above the cut, which go to CSR; those below go to ELL. All rows where `format` is not "partitioned".
+        Rows above the cut, which go to CSR; those below go to ELL. All rows where `format` is not
+        "partitioned".
     time_us : float
         Predicted microseconds of a product.
     positions, csr_us, ell_us : numpy.ndarray

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from spmvgpu import _core
 from spmvgpu.devices import CPU
-from spmvgpu.tune import Choice, build, formats
+from spmvgpu.tune import Choice, Matrix, build, estimate_csr, formats
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
@@ -36,6 +36,7 @@ def time_variants(
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     for format, options in variants:
         try:
+            cost = estimate_csr(csr, format, options)
             built = build(csr, Choice(format, options), ordinal)
         except (_core.FormatError, MemoryError):
             continue
@@ -48,15 +49,20 @@ def time_variants(
             "format": format,
             "options": options,
             "in_force": built.options,
+            "stored_bytes": cost["bytes"],
+            "padding": cost["padding"],
             "bytes": built.nbytes,
-            "time_us": round(built.time_products(_repeats(matrix.nnz, ordinal)), 4),
+            "time_us": round(_time(built, ordinal), 4),
         }
 
 
-def _repeats(nnz: int, ordinal: int) -> int:
+def _time(matrix: Matrix, ordinal: int) -> float:
+    """Microseconds of a product."""
     if ordinal == CPU:
-        return int(np.clip(20_000_000 // max(nnz, 1), 5, 50))
-    return 50 if nnz < 1_000_000 else 30
+        # Whatever else runs on a CPU makes a series slower, never faster.
+        repeats = int(np.clip(10_000_000 // max(matrix.nnz, 1), 3, 30))
+        return min(matrix.time_products(repeats) for _ in range(4))
+    return matrix.time_products(50 if matrix.nnz < 1_000_000 else 30)
 
 
 def full_load(dtype: str, ordinal: int) -> int:
@@ -68,8 +74,8 @@ def full_load(dtype: str, ordinal: int) -> int:
     return processors * int(found["blocks_per_processor"]) * int(found["block_size"]) // 32
 
 
-# The CPU has no thread blocks; strips of so many rows keep a prediction from depending on a single row.
-_CPU_FULL_LOAD = 1024
+# The CPU has no thread blocks to fill: rows enough that starting the threads does not matter.
+_CPU_FULL_LOAD = 1 << 13
 
 
 def bus_bandwidth(ordinal: int, megabytes: int = 256) -> dict[str, float]:

@@ -19,6 +19,7 @@ from spmvgpu.model.profile import Profile, load_profile
 from spmvgpu.tune import estimate_csr, formats
 
 MODELS = ("roofline", "guo2011")
+_NOT_CALIBRATED = "from its bytes alone: the profile does not know this format"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class Prediction:
 class Predictions(Sequence[Prediction]):
     """The predictions for all formats, the fastest first; prints as a table, in notebooks too."""
 
-    def __init__(self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str) -> None:
+    def __init__(
+        self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
+    ) -> None:
         infinity = float("inf")
         self._entries = sorted(entries, key=lambda p: infinity if p.time_us is None else p.time_us)
         self._nnz = nnz
@@ -103,7 +106,9 @@ class Predictions(Sequence[Prediction]):
         rows = [(entry.name, *_cells(entry, self._nnz), entry.note) for entry in self]
         head = "".join(f"<th>{name}</th>" for name in heads)
         body = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>"
+            + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row)
+            + "</tr>"
             for row in rows
         )
         return f"<table><caption>{html.escape(self._caption())}</caption><tr>{head}</tr>{body}</table>"
@@ -139,8 +144,8 @@ def predict(
     device : str, default "auto"
         As `aslinearoperator` takes it.
     model : {"roofline", "guo2011"}
-        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011" is
-        the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
+        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011"
+        is the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
     dtype : {None, float32, float64}
         As `aslinearoperator` takes it.
     profile : path, optional
@@ -205,11 +210,14 @@ def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
         for variant in fitted:
             fit = roofline.Fit.from_parameters(variant, places)
             terms = roofline.terms_of(roofline.variant_name(name, variant["options"]), work)
-            entries.append(Prediction(name, variant["options"], fit.time(terms, at), **cost, error=fit.error))
+            time = fit.time(terms, at)
+            entries.append(
+                Prediction(name, variant["options"], time, cost["bytes"], cost["padding"], fit.error)
+            )
         if not fitted:
             moved = cost["bytes"] + sum(csr.shape) * csr.dtype.itemsize
             time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
-            entries.append(Prediction(name, {}, time, **cost, note="from its bytes alone: not calibrated"))
+            entries.append(Prediction(name, {}, time, cost["bytes"], cost["padding"], note=_NOT_CALIBRATED))
     return entries
 
 
@@ -224,7 +232,8 @@ def _by_guo2011(csr: Any, profile: Profile) -> list[Prediction]:
             continue
         options = {"kernel": "shared"} if name == "csr" else {}
         note = "" if name in times else "the model does not know this format"
-        entries.append(Prediction(name, options, times.get(name), **cost, note=note))
+        time = times.get(name)
+        entries.append(Prediction(name, options, time, cost["bytes"], cost["padding"], note=note))
     return entries
 
 

@@ -1,7 +1,7 @@
 """Device profiles: what calibration found out about a device, kept as JSON files.
 
-The profile of a device is looked for in the user's cache directory, where ``python -m spmvgpu calibrate`` puts
-it, and then among those that ship with the package.
+The profile of a device is looked for in the user's cache directory, where ``python -m spmvgpu calibrate``
+puts it, and then among those that ship with the package.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Profile:
     memory_bandwidth : float
         Bytes per second that the fastest product read.
     power : dict
-        Non-zeros per second of a large product in the device's own best format, by dtype ("f32", "f64"): what a
-        matrix is divided among devices by.
+        Non-zeros per second of a large product in the device's own best format, by dtype ("f32", "f64"): what
+        a matrix is divided among devices by.
     bus : dict
         Bytes per second from host memory "up" to a GPU and "down" again; empty for a CPU.
     guo2011, roofline : dict
@@ -65,7 +65,10 @@ class Profile:
 
     def save(self, path: Path) -> None:
         """Write the profile, all at once or not at all."""
-        write_atomically(path, json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n")
+        text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
+        # Lists of numbers on one line each.
+        text = re.sub(r"\[[^\[\]{}]*\]", lambda match: re.sub(r"\s+", " ", match[0]), text)
+        write_atomically(path, text + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Profile:
@@ -133,9 +136,9 @@ def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Pr
     Returns
     -------
     Profile
-        The one asked for, if it is a valid profile of that device. Otherwise there is a warning that says what
-        is wrong with which file, and the next best profile is used: the one that ships for the device, or for
-        one of its kind.
+        The one asked for, if it is a valid profile of that device. Otherwise there is a warning that says
+        what is wrong with which file, and the next best profile is used: the one that ships for the device,
+        or for one of its kind.
     """
     if path is not None:
         return _read_or_warn(Path(path), ordinal) or _shipped(ordinal)

@@ -1,9 +1,9 @@
 """The library's own model: a product takes as long as what it moves and waits for takes.
 
 The time of a format is a sum of terms (or their p-norm, where they overlap): a launch, bytes from memory and
-from the cache, sectors of x from the L1, the L2 and memory, entries, slots and rows walked, and the longest chain
-of dependent loads. What a term counts follows from the matrix and the format's layout; what it costs is fitted on
-the calibration samples. What remains is taken from the samples most like the matrix.
+from the cache, sectors of x from the L1, the L2 and memory, entries, slots and rows walked, and the longest
+chain of dependent loads. What a term counts follows from the matrix and the format's layout; what it costs is
+fitted on the calibration samples. What remains is taken from the samples most like the matrix.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Work:
 
     @property
     def slots(self) -> float:
-        return self.padding * self["nnz"]
+        return self.padding * float(self["nnz"])
 
     def __getitem__(self, feature: str) -> Any:
         return self.features[feature]
@@ -204,7 +204,8 @@ def terms_of(name: str, work: Work) -> Terms:
 
 def shuffle_lanes(features: Mapping[str, Any]) -> int:
     """`lanes_per_row` of csr."""
-    wanted = ceil(max(1.0, features["mean"] / (2.5 if features["nnz"] < 3_000_000 else 4)))
+    mean, nnz = float(features["mean"]), int(features["nnz"])
+    wanted = ceil(max(1.0, mean / (2.5 if nnz < 3_000_000 else 4)))
     return min(32, 1 << (wanted - 1).bit_length())
 
 

@@ -77,8 +77,8 @@ def _spread(lengths: Array, starts: Array, spans: Any, cols: int) -> sp.csr_arra
     """Rows with their columns anywhere in their spans, ascending as they are made, without sorting."""
     rng = np.random.default_rng(0)
     row_offsets = np.concatenate(([0], np.cumsum(lengths)))
-    # Sums of exponential gaps are spread like sorted uniform numbers. The k-th column of a row is moved on by k, so
-    # that no two coincide.
+    # Sums of exponential gaps are spread like sorted uniform numbers. The k-th column of a row is moved on by
+    # k, so that no two coincide.
     ends = np.cumsum(rng.standard_exponential(row_offsets[-1]))
     before = np.concatenate(([0.0], ends))[row_offsets[:-1]]
     total = np.concatenate(([0.0], ends))[row_offsets[1:]] - before + rng.standard_exponential(len(lengths))

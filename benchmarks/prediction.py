@@ -1,0 +1,199 @@
+"""Predicted beside measured time of every format, on matrices that no model was fitted to.
+
+    python -m benchmarks.prediction --device cuda:0 --out prediction.json
+
+The rows of the file are those of the other results, with what either model predicted; the summary is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks import suite
+from spmvgpu import gallery
+from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.model import calibrate, measure
+from spmvgpu.model.predict import MODELS, predict_csr
+from spmvgpu.model.profile import Profile, load_profile
+from spmvgpu.reproduce.environment import describe
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--profile", type=Path, help="instead of the device's own")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=240, help="stop starting matrices after so long")
+    parser.add_argument("--max-nnz", type=float, default=6e7)
+    parser.add_argument("--workers", type=int, default=8, help="processes that generate matrices")
+    args = parser.parse_args()
+    ordinal = resolve_device(args.device)
+    profile = load_profile(ordinal, args.profile)
+    start = perf_counter()
+    result: dict[str, Any] = {"environment": describe(device_name(ordinal)), "rows": []}
+    left_out = result["left_out"] = {}
+    items = _validation(args.max_nnz)
+    multiprocessing.set_start_method("spawn")  # a process with a CUDA context must not be forked
+    with ProcessPoolExecutor(args.workers) as pool:
+        for item, matrix in zip(items, _ahead(pool, items), strict=True):
+            if perf_counter() - start > args.seconds:
+                left_out[item.name] = "out of time"
+                matrix.cancel()
+                continue
+            try:
+                built = matrix.result()
+            except Exception as error:  # one matrix that cannot be had must not cost all the others
+                left_out[item.name] = repr(error)
+                continue
+            if built.nnz > args.max_nnz:
+                left_out[item.name] = f"{built.nnz} non-zeros"
+                continue
+            for dtype in measure.DTYPES:
+                result["rows"] += compare(item.name, built, dtype, ordinal, profile)
+            print(f"{perf_counter() - start:6.1f} s  {item.name}", flush=True)
+            args.out.write_text(json.dumps(result))
+    print(summary(result["rows"]))
+
+
+def compare(name: str, matrix: sp.csr_array, dtype: str, ordinal: int, profile: Profile) -> Iterator[Row]:
+    """A row per variant that either model knows."""
+    data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
+    csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    predicted = {
+        model: {p.name: p.time_us for p in predict_csr(csr, ordinal, model, profile)} for model in MODELS
+    }
+    variants = calibrate.variants(profile.kind)
+    if measure.CSR_VECTOR not in variants:
+        variants = [*variants, measure.CSR_VECTOR]
+    for record in measure.time_variants(name, matrix, variants, dtype, ordinal):
+        variant = calibrate.roofline.variant_name(record["format"], record["options"])
+        yield {
+            **{key: record[key] for key in ("matrix", "rows", "cols", "nnz", "dtype", "bytes", "time_us")},
+            "library": "spmvgpu",
+            "variant": variant,
+            "cache": "hot",
+            **{f"{model}_us": predicted[model].get(variant) for model in MODELS},
+        }
+
+
+def summary(rows: list[Row]) -> str:
+    """Errors of both models, and what their choices cost."""
+    lines = []
+    for model in MODELS:
+        known = [row for row in rows if row[f"{model}_us"] is not None]
+        errors = np.array([abs(row[f"{model}_us"] / row["time_us"] - 1) for row in known])
+        lines.append(f"{model}: mean absolute error {errors.mean():.1%}, median {np.median(errors):.1%}")
+        for variant in dict.fromkeys(row["variant"] for row in known):
+            own = errors[[row["variant"] == variant for row in known]]
+            lines.append(f"  {variant:<24} {own.mean():6.1%} of {len(own)}")
+        by_matrix: dict[tuple[str, str], list[Row]] = {}
+        for row in known:
+            by_matrix.setdefault((row["matrix"], row["dtype"]), []).append(row)
+        losses = {
+            key: min(own, key=lambda row: row[f"{model}_us"])["time_us"] / min(r["time_us"] for r in own)
+            for key, own in by_matrix.items()
+        }
+        mean = np.exp(np.mean(np.log(list(losses.values()))))
+        lines.append(f"  its choice over the fastest: geometric mean {mean:.3f}")
+        worst = sorted(losses.items(), key=lambda entry: -entry[1])[:3]
+        lines += [f"    {name} {dtype}: {loss:.2f}" for (name, dtype), loss in worst]
+    return "\n".join(lines)
+
+
+def _ahead(pool: ProcessPoolExecutor, items: list[Any], depth: int = 12) -> Iterator[Future[sp.csr_array]]:
+    """The matrices of the items in their order, generated ahead of their use."""
+    waiting: deque[Future[sp.csr_array]] = deque()
+    rest = iter(items)
+    for item in rest:
+        waiting.append(pool.submit(_build, item))
+        if len(waiting) == depth:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _build(item: Any) -> sp.csr_array:
+    built: sp.csr_array = item.build()
+    return built
+
+
+def _validation(max_nnz: float) -> list[suite.Item]:
+    """The suite of the benchmarks, and generated matrices of kinds that no calibration sample has."""
+    real_and_generated, _ = suite.suite()
+    if max_nnz < 1e6:
+        real_and_generated = [item for item in real_and_generated if item.group == "real"][:6]
+    return real_and_generated + [suite.Item(name, "generated", build) for name, build in OTHERS.items()]
+
+
+def shuffled_grid() -> sp.csr_array:
+    """A grid numbered at random."""
+    grid = gallery.poisson2d(700)
+    order = np.random.default_rng(3).permutation(grid.shape[0])
+    return _canonical(grid[order][:, order])
+
+
+def triangle() -> sp.csr_array:
+    """Rows of every length from 1 to 3000."""
+    return _canonical(sp.tril(np.ones((3000, 3000)), format="csr"))
+
+
+def trefethen() -> sp.csr_array:
+    """Ones where the distance from the diagonal is a power of two, 20000 rows."""
+    n = 20_000
+    offsets = [0] + [sign * (1 << k) for k in range(15) for sign in (-1, 1)]
+    return _canonical(
+        sp.diags_array([np.ones(n)] * len(offsets), offsets=offsets, shape=(n, n), format="csr")
+    )
+
+
+def block_diagonal() -> sp.csr_array:
+    """Dense blocks of 50 on the diagonal."""
+    return _canonical(sp.kron(sp.eye_array(2000), np.ones((50, 50)), format="csr"))
+
+
+def in_links() -> sp.csr_array:
+    """The web graph of the real matrices by its in-links: more skewed."""
+    return _canonical(suite.real_matrix("cnr-2000").T.tocsr())
+
+
+def coupled_graph() -> sp.csr_array:
+    """A power law with four unknowns a node."""
+    return _canonical(sp.kron(gallery.powerlaw(60_000, 7, exponent=2.4), np.ones((4, 4)), format="csr"))
+
+
+def long_band() -> sp.csr_array:
+    return _canonical(gallery.banded_random(400_000, 50, 30_000))
+
+
+def _canonical(matrix: Any) -> sp.csr_array:
+    matrix = sp.csr_array(matrix, dtype=np.float64)
+    matrix.sum_duplicates()
+    indices = (matrix.indices.astype(np.int32, copy=False), matrix.indptr.astype(np.int32, copy=False))
+    return sp.csr_array((matrix.data, *indices), shape=matrix.shape)
+
+
+OTHERS: dict[str, Callable[[], sp.csr_array]] = {
+    "shuffled_grid_700": shuffled_grid,
+    "triangle_3000": triangle,
+    "trefethen_20000": trefethen,
+    "block_diagonal_50": block_diagonal,
+    "cnr-2000_in_links": in_links,
+    "coupled_graph_4": coupled_graph,
+    "long_band_400k": long_band,
+}
+
+
+if __name__ == "__main__":
+    main()

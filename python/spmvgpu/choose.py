@@ -1,0 +1,204 @@
+"""Which format an operator gets: asked for, predicted, or tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from . import _core
+from .devices import CPU
+from .model import remember
+from .model.predict import Prediction, Predictions, features, predict_csr
+from .model.profile import load_profile
+from .parts import AnyMatrix, build
+from .tune import Choice, candidates, check_format, formats
+
+MODES = ("off", "cached", "full")
+
+# A format is worth a trial if its predicted time is within this factor of the best: on matrices that no model
+# was fitted to, the fastest format was always among these. On the CPU converting costs many products, so
+# fewer are tried.
+_CLOSE = {"cuda": 1.25, "cpu": 1.1}
+_MAX_TRIALS = {"cuda": 3, "cpu": 2}
+
+# Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
+_HOPELESS = 2.0
+
+# Kernels that differ so little that trying one says enough of the others.
+_ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A variant that was built and timed."""
+
+    format: str
+    options: dict[str, Any]
+    time_us: float
+
+
+@dataclass
+class Tuning:
+    """What finding the format took.
+
+    Attributes
+    ----------
+    mode : {"off", "cached", "full"}
+    trials : list of Trial
+        What was timed.
+    products : int
+        Products that the timing took, of all trials together.
+    seconds : float
+        Time that choosing took, trials and their conversions included.
+    cached : bool
+        Whether the result of an earlier tuning was used.
+    """
+
+    mode: str
+    trials: list[Trial] = field(default_factory=list)
+    products: int = 0
+    seconds: float = 0.0
+    cached: bool = False
+
+
+def choose(
+    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]
+) -> tuple[Choice, AnyMatrix, Tuning]:
+    """The format of an operator, and the matrix in it.
+
+    Parameters
+    ----------
+    csr : csr_array
+        Canonical.
+    format : str
+        One of `formats()` or "auto".
+    ordinal : int
+        The device.
+    mode : {"off", "cached", "full"}
+        Whether to decide by timing.
+    options : dict
+        Tunables given by the caller; these are kept.
+    """
+    if mode not in MODES:
+        raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
+    if format != "auto":
+        check_format(format)
+    elif options:
+        raise TypeError(
+            f"options {sorted(options)} belong to a format; "
+            f"name it with format= (one of {', '.join(formats())})"
+        )
+    start = perf_counter()
+    tuning = Tuning(mode)
+    choice, matrix = _choose(csr, format, ordinal, options, tuning)
+    tuning.seconds = perf_counter() - start
+    return choice, matrix, tuning
+
+
+def _choose(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning
+) -> tuple[Choice, AnyMatrix]:
+    asked = Choice(format, options)
+    if format != "auto" and (tuning.mode == "off" or (tuning.mode == "cached" and options)):
+        return asked, build(csr, asked, ordinal)
+    entry = remember.entry_path(features(csr), csr.dtype, ordinal, format)
+    if tuning.mode == "cached":
+        known = remember.recall(entry)
+        if known is not None:
+            try:
+                matrix = build(csr, known, ordinal)
+                tuning.cached = True
+                return known, matrix
+            except (_core.FormatError, MemoryError):
+                pass  # like that other matrix, but not enough
+        if format != "auto":
+            return asked, build(csr, asked, ordinal)
+    if format != "auto":
+        return _fastest(
+            csr, [Choice(format, c | options) for c in candidates(format)], ordinal, tuning, entry
+        )
+    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal))
+    if tuning.mode == "off":
+        return _first(csr, [_predicted(p, predictions) for p in _possible(predictions)], ordinal)
+    if tuning.mode == "full":
+        return _fastest(csr, list(_promising(predictions)), ordinal, tuning, entry)
+    close = list(_close(predictions, "cpu" if ordinal == CPU else "cuda"))
+    if len(close) == 1:
+        rest = [p for p in _possible(predictions) if p is not close[0]]
+        return _first(csr, [_predicted(p, predictions) for p in (close[0], *rest)], ordinal)
+    return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
+
+
+def _possible(predictions: Predictions) -> list[Prediction]:
+    return [prediction for prediction in predictions if prediction.time_us is not None]
+
+
+def _predicted(prediction: Prediction, predictions: Predictions) -> Choice:
+    reason = (
+        f"it is predicted to be the fastest on {predictions.device}, at {prediction.time_us:.1f} us a product"
+    )
+    return Choice(prediction.format, prediction.options, reason)
+
+
+def _close(predictions: Predictions, kind: str) -> Iterator[Prediction]:
+    """The best, and those of other kinds that may turn out to be better."""
+    seen: set[str] = set()
+    best = predictions.best.time_us or 0.0
+    for prediction in _possible(predictions):
+        alike = _ALIKE.get(prediction.format, prediction.name)
+        if alike in seen:
+            continue
+        if (prediction.time_us or 0.0) > _CLOSE[kind] * best or len(seen) == _MAX_TRIALS[kind]:
+            return
+        seen.add(alike)
+        yield prediction
+
+
+def _promising(predictions: Predictions) -> Iterator[Choice]:
+    """All variants of the formats that are not predicted to be far slower than the best."""
+    limit = _HOPELESS * (predictions.best.time_us or 0.0)
+    names = dict.fromkeys(p.format for p in _possible(predictions) if (p.time_us or 0.0) <= limit)
+    for name in names:
+        for options in candidates(name):
+            yield Choice(name, options)
+
+
+def _first(csr: Any, choices: Iterable[Choice], ordinal: int) -> tuple[Choice, AnyMatrix]:
+    """The first that fits the device."""
+    refusals: list[Exception] = []
+    for choice in choices:
+        try:
+            return choice, build(csr, choice, ordinal)
+        except (_core.FormatError, MemoryError) as refused:
+            refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
+    raise refusals[0]
+
+
+def _fastest(
+    csr: Any, choices: Iterable[Choice], ordinal: int, tuning: Tuning, entry: Any
+) -> tuple[Choice, AnyMatrix]:
+    """The fastest of all, which is kept while the next is tried; the others are gone by then."""
+    best: tuple[Choice, AnyMatrix] | None = None
+    best_time = float("inf")
+    refusals: list[Exception] = []
+    for choice in choices:
+        try:
+            matrix = build(csr, choice, ordinal)
+            time_us, products = matrix.try_products()
+        except (_core.FormatError, MemoryError) as refused:
+            refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
+            continue
+        tuning.trials.append(Trial(choice.format, choice.options, time_us))
+        tuning.products += products
+        if time_us < best_time:
+            best, best_time = (choice, matrix), time_us
+        del matrix
+    if best is None:
+        raise refusals[0]
+    choice, matrix = best
+    remember.keep(entry, choice, best_time)
+    tried = len(tuning.trials)
+    reason = f"of {tried} timed variants it was the fastest, at {best_time:.1f} us a product"
+    return replace(choice, reason=reason), matrix

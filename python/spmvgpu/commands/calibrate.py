@@ -1,0 +1,63 @@
+"""``calibrate``: measure a device, so that predictions and ``format="auto"`` know it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from spmvgpu.commands.output import print_line
+from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.model.calibrate import calibrate, save_records
+from spmvgpu.model.profile import forget_loaded, profile_path
+
+
+def add_calibrate(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibrate", help="measure a device for the performance models; takes a minute or two"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="where to write the profile (default: the user's cache)"
+    )
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="also write the timings, as JSON")
+    parser.add_argument(
+        "--quick", action="store_true", help="small samples only, to try the command; the profile is no good"
+    )
+    parser.set_defaults(run=run_calibrate)
+
+
+def run_calibrate(args: argparse.Namespace) -> int:
+    ordinal = resolve_device(args.device)
+    if args.quick and args.out is None:
+        raise ValueError("--quick makes a profile that is no good; give --out FILE, so that nothing uses it")
+    path = args.out or profile_path(ordinal)
+    start = perf_counter()
+    shown = sys.stderr.isatty()
+
+    def report(share: float, what: str) -> None:
+        if shown:
+            bar = "#" * round(30 * share)
+            line = f"\r{bar:<30} {share:4.0%} {perf_counter() - start:4.0f} s  {what:<45.45}"
+            print(line, end="", file=sys.stderr, flush=True)
+
+    profile, records = calibrate(ordinal, quick=args.quick, report=report)
+    if shown:
+        print(file=sys.stderr)
+    profile.save(path)
+    forget_loaded()
+    if args.samples is not None:
+        save_records(args.samples, records)
+    print_line("device", f"{device_name(ordinal)}, {profile.device}")
+    print_line("samples", f"{sum(map(len, records.values()))} timed in {perf_counter() - start:.0f} s")
+    for dtype, rate in profile.power.items():
+        print_line(f"power {dtype}", f"{rate / 1e9:.2f} billion non-zeros per second")
+    for way, rate in profile.bus.items():
+        print_line(f"bus {way}", f"{rate / 1e9:.1f} GB/s")
+    for dtype, parameters in profile.roofline.items():
+        errors = ", ".join(f"{v['format']} {v['error']:.0%}" for v in parameters["variants"])
+        print_line(f"error {dtype}", f"{errors or 'too few samples'} (mean, on samples left out)")
+    print_line("written", str(path))
+    return 0
