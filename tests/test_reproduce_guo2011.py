@@ -6,12 +6,14 @@ import contextlib
 import io
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from spmvgpu.cli import main
+from spmvgpu.model.calibrate import calibrate
 from spmvgpu.model.guo2011 import Coo, CsrVector, Ell, Guo2011
 from spmvgpu.reproduce import claims, guo2011, guo2011_claims, guo2011_fits, guo2011_predictions
 from spmvgpu.reproduce.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB, tuned
@@ -374,3 +376,31 @@ def test_quick_run_draws_the_figures(quick):
     ]
     for name in content["figures"]:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_given_profile_and_a_matrix_that_is_cut(tmp_path, monkeypatch, capsys):
+    # Full loads of 100 rows in a microsecond and more, slots of ELL in 0.1 ns, non-zeros of COO in one each.
+    cuts = Guo2011(
+        CsrVector(100, 10.0, (1.0, 0.0, 0.0), (0.9, 0.01)),
+        Ell((1, 1_000_000), (1, 1000), ((1e-4, 1e-1), (1e2, 1e5))),
+        Coo((0.0, 1.0)),
+    )
+    parameters = {"csr": vars(cuts.csr), "ell": vars(cuts.ell), "coo": vars(cuts.coo)}
+    calibrated, _ = calibrate(-1, quick=True)
+    file = tmp_path / "profile.json"
+    replace(calibrated, guo2011={"f32": parameters, "f64": parameters}).save(file)
+    monkeypatch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name == "Webbase"])
+    arguments = ["--device", "cpu", "--out", str(tmp_path / "out"), "--quick", "--profile", str(file)]
+    assert main(["reproduce", "guo2011", *arguments]) == 0
+    content = json.loads((tmp_path / "out" / "guo2011.json").read_text())
+    assert content["samples"] == []
+    assert "calibration_seconds" not in content["environment"]
+    (decision,) = content["partitions"]
+    assert decision["chosen"] == CUT
+    assert decision["csr_rows"] + decision["ell_rows"] == 62_500
+    assert decision["csr_rows"] % 100 == 0
+    assert decision["csr_nnz"] + decision["ell_nnz"] == decision["nnz"]
+    (row,) = [row for row in content["rows"] if row["variant"] == CUT]
+    assert row.get("tuned_as") == APPROACH
+    assert [part["format"] for part in row["options"]["parts"]] == ["csr", "ellpack"]
+    assert f"{decision['csr_nnz'] / decision['nnz']:.1%}" in capsys.readouterr().out

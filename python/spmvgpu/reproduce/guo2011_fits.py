@@ -89,13 +89,17 @@ def fit_claims(run: Run, model: Guo2011) -> list[Claim]:
     threshold = model.csr.threshold
     below = [entry for entry in _of(run, CSR) if entry["cols"] < threshold]
     above = [entry for entry in _of(run, CSR) if entry["cols"] >= threshold]
+    why = f"a full load is {model.csr.full_load} rows here, the threshold {threshold:g} entries a row"
+    if below:
+        least = min(entry["time_us"] for entry in below)
+        why += f"; it takes at least {least:.1f} microseconds, which section 4 adds up for every strip"
     return [
         _follows(
             "4.3.1",
             "the time of a CSR full load is a conic curve of the entries a row up to a threshold, and a line"
             " beyond",
             {"the curve": below, "the line": above},
-            f"a full load is {model.csr.full_load} rows here, the threshold {threshold:g} entries a row",
+            why,
         ),
         _both_matter(run),
         _follows(
