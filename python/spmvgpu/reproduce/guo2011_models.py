@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,9 +21,8 @@ from spmvgpu.model.roofline import variant_name
 from spmvgpu.reproduce.guo2011_claims import APPROACH, BEST_CUT, COO, CSR, CUT, ELL, HYB
 from spmvgpu.reproduce.guo2011_predictions import OWN, PAPER, choose
 from spmvgpu.reproduce.matrices import Sample
-from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build
+from spmvgpu.reproduce.measure import NotMeasuredError, Problem, Variant, build, checked
 from spmvgpu.reproduce.run import Record, Run
-from spmvgpu.tune import Choice
 
 Array = npt.NDArray[Any]
 
@@ -38,6 +37,9 @@ KERNELS = (
 # What these kernels are called in predictions: by the paper's model, and by the library's own.
 BY_PAPER = {"csr": CSR, "ellpack": ELL, "hyb": HYB, "coo": COO}
 BY_OWN = {"ellpack": ELL, "hyb": HYB, "coo": COO}
+
+# What the library does by itself on a matrix that it never saw.
+AUTO = Variant("auto", "auto")
 
 CACHE_VARIABLE = "SPMVGPU_CACHE_DIR"
 
@@ -82,18 +84,23 @@ class Models:
 
     def time(self, sample: Sample, problem: Problem, variant: Variant) -> Record | None:
         """Time products of one kernel; None, and a record of the reason, where there are none."""
-        run = self.run
+        return self._time(sample, variant.label, lambda: build(problem, variant, self.run.device))
+
+    def _time(
+        self, sample: Sample, label: str, make: Callable[[], tuple[sg.SparseOperator, int]]
+    ) -> Record | None:
+        """`time` of a checked operator and its bytes."""
         try:
-            op, size = build(problem, variant, run.device)
+            op, size = make()
         except NotMeasuredError as error:
-            run.skip(sample, self.dtype, variant.label, error)
+            self.run.skip(sample, self.dtype, label, error)
             return None
-        time_us = op._time_products(run.repeats)
-        return run.add(
+        time_us = op._time_products(self.run.repeats)
+        return self.run.add(
             sample,
             self.dtype,
             op.format,
-            label=variant.label,
+            label=label,
             time_us=time_us,
             bytes=size,
             gflops=2 * op.nnz / (time_us * 1e3),
@@ -134,9 +141,12 @@ class Models:
 
     def _auto(self, sample: Sample, problem: Problem, times: Mapping[str, float]) -> None:
         """Record what the library chooses by itself, with the products that it tried."""
+        try:
+            op, _ = build(problem, AUTO, self.run.device)
+        except NotMeasuredError as error:
+            self.run.skip(sample, self.dtype, AUTO.label, error)
+            return
         best = min(times, key=times.__getitem__)
-        op = sg.aslinearoperator(problem.matrix, device=self.run.device)
-        problem.check(op @ problem.x)
         self._record(
             "auto",
             sample,
@@ -176,28 +186,21 @@ class Models:
         self.run.tune(APPROACH, [row] if row is not None else [])
         self._record("partitions", sample, **entry)
 
-    def _time_cut(self, sample: Sample, problem: Problem, above: Array, below: Array) -> Record:
+    def _time_cut(self, sample: Sample, problem: Problem, above: Array, below: Array) -> Record | None:
         """Time products of a matrix whose rows are in CSR and in ELL, both tuned on their own."""
-        run = self.run
-        choices = []
-        for rows, variant in ((above, CSR_PART), (below, ELL_PART)):
-            part = parts.submatrix(problem.matrix, rows)
-            tuned = sg.aslinearoperator(part, variant.format, run.device, **variant.options)
-            choices.append(Choice(tuned.format, tuned.options))
-        chosen = parts.partitioned((above, below), choices, "the paper's model cuts it so")
-        matrix = parts.build(problem.matrix, chosen, self.ordinal)
-        problem.check(matrix.multiply_numpy(problem.x))
-        time_us = matrix.time_products(run.repeats)
-        return run.add(
-            sample,
-            self.dtype,
-            CUT,
-            label=BEST_CUT,
-            time_us=time_us,
-            bytes=matrix.nbytes + sum(problem.matrix.shape) * problem.x.itemsize,
-            gflops=2 * problem.matrix.nnz / (time_us * 1e3),
-            options=parts.options(matrix),
-        )
+        csr = problem.matrix
+
+        def make() -> sg.SparseOperator:
+            choices = []
+            for rows, variant in ((above, CSR_PART), (below, ELL_PART)):
+                part = parts.submatrix(csr, rows)
+                tuned = sg.aslinearoperator(part, variant.format, self.run.device, **variant.options)
+                choices.append(tuned._choice)
+            choice = parts.partitioned((above, below), choices, "the paper's model cuts the matrix so")
+            matrix = parts.build(csr, choice, self.ordinal)
+            return sg.SparseOperator(matrix, csr.shape, self.ordinal, choice, self.run.device, False, None)
+
+        return self._time(sample, BEST_CUT, lambda: checked(problem, make))
 
     def _record(self, kind: str, sample: Sample, **entry: Any) -> None:
         shared = {"matrix": sample.name, "nnz": int(sample.matrix.nnz), "dtype": self.dtype}
