@@ -43,6 +43,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Tests keep profiles and tuning results to themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session", params=["cpu", *(CUDA_PARAMS if CUDA_DEVICES else [])])
 def device(request):
     """Name of a device: "cpu", then every CUDA device."""

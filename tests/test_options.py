@@ -5,7 +5,6 @@ import pytest
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-from spmvgpu import tune
 from support import allowed_values, build, poisoned
 
 OPTIONS = [
@@ -72,21 +71,3 @@ def test_full_tuning_keeps_the_product(fmt, device, dtype):
     op = build(A, fmt, device, tune="full")
     x = vector(A.shape[1], dtype)
     assert_product(op @ x, A, x)
-
-
-def test_tuning_passes_over_what_does_not_fit_into_memory(monkeypatch):
-    def time(csr, variant, ordinal):
-        if variant.format != "coo":
-            raise MemoryError(f"{variant.format} is too large")
-        return 1.0
-
-    monkeypatch.setattr(tune, "_time", time)
-    A = matrix("uniform", "float64")
-    assert sg.aslinearoperator(A, device="cpu", tune="full").format == "coo"
-    with pytest.raises(MemoryError, match="csr is too large"):
-        sg.aslinearoperator(A, format="csr", device="cpu", tune="full")
-
-
-def test_unknown_tuning():
-    with pytest.raises(ValueError, match=r"sometimes.*off.*full"):
-        sg.aslinearoperator(matrix("uniform", "float64"), device="cpu", tune="sometimes")

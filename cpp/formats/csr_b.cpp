@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/parallel.hpp"
 #include "formats/row_products.hpp"
 #include "formats/spans.hpp"
 
@@ -28,7 +29,7 @@ Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int
                1;
     };
     const auto fragments = static_cast<index_t>(bounds.size());
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(nnz)) schedule(static)
     for (index_t f = 0; f < fragments; ++f) {
         const index_t begin = f * fragment;
         bounds[f] = {row_of(begin), row_of(begin + std::min(fragment, nnz - begin) - 1)};

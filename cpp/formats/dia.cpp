@@ -22,7 +22,7 @@ std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
     const std::int64_t possible = std::int64_t(matrix.rows) + matrix.cols;
     Array<Word> used(possible / kBits + 1);
     std::fill(used.begin(), used.end(), Word(0));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(matrix.nnz)) schedule(static)
     for (index_t row = 0; row < matrix.rows; ++row) {
         const std::int64_t shift = std::int64_t(matrix.rows) - 1 - row;
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
@@ -87,9 +87,9 @@ Dia<T> Dia<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target
     dia.values = Array<T>(diagonals.size() * dia.pitch);
     dia.tuning = tuning;
     const auto slots = static_cast<std::int64_t>(dia.values.size());
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
     for (std::int64_t slot = 0; slot < slots; ++slot) dia.values[slot] = std::bit_cast<T>(dia.padding);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
     for (index_t row = 0; row < dia.rows; ++row) {
         std::int64_t d = 0;  // columns ascend in a row, and so do the diagonals they lie on
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {

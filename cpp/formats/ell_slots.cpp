@@ -10,7 +10,7 @@ namespace spmvgpu {
 
 EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_per_row) {
     index_t longest = 0;
-#pragma omp parallel for schedule(static) reduction(max : longest)
+#pragma omp parallel for num_threads(threads_for(rows)) schedule(static) reduction(max : longest)
     for (index_t row = 0; row < rows; ++row) longest = std::max(longest, row_offsets[row + 1] - row_offsets[row]);
     const index_t width = longest / threads_per_row + (longest % threads_per_row != 0);
     return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
@@ -18,7 +18,7 @@ EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_
 
 Array<index_t> count_row_lengths(index_t rows, const Array<index_t>& row_offsets) {
     Array<index_t> lengths(rows);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(rows)) schedule(static)
     for (index_t row = 0; row < rows; ++row) lengths[row] = row_offsets[row + 1] - row_offsets[row];
     return lengths;
 }
@@ -35,12 +35,12 @@ template <class T>
 EllSlots<T> EllSlots<T>::from_csr(const Csr<T>& matrix, const EllShape& shape) {
     const std::int64_t slots = shape.slots();
     EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots)};
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
     for (std::int64_t slot = 0; slot < slots; ++slot) {
         ell.col_indices[slot] = -1;
         ell.values[slot] = T(0);
     }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
     for (index_t row = 0; row < shape.rows; ++row) {
         const index_t begin = matrix.row_offsets[row];
         for (index_t k = begin; k < matrix.row_offsets[row + 1]; ++k) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/parallel.hpp"
 #include "formats/padding.hpp"
 
 namespace spmvgpu {
@@ -74,7 +75,7 @@ Csr<T> take_entries(const Csr<T>& matrix, First first, Last last) {
     part.nnz = part.row_offsets[part.rows];
     part.col_indices = Array<index_t>(part.nnz);
     part.values = Array<T>(part.nnz);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads_for(part.nnz)) schedule(static)
     for (index_t row = 0; row < part.rows; ++row) {
         const index_t from = matrix.row_offsets[row] + first(row_length(matrix.row_offsets, row));
         const index_t to = part.row_offsets[row], count = row_length(part.row_offsets, row);

@@ -7,15 +7,20 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from . import _core
+import numpy as np
+
+from . import _core, parts
 from .devices import CPU
 from .model import remember
-from .model.predict import Prediction, Predictions, features, predict_csr
+from .model.predict import Prediction, Predictions, features, predict_csr, separator_csr
 from .model.profile import load_profile
 from .parts import AnyMatrix, build
 from .tune import Choice, candidates, check_format, formats
 
 MODES = ("off", "cached", "full")
+
+#: The format that is two: long rows as CSR, the others as ELLPACK.
+PARTITIONED = "partitioned"
 
 # A format is worth a trial if its predicted time is within this factor of the best: on matrices that no model
 # was fitted to, the fastest format was always among these. On the CPU converting costs many products, so
@@ -83,6 +88,13 @@ def choose(
     """
     if mode not in MODES:
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
+    start = perf_counter()
+    tuning = Tuning(mode)
+    if format == PARTITIONED:
+        choice = _partitioned(csr, ordinal, options)
+        matrix = build(csr, choice, ordinal)
+        tuning.seconds = perf_counter() - start
+        return choice, matrix, tuning
     if format != "auto":
         check_format(format)
     elif options:
@@ -90,8 +102,6 @@ def choose(
             f"options {sorted(options)} belong to a format; "
             f"name it with format= (one of {', '.join(formats())})"
         )
-    start = perf_counter()
-    tuning = Tuning(mode)
     choice, matrix = _choose(csr, format, ordinal, options, tuning)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
@@ -129,6 +139,30 @@ def _choose(
         rest = [p for p in _possible(predictions) if p is not close[0]]
         return _first(csr, [_predicted(p, predictions) for p in (close[0], *rest)], ordinal)
     return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
+
+
+def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
+    """Long rows as CSR and the others as ELLPACK (Guo et al. 2011, section 5), or one format for all."""
+    unknown = set(options) - {"separator"}
+    if unknown:
+        raise TypeError(f"format 'partitioned' has no option {min(unknown)!r}; its options are: separator")
+    rows, cut = csr.shape[0], options.get("separator", 0)
+    if not isinstance(cut, int) or not 0 <= cut < max(rows, 1):
+        raise ValueError(f"separator={cut!r} is not allowed; give 0, to choose, or rows up to {rows - 1}")
+    reason = "the separator was asked for"
+    if cut == 0:
+        found = separator_csr(csr, load_profile(ordinal))
+        if found.format != PARTITIONED:
+            reason = f"cutting the matrix in two brings nothing: {found.format} is predicted to be as fast"
+            return Choice(found.format, {}, reason)
+        cut = found.csr_rows
+        name, alone = min(found.whole_us.items(), key=lambda entry: entry[1])
+        reason = (
+            f"{cut} of {rows} rows as csr and the others as ellpack are predicted to take "
+            f"{found.time_us:.1f} us, and {name} alone {alone:.1f} us"
+        )
+    by_length = np.argsort(-np.diff(csr.indptr), kind="stable").astype(np.int32)
+    return parts.partitioned([by_length[:cut], by_length[cut:]], [Choice("csr"), Choice("ellpack")], reason)
 
 
 def _possible(predictions: Predictions) -> list[Prediction]:

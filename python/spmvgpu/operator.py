@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
-from .choose import Tuning, choose
+from .choose import PARTITIONED, Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .reorder import Reorder, order_for
@@ -42,7 +42,9 @@ def aslinearoperator(
         `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
         summed on a copy.
     format : str, default "auto"
-        One of `formats()`, or "auto" to choose by the matrix and the device.
+        One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
+        by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
+        or after `separator` rows; one whole format where cutting brings nothing.
     device : str, default "auto"
         "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU.
     dtype : {None, float32, float64}
@@ -89,11 +91,16 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+    if format == PARTITIONED and reorder is not None:
+        raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
     order = order_for(csr, reorder)
-    ordered = csr if order is None else parts.submatrix(csr, order, order)
-    choice, matrix, tuning = choose(ordered, format, ordinal, tune, format_options)
-    if order is not None:
-        choice = parts.reordered(choice, order)
+    if order is None:
+        choice, matrix, tuning = choose(csr, format, ordinal, tune, format_options)
+    else:
+        ordered = parts.submatrix(csr, order, order)
+        chosen, matrix, tuning = choose(ordered, format, ordinal, tune, format_options)
+        del matrix  # it is built again as what it is: a part, in another order
+        choice = parts.reordered(chosen, order)
         matrix = build(csr, choice, ordinal)
     operator = SparseOperator(
         matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream

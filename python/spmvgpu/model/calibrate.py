@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 # Entries of the largest samples: beyond the caches of a GPU, and of a CPU within the time.
 _MAX_NNZ = {"cuda": 1 << 24, "cpu": 1 << 21}
-_QUICK_NNZ = 1 << 17
+_QUICK_NNZ, _QUICK_LOAD = 1 << 15, 1 << 10
 
 # A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
 _SECONDS = 100.0
@@ -51,7 +51,7 @@ def calibrate(
     kind = "cpu" if ordinal == CPU else "cuda"
     max_nnz = _QUICK_NNZ if quick else _MAX_NNZ[kind]
     start = perf_counter()
-    loads = {dtype: measure.full_load(dtype, ordinal) for dtype in measure.DTYPES}
+    loads = {dtype: _QUICK_LOAD if quick else measure.full_load(dtype, ordinal) for dtype in measure.DTYPES}
     jobs: list[tuple[str, samples.Sample, Sequence[measure.Variant]]] = []
     for load in sorted(set(loads.values())):
         jobs += [("csr", s, [measure.CSR_VECTOR]) for s in samples.csr_vector_samples(load, max_nnz)]

@@ -6,7 +6,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+
+#: The formats that the model knows.
+KNOWN = ("csr", "ellpack", "coo", "hyb")
 
 
 @dataclass(frozen=True)
@@ -195,15 +199,32 @@ class Separator:
 _WORTH_CUTTING = 0.95
 
 
-def find_separator(lengths: Array, model: Guo2011) -> Separator:
-    """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below."""
+# Slots per non-zero beyond which ELL refuses what is below a cut, as ELLPACK does by default; small parts are
+# always allowed.
+_MAX_PADDING, _ALWAYS_ALLOWED = 4.0, 65536
+
+
+def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()) -> Separator:
+    """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below.
+
+    Parameters
+    ----------
+    lengths : array
+        Entries of every row, in any order.
+    model : Guo2011
+    refused : collection of str
+        Formats that do not take the whole matrix.
+    """
     descending = np.sort(np.asarray(lengths))[::-1]
     rows, strip = len(descending), model.csr.full_load
     above = np.minimum(np.arange(0, rows + strip, strip), rows)[: -(-rows // strip) + 1]
     csr_us = np.concatenate(([0.0], np.cumsum(model.csr.strips(descending))))
     widths = np.append(descending, 0)[above]  # of the first row below the cut, which is the longest there
     ell_us = np.asarray(model.ell.time(rows - above, widths))
-    whole = model.predict(descending)
+    slots = (rows - above) * widths
+    below = descending.sum() - np.concatenate(([0], np.cumsum(descending)))[above]
+    ell_us[(slots > _ALWAYS_ALLOWED) & (slots > _MAX_PADDING * below)] = np.inf
+    whole = {name: time for name, time in model.predict(descending).items() if name not in refused}
     best = int(np.argmin(csr_us + ell_us))
     time = float(csr_us[best] + ell_us[best])
     format, alone = min(whole.items(), key=lambda entry: entry[1])

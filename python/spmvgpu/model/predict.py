@@ -14,7 +14,7 @@ from spmvgpu import _core
 from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import device_name, resolve_device
 from spmvgpu.model import roofline
-from spmvgpu.model.guo2011 import Guo2011, Separator, find_separator
+from spmvgpu.model.guo2011 import KNOWN, Guo2011, Separator, find_separator
 from spmvgpu.model.profile import Profile, load_profile
 from spmvgpu.tune import estimate_csr, formats
 
@@ -174,8 +174,21 @@ def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] |
     Separator
     """
     ordinal = resolve_device(device)
-    csr = canonical_csr(A)
-    return find_separator(np.diff(csr.indptr), _guo2011(load_profile(ordinal, profile), csr.dtype))
+    return separator_csr(canonical_csr(A), load_profile(ordinal, profile))
+
+
+def separator_csr(csr: Any, profile: Profile) -> Separator:
+    """`separator` of a matrix that is canonical CSR already."""
+    model = _guo2011(profile, csr.dtype)
+    return find_separator(np.diff(csr.indptr), model, [name for name in KNOWN if _refuses(csr, name)])
+
+
+def _refuses(csr: Any, format: str) -> bool:
+    try:
+        estimate_csr(csr, format)
+        return False
+    except _core.FormatError:
+        return True
 
 
 def predict_csr(csr: Any, ordinal: int, model: str, profile: Profile) -> Predictions:

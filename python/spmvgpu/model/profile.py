@@ -18,8 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spmvgpu import _core
 from spmvgpu.devices import CPU, devices
+from spmvgpu.model.guo2011 import Guo2011
+from spmvgpu.model.roofline import Fit
 
 SCHEMA = 1
 SHIPPED = Path(__file__).parents[1] / "profiles"
@@ -97,7 +101,19 @@ class Profile:
             expected = _TYPES[str(entry.type)]
             if not isinstance(getattr(profile, entry.name), expected):
                 raise ValueError(f"{entry.name} is not of type {entry.type}")
+        profile._check_models()
         return profile
+
+    def _check_models(self) -> None:
+        try:
+            for dtype in ("f32", "f64"):
+                Guo2011.from_parameters(self.guo2011[dtype])
+                places = np.array(self.roofline[dtype]["places"], dtype=float)
+                float(self.roofline[dtype]["launch_us"])
+                for variant in self.roofline[dtype]["variants"]:
+                    Fit.from_parameters(variant, places)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"its models are incomplete: {type(error).__name__} {error}") from error
 
 
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": (int, float)}

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 Array = npt.NDArray[Any]
 Terms = dict[str, float]
@@ -310,6 +309,8 @@ def _predict(X: Array, Z: Array, y: Array, known: Array, asked: Array, norm: flo
 
 
 def _costs(X: Array, y: Array, norm: float) -> Array:
+    from scipy.optimize import nnls  # slow to import, and needed for calibrating alone
+
     scaled, _ = nnls((X / y[:, None]) ** norm, np.ones(len(y)))
     costs: Array = scaled ** (1 / norm)
     return costs

@@ -1,0 +1,333 @@
+"""How the format of an operator is found: predicted, tried, remembered."""
+
+import json
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import matrix, vector
+from reference import assert_product
+from spmvgpu import _core, choose, gallery
+from spmvgpu.model import remember
+from spmvgpu.model.guo2011 import Separator
+from spmvgpu.model.predict import Prediction, Predictions
+from spmvgpu.tune import Choice, candidates
+
+A = gallery.poisson2d(40)
+CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "ellpack": 10.6, "ellpack_r": 10.1}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "tuning"
+
+
+@pytest.fixture
+def predicted(monkeypatch):
+    """Sets the predicted times."""
+
+    def set_times(times):
+        entries = [Prediction(name, {}, times.get(name), 1.0, 1.0) for name in sg.formats()]
+        table = Predictions(entries, A.nnz, "cpu", "roofline", "a test")
+        monkeypatch.setattr(choose, "predict_csr", lambda *_: table)
+
+    return set_times
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Replaces building by a record of what was built, with times given per format, on devices not there."""
+    monkeypatch.setattr(remember, "device_model", lambda ordinal: f"device {ordinal}")
+    monkeypatch.setattr(choose, "load_profile", lambda ordinal: None)
+    built = []
+
+    class Matrix:
+        alive = 0
+
+        def __init__(self, time):
+            self.time = time
+            Matrix.alive += 1
+            self.most = max(Matrix.alive, built[-1].most if built else 0)
+
+        def __del__(self):
+            Matrix.alive -= 1
+
+        def try_products(self):
+            return self.time, 13
+
+    def set_times(times):
+        def build(csr, choice, ordinal):
+            time = times[choice.format]
+            if isinstance(time, Exception):
+                raise time
+            made = Matrix(time)
+            built.append(type("Record", (), {"choice": choice, "most": made.most}))
+            return made
+
+        monkeypatch.setattr(choose, "build", build)
+        return built
+
+    return set_times
+
+
+def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
+    predicted(CLOSE)
+    built = measured(dict.fromkeys(sg.formats(), 1.0))
+    choice, _, tuning = choose.choose(A, "auto", -1, "off", {})
+    assert [record.choice.format for record in built] == ["csr"]
+    assert (choice.format, tuning.products, tuning.trials) == ("csr", 0, [])
+    assert "predicted" in choice.reason
+    assert not cache.exists()
+
+
+def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
+    predicted(CLOSE)
+    built = measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
+    choice, made, tuning = choose.choose(A, "auto", 0, "cached", {})
+    # ellpack is like ellpack_r, which is tried
+    assert [record.choice.format for record in built] == ["csr", "ellpack_r", "sell"]
+    assert choice.format == "sell"
+    assert made.time == 3.0
+    assert [trial.format for trial in tuning.trials] == ["csr", "ellpack_r", "sell"]
+    assert tuning.products == 39 <= 40
+    assert not tuning.cached
+    assert tuning.seconds > 0
+    assert max(record.most for record in built) == 2  # the best so far, and the one in trial
+
+
+def test_a_clear_prediction_is_not_tried(predicted, measured):
+    predicted({"csr": 10.0, "sell": 20.0})
+    measured({"csr": 5.0, "sell": 3.0})
+    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    assert (choice.format, tuning.products) == ("csr", 0)
+
+
+def test_what_does_not_fit_is_passed_over(predicted, measured):
+    predicted(CLOSE)
+    measured({"csr": MemoryError("too large"), "ellpack_r": sg.FormatError("no"), "sell": 3.0})
+    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    assert (choice.format, len(tuning.trials)) == ("sell", 1)
+    predicted({"csr": 10.0, "sell": 20.0})
+    for mode in ("off", "cached"):
+        choice, _, _ = choose.choose(A + A, "auto", -1, mode, {})
+        assert choice.format == "sell"
+
+
+def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
+    predicted(CLOSE)
+    measured(dict.fromkeys(sg.formats(), MemoryError("too large")))
+    for mode in choose.MODES:
+        with pytest.raises(MemoryError, match="too large"):
+            choose.choose(A, "auto", 0, mode, {})
+
+
+def test_full_tries_all_variants_of_promising_formats(predicted, measured):
+    predicted({"csr": 10.0, "sell": 15.0, "coo": 30.0})
+    built = measured({"csr": 5.0, "sell": 3.0})
+    choose.choose(A, "auto", 0, "full", {})
+    wanted = [Choice(name, options) for name in ("csr", "sell") for options in candidates(name)]
+    assert [record.choice for record in built] == wanted
+
+
+def test_full_tuning_of_a_format_keeps_given_options(measured):
+    built = measured({"sell": 3.0})
+    choose.choose(A, "sell", 0, "full", {"sigma": 1})
+    assert len(built) == len(candidates("sell"))
+    assert all(record.choice.options["sigma"] == 1 for record in built)
+
+
+def test_results_are_remembered(predicted, measured, cache):
+    predicted(CLOSE)
+    built = measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    choose.choose(A, "auto", 0, "cached", {})
+    assert len(os.listdir(cache)) == 1
+    built.clear()
+    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    assert [record.choice.format for record in built] == ["sell"]
+    assert tuning.cached
+    assert tuning.products == 0
+    assert choice.format == "sell"
+    assert "like this one" in choice.reason
+    choose.choose(gallery.poisson2d(41), "auto", 0, "cached", {})  # another matrix
+    choose.choose(A.astype(np.float32), "auto", 0, "cached", {})  # another dtype
+    assert len(os.listdir(cache)) == 3
+
+
+def test_what_full_found_for_a_format_is_used_later(measured, cache):
+    measured({"sell": 3.0})
+    found, _, _ = choose.choose(A, "sell", 0, "full", {})
+    again, _, tuning = choose.choose(A, "sell", 0, "cached", {})
+    assert again.options == found.options != {}
+    assert tuning.cached
+    own, _, _ = choose.choose(A, "sell", 0, "cached", {"sigma": 32})
+    assert own.options == {"sigma": 32}
+    assert choose.choose(A, "sell", 0, "off", {})[0].options == {}
+
+
+def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measured):
+    predicted(CLOSE)
+    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    choose.choose(A, "auto", 0, "cached", {})
+    measured({"csr": 5.0, "sell": MemoryError("too large"), "ellpack_r": 4.0})
+    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    assert choice.format == "ellpack_r"
+    assert not tuning.cached
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 1}', '{"schema": 1, "format": "csr", "options": 3}']
+)
+def test_a_corrupt_result_is_named_and_ignored(text, predicted, measured, cache):
+    predicted(CLOSE)
+    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    choose.choose(A, "auto", 0, "cached", {})
+    entry = next(cache.iterdir())
+    entry.write_text(text)
+    with pytest.warns(UserWarning, match="corrupt") as caught:
+        choice, _, _ = choose.choose(A, "auto", 0, "cached", {})
+    assert str(entry) in str(caught[0].message)
+    assert choice.format == "sell"
+    assert json.loads(entry.read_text())["format"] == "sell"
+
+
+def test_a_result_of_another_version_is_ignored(tmp_path):
+    (tmp_path / "a.json").write_text('{"schema": 99, "format": "csr", "options": {}, "time_us": 1}')
+    (tmp_path / "b.json").write_text('{"schema": 1, "format": "gone", "options": {}, "time_us": 1}')
+    assert remember.recall(tmp_path / "a.json") is None
+    assert remember.recall(tmp_path / "b.json") is None
+    assert remember.recall(tmp_path / "c.json") is None
+
+
+def test_the_cache_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(remember, "MAX_ENTRIES", 8)
+    for i in range(20):
+        path = tmp_path / f"{i:02}.json"
+        remember.keep(path, Choice("csr"), 1.0)
+        os.utime(path, (i, i))
+    left = sorted(os.listdir(tmp_path))
+    assert len(left) <= 8
+    assert left[-1] == "19.json"
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "file"))
+    assert sg.aslinearoperator(A, device="cpu", tune="full").format in sg.formats()
+
+
+def _keep_often(path, format):
+    for _ in range(50):
+        remember.keep(path, Choice(format), 1.0)
+        assert remember.recall(path) is not None
+
+
+def test_processes_do_not_disturb_each_other(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    path = tmp_path / "shared.json"
+    workers = [context.Process(target=_keep_often, args=(path, name)) for name in ("csr", "sell")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert os.listdir(tmp_path) == ["shared.json"]
+
+
+@pytest.mark.parametrize("mode", choose.MODES)
+@pytest.mark.parametrize("case", ["power_law_rows", "uniform", "0x0", "0x5", "5x0", "no_entries"])
+def test_products_are_right_in_every_mode(mode, case, device, dtype):
+    B = matrix(case, dtype)
+    op = sg.aslinearoperator(B, device=device, tune=mode)
+    x = vector(B.shape[1], dtype)
+    assert_product(op @ x, B, x)
+    assert op.tuning.mode == mode
+    assert (op.tuning.products > 0) == bool(op.tuning.trials)
+
+
+def test_trials_of_a_large_matrix_are_few(device):
+    B = gallery.poisson2d(470)
+    assert B.nnz > 1_000_000
+    assert sg.aslinearoperator(B, device=device).tuning.products <= 40
+
+
+def test_trials_count_their_products():
+    csr = gallery.poisson2d(470)
+    made = _core.MatrixF64(csr.indptr, csr.indices, csr.data, csr.shape[1], "csr", {}, -1)
+    time, products = made.try_products()
+    assert time > 0
+    assert products <= 13
+
+
+def test_explain_says_what_tuning_took(predicted):
+    predicted(CLOSE)
+    op = sg.aslinearoperator(A, device="cpu")
+    assert f"tuning took {op.tuning.products} products" in op.explain() or not op.tuning.trials
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match=r"sometimes.*off.*cached.*full"):
+        sg.aslinearoperator(A, device="cpu", tune="sometimes")
+
+
+# format="partitioned"
+
+
+def uneven(dtype="float64"):
+    """A few long rows among many short ones."""
+    lengths = np.full(30_000, 2)
+    lengths[::100] = 400
+    columns = np.concatenate([np.arange(k) * (20_000 // k) for k in lengths])
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    return sp.csr_array((np.ones(len(columns), dtype), columns, indptr), shape=(30_000, 20_000))
+
+
+@pytest.mark.parametrize("cut", [1, 300, 29_999])
+def test_a_matrix_cut_where_asked(cut, device, dtype):
+    B = uneven(dtype)
+    try:
+        op = sg.aslinearoperator(B, format="partitioned", device=device, separator=cut)
+    except sg.FormatError:
+        pytest.skip("ellpack refuses what is below the cut")
+    x = vector(B.shape[1], dtype)
+    assert_product(op @ x, B, x)
+    assert op.format == "partitioned"
+    assert (op.tocsr() != B).nnz == 0
+    assert "asked for" in op.explain()
+
+
+def test_the_model_cuts(monkeypatch, device):
+    B = uneven()
+    found = sg.separator(B, device)
+    op = sg.aslinearoperator(B, format="partitioned", device=device)
+    assert op.format == found.format
+    cut = Separator("partitioned", 300, 5.0, *(np.zeros(1),) * 3, {"csr": 9.0, "coo": 8.0})
+    monkeypatch.setattr(choose, "separator_csr", lambda *_: cut)
+    op = sg.aslinearoperator(B, format="partitioned", device=device)
+    assert "300 of 30000 rows" in op.explain()
+    assert "coo alone 8.0 us" in op.explain()
+    x = vector(B.shape[1], B.dtype)
+    assert_product(op @ x, B, x)
+
+
+def test_what_is_not_worth_cutting_stays_whole(device):
+    op = sg.aslinearoperator(A, format="partitioned", device=device)
+    assert op.format in ("csr", "ellpack", "coo", "hyb")
+    assert "brings nothing" in op.explain()
+
+
+@pytest.mark.parametrize("cut", [-1, 1600, 2.5, "half"])
+def test_a_bad_separator_is_refused(cut):
+    with pytest.raises(ValueError, match=rf"separator={cut!r}.*1599"):
+        sg.aslinearoperator(A, format="partitioned", device="cpu", separator=cut)
+
+
+def test_partitioned_has_one_option_and_no_order():
+    with pytest.raises(TypeError, match=r"no option 'kernel'.*separator"):
+        sg.aslinearoperator(A, format="partitioned", device="cpu", kernel="shared")
+    with pytest.raises(ValueError, match=r"rcm.*partitioned"):
+        sg.aslinearoperator(A, format="partitioned", device="cpu", reorder="rcm")

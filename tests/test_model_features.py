@@ -1,0 +1,79 @@
+"""What the performance model sees of a matrix."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from battery import CASES, matrix
+from spmvgpu import _core, gallery
+from spmvgpu.canonical import canonical_csr
+from spmvgpu.model.predict import features
+
+
+def of(lengths, columns, cols, dtype=np.float64):
+    indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    data = np.ones(indptr[-1], dtype)
+    return features(sp.csr_array((data, np.asarray(columns, np.int32), indptr), shape=(len(lengths), cols)))
+
+
+def test_row_lengths():
+    found = of([3, 0, 1, 2], [0, 1, 2, 5, 0, 7], 8)
+    assert (found["rows"], found["cols"], found["nnz"]) == (4, 8, 6)
+    assert (found["empty_rows"], found["longest"], found["mean"]) == (1, 3, 1.5)
+    assert found["deviation"] == pytest.approx(np.std([3, 0, 1, 2]))
+    assert found["fragment_rows"] == 4
+
+
+def test_rounds_of_loads_of_warps():
+    lengths = [1, 2, 3, 4] * 10  # 40 rows: one warp of 32 rows and one of 8
+    found = of(lengths, [c for k in lengths for c in range(k)], 4)
+    for i, lanes in enumerate((1, 2, 4, 8, 16, 32)):
+        rows = 32 // lanes
+        warps = [lengths[k : k + rows] for k in range(0, len(lengths), rows)]
+        assert found["warp_steps"][i] == sum(-(-max(warp) // lanes) for warp in warps)
+
+
+@pytest.mark.parametrize(("dtype", "per_sector"), [(np.float32, 8), (np.float64, 4)])
+def test_sectors_of_a_full_matrix(dtype, per_sector):
+    n = 64
+    found = of([n] * n, list(range(n)) * n, n, dtype)
+    # One lane a row: all 32 rows read the same entry of x. A whole warp on a row: 32 neighbours.
+    assert found["warp_sectors"][0] == pytest.approx(1 / 32)
+    assert found["warp_sectors"][5] == pytest.approx(1 / per_sector)
+    assert found["run_sectors"] == pytest.approx(n / per_sector / n**2)
+
+
+def test_sectors_of_scattered_columns():
+    rng = np.random.default_rng(0)
+    n, cols = 2000, 8_000_000
+    columns = np.sort(rng.integers(0, cols, (n, 4), dtype=np.int32), axis=1).reshape(-1)
+    found = of([4] * n, columns, cols)
+    assert found["run_sectors"] > 0.99
+    assert min(found["warp_sectors"]) > 0.99
+    assert min(found["block_sectors"]) > 0.99
+
+
+def test_a_band_is_read_from_near():
+    near = features(gallery.banded_random(20_000, 8, 20))
+    far = features(gallery.banded_random(20_000, 8, 8000))
+    for name in ("run_sectors", "long_run_sectors"):
+        assert near[name] < 0.2 < far[name] or name == "long_run_sectors"
+        assert near[name] <= far[name]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_features_of_every_matrix_are_finite(case, dtype):
+    found = features(canonical_csr(matrix(case, dtype)))
+    for value in found.values():
+        assert np.all(np.isfinite(value))
+    assert np.all(np.asarray(found["warp_sectors"]) <= 1)
+
+
+def test_the_same_matrix_has_the_same_features():
+    A = gallery.powerlaw(20_000, 8)
+    assert features(A) == features(A.copy())
+
+
+def test_broken_arrays_are_refused():
+    with pytest.raises(ValueError, match="inconsistent"):
+        _core.features(np.array([0, 3], np.int32), np.array([0], np.int32), 4, 8)

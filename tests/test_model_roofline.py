@@ -1,0 +1,115 @@
+"""The library's own model: its terms, its fit, and that it knows what the formats choose."""
+
+import numpy as np
+import pytest
+
+import spmvgpu as sg
+from battery import CASES, matrix
+from spmvgpu import gallery
+from spmvgpu.canonical import canonical_csr
+from spmvgpu.model import roofline
+from spmvgpu.model.predict import features
+from spmvgpu.model.roofline import Fit, Machine, Work
+from spmvgpu.tune import estimate_csr
+
+GPU = Machine("cuda", 100, 1 << 25)
+NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
+
+
+def work(A, format, machine=GPU):
+    csr = canonical_csr(A)
+    cost = estimate_csr(csr, format)
+    return Work(features(csr), csr.dtype.itemsize, cost["bytes"], cost["padding"], machine)
+
+
+def test_time_is_the_norm_of_the_costs():
+    terms = {"launch": 1.0, "memory": 4.0, "entries": 7.0}
+    costs = {"launch": 3.0, "memory": 1.0}
+    assert Fit(1.0, costs, *NO_PLACES, 0.1).time(terms, [0.0] * 8) == pytest.approx(7)
+    assert Fit(2.0, costs, *NO_PLACES, 0.1).time(terms, [0.0] * 8) == pytest.approx(5)
+
+
+def test_a_sample_at_the_same_place_corrects_the_time():
+    places, residuals = np.zeros((1, 8)), np.array([0.3])
+    fit = Fit(1.0, {"launch": 2.0}, places, residuals, 0.1)
+    assert fit.time({"launch": 1.0}, [0.0] * 8) == pytest.approx(2 * np.exp(0.3 / 1.5))
+    assert fit.time({"launch": 1.0}, [50.0] * 8) == pytest.approx(2)
+
+
+def test_fit_recovers_the_costs():
+    rng = np.random.default_rng(0)
+    terms = [{"launch": 1.0, "memory": m, "entries": e} for m, e in rng.uniform(0.1, 50, (60, 2))]
+    times = [2 + 3 * term["memory"] + 0.5 * term["entries"] for term in terms]
+    fit = roofline.fit(terms, rng.normal(size=(60, 8)).tolist(), times)
+    assert fit.norm == 1.0
+    assert fit.costs == pytest.approx({"launch": 2, "memory": 3, "entries": 0.5})
+    assert fit.error < 1e-6
+
+
+def test_costs_are_never_negative():
+    rng = np.random.default_rng(1)
+    terms = [{"launch": 1.0, "memory": m, "rows": r} for m, r in rng.uniform(0.1, 50, (60, 2))]
+    times = [100 + 3 * term["memory"] - 0.5 * term["rows"] for term in terms]
+    assert min(roofline.fit(terms, rng.normal(size=(60, 8)).tolist(), times).costs.values()) > 0
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("machine", [GPU, Machine("cpu", 4, 1 << 20)], ids=["gpu", "cpu"])
+def test_terms_of_every_matrix_are_finite_and_not_negative(case, machine):
+    A = matrix(case, np.dtype("float64"))
+    for name in (*sg.formats(), "csr kernel=shuffle", "csr kernel=balanced", "a format of tomorrow"):
+        format = name.split()[0] if name.split()[0] in sg.formats() else "csr"
+        try:
+            terms = roofline.terms_of(name, work(A, format, machine))
+        except sg.FormatError:
+            continue
+        assert all(np.isfinite(value) and value >= 0 for value in terms.values())
+
+
+def test_a_matrix_beyond_the_cache_comes_from_memory():
+    A = gallery.poisson2d(150)
+    small = work(A, "csr", Machine("cuda", 100, 1 << 30)).base()
+    large = work(A, "csr", Machine("cuda", 100, 1 << 16)).base()
+    assert small["memory"] == large["cache"] == small["x_memory"] == 0
+    assert small["cache"] == large["memory"] > 0
+    assert large["x_memory"] > 0
+
+
+@pytest.mark.parametrize("n", [40, 100, 300, 3000])
+@pytest.mark.parametrize(
+    "make", [gallery.poisson2d, lambda n: gallery.powerlaw(n, 8), lambda n: np.ones((n, 70))]
+)
+def test_the_model_knows_what_the_formats_choose(make, n):
+    if make is gallery.poisson2d and n > 1000:
+        n = 1000
+    A = canonical_csr(make(n))
+    known = features(A)
+    csr = sg.aslinearoperator(A, format="csr", device="cpu", kernel="shuffle")
+    assert csr.options["lanes_per_row"] == roofline.shuffle_lanes(known)
+    for format, option in (("ellr_t", "threads_per_row"), ("sell", "warps_per_slice")):
+        try:
+            op = sg.aslinearoperator(A, format=format, device="cpu")
+        except sg.FormatError:
+            continue
+        slots = estimate_csr(A, format)["padding"] * A.nnz
+        threads = sg.devices()[0].multiprocessors
+        expected = {
+            "threads_per_row": roofline.ellr_t_threads(known),
+            "warps_per_slice": roofline.sell_warps(known, slots, threads),
+        }
+        assert op.options[option] == expected[option]
+
+
+def test_the_name_of_a_variant_says_its_options():
+    assert roofline.variant_name("csr", {}) == "csr"
+    assert roofline.variant_name("csr", {"kernel": "shared", "a": 1}) == "csr a=1 kernel=shared"
+
+
+def test_no_profile_of_the_package_predicts_less_time_for_more_work():
+    from spmvgpu.model.profile import SHIPPED, Profile
+
+    for path in SHIPPED.glob("*.json"):
+        profile = Profile.read(path)
+        for parameters in profile.roofline.values():
+            for variant in parameters["variants"]:
+                assert all(cost > 0 for cost in variant["costs"].values())

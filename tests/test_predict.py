@@ -1,0 +1,96 @@
+"""`predict`: the table of all formats."""
+
+import re
+
+import numpy as np
+import pytest
+
+import spmvgpu as sg
+from battery import CASES, matrix
+from spmvgpu import gallery
+from spmvgpu.model.predict import Prediction, predict_csr
+from spmvgpu.model.profile import SHIPPED, Profile
+
+
+def test_every_format_is_there_once(dtype):
+    A = gallery.poisson3d(12).astype(dtype)
+    table = sg.predict(A, "cpu")
+    assert {entry.format for entry in table} == set(sg.formats())
+    times = [entry.time_us for entry in table if entry.time_us is not None]
+    assert times == sorted(times)
+    assert table.best == table[0]
+    assert len(table) == len(list(table))
+    for entry in table:
+        if entry.time_us is not None:
+            assert entry.time_us > 0
+            assert sg.estimate(A, entry.format) == {"bytes": entry.bytes, "padding": entry.padding}
+
+
+def test_refusals_say_why_and_come_last():
+    table = sg.predict(gallery.powerlaw(5000, 6), "cpu")
+    last = table[-1]
+    assert last.time_us is last.bytes is None
+    assert last.format in last.note
+    assert last.note in str(table)
+
+
+@pytest.mark.parametrize("model", ["roofline", "guo2011"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_matrix_is_predicted(case, model):
+    table = sg.predict(matrix(case, np.dtype("float64")), "cpu", model)
+    for entry in table:
+        assert entry.time_us is None or (np.isfinite(entry.time_us) and entry.time_us >= 0)
+
+
+def test_the_model_of_the_paper_knows_its_formats():
+    table = sg.predict(gallery.poisson2d(50), "cpu", "guo2011")
+    known = {entry.name for entry in table if entry.time_us is not None}
+    assert known == {"csr kernel=shared", "ellpack", "coo", "hyb"}
+    assert "does not know" in next(entry.note for entry in table if entry.format == "sell")
+
+
+def test_the_profile_of_a_gpu_predicts_without_the_gpu():
+    profile = Profile.read(SHIPPED / "nvidia-h200.json")
+    small = predict_csr(gallery.poisson2d(50), 0, "roofline", profile)
+    large = predict_csr(gallery.poisson2d(700), 0, "roofline", profile)
+    names = {entry.name for entry in small if entry.time_us is not None}
+    assert {"csr kernel=balanced", "csr kernel=shuffle", "sell"} <= names
+    times = {entry.name: entry.time_us for entry in small}
+    assert all(entry.time_us > times[entry.name] for entry in large if entry.time_us is not None)
+
+
+def test_a_format_that_the_profile_does_not_know_is_predicted_from_its_bytes():
+    profile = Profile.read(SHIPPED / "nvidia-h200.json")
+    for parameters in profile.roofline.values():
+        parameters["variants"] = [v for v in parameters["variants"] if v["format"] != "sell"]
+    table = predict_csr(gallery.poisson2d(700), 0, "roofline", profile)
+    entry = next(entry for entry in table if entry.format == "sell")
+    assert 1 < entry.time_us < 100
+    assert "its bytes" in entry.note
+    assert entry.error is None
+
+
+def test_text_and_html():
+    table = sg.predict(gallery.poisson2d(50), "cpu")
+    for name in sg.formats():
+        assert re.search(rf"^{name} ", str(table), re.MULTILINE)
+        assert f">{name}<" in table._repr_html_()
+    assert repr(table) == str(table)
+    assert "cpu" in str(table)
+    assert "&lt;" in type(table)([Prediction("csr", note="a < b")], 1, "cpu", "m", "p")._repr_html_()
+
+
+def test_dtype_is_that_of_the_operator():
+    A = gallery.poisson2d(50)
+    assert sg.predict(A, "cpu", dtype=np.float32).best.bytes < sg.predict(A, "cpu").best.bytes
+
+
+def test_an_unknown_model_is_refused():
+    with pytest.raises(ValueError, match=r"'crystal ball'.*roofline.*guo2011"):
+        sg.predict(gallery.poisson2d(5), "cpu", "crystal ball")
+
+
+def test_explain_shows_the_table():
+    op = sg.aslinearoperator(gallery.poisson2d(50), format="coo", device="cpu")
+    assert re.search(r"^coo .*in use", op.explain(), re.MULTILINE)
+    assert "us/product" in op.explain()

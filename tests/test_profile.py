@@ -1,0 +1,162 @@
+"""Device profiles: reading, writing, and what happens when one is not usable."""
+
+import dataclasses
+import json
+import os
+import sys
+
+import pytest
+
+import spmvgpu as sg
+from spmvgpu import gallery
+from spmvgpu.cli import main
+from spmvgpu.devices import CPU
+from spmvgpu.model import profile
+from spmvgpu.model.profile import SHIPPED, Profile, cache_directory, load_profile, profile_path
+
+A = gallery.poisson2d(12)
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """Every test has a cache directory of its own and meets no profile that another one loaded."""
+    monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "cache"))
+    profile.forget_loaded()
+    yield
+    profile.forget_loaded()
+
+
+def changed(path, **changes):
+    """The profile of this CPU, with changes, in a file."""
+    content = json.loads((SHIPPED / "generic-cpu.json").read_text()) | {"device": profile.device_model(CPU)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content | changes))
+    return path
+
+
+@pytest.mark.parametrize("name", ["generic-cpu.json", "nvidia-h200.json"])
+def test_shipped_profiles_are_complete(name):
+    found = Profile.read(SHIPPED / name)
+    assert found.kind == ("cpu" if "cpu" in name else "cuda")
+    assert found.memory_bandwidth > 1e9
+    assert found.measured["quick"] is False
+    for dtype in ("f32", "f64"):
+        assert found.power[dtype] > 1e7
+        formats = {variant["format"] for variant in found.roofline[dtype]["variants"]}
+        assert {"csr", "sell", "coo"} <= formats <= set(sg.formats())
+        assert found.guo2011[dtype].keys() == {"csr", "ell", "coo"}
+    assert set(found.bus) == ({"up", "down"} if found.kind == "cuda" else set())
+
+
+def test_a_profile_survives_its_file(tmp_path):
+    original = Profile.read(SHIPPED / "generic-cpu.json")
+    original.save(tmp_path / "deeper" / "copy.json")
+    assert Profile.read(tmp_path / "deeper" / "copy.json") == original
+    assert os.listdir(tmp_path / "deeper") == ["copy.json"]
+
+
+def test_the_own_profile_goes_before_the_shipped_one():
+    assert load_profile(CPU).measured["quick"] is False
+    profile.forget_loaded()
+    changed(profile_path(CPU), processors=77)
+    assert load_profile(CPU).processors == 77
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[1, 2]", "not a device profile"),
+        ('{"schema": 99}', "another schema"),
+        ('{"schema": 1, "device": "x"}', "missing or unknown"),
+    ],
+)
+def test_a_broken_profile_is_named_and_replaced(text, reason):
+    path = profile_path(CPU)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.warns(UserWarning, match=reason) as caught:
+        predictions = sg.predict(A, "cpu")
+    assert str(path) in str(caught[0].message)
+    assert "generic-cpu.json" in str(caught[0].message)
+    assert predictions.best.time_us > 0
+    sg.predict(A, "cpu")  # warned once: this one is silent
+
+
+def test_entries_of_a_wrong_type_are_refused(tmp_path):
+    with pytest.warns(UserWarning, match="roofline is not of type"):
+        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline=3))
+
+
+def test_models_with_missing_parts_are_refused(tmp_path):
+    with pytest.warns(UserWarning, match="incomplete"):
+        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline={"f32": {}}))
+    with pytest.warns(UserWarning, match="incomplete"):
+        sg.separator(A, "cpu", profile=changed(tmp_path / "q.json", guo2011={"f64": {"csr": {}}}))
+
+
+def test_a_missing_file_is_named_and_replaced(tmp_path):
+    with pytest.warns(UserWarning, match=r"nowhere\.json.*generic-cpu"):
+        assert sg.predict(A, "cpu", profile=tmp_path / "nowhere.json").best.time_us > 0
+
+
+def test_the_profile_of_another_device_is_not_used(tmp_path):
+    path = changed(tmp_path / "p.json", device="Abacus 3000")
+    with pytest.warns(UserWarning, match="another device: Abacus 3000"):
+        assert "Abacus" not in str(sg.predict(A, "cpu", profile=path))
+
+
+def test_an_unreadable_profile_does_not_stop_an_operator():
+    path = profile_path(CPU)
+    path.mkdir(parents=True)
+    with pytest.warns(UserWarning, match=r"is not used"):
+        op = sg.aslinearoperator(A, device="cpu")
+    assert op.format in sg.formats()
+
+
+def test_a_gpu_without_a_profile_gets_another_ones(monkeypatch):
+    monkeypatch.setattr(profile, "device_model", lambda ordinal: "NVIDIA Imaginary 9")
+    with pytest.warns(UserWarning, match=r"no profile of NVIDIA Imaginary 9.*NVIDIA H200.*calibrate"):
+        assert load_profile(0).device == "NVIDIA H200"
+
+
+def test_cache_directory(monkeypatch, tmp_path):
+    assert cache_directory() == tmp_path / "cache"
+    monkeypatch.delenv("SPMVGPU_CACHE_DIR")
+    if sys.platform.startswith("linux"):
+        monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+        assert str(cache_directory()) == "/somewhere/spmvgpu"
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setenv("HOME", "/home/her")
+        assert str(cache_directory()) == "/home/her/.cache/spmvgpu"
+
+
+def test_names_of_devices():
+    assert profile.slug("NVIDIA H200", 0) == "nvidia-h200"
+    assert profile.slug("Intel(R) Xeon(R) Processor", CPU).startswith("intel-xeon-processor-")
+
+
+def test_calibrate_writes_a_profile_that_is_used(tmp_path, capsys):
+    out, samples = tmp_path / "own.json", tmp_path / "samples.json"
+    arguments = ["calibrate", "--device", "cpu", "--quick", "--out", str(out), "--samples", str(samples)]
+    assert main(arguments) == 0
+    made = Profile.read(out)
+    assert made.device == profile.device_model(CPU)
+    assert made.measured["quick"]
+    assert json.loads(samples.read_text())["coo"][0]["time_us"] > 0
+    assert str(out) in capsys.readouterr().out
+    for model in ("roofline", "guo2011"):
+        assert sg.predict(A, "cpu", model, profile=out).best.time_us > 0
+
+
+def test_a_quick_calibration_is_not_kept_for_use(capsys):
+    assert main(["calibrate", "--device", "cpu", "--quick"]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert not profile_path(CPU).exists()
+
+
+def test_saving_leaves_nothing_behind_on_failure(tmp_path):
+    broken = dataclasses.replace(Profile.read(SHIPPED / "generic-cpu.json"), measured={"date": object()})
+    with pytest.raises(TypeError):
+        broken.save(tmp_path / "p.json")
+    assert os.listdir(tmp_path) == []
