@@ -16,7 +16,7 @@ import numpy as np
 import spmvgpu as sg
 from spmvgpu.reproduce.environment import commit, driver_version
 
-CODE = ("cpp", "python", "CMakeLists.txt", "pyproject.toml", "benchmarks/*.py", "benchmarks/peers")
+CODE = ("cpp", "python", "CMakeLists.txt", "pyproject.toml", "benchmarks/*.py")
 
 
 def describe(device: str, peers: list[Any]) -> dict[str, Any]:

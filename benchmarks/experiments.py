@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from . import peers as peer_modules
-from .peers.base import NotApplicableError, Variant
-from .problem import Problem
+from spmvgpu import peers as peer_modules
+from spmvgpu.peers.base import NotApplicableError, Variant
+from spmvgpu.peers.problem import Problem
+from spmvgpu.peers.timing import DeviceClock, Timing, take_turns, wall_us
+
 from .records import Recorder
 from .store import Store
 from .suite import Item
-from .timing import DeviceClock, Timing, take_turns, wall_us
 
 WALL_SECONDS = 0.3  # spent on the wall-clock timing of one variant on the CPU
 BESIDE_SECONDS = 0.05  # the same for SciPy beside a GPU

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import spmvgpu as sg
+from spmvgpu.peers.problem import Problem
 
 from .experiments import Run, noted
-from .problem import Problem
 from .records import Recorder
 
 # Large, so that the allocator's granularity does not show.

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import spmvgpu as sg
+from spmvgpu.peers.problem import Problem
+from spmvgpu.peers.timing import Call, DeviceClock, Launch, Timing, wall_us
 
 from .experiments import Run, noted, release, until
-from .problem import Problem
 from .records import Recorder
-from .timing import Call, DeviceClock, Launch, Timing, wall_us
 
 # Products of a few microseconds up to tens: there the cost of a call shows. Where none of them is selected,
 # the first three matrices are measured.
@@ -46,7 +46,7 @@ def overhead(run: Run, record: Recorder, deadline: float) -> None:
 def _overhead_on_device(run: Run, clock: DeviceClock, problem: Problem, record: Recorder) -> None:
     import cupy
 
-    from .peers import cupy as cupy_peer
+    from spmvgpu.peers import cupy as cupy_peer
 
     x = problem.on_device.x
     y = cupy.empty(problem.matrix.shape[0], dtype=problem.dtype)
@@ -115,7 +115,7 @@ def roundtrip(run: Run, record: Recorder, deadline: float) -> None:
 def _roundtrip(run: Run, problem: Problem, record: Recorder) -> None:
     import cupy
 
-    from .peers import cupy as cupy_peer
+    from spmvgpu.peers import cupy as cupy_peer
 
     op = sg.aslinearoperator(problem.matrix, device=run.device)
     G, x = cupy_peer.matrix(problem), problem.x

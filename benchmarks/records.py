@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
 
 EXPERIMENTS = ("spmv", "overhead", "roundtrip", "memory")
+FILES = (*EXPERIMENTS, "symmetric")  # those measured by a command of their own come last
 # What every row of spmv.json has; other experiments keep the fields that make sense for them.
 SPMV_FIELDS = (
     "matrix", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes",
@@ -19,10 +20,15 @@ SPMV_FIELDS = (
 
 
 class Recorder:
-    """Collects the rows of one experiment and writes them to `path` after every matrix."""
+    """Collects the rows of one experiment and writes them to `path` after every matrix.
+
+    `complete`, where an experiment sets it, makes the row that is kept from the one that was measured.
+    """
 
     def __init__(self, path: Path, environment: dict[str, Any]) -> None:
         self._path = path
+        self.environment = environment
+        self.complete: Callable[[Row], Row] | None = None
         self._content: dict[str, Any] = {"environment": environment, "rows": [], "skipped": []}
 
     @property
@@ -36,7 +42,7 @@ class Recorder:
         return skipped
 
     def add(self, **row: Any) -> None:
-        self.rows.append(row)
+        self.rows.append(row if self.complete is None else self.complete(row))
 
     def skip(self, reason: str, **what: Any) -> None:
         """Note that something named was not measured, and why."""
@@ -81,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """All experiments measured on one device, by name."""
-    return {name: json.loads((folder / f"{name}.json").read_text()) for name in EXPERIMENTS
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in FILES
             if (folder / f"{name}.json").is_file()}  # fmt: skip
 
 

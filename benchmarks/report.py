@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import symmetric_report
 from .records import Row, Times, geometric_mean, ratio, read
 from .summary import BEST_CSR, Results, format_mark, marks
 
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.check:
         for slug, results in devices.items():
             print(f"{slug}:")
-            print("\n".join(format_mark(mark) for mark in marks(results)))
+            print("\n".join(map(format_mark, marks(results) + symmetric_report.marks(results))))
         return 0
     sections = []
     for slug, results in devices.items():
@@ -81,6 +82,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
         times = Times(results["spmv"])
         parts += _cpu_parts(times) if times.threads else _device_parts(times)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
+    parts += _symmetric_part(results)
     parts += (
         _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _skipped_part(results)
     )
@@ -225,6 +227,14 @@ def _cpu_names(times: Times, threads: int) -> list[str]:
             if row["library"] != "scipy":
                 names["MKL" if row["library"] == "mkl" else row["variant"]] = None
     return list(names)
+
+
+def _symmetric_part(results: Results) -> list[str]:
+    rows = symmetric_report.rows(results)
+    if not rows:
+        return []
+    title = "<details><summary>Symmetric matrices in half the storage</summary>"
+    return [f"{title}\n\n{symmetric_report.NOTE}\n\n{table(symmetric_report.HEAD, rows)}\n\n</details>"]
 
 
 def _overhead_part(results: Results) -> list[str]:

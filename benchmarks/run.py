@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import spmvgpu as sg
+from spmvgpu import peers
+from spmvgpu.peers.problem import DTYPES
+from spmvgpu.peers.timing import DeviceClock
 
-from . import environment, memory, peers, python_costs
+from . import environment, memory, python_costs
 from .experiments import DeviceLostError, Run, spmv
-from .problem import DTYPES
 from .records import EXPERIMENTS, Recorder, read
 from .store import Store, default_workers
-from .suite import suite
-from .summary import summary
-from .timing import DeviceClock
+from .suite import Item, suite
+from .summary import Results, summary
 
 Experiment = Callable[[Run, Recorder, float], None]
 RUNNERS: dict[str, Experiment] = {
@@ -34,6 +35,16 @@ RESERVE = {"spmv": 0.0, "overhead": 0.06, "roundtrip": 0.2, "memory": 0.06}
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    add_common_options(parser)
+    parser.add_argument("--experiments", default=",".join(EXPERIMENTS), help="comma-separated")
+    options = parser.parse_args(arguments)
+    options.dtype = names_of(parser, "--dtype", options.dtype, tuple(DTYPES))
+    options.experiments = names_of(parser, "--experiments", options.experiments, EXPERIMENTS)
+    return options
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """What every command that measures takes: where, on what, which part of it and for how long."""
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder of the results")
     parser.add_argument("--device", default="auto", help="cuda:0, cpu or auto (a GPU if there is one)")
     parser.add_argument("--quick", action="store_true", help="a few small matrices")
@@ -42,7 +53,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--skip", default="", metavar="REGEX", help='leave out matching "library/variant" names'
     )
     parser.add_argument("--dtype", default="f64,f32", help="comma-separated, of f64 and f32")
-    parser.add_argument("--experiments", default=",".join(EXPERIMENTS), help="comma-separated")
     parser.add_argument(
         "--budget-seconds",
         type=float,
@@ -51,18 +61,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="start no new matrix after N s",
     )
     parser.add_argument(
-        "--merge", action="store_true", help="keep the other matrices' rows of the files that are there"
-    )
-    parser.add_argument(
         "--workers", type=int, default=None, help="processes that build matrices first (0: none)"
     )
-    options = parser.parse_args(arguments)
-    options.dtype = _names(parser, "--dtype", options.dtype, tuple(DTYPES))
-    options.experiments = _names(parser, "--experiments", options.experiments, EXPERIMENTS)
-    return options
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the other matrices' rows of the files that are there"
+    )
 
 
-def _names(parser: argparse.ArgumentParser, option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
+def names_of(parser: argparse.ArgumentParser, option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in allowed:
@@ -72,9 +78,21 @@ def _names(parser: argparse.ArgumentParser, option: str, text: str, allowed: tup
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    started = time.perf_counter()
-    device = _device(options.device)
     items, left_out = suite(options.quick)
+    runners = {name: RUNNERS[name] for name in options.experiments}
+    return measure(options, items, left_out, runners, summary)
+
+
+def measure(
+    options: argparse.Namespace,
+    items: list[Item],
+    left_out: dict[str, str],
+    experiments: dict[str, Experiment],
+    summarise: Callable[[Results], str],
+) -> int:
+    """Run experiments on the matrices that the options let through; print what `summarise` says of them."""
+    started = time.perf_counter()
+    device = chosen_device(options.device)
     items = [item for item in items if re.search(options.only, item.name)]
     if not items:
         print(f"no matrix matches --only {options.only!r}", file=sys.stderr)
@@ -102,17 +120,23 @@ def main(arguments: list[str] | None = None) -> int:
         run.say(
             f"{facts['device']}, {len(items)} matrices, {', '.join(peer.NAME for peer in usable)} -> {folder}"
         )
-        complete = _experiments(run, options, folder, facts, left_out)
-        print(summary(read(folder)), flush=True)
+        complete = _experiments(run, options, experiments, folder, facts, left_out)
+        print(summarise(read(folder)), flush=True)
         return 0 if complete else 3
     finally:
         store.close()
 
 
 def _experiments(
-    run: Run, options: argparse.Namespace, folder: Path, facts: dict[str, Any], left_out: dict[str, str]
+    run: Run,
+    options: argparse.Namespace,
+    experiments: dict[str, Experiment],
+    folder: Path,
+    facts: dict[str, Any],
+    left_out: dict[str, str],
 ) -> bool:
-    for position, name in enumerate(options.experiments):
+    names = list(experiments)
+    for position, name in enumerate(names):
         record = Recorder(folder / f"{name}.json", facts)
         if options.merge:
             record.keep_other_matrices(item.name for item in run.items)
@@ -120,10 +144,10 @@ def _experiments(
             record.skip(reason, library=library)
         for matrix, reason in left_out.items():
             record.skip(reason, matrix=matrix)
-        later = sum(RESERVE[other] for other in options.experiments[position + 1 :])
+        later = sum(RESERVE[other] for other in names[position + 1 :])
         deadline = run.started + options.budget_seconds * (1 - later)
         try:
-            RUNNERS[name](run, record, deadline)
+            experiments[name](run, record, deadline)
         except DeviceLostError as error:
             print(f"stopped: {error}. What was measured is kept; try --skip.", file=sys.stderr, flush=True)
             return False
@@ -132,7 +156,7 @@ def _experiments(
     return True
 
 
-def _device(wanted: str) -> str:
+def chosen_device(wanted: str) -> str:
     names = [info.name for info in sg.devices()]
     if wanted == "auto":
         return next((name for name in names if name != "cpu"), "cpu")

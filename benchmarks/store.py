@@ -9,10 +9,12 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import scipy.sparse as sp
 
+from spmvgpu.peers.problem import DTYPES, Problem
+
 from . import suite
-from .problem import DTYPES, Problem, load, save
 
 # Room that a store of the whole suite needs; a smaller memory disk is passed over for the ordinary one.
 MEMORY_DISK_BYTES = 10 << 30
@@ -51,7 +53,7 @@ class Store:
         if self._last is None or self._last[0] != item.name:
             self._last = None
             self._last = (item.name, item.build())
-        return Problem.make(item.name, item.group, self._last[1], DTYPES[dtype])
+        return Problem.make(self._last[1], DTYPES[dtype], item.name, item.group)
 
     def close(self) -> None:
         """Stop the workers and delete what they wrote."""
@@ -75,4 +77,30 @@ def _roomy_disk() -> str | None:
 
 def _build(item: suite.Item, dtypes: list[str], folder: str) -> None:
     matrix = item.build()
-    save(Path(folder), matrix, {d: Problem.make(item.name, item.group, matrix, DTYPES[d]) for d in dtypes})
+    problems = {dtype: Problem.make(matrix, DTYPES[dtype], item.name, item.group) for dtype in dtypes}
+    save(Path(folder), matrix, problems)
+
+
+ARRAYS = ("data", "indices", "indptr")
+VECTORS = ("x", "reference", "scale")
+
+
+def save(folder: Path, matrix: sp.csr_array, problems: dict[str, Problem]) -> None:
+    """Write a float64 matrix and the vectors of its problems as plain .npy files, fast to read."""
+    folder.mkdir(parents=True)
+    for array in ARRAYS:
+        np.save(folder / f"{array}.npy", getattr(matrix, array))
+    np.save(folder / "shape.npy", np.array(matrix.shape))
+    for dtype, problem in problems.items():
+        for vector in VECTORS:
+            np.save(folder / f"{dtype}-{vector}.npy", getattr(problem, vector))
+
+
+def load(folder: Path, name: str, group: str, dtype: str) -> Problem:
+    """Read back one problem written by `save`."""
+    data, indices, indptr = (np.load(folder / f"{array}.npy") for array in ARRAYS)
+    rows, cols = np.load(folder / "shape.npy")
+    matrix = sp.csr_array(
+        (data.astype(DTYPES[dtype], copy=False), indices, indptr), shape=(int(rows), int(cols))
+    )
+    return Problem(matrix, *(np.load(folder / f"{dtype}-{vector}.npy") for vector in VECTORS), name, group)

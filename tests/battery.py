@@ -98,6 +98,57 @@ def corners(rows, cols):
     )
 
 
+def symmetric(A):
+    """The lower triangle and its mirror image; stored zeros stay."""
+    A = sp.coo_array(sp.tril(A))
+    (rows, cols), off = A.coords, A.coords[0] != A.coords[1]
+    coords = np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]])
+    return sp.csr_array((np.concatenate([A.data, A.data[off]]), coords), shape=A.shape)
+
+
+def mixed_nodes():
+    """Blocks of one to four rows in a random order: finite elements with different unknowns at the nodes."""
+    rng = np.random.default_rng(13)
+    sizes = rng.integers(1, 5, 400)
+    graph = sp.coo_array(symmetric(sp.triu(banded(400, [-1, 0, 1, 20])).T + sp.eye_array(400)))
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    pieces = [
+        (i, j) for n, m in zip(*graph.coords, strict=True)
+        for i in range(starts[n], starts[n + 1]) for j in range(starts[m], starts[m + 1])
+    ]  # fmt: skip
+    rows, cols = np.transpose(pieces)
+    return symmetric(sp.csr_array((values(rng, rows.size), (rows, cols)), shape=(starts[-1],) * 2))
+
+
+def hubs():
+    """A band in which two rows and columns are dense."""
+    A = sp.lil_array(symmetric(banded(2500, [-2, -1, 0])))
+    for hub in (700, 2499):
+        A[hub, :] = 1.5
+        A[:, hub] = 1.5
+    return symmetric(A)
+
+
+# Exactly symmetric, some of them easy and some as hard as can be for a format that stores one half.
+SYMMETRIC_CASES = {
+    "sym_band": lambda: symmetric(banded(3000, [-90, -31, -2, -1, 0])),
+    "sym_random": lambda: symmetric(uniform(700, 700, 20)),
+    "sym_dense": lambda: symmetric(sp.csr_array(values(np.random.default_rng(4), 300**2).reshape(300, 300))),
+    "sym_blocks": lambda: symmetric(sp.kron(symmetric(uniform(150, 150, 5)), np.ones((3, 3)))),
+    "sym_mixed_nodes": mixed_nodes,
+    "sym_arrow_first": lambda: symmetric(arrow(1500)),
+    "sym_arrow_last": lambda: symmetric(arrow(1500)[::-1, ::-1]),
+    "sym_hubs": hubs,
+    "sym_no_diagonal": lambda: symmetric(banded(600, [-7, -1])),
+    "sym_empty_rows": lambda: symmetric(from_lengths(np.arange(900) % 4 // 3 * 9, 900)),
+    "sym_corners": lambda: symmetric(corners(5000, 5000)),
+    "sym_antidiagonal": lambda: symmetric(
+        sp.csr_array((np.arange(1.0, 802.0), (np.arange(801), np.arange(801)[::-1])))
+    ),
+    "sym_explicit_zeros": lambda: symmetric(explicit_zeros(0.3)[:, :300]),
+    "sym_wide_range": lambda: symmetric(wide_range()),
+}
+
 CASES = {
     "diagonal": lambda: banded(1000, [0]),
     "antidiagonal": lambda: sp.csr_array((np.arange(1.0, 301.0), (np.arange(300), np.arange(300)[::-1]))),
@@ -164,6 +215,7 @@ CASES = {
     "explicit_zeros": lambda: explicit_zeros(0.3),
     "only_explicit_zeros": lambda: explicit_zeros(2.0),
     "wide_range": wide_range,
+    **SYMMETRIC_CASES,
 }
 
 

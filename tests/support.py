@@ -23,13 +23,13 @@ each_type = pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("flo
 BYTES = re.compile(r"\d[\d,._]*(\.\d+)?\s*([KMGT]i?B|bytes|B)\b")
 
 
-def check_refusal(A, fmt, message):
+def check_refusal(A, fmt, message, **shape):
     """A FormatError must name what the matrix would cost and a format that does hold it."""
     assert BYTES.search(message), f"no cost in bytes in: {message}"
     others = [name for name in sg.formats() if name != fmt and re.search(rf"\b{name}\b", message)]
     assert others, f"no other format in: {message}"
     for name in others:
-        sg.aslinearoperator(A, format=name, device="cpu")
+        sg.aslinearoperator(A, format=name, device="cpu", **shape)
 
 
 def build(A, fmt, device="cpu", **options):
@@ -37,7 +37,7 @@ def build(A, fmt, device="cpu", **options):
     try:
         return sg.aslinearoperator(A, format=fmt, device=device, **options)
     except sg.FormatError as error:
-        check_refusal(A, fmt, str(error))
+        check_refusal(A, fmt, str(error), **{name: options[name] for name in options if name == "shape"})
         pytest.skip(f"{fmt} refuses the matrix")
 
 

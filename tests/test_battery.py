@@ -87,7 +87,7 @@ def test_same_bits_from_a_second_operator(op, A, fmt, device):
 def test_estimate_before_building(op, A):
     estimate = sg.estimate(A, op.format)
     assert estimate["padding"] >= 1.0 or A.nnz == 0
-    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize
+    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize / 2  # a symmetric matrix may be stored by half
 
 
 def test_automatic_format(A, device):

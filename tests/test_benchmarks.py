@@ -16,11 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are no part
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 from benchmarks import report, run, suite
-from benchmarks.peers import layouts, usable
-from benchmarks.peers.base import NotApplicableError
-from benchmarks.problem import Problem, WrongResultError, load, save
 from benchmarks.records import SPMV_FIELDS, Recorder, Times, geometric_mean, ratio
+from benchmarks.store import load, save
 from benchmarks.summary import marks, summary
+
+from spmvgpu.peers import layouts, usable
+from spmvgpu.peers.base import NotApplicableError
+from spmvgpu.peers.problem import Problem, WrongResultError
 
 # -- suite and checks ----------------------------------------------------------------------------------------
 
@@ -68,7 +70,7 @@ def random_csr(rows: int, cols: int, density: float, seed: int) -> sp.csr_array:
 @pytest.fixture
 def problem() -> Problem:
     matrix = random_csr(50, 40, density=0.2, seed=1)
-    return Problem.make("tiny", "generated", matrix, np.dtype(np.float32))
+    return Problem.make(matrix, np.float32, "tiny", "generated")
 
 
 def test_check_takes_a_right_product_and_no_other(problem: Problem) -> None:

@@ -148,9 +148,11 @@ def test_one_operator_per_thread(A, fmt, device):
 
 
 def test_threads_that_build_different_operators_do_not_mix_them_up(A, fmt, device):
+    build(A, fmt, device)
+
     def work(index):
         scaled = [A * (index * 100 + i + 1) for i in range(20)]
-        built = [sg.aslinearoperator(matrix, format=fmt, device=device) for matrix in scaled]
+        built = [build(matrix, fmt, device) for matrix in scaled]
         return all((op.tocsr() != matrix).nnz == 0 for op, matrix in zip(built, scaled, strict=True))
 
     assert all(in_threads(work))

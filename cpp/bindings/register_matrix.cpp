@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "bindings/bindings.hpp"
+#include "bindings/csr.hpp"
 #include "core/matrix.hpp"
 #include "cuda/transfer.hpp"
 
@@ -13,41 +14,6 @@ namespace py = pybind11;
 namespace spmvgpu {
 
 namespace {
-
-template <class T>
-using Dense = py::array_t<T, py::array::c_style>;
-
-// A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the
-// rest.
-template <class T>
-Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
-    if (indptr.size() < 1 || indices.size() != data.size() || indptr.data()[indptr.size() - 1] != data.size()) {
-        throw std::invalid_argument("inconsistent CSR arrays");
-    }
-    Csr<T> csr;
-    csr.rows = static_cast<index_t>(indptr.size() - 1);
-    csr.cols = cols;
-    csr.nnz = static_cast<index_t>(data.size());
-    csr.row_offsets = Array<index_t>::view(indptr.data(), indptr.size());
-    csr.col_indices = Array<index_t>::view(indices.data(), indices.size());
-    csr.values = Array<T>::view(data.data(), data.size());
-    return csr;
-}
-
-// A NumPy array of its own with the contents of an array on any device.
-template <class T>
-py::array to_numpy(const Array<T>& array) {
-    if constexpr (std::is_arithmetic_v<T>) {
-        py::array_t<T> copy(array.size());
-        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
-        return copy;
-    } else {  // a plan of index_t records: one row each
-        constexpr py::ssize_t kFields = sizeof(T) / sizeof(index_t);
-        py::array_t<index_t> copy({static_cast<py::ssize_t>(array.size()), kFields});
-        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
-        return copy;
-    }
-}
 
 // The y of a product with NumPy arrays: page-locked and recycled where it comes from a GPU.
 template <class T>
@@ -81,16 +47,6 @@ py::dict arrays(const Matrix<T>& matrix) {
         },
         matrix.storage());
     return result;
-}
-
-template <class T>
-py::tuple to_csr_arrays(const Matrix<T>& matrix) {
-    Csr<T> csr;
-    {
-        const py::gil_scoped_release release;
-        csr = matrix.to_csr();
-    }
-    return py::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
 }
 
 // Products, and what is known of every matrix.
@@ -129,6 +85,8 @@ void register_base(py::module_& module, const char* name) {
             },
             "Microseconds of a product from a short series, and how many products that took.")
         .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); })
+        .def_property_readonly("rows", &M::rows)
+        .def_property_readonly("cols", &M::cols)
         .def_property_readonly("nnz", &M::nnz)
         .def_property_readonly("nbytes", &M::nbytes)
         .def_property_readonly("setup_seconds", [](const M& matrix) {
@@ -163,7 +121,7 @@ void register_type(py::module_& module, const char* name) {
             },
             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
             py::arg("format"), py::arg("options"), "Bytes and slots per non-zero of a format, before it is built.")
-        .def("to_csr", &to_csr_arrays<T>, "(data, indices, indptr) as new NumPy arrays.")
+        .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)
         .def_property_readonly("options", [](const M& matrix) {

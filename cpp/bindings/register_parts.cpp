@@ -1,12 +1,11 @@
-#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <map>
 #include <memory>
-#include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "bindings/bindings.hpp"
+#include "bindings/places.hpp"
 #include "exec/parted_matrix.hpp"
 
 namespace py = pybind11;
@@ -15,35 +14,10 @@ namespace spmvgpu {
 
 namespace {
 
-using Indices = py::array_t<index_t, py::array::c_style>;
-
-// Places by the NumPy array they come from, so that parts that share one share its copy.
-class PlacesReader {
-public:
-    Places read(const Indices& array) {
-        const auto [found, is_new] = known_.try_emplace(array.ptr());
-        if (is_new) found->second = Places::from({array.data(), array.data() + array.size()});
-        return found->second;
-    }
-
-private:
-    std::map<PyObject*, Places> known_;
-};
-
-py::array to_numpy(const Places& places, index_t count) {
-    py::array_t<index_t> array(count);
-    if (places.map.size() > 0) {
-        copy_bytes(array.mutable_data(), {}, places.map.data(), places.map.device(), places.map.bytes());
-    } else {
-        std::iota(array.mutable_data(), array.mutable_data() + count, places.first);
-    }
-    return array;
-}
-
 template <class T>
 void register_type(py::module_& module, const char* name) {
     using M = PartedMatrix<T>;
-    using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, Indices, Indices>;
+    using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenPlaces, GivenPlaces>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "A matrix on one device that is made of parts.")
         .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
                  std::vector<typename M::Part> parts;
@@ -58,11 +32,10 @@ void register_type(py::module_& module, const char* name) {
         .def_property_readonly(
             "parts",
             [](const M& matrix) {
-                py::list parts;
+                std::vector<GivenPart> parts;
                 for (const auto& part : matrix.parts()) {
-                    parts.append(py::make_tuple(std::const_pointer_cast<AnyMatrix<T>>(part.matrix),
-                                                to_numpy(part.rows, part.matrix->rows()),
-                                                to_numpy(part.cols, part.matrix->cols())));
+                    parts.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(part.matrix), to_python(part.rows),
+                                       to_python(part.cols));
                 }
                 return parts;
             },

@@ -55,6 +55,10 @@ concept Gathers = requires(const Format& format) {
     format.gathers_on_host();
 };
 
+// A format that refuses whatever is not symmetric.
+template <class Format>
+concept Symmetric = Format::kSymmetric;
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -64,7 +68,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     [&]<class... Formats>(std::variant<Formats...>*) {
-        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates()}),
+        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates(),
+                         Symmetric<Formats>}),
          ...);
     }(static_cast<AnyFormat<double>*>(nullptr));
     return list;
@@ -135,10 +140,8 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
 template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
     if (!device_.is_cuda()) return spmv(product, nullptr);
-    std::call_once(exchange_made_, [&] {
-        exchange_ =
-            std::make_unique<cuda::HostExchange<T>>(rows(), gathers_on_host() ? nnz() : cols(), device_.ordinal);
-    });
+    const std::int64_t x_size = gathers_on_host() ? nnz() : cols();
+    cuda::HostExchange<T>& exchange = exchange_.get(rows(), static_cast<index_t>(x_size), device_.ordinal);
     const std::lock_guard turn(exchange_mutex_);
     const std::uint64_t version = version_of(product.x);
     cuda::Crossing crossing;
@@ -156,7 +159,7 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
         },
         storage_);
     sent_version_ = 0;  // for the case that the product throws
-    exchange_->run(
+    exchange.run(
         product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, crossing);
     sent_version_ = version;
 }
@@ -245,7 +248,7 @@ std::size_t Matrix<T>::array_bytes() const {
 
 template <class T>
 std::size_t Matrix<T>::nbytes() const {
-    return array_bytes() + workspaces_->nbytes() + (exchange_ ? exchange_->nbytes() : 0);
+    return array_bytes() + workspaces_->nbytes() + exchange_.nbytes();
 }
 
 template <class T>

@@ -22,6 +22,7 @@ struct FormatInfo {
     std::string name;
     std::vector<OptionInfo> options;  // with their defaults
     std::vector<Options> candidates;  // what tuning tries
+    bool symmetric;                   // whether it holds symmetric matrices only
 };
 std::vector<FormatInfo> list_formats();
 
@@ -62,9 +63,7 @@ private:
     Device device_;
     SetupSeconds setup_;
 
-    // Made by the first spmv_host on a GPU.
-    mutable std::once_flag exchange_made_;
-    mutable std::unique_ptr<cuda::HostExchange<T>> exchange_;
+    mutable cuda::LazyExchange<T> exchange_;
     mutable std::mutex exchange_mutex_;
     mutable std::uint64_t sent_version_ = 0;  // version of x that the device has from the product before, or 0
 

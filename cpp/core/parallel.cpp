@@ -21,6 +21,12 @@ bool is_forked = false;
 
 int max_threads() { return is_forked ? 1 : omp_get_max_threads(); }
 
+ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(std::clamp(threads, 1, before_));
+}
+
+ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+
 int threads_for(std::int64_t work) {
     constexpr std::int64_t kWorthWaking = 40'000;
     return work < kWorthWaking ? 1 : max_threads();

@@ -16,6 +16,18 @@ namespace spmvgpu {
 
 int max_threads();  // 1 in a process that was forked off: OpenMP's threads do not survive a fork
 
+// Bounds the threads of the calling thread's parallel work while it lives.
+class ThreadLimit {
+public:
+    explicit ThreadLimit(int threads);
+    ~ThreadLimit();
+    ThreadLimit(const ThreadLimit&) = delete;
+    ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+private:
+    int before_;
+};
+
 // Threads for so many units of work, one unit being about a nanosecond: one, or all. Nothing in between, because OpenMP
 // ends threads when a team is smaller than the one before, and starting them again takes longer than a product.
 int threads_for(std::int64_t work);

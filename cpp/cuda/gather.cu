@@ -16,6 +16,15 @@ __global__ void gather_thread_per_element(T* __restrict__ to, const T* __restric
     if (i < count) to[i] = from[places[i]];
 }
 
+template <class T>
+__global__ void scatter_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
+                                           const index_t* __restrict__ places, index_t count, T beta) {
+    const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
+    if (i >= count) return;
+    T& target = to[places == nullptr ? i : places[i]];
+    target = beta == T(0) ? from[i] : from[i] + beta * target;
+}
+
 }  // namespace
 
 template <class T>
@@ -27,7 +36,18 @@ void gather(T* to, const T* from, const index_t* places, index_t count, int ordi
     check_launch("gather_thread_per_element");
 }
 
+template <class T>
+void scatter(T* to, const T* from, const index_t* places, index_t count, T beta, int ordinal, Stream stream) {
+    if (count == 0) return;
+    const DeviceGuard guard(ordinal);
+    scatter_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, places,
+                                                                                                 count, beta);
+    check_launch("scatter_thread_per_element");
+}
+
 template void gather(float*, const float*, const index_t*, index_t, int, Stream);
 template void gather(double*, const double*, const index_t*, index_t, int, Stream);
+template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream);
+template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream);
 
 }  // namespace spmvgpu::cuda

@@ -43,14 +43,51 @@ std::shared_ptr<void> lease_stream(int ordinal) {
             }};
 }
 
-void order_after(Stream stream, Stream other) {
+Event::Event() {
     cudaEvent_t event;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    const cudaError_t recorded = cudaEventRecord(event, native(other));
-    const cudaError_t waiting = recorded == cudaSuccess ? cudaStreamWaitEvent(native(stream), event, 0) : recorded;
-    cudaEventDestroy(event);  // takes effect once the event has been reached
-    check(recorded, "cudaEventRecord");
-    check(waiting, "cudaStreamWaitEvent");
+    event_ = {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
+}
+
+void Event::record(Stream stream) {
+    check(cudaEventRecord(static_cast<cudaEvent_t>(event_.get()), native(stream)), "cudaEventRecord");
+}
+
+void Event::hold_back(Stream stream) const {
+    check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event_.get()), 0), "cudaStreamWaitEvent");
+}
+
+void Event::synchronize() const {
+    check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_.get())), "cudaEventSynchronize");
+}
+
+void order_after(Stream stream, Stream other) {
+    Event reached;
+    reached.record(other);
+    reached.hold_back(stream);
+}
+
+void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes, Stream stream) {
+    if (bytes == 0) return;
+    if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
+        check(cudaMemcpyPeerAsync(to, to_device.ordinal, from, from_device.ordinal, bytes, native(stream)),
+              "cudaMemcpyPeerAsync");
+    } else {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
+    }
+}
+
+void allow_peer_access(int ordinal, int other) {
+    int possible = 0;
+    check(cudaDeviceCanAccessPeer(&possible, ordinal, other), "cudaDeviceCanAccessPeer");
+    if (!possible) return;
+    const DeviceGuard guard(ordinal);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+    } else {
+        check(status, "cudaDeviceEnablePeerAccess");
+    }
 }
 
 Replay::Replay(Stream stream, const std::function<void()>& queue_work) : stream_(stream) {

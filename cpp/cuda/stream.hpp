@@ -1,4 +1,5 @@
-// Streams of our own, for work that is more than a product on the caller's stream. Only built with CUDA.
+// Streams of our own, for work that is more than a product on the caller's stream. Built without CUDA, only what
+// cpp/exec calls is there, and throws.
 #pragma once
 
 #include <functional>
@@ -11,6 +12,27 @@ namespace spmvgpu::cuda {
 // A stream that waits for no other, from a process-wide pool; it goes back there with its last owner. A matrix keeps
 // scratch memory per stream, so there should be no more streams than are in use at once.
 std::shared_ptr<void> lease_stream(int ordinal);
+
+// A point in the work of a stream of the device that was current when the event was made. One that was never recorded
+// counts as over. Where a stream may be the default one, its device must be current.
+class Event {
+public:
+    Event();
+
+    void record(Stream stream);  // the point is the end of what the stream holds now
+    void hold_back(
+        Stream stream) const;  // what is queued from now on, on a stream of any device, comes after the point
+    void synchronize() const;  // the host waits for the point
+
+private:
+    std::shared_ptr<void> event_;
+};
+
+// A copy in the order of the stream, between any two of device memory and page-locked host memory.
+void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes, Stream stream);
+
+// Lets two devices read each other's memory, where they can; copies between them work without as well.
+void allow_peer_access(int ordinal, int other);
 
 // What is queued on `stream` from now on comes after what is queued on `other` now; both on the current device.
 void order_after(Stream stream, Stream other);

@@ -93,12 +93,6 @@ std::size_t size_class(std::size_t bytes) {
 // busy. A transfer costs some 2 us beside its bytes, and so pieces are not small.
 constexpr std::size_t kPieceBytes = 2 << 20;
 
-std::shared_ptr<void> make_event() {
-    cudaEvent_t event;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    return {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
-}
-
 std::shared_ptr<void> make_stream(int ordinal) {
     const DeviceGuard guard(ordinal);
     cudaStream_t stream;
@@ -127,9 +121,8 @@ void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream s
     for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
         const std::size_t piece = std::min(kPieceBytes, bytes - begin);
         Buffer& buffer = buffers_[begin / kPieceBytes % 2];
-        if (!buffer.arrived) buffer.arrived = make_event();
-        const auto arrived = static_cast<cudaEvent_t>(buffer.arrived.get());
-        check(cudaEventSynchronize(arrived), "cudaEventSynchronize");
+        if (!buffer.arrived) buffer.arrived.emplace();
+        buffer.arrived->synchronize();
         if (buffer.size < piece) {
             buffer.memory = allocate_pinned(piece);
             buffer.size = piece;
@@ -139,7 +132,7 @@ void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream s
         check(cudaMemcpyAsync(static_cast<char*>(device) + begin, buffer.memory.get(), piece, cudaMemcpyHostToDevice,
                               native(stream)),
               "cudaMemcpyAsync");
-        check(cudaEventRecord(arrived, native(stream)), "cudaEventRecord");
+        buffer.arrived->record(stream);
     }
 }
 

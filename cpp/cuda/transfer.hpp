@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "core/array.hpp"
 #include "core/types.hpp"
+#include "cuda/stream.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -33,7 +35,7 @@ private:
     struct Buffer {
         std::shared_ptr<void> memory;
         std::size_t size = 0;
-        std::shared_ptr<void> arrived;  // event: the last transfer out of this buffer is over
+        std::optional<Event> arrived;  // the last transfer out of this buffer is over
     };
     Buffer buffers_[2];
 };
@@ -74,6 +76,22 @@ private:
     Array<T> x_, y_;
     Staging staging_;
     std::shared_ptr<void> stream_;
+};
+
+// A HostExchange that the first product makes.
+template <class T>
+class LazyExchange {
+public:
+    HostExchange<T>& get(index_t y_size, index_t x_size, int ordinal) {
+        std::call_once(once_, [&] { made_ = std::make_unique<HostExchange<T>>(y_size, x_size, ordinal); });
+        return *made_;
+    }
+
+    std::size_t nbytes() const { return made_ ? made_->nbytes() : 0; }
+
+private:
+    std::once_flag once_;
+    std::unique_ptr<HostExchange<T>> made_;
 };
 
 }  // namespace spmvgpu::cuda

@@ -2,6 +2,7 @@
 #include "core/errors.hpp"
 #include "cuda/gather.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 #include "model/residency.hpp"
 
@@ -67,5 +68,19 @@ void gather(T*, const T*, const index_t*, index_t, int, Stream) {
 }
 template void gather(float*, const float*, const index_t*, index_t, int, Stream);
 template void gather(double*, const double*, const index_t*, index_t, int, Stream);
+template <class T>
+void scatter(T*, const T*, const index_t*, index_t, T, int, Stream) {
+    unavailable();
+}
+template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream);
+template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream);
+
+std::shared_ptr<void> lease_stream(int) { unavailable(); }
+Event::Event() { unavailable(); }
+void Event::record(Stream) { unavailable(); }
+void Event::hold_back(Stream) const { unavailable(); }
+void Event::synchronize() const { unavailable(); }
+void copy_async(void*, Device, const void*, Device, std::size_t, Stream) { unavailable(); }
+void allow_peer_access(int, int) { unavailable(); }
 
 }  // namespace spmvgpu::cuda

@@ -4,24 +4,13 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <string>
 
 #include "core/errors.hpp"
-#include "core/parallel.hpp"
 #include "core/timing.hpp"
-#include "cuda/gather.hpp"
 
 namespace spmvgpu {
 
 namespace {
-
-template <class T>
-void gather_on(Device device, T* to, const T* from, const Array<index_t>& places, Stream stream) {
-    const auto count = static_cast<index_t>(places.size());
-    if (device.is_cuda()) return cuda::gather(to, from, places.data(), count, device.ordinal, stream);
-#pragma omp parallel for num_threads(threads_for(count)) schedule(static)
-    for (index_t i = 0; i < count; ++i) to[i] = from[places[i]];
-}
 
 template <class T>
 std::size_t scratch_bytes(const std::vector<typename PartedMatrix<T>::Part>& parts) {
@@ -30,33 +19,7 @@ std::size_t scratch_bytes(const std::vector<typename PartedMatrix<T>::Part>& par
     return longest * sizeof(T);
 }
 
-void check_range(const char* what, const Places& places, index_t count, index_t limit) {
-    const bool is_map = places.map.size() > 0;
-    if (is_map && places.map.size() != static_cast<std::size_t>(count)) {
-        throw std::invalid_argument("a part has " + std::to_string(count) + " " + what + ", but " +
-                                    std::to_string(places.map.size()) + " places for them");
-    }
-    for (index_t i = 0; i < (is_map ? count : std::min<index_t>(count, 1)); ++i) {
-        const index_t low = is_map ? places.map[i] : places.first;
-        if (low < 0 || low >= limit || (!is_map && count > limit - low)) {
-            throw std::invalid_argument("a part's " + std::string(what) + " reach beyond the " + std::to_string(limit) +
-                                        " of the matrix");
-        }
-    }
-}
-
 }  // namespace
-
-Places Places::from(const std::vector<index_t>& places) {
-    const auto count = static_cast<std::int64_t>(places.size());
-    Places result;
-    if (count == 0) return result;
-    result.first = places[0];
-    for (std::int64_t i = 0; i < count; ++i) {
-        if (places[i] != result.first + i) return {0, Array<index_t>::from(places)};
-    }
-    return result;
-}
 
 template <class T>
 PartedMatrix<T>::PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts)
@@ -69,23 +32,16 @@ PartedMatrix<T>::PartedMatrix(index_t rows, index_t cols, std::vector<Part> part
 template <class T>
 void PartedMatrix<T>::check_parts() const {
     if (parts_.empty()) throw std::invalid_argument("a matrix of parts needs one at least");
-    std::vector<bool> taken(rows_);
+    RowCheck every(rows_);
     for (const Part& part : parts_) {
         if (part.matrix->device() != device()) {
             throw std::invalid_argument("parts on " + device().name() + " and on " + part.matrix->device().name());
         }
-        check_range("rows", part.rows, part.matrix->rows(), rows_);
-        check_range("columns", part.cols, part.matrix->cols(), cols_);
-        for (index_t i = 0; i < part.matrix->rows(); ++i) {
-            const index_t row = part.rows.map.size() ? part.rows.map[i] : part.rows.first + i;
-            if (taken[row]) throw std::invalid_argument("row " + std::to_string(row) + " lies in two parts");
-            taken[row] = true;
-        }
+        check_places("rows", part.rows, part.matrix->rows(), rows_);
+        check_places("columns", part.cols, part.matrix->cols(), cols_);
+        every.add(part.rows, part.matrix->rows());
     }
-    const auto missing = std::find(taken.begin(), taken.end(), false);
-    if (missing != taken.end()) {
-        throw std::invalid_argument("row " + std::to_string(missing - taken.begin()) + " lies in no part");
-    }
+    every.finish();
 }
 
 template <class T>
@@ -114,17 +70,19 @@ void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, S
     const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
     for (const Part& part : parts_) {
         Product<T> own = product;
-        if (part.cols.map.size() > 0) {
+        if (part.cols.scattered()) {
             if (part.cols.map.data() != gathered_map) {
-                gather_on(device(), gathered_x, product.x, part.cols.map, stream);
+                gather(gathered_x, product.x, part.cols.map, stream);
             }
             gathered_map = part.cols.map.data();
             own.x = gathered_x;
         } else {
             own.x += part.cols.first;
         }
-        if (part.rows.map.size() > 0) {
+        if (part.rows.scattered()) {
             own.row_map = part.rows.map.data();
+        } else if (product.row_map != nullptr) {
+            own.row_map += part.rows.first;
         } else {
             own.y += part.rows.first;
         }
@@ -135,9 +93,9 @@ void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, S
 template <class T>
 void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
     if (!device().is_cuda()) return spmv(product, nullptr);
-    std::call_once(exchange_made_,
-                   [&] { exchange_ = std::make_unique<cuda::HostExchange<T>>(rows_, cols_, device().ordinal); });
-    exchange_->run(product, [&](const Product<T>& on_device, Stream stream) { spmv(on_device, stream); });
+    exchange_.get(rows_, cols_, device().ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
+        spmv(on_device, stream);
+    });
 }
 
 template <class T>
@@ -178,7 +136,7 @@ std::size_t PartedMatrix<T>::nbytes_of_parts() const {
 
 template <class T>
 std::size_t PartedMatrix<T>::nbytes() const {
-    return nbytes_of_parts() + workspaces_->nbytes() + (exchange_ ? exchange_->nbytes() : 0);
+    return nbytes_of_parts() + workspaces_->nbytes() + exchange_.nbytes();
 }
 
 template <class T>

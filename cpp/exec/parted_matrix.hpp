@@ -10,19 +10,11 @@
 #include <vector>
 
 #include "core/any_matrix.hpp"
-#include "core/array.hpp"
 #include "core/workspaces.hpp"
 #include "cuda/transfer.hpp"
+#include "exec/places.hpp"
 
 namespace spmvgpu {
-
-// Where the rows or the columns of a part lie in the whole: next to each other from `first` on, or at map[i].
-struct Places {
-    index_t first = 0;
-    Array<index_t> map;  // empty: next to each other
-
-    static Places from(const std::vector<index_t>& places);  // a map where one is needed, in host memory
-};
 
 template <class T>
 class PartedMatrix : public AnyMatrix<T> {
@@ -36,7 +28,7 @@ public:
     // std::invalid_argument for parts on several devices, and for rows in no part or in two.
     PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
 
-    void spmv(const Product<T>& product, Stream stream) const override;  // without row_map
+    void spmv(const Product<T>& product, Stream stream) const override;  // row_map only without maps for rows
     void spmv_host(const Product<T>& product) const override;
     void set_x(const T* x) override;  // throws: parts do not keep what they gather
     double time_products(const Series& series) const override;
@@ -58,10 +50,7 @@ private:
     index_t rows_, cols_;
     std::vector<Part> parts_;
     mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
-
-    // Made by the first spmv_host on a GPU.
-    mutable std::once_flag exchange_made_;
-    mutable std::unique_ptr<cuda::HostExchange<T>> exchange_;
+    mutable cuda::LazyExchange<T> exchange_;
 };
 
 }  // namespace spmvgpu

@@ -13,11 +13,12 @@
 #include "formats/ellr_t.hpp"
 #include "formats/hyb.hpp"
 #include "formats/sell.hpp"
+#include "formats/tsmv.hpp"
 
 namespace spmvgpu {
 
 template <class T>
 using AnyFormat =
-    std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>, Sell<T>>;
+    std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>, Sell<T>, Tsmv<T>>;
 
 }  // namespace spmvgpu

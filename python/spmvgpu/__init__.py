@@ -12,6 +12,7 @@ from . import linalg, partition
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices
 from .model.predict import Prediction, Predictions, predict, separator
+from .multi import DistributedVector, MultiDeviceOperator
 from .operator import SparseOperator, aslinearoperator
 from .tune import estimate, format_options, formats
 
@@ -21,7 +22,9 @@ __version__ = build_info()["version"]
 __all__ = [
     "CudaError",
     "DeviceInfo",
+    "DistributedVector",
     "FormatError",
+    "MultiDeviceOperator",
     "Prediction",
     "Predictions",
     "SparseOperator",
@@ -32,7 +35,7 @@ __all__ = [
     "format_options",
     "formats",
     "linalg",
+    "partition",
     "predict",
     "separator",
-    "partition",
 ]

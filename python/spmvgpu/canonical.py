@@ -12,7 +12,9 @@ Symmetric = Literal[True, "lower", "upper"] | None
 _INDEX_LIMIT = np.iinfo(np.int32).max
 
 
-def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> Any:
+def canonical_csr(
+    A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None, wide: bool = False
+) -> Any:
     """`A` as a ``csr_array`` with sorted int32 indices, no duplicates, and float32 or float64 data.
 
     Parameters
@@ -25,6 +27,8 @@ def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Sy
         float32 or float64. By default float32 stays and every other real type becomes float64.
     symmetric : {None, True, "lower", "upper"}
         With "lower" or "upper", `A` holds that triangle of a symmetric matrix and is completed.
+    wide : bool
+        Let a matrix with 2**31 or more stored entries pass, with int64 indices.
 
     Raises
     ------
@@ -35,12 +39,14 @@ def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Sy
     """
     csr = _as_csr(A, shape)
     target = _storage_dtype(csr.dtype, dtype)
-    if csr.nnz > _INDEX_LIMIT:
+    if csr.nnz > _INDEX_LIMIT and not wide:
         raise ValueError(
-            f"the matrix has {csr.nnz} stored entries; at most {_INDEX_LIMIT} (2**31 - 1) fit one operator"
+            f"the matrix has {csr.nnz} stored entries; at most {_INDEX_LIMIT} (2**31 - 1) fit one operator. "
+            "Give a list of devices, device=[...], which may be a list of one"
         )
+    narrow = _narrow if csr.nnz <= _INDEX_LIMIT else np.ascontiguousarray
     csr = sp.csr_array(
-        (csr.data.astype(target, copy=False), _narrow(csr.indices), _narrow(csr.indptr)), shape=csr.shape
+        (csr.data.astype(target, copy=False), narrow(csr.indices), narrow(csr.indptr)), shape=csr.shape
     )
     if not csr.has_canonical_format:
         csr = csr.copy()

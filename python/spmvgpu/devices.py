@@ -73,7 +73,7 @@ def device_name(ordinal: int) -> str:
     return "cpu" if ordinal == CPU else f"cuda:{ordinal}"
 
 
-def resolve_device(device: str) -> int:
+def resolve_device(device: object) -> int:
     """The number of the device that a caller named.
 
     Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"``
@@ -87,7 +87,9 @@ def resolve_device(device: str) -> int:
         If a CUDA device is asked for that is not there.
     """
     if not isinstance(device, str):
-        raise TypeError(f"device must be a string, not {type(device).__name__}; {_ALLOWED}")
+        raise TypeError(
+            f"device must be a string, not {type(device).__name__}; {_ALLOWED}, or a list of them"
+        )
     name = os.environ.get("SPMVGPU_DEVICE", "auto") if device == "auto" else device
     if name == "auto":
         return 0 if _core.device_count() > 0 else CPU

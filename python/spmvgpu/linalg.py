@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from . import _core
 from .arrays import Library, Located, library_of
 from .devices import CPU
+from .multi import MultiDeviceOperator
 from .operator import SparseOperator
 
 
@@ -76,6 +77,10 @@ def cg(
     (array([0.090909, 0.636364]), 0)
     """
     _check_operator(op)
+    if isinstance(op, MultiDeviceOperator):
+        raise TypeError(
+            "op is on several devices, and this solver runs on one; scipy.sparse.linalg.cg takes it"
+        )
     limit = 10 * op.shape[0] if maxiter is None else operator.index(maxiter)
     if maxiter is not None and limit < 1:
         raise ValueError(f"maxiter={maxiter}; give a positive number of iterations")

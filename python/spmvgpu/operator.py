@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,17 @@ from scipy.sparse.linalg import LinearOperator
 from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
-from .choose import PARTITIONED, Tuning, choose
+from .choose import Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .reorder import Reorder, order_for
-from .tune import Choice
+from .tune import Choice, needs_symmetry
 
 
 def aslinearoperator(
     A: Any,
     format: str = "auto",
-    device: str = "auto",
+    device: str | Sequence[str] = "auto",
     dtype: Any = None,
     *,
     shape: tuple[int, int] | None = None,
@@ -31,9 +32,12 @@ def aslinearoperator(
     reorder: Reorder = None,
     stream: Any = None,
     tune: str = "cached",
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
     **format_options: Any,
 ) -> SparseOperator:
-    """A sparse matrix as an operator on a GPU or on the CPU's cores.
+    """A sparse matrix as an operator on a GPU, on the CPU's cores, or on several devices at once.
 
     Parameters
     ----------
@@ -42,11 +46,11 @@ def aslinearoperator(
         `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
         summed on a copy.
     format : str, default "auto"
-        One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
-        by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
-        or after `separator` rows; one whole format where cutting brings nothing.
-    device : str, default "auto"
-        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU.
+        One of `formats()`, or "auto" to choose by the matrix and the device.
+    device : str or list of str, default "auto"
+        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU. With a list, as in
+        ``["cuda:0", "cuda:1", "cpu"]``, each device gets some of the rows, in a format that suits them; the
+        result is a `MultiDeviceOperator` then.
     dtype : {None, float32, float64}
         Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else
         float64.
@@ -68,6 +72,15 @@ def aslinearoperator(
         matrix like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the
         tunables of the formats, or of the one format asked for, are tried on the device. What was found is
         kept on disk, see `SparseOperator.tuning` for what it took.
+    powers : sequence of float, optional
+        Relative computing powers of the devices in the list. By default they are equal for devices of one
+        kind, and measured otherwise.
+    partition : {"nnz", "rows", "pmf"} or Partition, default "nnz"
+        How rows are given to the devices in the list: neighbouring rows with non-zeros, or as many rows, as
+        the powers say; or rows of similar length together; see `spmvgpu.partition`.
+    memory_limit : int, optional
+        Bytes to take of a GPU's memory; by default nearly all that is free. With a limit, or a list of
+        devices, rows that do not fit are done by the CPU or streamed through the GPU.
     **format_options
         Tunables of the format, see `format_options`.
 
@@ -88,20 +101,21 @@ def aslinearoperator(
     CudaError
         If a CUDA device is asked for that is not there, or a CUDA call fails.
     """
-    ordinal = resolve_device(device)
     default_stream = None if stream is None else stream_handle(stream)
+    is_spread = isinstance(device, list | tuple) or partition != "nnz"
+    if is_spread or powers is not None or memory_limit is not None:
+        from . import multi  # which is built on this module
+
+        wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
+        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
+        return multi.spread(csr, wish, symmetric is not None, default_stream)
+    ordinal = resolve_device(device)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-    if format == PARTITIONED and reorder is not None:
-        raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
     order = order_for(csr, reorder)
-    if order is None:
-        choice, matrix, tuning = choose(csr, format, ordinal, tune, format_options)
-    else:
-        ordered = parts.submatrix(csr, order, order)
-        chosen, matrix, tuning = choose(ordered, format, ordinal, tune, format_options)
-        del matrix  # it is built again as what it is: a part, in another order
-        choice = parts.reordered(chosen, order)
-        matrix = build(csr, choice, ordinal)
+    stored = csr if order is None else parts.submatrix(csr, order, order)
+    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options)
+    if order is not None:
+        choice, matrix = parts.reordered(choice, order), parts.behind(matrix, order)
     operator = SparseOperator(
         matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream
     )
@@ -131,7 +145,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         The format's tunables in force.
     T, H : SparseOperator
         The transpose: a copy, made on first use, in the same format, or as CSR where that refuses the
-        transposed matrix. A matrix declared symmetric is its own.
+        transposed matrix. A matrix that is declared symmetric, or that its format knows to be, is its own.
     tuning : Tuning or None
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
@@ -144,7 +158,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         shape: tuple[int, int],
         ordinal: int,
         choice: Choice,
-        requested_device: str,
+        requested_device: Any,
         symmetric: bool,
         stream: int | None,
     ) -> None:
@@ -154,7 +168,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._choice = choice
         self._tuning: Tuning | None = None
         self._requested_device = requested_device
-        self._symmetric = symmetric
+        self._symmetric = symmetric or needs_symmetry(choice.format)
         self._stream = stream
         self._transposing = threading.Lock()
         self._declared_x: Any = None
@@ -414,7 +428,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         if out_library is None or isinstance(out, np.ndarray):
             raise TypeError(f"out must be an array on the same device as x, not {type(out).__name__}")
         target = out_library.inspect(out)
-        self._check_device("out", target)
+        self._check_device("out", target, located.ordinal)
         self._check_vector("out", target, self.shape[0])
         x_end = located.pointer + self.dtype.itemsize * self.shape[1]
         out_end = target.pointer + self.dtype.itemsize * self.shape[0]
@@ -424,7 +438,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return out
 
     def _stream_for(self, library: Library, located: Located, stream: Any) -> int:
-        if self._ordinal == CPU:
+        if located.ordinal == CPU:
             return 0
         if stream is not None:
             return stream_handle(stream)
@@ -435,12 +449,11 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {shape}"
         )
 
-    def _check_device(self, name: str, located: Located) -> None:
-        if located.ordinal != self._ordinal:
-            raise ValueError(
-                f"{name} lies on {device_name(located.ordinal)!r}, the operator on {self.device!r}; "
-                "move one of them"
-            )
+    def _check_device(self, name: str, located: Located, home: int | None = None) -> None:
+        """On the operator's device, or on the one given, where x lies."""
+        if located.ordinal != (self._ordinal if home is None else home):
+            other = f"the operator on {self.device!r}" if home is None else f"x on {device_name(home)!r}"
+            raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}, {other}; move one of them")
 
     def _check_vector(self, name: str, located: Located, length: int) -> None:
         if located.dtype is not self.dtype and located.dtype != self.dtype:
@@ -474,15 +487,18 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
                 return original
         with self._transposing:
             if self._transposed is None:
-                csr = canonical_csr(self.tocsr().T)
-                matrix, choice = self._build_transposed(csr)
-                transposed = SparseOperator(
-                    matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
-                )
+                transposed = self._make_transposed()
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 transposed._transpose_of = weakref.ref(self)
                 self._transposed = transposed
         return self._transposed
+
+    def _make_transposed(self) -> SparseOperator:
+        csr = canonical_csr(self.tocsr().T)
+        matrix, choice = self._build_transposed(csr)
+        return SparseOperator(
+            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
+        )
 
     def _build_transposed(self, csr: Any) -> tuple[AnyMatrix, Choice]:
         """The transposed matrix in the operator's own format, or as CSR where that refuses it."""

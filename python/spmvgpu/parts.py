@@ -1,4 +1,4 @@
-"""Matrices on one device that are made of parts, each in a format of its own."""
+"""Matrices made of parts, each in a format of its own: how they are built, and what they consist of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from . import _core, tune
 from .tune import Choice
 
 PartedMatrix: TypeAlias = _core.PartedMatrixF32 | _core.PartedMatrixF64
-AnyMatrix: TypeAlias = tune.Matrix | PartedMatrix
+StreamedMatrix: TypeAlias = _core.StreamedMatrixF32 | _core.StreamedMatrixF64
+DistributedMatrix: TypeAlias = _core.DistributedMatrixF32 | _core.DistributedMatrixF64
+AnyMatrix: TypeAlias = tune.Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
 Indices: TypeAlias = npt.NDArray[np.int32]
 
 
@@ -50,8 +52,23 @@ def reordered(choice: Choice, permutation: Any) -> Choice:
     the same as without.
     """
     order = np.ascontiguousarray(permutation, dtype=np.int32)
+    every = np.arange(len(order), dtype=np.int32)
+    made = tuple(
+        Part(order[part.rows], part.choice, order if part.cols is None else order[part.cols])
+        for part in choice.parts or (Part(every, choice),)
+    )
     reason = f"{choice.reason}; rows and columns are stored in another order"
-    return replace(choice, reason=reason, parts=(Part(order, choice, order),))
+    return replace(choice, reason=reason, parts=made)
+
+
+def behind(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
+    """The matrix whose `reordered` form `matrix` is."""
+    order = np.ascontiguousarray(permutation, dtype=np.int32)
+    every = np.arange(len(order), dtype=np.int32)
+    inner = matrix.parts if isinstance(matrix, PartedMatrix) else [(matrix, every, every)]
+    made = [(part, order[rows], order[cols]) for part, rows, cols in inner]
+    parted_type = _core.PartedMatrixF32 if isinstance(made[0][0], _core.MatrixF32) else _core.PartedMatrixF64
+    return parted_type(len(order), len(order), made)
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:
@@ -82,12 +99,11 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
     if not choice.parts:
         return tune.build(csr, choice, ordinal)
     _check_rows(choice.parts, csr.shape[0])
-    every_column = np.arange(csr.shape[1], dtype=np.int32)
     made = [
         (
             tune.build(submatrix(csr, part.rows, part.cols), part.choice, ordinal),
             part.rows,
-            every_column if part.cols is None else part.cols,
+            0 if part.cols is None else part.cols,
         )
         for part in choice.parts
     ]
@@ -135,37 +151,65 @@ def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
     return sp.csr_array(arrays, shape=(len(rows), width)).sorted_indices()
 
 
-def to_csr(matrix: AnyMatrix, shape: tuple[int, int]) -> Any:
+def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
+    """The matrices that a matrix is made of, with their rows and columns; none if it is in one format."""
+    if isinstance(matrix, PartedMatrix):
+        return [
+            (part, _places(rows, part.rows), _places(cols, part.cols)) for part, rows, cols in matrix.parts
+        ]
+    if isinstance(matrix, DistributedMatrix):
+        return [(share, _places(rows, share.rows), None) for share, rows, _, _ in matrix.shares]
+    return []
+
+
+def _places(places: int | Indices, count: int) -> Indices:
+    return np.arange(places, places + count, dtype=np.int32) if isinstance(places, int) else places
+
+
+def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
     """The matrix as a new canonical csr_array, whatever it is made of."""
-    if not isinstance(matrix, PartedMatrix):
+    made_of = _made_of(matrix)
+    if not made_of:
         return sp.csr_array(matrix.to_csr(), shape=shape)
-    pieces, every_row = [], []
-    for part, rows, cols in matrix.parts:
-        piece = to_csr(part, (len(rows), len(cols)))
-        pieces.append(
-            sp.csr_array((piece.data, cols[piece.indices], piece.indptr), shape=(len(rows), shape[1]))
-        )
-        every_row.append(rows)
-    position = np.argsort(np.concatenate(every_row), kind="stable")
-    return sp.csr_array(sp.vstack(pieces, format="csr")[position]).sorted_indices()
+    pieces = []
+    for part, rows, cols in made_of:
+        piece = to_csr(part, (len(rows), shape[1] if cols is None else len(cols)))
+        indices = piece.indices if cols is None else cols[piece.indices]
+        pieces.append(sp.csr_array((piece.data, indices, piece.indptr), shape=(len(rows), shape[1])))
+    every_row = np.concatenate([rows for _, rows, _ in made_of])
+    stacked = sp.csr_array(sp.vstack(pieces, format="csr"))
+    if (np.diff(every_row) != 1).any():
+        stacked = stacked[np.argsort(every_row, kind="stable")]
+    return stacked.sorted_indices()
 
 
-def options(matrix: AnyMatrix) -> dict[str, Any]:
+def format_of(matrix: Any) -> str:
+    """The format, or those of the parts."""
+    made_of = _made_of(matrix)
+    if made_of:
+        return " + ".join(dict.fromkeys(format_of(part) for part, _, _ in made_of))
+    return "csr, streamed" if isinstance(matrix, StreamedMatrix) else str(matrix.format)
+
+
+def options(matrix: Any) -> dict[str, Any]:
     """The tunables in force; of several parts a list of them, with their formats."""
-    if not isinstance(matrix, PartedMatrix):
-        return matrix.options
-    every = [part for part, _, _ in matrix.parts]
+    every = [part for part, _, _ in _made_of(matrix)]
     if len(every) == 1:
         return options(every[0])
-    return {"parts": [{"format": part.format, **options(part)} for part in every]}
+    if every:
+        return {"parts": [{"format": format_of(part), **options(part)} for part in every]}
+    return {} if isinstance(matrix, StreamedMatrix) else dict(matrix.options)
 
 
-def arrays(matrix: AnyMatrix) -> dict[str, np.ndarray[Any, Any]]:
+def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Copies of the stored arrays by name; of parts with their number before it."""
-    if not isinstance(matrix, PartedMatrix):
-        return matrix.arrays()
+    if isinstance(matrix, StreamedMatrix):
+        return dict(zip(("values", "col_indices", "row_offsets"), matrix.to_csr(), strict=True))
+    made_of = _made_of(matrix)
+    if not made_of:
+        return dict(matrix.arrays())
     named = {}
-    for number, (part, rows, cols) in enumerate(matrix.parts):
-        stored = {"rows": rows, "cols": cols, **arrays(part)}
+    for number, (part, rows, cols) in enumerate(made_of):
+        stored = {"rows": rows, **({} if cols is None else {"cols": cols}), **arrays(part)}
         named.update({f"{number}.{name}": array for name, array in stored.items()})
     return named

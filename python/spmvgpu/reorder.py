@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 Reorder = Literal["rcm", "auto"] | None
 
@@ -64,6 +63,8 @@ def order_for(csr: Any, reorder: Reorder) -> np.ndarray[Any, Any] | None:
 
 
 def _reverse_cuthill_mckee(csr: Any) -> np.ndarray[Any, Any]:
+    from scipy.sparse.csgraph import reverse_cuthill_mckee  # not at the top: few need it
+
     order: np.ndarray[Any, Any] = reverse_cuthill_mckee(csr, symmetric_mode=False)
     return order.astype(np.int32, copy=False)
 

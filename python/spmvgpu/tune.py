@@ -36,6 +36,11 @@ def formats() -> tuple[str, ...]:
     return tuple(_FORMATS)
 
 
+def needs_symmetry(format: str) -> bool:
+    """Whether a format holds symmetric matrices only, which are their own transposes."""
+    return format in _FORMATS and bool(_FORMATS[format]["symmetric"])
+
+
 def format_options(format: str) -> list[dict[str, Any]]:
     """The tunables of a format.
 

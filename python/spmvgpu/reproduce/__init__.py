@@ -7,6 +7,12 @@ adds them to the command, and returns the names of the keyword arguments that `e
 ``python -m spmvgpu reproduce NAME`` runs one.
 """
 
-from spmvgpu.reproduce import guo2011, tao2015, yang2015, yin2012
+from spmvgpu.reproduce import guo2011, mironowicz, tao2015, yang2015, yin2012
 
-PAPERS = {"guo2011": guo2011, "tao2015": tao2015, "yang2015": yang2015, "yin2012": yin2012}
+PAPERS = {
+    "guo2011": guo2011,
+    "mironowicz": mironowicz,
+    "tao2015": tao2015,
+    "yang2015": yang2015,
+    "yin2012": yin2012,
+}

@@ -9,15 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 import spmvgpu as sg
+from spmvgpu.peers.problem import Problem as Problem  # the experiments take it from here
+from spmvgpu.peers.problem import WrongResultError
 
 Array = npt.NDArray[Any]
-
-# Slack of the error bound beyond one rounding per entry of a row: the reference rounds too, and so do the
-# partial sums that a parallel product adds at the end.
-_EXTRA_ROUNDINGS = 8
 
 
 class NotMeasuredError(Exception):
@@ -31,35 +28,6 @@ class Variant:
     label: str
     format: str
     options: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A matrix in one precision, a vector, their product in float64 and how far each row may be from it."""
-
-    matrix: sp.csr_array
-    x: Array
-    reference: Array
-    bound: Array
-
-    @classmethod
-    def make(cls, matrix: sp.csr_array, dtype: npt.DTypeLike) -> Problem:
-        matrix = matrix.astype(dtype)
-        x = np.random.default_rng(0).uniform(-1, 1, matrix.shape[1]).astype(dtype)
-        exact, x64 = matrix.astype(np.float64), x.astype(np.float64)
-        roundings = np.diff(matrix.indptr) + _EXTRA_ROUNDINGS
-        bound = roundings * float(np.finfo(matrix.dtype).eps) * (abs(exact) @ np.abs(x64))
-        return cls(matrix, x, exact @ x64, bound)
-
-    def check(self, y: Array) -> None:
-        """Raise `NotMeasuredError` unless every row of `y` is within its bound."""
-        wrong = ~(np.abs(y - self.reference) <= self.bound)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise NotMeasuredError(
-                f"WRONG RESULT in {int(wrong.sum())} rows; row {row}: {y[row]!r}, expected"
-                f" {self.reference[row]!r}"
-            )
 
 
 def build(problem: Problem, variant: Variant, device: str | list[str]) -> tuple[sg.SparseOperator, int]:
@@ -88,6 +56,8 @@ def checked(problem: Problem, make: Callable[[], sg.SparseOperator]) -> tuple[sg
         problem.check(op @ problem.x)
     except (sg.FormatError, MemoryError) as error:
         raise NotMeasuredError(str(error)) from error
+    except WrongResultError as error:
+        raise NotMeasuredError(f"WRONG RESULT: {error}") from error
     return op, size
 
 

@@ -53,6 +53,7 @@ class Run:
         self.skipped: list[dict[str, Any]] = []
         self.claims: list[claims.Claim] = []
         self.figures: list[str] = []
+        self.stand_ins = STAND_INS  # what is said of generated matrices
         out.mkdir(parents=True, exist_ok=True)  # before measuring, so that a bad folder costs nothing
 
     @property

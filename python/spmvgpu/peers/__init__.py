@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..problem import Problem
 from . import cupy, cusparse, mkl, ours, scipy, torch
 from .base import Job
+from .problem import Problem
 
 # CuPy before PyTorch: the first to load cuSPARSE decides which one both use.
 PEERS = (ours, cusparse, cupy, torch, scipy, mkl)

@@ -7,10 +7,10 @@ from ctypes import byref, c_void_p
 from functools import partial
 from typing import Any
 
-from ..problem import Problem
 from .base import Job, Variant, device_result
 from .cusparse_api import ALGORITHMS, BASE_ZERO, INDEX_32I, ORDER_ROW, VALUE_TYPES, Product, load
 from .layouts import SLICE_ROWS, block_csr, dense_block_size, row_of_entry, sliced_ell
+from .problem import Problem
 
 NAME = "cusparse"
 DEVICES = ("cuda",)

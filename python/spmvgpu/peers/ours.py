@@ -9,12 +9,16 @@ import numpy as np
 
 import spmvgpu as sg
 
-from ..problem import Problem
 from .base import Job, Variant, device_result
+from .problem import Problem
 
 NAME = "spmvgpu"
 DEVICES = ("cpu", "cuda")
 THREADED = True
+
+# The symmetric format as its poster has it: few, large squares, here of up to 4096 rows, whose y the shared
+# memory of the poster's GPU could hold; measured whatever memory that takes.
+POSTER: dict[str, Any] = {"variant": "poster", "threads": 512, "slices": 8, "max_memory": 100.0}
 
 
 def available() -> str | None:
@@ -30,7 +34,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
     """The variants that speed is judged by come first, the other kernels last."""
 
     def job(name: str, optional: bool = False, **arguments: Any) -> Job:
-        return Job(name, lambda: _variant(problem, name, _operator(problem, device, **arguments)), optional)
+        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)), optional)
 
     jobs = [job("csr", format="csr"), job("sell", format="sell")]
     others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
@@ -41,10 +45,25 @@ def prepare(problem: Problem, device: str) -> list[Job]:
         *jobs,
         job("csr_tuned", format="csr", tune="full"),
         *others,
-        Job("auto", lambda: _variant(problem, "auto", automatic())),
+        Job("auto", lambda: variant(problem, "auto", automatic())),
         Job("auto_called", lambda: _called(problem, automatic())),
         job("sell_tuned", optional=True, format="sell", tune="full"),
         *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
+    ]
+
+
+def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
+    """The symmetric format, the poster's variant whatever memory it takes, and general formats beside."""
+
+    def job(name: str, **arguments: Any) -> Job:
+        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)))
+
+    return [
+        job("tsmv", format="tsmv", symmetric=True),
+        job("tsmv_poster", format="tsmv", symmetric=True, variant="poster", max_memory=POSTER["max_memory"]),
+        job("tsmv_poster_large", format="tsmv", symmetric=True, **POSTER),
+        job("csr", format="csr"),
+        job("sell", format="sell"),
     ]
 
 
@@ -60,9 +79,9 @@ def _other_kernels() -> list[str]:
     return []
 
 
-def _variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
+def variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
     """``op.spmv`` into a given array: on a GPU to be captured in a graph, on the CPU to be called."""
-    facts = {"options": _facts(op), "setup_seconds": op.setup_seconds}
+    facts: dict[str, Any] = {"options": _facts(op), "setup_seconds": op.setup_seconds}
     if op.device != "cpu":
         import cupy
 

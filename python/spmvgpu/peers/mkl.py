@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from ..problem import Problem
 from .base import Job, Variant
+from .problem import Problem
 
 NAME = "mkl"
 DEVICES = ("cpu",)

@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from ..problem import Problem
 from .base import Job, Variant
+from .problem import Problem
 
 NAME = "torch"
 DEVICES = ("cuda",)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..problem import Problem
 from .base import Job, Variant, device_result
+from .problem import Problem
 
 NAME = "cupy"
 DEVICES = ("cuda",)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
+
+Array = npt.NDArray[Any]
 
 DTYPES: dict[str, np.dtype[Any]] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32)}
 
@@ -29,15 +31,17 @@ class Problem:
     ``sum_j |a_ij x_j|`` per row, to which the error of that row is compared.
     """
 
-    name: str
-    group: str
     matrix: sp.csr_array
-    x: np.ndarray
-    reference: np.ndarray
-    scale: np.ndarray
+    x: Array
+    reference: Array
+    scale: Array
+    name: str = ""
+    group: str = ""
 
     @classmethod
-    def make(cls, name: str, group: str, matrix: sp.csr_array, dtype: np.dtype, seed: int = 0) -> Problem:
+    def make(
+        cls, matrix: sp.csr_array, dtype: npt.DTypeLike, name: str = "", group: str = "", seed: int = 0
+    ) -> Problem:
         """Round a float64 matrix to ``dtype`` and compute what its product must be."""
         x = np.random.default_rng(seed).uniform(-1.0, 1.0, matrix.shape[1]).astype(dtype)
         data = matrix.data.astype(dtype, copy=False)
@@ -47,10 +51,10 @@ class Problem:
         )
         magnitude = sp.csr_array((np.abs(exact.data), matrix.indices, matrix.indptr), shape=matrix.shape)
         x64 = x.astype(np.float64)
-        return cls(name, group, rounded, x, exact @ x64, magnitude @ np.abs(x64))
+        return cls(rounded, x, exact @ x64, magnitude @ np.abs(x64), name, group)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         return self.x.dtype
 
     @property
@@ -70,10 +74,10 @@ class Problem:
         return DeviceArrays(self)
 
     @cached_property
-    def bound(self) -> np.ndarray:
+    def bound(self) -> Array:
         """How far each row may be from the reference."""
         roundings = np.diff(self.matrix.indptr) + EXTRA_ROUNDINGS
-        bound: np.ndarray = roundings * float(np.finfo(self.dtype).eps) * self.scale
+        bound: Array = roundings * float(np.finfo(self.dtype).eps) * self.scale
         return bound
 
     def check(self, y: Any) -> None:
@@ -116,28 +120,3 @@ class DeviceArrays:
         self.x = cupy.asarray(problem.x)
         self.reference = cupy.asarray(problem.reference)
         self.bound = cupy.asarray(problem.bound)
-
-
-ARRAYS = ("data", "indices", "indptr")
-VECTORS = ("x", "reference", "scale")
-
-
-def save(folder: Path, matrix: sp.csr_array, problems: dict[str, Problem]) -> None:
-    """Write a float64 matrix and the vectors of its problems as plain .npy files, fast to read."""
-    folder.mkdir(parents=True)
-    for array in ARRAYS:
-        np.save(folder / f"{array}.npy", getattr(matrix, array))
-    np.save(folder / "shape.npy", np.array(matrix.shape))
-    for dtype, problem in problems.items():
-        for vector in VECTORS:
-            np.save(folder / f"{dtype}-{vector}.npy", getattr(problem, vector))
-
-
-def load(folder: Path, name: str, group: str, dtype: str) -> Problem:
-    """Read back one problem written by `save`."""
-    data, indices, indptr = (np.load(folder / f"{array}.npy") for array in ARRAYS)
-    rows, cols = np.load(folder / "shape.npy")
-    matrix = sp.csr_array(
-        (data.astype(DTYPES[dtype], copy=False), indices, indptr), shape=(int(rows), int(cols))
-    )
-    return Problem(name, group, matrix, *(np.load(folder / f"{dtype}-{vector}.npy") for vector in VECTORS))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from ..problem import Problem
 from .base import Job, Variant
+from .problem import Problem
 
 NAME = "scipy"
 DEVICES = ("cpu", "cuda")

@@ -1,0 +1,55 @@
+// CSR matrices as Python gives and gets them.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include "formats/csr.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+using Dense = pybind11::array_t<T, pybind11::array::c_style>;
+
+// A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the
+// rest.
+template <class T>
+Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
+    if (indptr.size() < 1 || indices.size() != data.size() || indptr.data()[indptr.size() - 1] != data.size()) {
+        throw std::invalid_argument("inconsistent CSR arrays");
+    }
+    Csr<T> csr;
+    csr.rows = static_cast<index_t>(indptr.size() - 1);
+    csr.cols = cols;
+    csr.nnz = static_cast<index_t>(data.size());
+    csr.row_offsets = Array<index_t>::view(indptr.data(), indptr.size());
+    csr.col_indices = Array<index_t>::view(indices.data(), indices.size());
+    csr.values = Array<T>::view(data.data(), data.size());
+    return csr;
+}
+
+// A NumPy array of its own with the contents of an array on any device.
+template <class T>
+pybind11::array to_numpy(const Array<T>& array) {
+    if constexpr (std::is_arithmetic_v<T>) {
+        pybind11::array_t<T> copy(array.size());
+        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
+        return copy;
+    } else {  // a plan of index_t records: one row each
+        constexpr pybind11::ssize_t kFields = sizeof(T) / sizeof(index_t);
+        pybind11::array_t<index_t> copy({static_cast<pybind11::ssize_t>(array.size()), kFields});
+        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
+        return copy;
+    }
+}
+
+template <class T, class M>
+pybind11::tuple to_csr_arrays(const M& matrix) {
+    Csr<T> csr;
+    {
+        const pybind11::gil_scoped_release release;
+        csr = matrix.to_csr();
+    }
+    return pybind11::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,105 @@
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "bindings/csr.hpp"
+#include "bindings/places.hpp"
+#include "exec/distributed_matrix.hpp"
+#include "exec/streamed_matrix.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+template <class T>
+void register_vector(py::module_& module, const char* name) {
+    using V = DistributedVector<T>;
+    py::class_<V>(module, name, "A vector in pieces on several devices.")
+        .def(
+            "assign",
+            [](V& vector, const Dense<T>& host) {
+                if (host.size() != vector.size()) throw std::invalid_argument("vector of wrong length");
+                const py::gil_scoped_release release;
+                vector.assign(host.data());
+            },
+            py::arg("host").noconvert(), "Copy a NumPy array into the pieces.")
+        .def(
+            "collect",
+            [](const V& vector) {
+                py::array_t<T> host(vector.size());
+                T* const to = host.mutable_data();
+                const py::gil_scoped_release release;
+                vector.collect(to);
+                return host;
+            },
+            "A NumPy array put together from the pieces.")
+        .def_property_readonly("size", &V::size)
+        .def_property_readonly("nbytes", &V::nbytes);
+}
+
+template <class T>
+void register_matrix_type(py::module_& module, const char* name) {
+    using M = DistributedMatrix<T>;
+    using GivenShare = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenPlaces, index_t, index_t>;
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One matrix over several devices.")
+        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenShare>& given) {
+                 std::vector<Share<T>> shares;
+                 PlacesReader places;
+                 for (const auto& [matrix, share_rows, col_begin, col_end] : given) {
+                     shares.push_back({matrix, places.read(share_rows), col_begin, col_end});
+                 }
+                 const py::gil_scoped_release release;
+                 return std::make_shared<M>(rows, cols, std::move(shares));
+             }),
+             py::arg("rows"), py::arg("cols"), py::arg("shares"))
+        .def_property_readonly(
+            "shares",
+            [](const M& matrix) {
+                std::vector<GivenShare> shares;
+                for (const auto& share : matrix.shares()) {
+                    shares.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(share.matrix), to_python(share.rows),
+                                        share.col_begin, share.col_end);
+                }
+                return shares;
+            },
+            "(matrix, rows, first column, end of the columns) of every share.")
+        .def("make_vector", &M::make_vector, py::call_guard<py::gil_scoped_release>(),
+             "An uninitialised vector in pieces on the devices.")
+        .def("multiply_distributed", &M::multiply, py::arg("alpha"), py::arg("x"), py::arg("beta"), py::arg("y"),
+             py::call_guard<py::gil_scoped_release>(), "Product of vectors that stay on the devices.")
+        .def("synchronize", &M::synchronize, py::call_guard<py::gil_scoped_release>(),
+             "Wait for the products of such vectors.");
+}
+
+template <class T>
+void register_streamed(py::module_& module, const char* name) {
+    using M = StreamedMatrix<T>;
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "A matrix in host memory that a GPU multiplies.")
+        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
+                         index_t cols, int ordinal, std::size_t chunk_bytes) {
+                 const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+                 const py::gil_scoped_release release;
+                 return std::make_shared<M>(csr, Device{ordinal}, chunk_bytes);
+             }),
+             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+             py::arg("cols"), py::arg("ordinal"), py::arg("chunk_bytes"))
+        .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.");
+}
+
+}  // namespace
+
+void register_distributed(py::module_& module) {
+    register_vector<float>(module, "DistributedVectorF32");
+    register_vector<double>(module, "DistributedVectorF64");
+    register_streamed<float>(module, "StreamedMatrixF32");
+    register_streamed<double>(module, "StreamedMatrixF64");
+    register_matrix_type<float>(module, "DistributedMatrixF32");
+    register_matrix_type<double>(module, "DistributedMatrixF64");
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,41 @@
+// Threads that wait for work: one for each GPU that a product with host vectors runs on, since a transfer from
+// ordinary memory keeps a thread busy.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace spmvgpu {
+
+class Workers {
+public:
+    // Parallel loops of each worker have so many threads.
+    Workers(int count, int threads_each);
+    ~Workers();
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+
+    // Calls task(i) on worker i, for all of them, and own() on this thread meanwhile. Returns when all are done, and
+    // then throws what one of them threw. Not for two threads at once.
+    void run(const std::function<void(int)>& task, const std::function<void()>& own);
+
+private:
+    void work(int number, int threads);
+
+    std::mutex mutex_;
+    std::condition_variable begun_, done_;
+    const std::function<void(int)>* task_ = nullptr;
+    std::uint64_t round_ = 0;  // of the task at hand
+    int unfinished_ = 0;
+    bool ending_ = false;
+    std::vector<std::exception_ptr> errors_;  // of each worker, in this round
+    std::vector<std::thread> threads_;
+    int process_;  // that the threads belong to: they do not survive a fork
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,120 @@
+#include "formats/symmetry.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// To the bit, so that the half that is left out can be given back: 0.0 is not -0.0, and a NaN equals itself.
+template <class T>
+bool same_bits(T a, T b) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
+}
+
+// Position of the first entry of a row at or behind a column.
+template <class T>
+index_t find_column(const Csr<T>& matrix, index_t row, index_t column) {
+    const auto* const cols = matrix.col_indices.data();
+    return static_cast<index_t>(
+        std::lower_bound(cols + matrix.row_offsets[row], cols + matrix.row_offsets[row + 1], column) - cols);
+}
+
+// Whether every entry below the diagonal in the rows [begin, end) has its mirror image; `surplus` counts the entries
+// above the diagonal less those below it. As the rows go by, the mirror images that lie in one row come by in order: a
+// cursor per row finds each of them without a search.
+template <class T>
+bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::int64_t& surplus) {
+    const auto& cols = matrix.col_indices;
+    index_t first = end;
+    for (index_t row = begin; row < end; ++row) {
+        if (matrix.row_offsets[row] < matrix.row_offsets[row + 1])
+            first = std::min(first, cols[matrix.row_offsets[row]]);
+    }
+    std::vector<index_t> cursors(end - first, -1);
+    for (index_t row = begin; row < end; ++row) {
+        const index_t row_end = matrix.row_offsets[row + 1];
+        index_t k = matrix.row_offsets[row];
+        for (; k < row_end && cols[k] < row; ++k) {
+            const index_t mirror = cols[k];
+            index_t& cursor = cursors[mirror - first];
+            if (cursor < 0) cursor = find_column(matrix, mirror, begin);
+            if (cursor == matrix.row_offsets[mirror + 1] || cols[cursor] != row ||
+                !same_bits(matrix.values[cursor], matrix.values[k])) {
+                return false;
+            }
+            ++cursor;
+            --surplus;
+        }
+        k += k < row_end && cols[k] == row;
+        surplus += row_end - k;
+        if (row >= first) cursors[row - first] = k;
+    }
+    return true;
+}
+
+template <class T>
+bool is_symmetric(const Csr<T>& matrix) {
+    const int threads = threads_for(matrix.nnz);
+    std::int64_t surplus = 0;
+    bool mirrored = true;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : surplus) reduction(&& : mirrored)
+    for (int t = 0; t < threads; ++t) {
+        const auto begin = static_cast<index_t>(part_begin(matrix.rows, threads, t));
+        const auto end = static_cast<index_t>(part_begin(matrix.rows, threads, t + 1));
+        mirrored = rows_are_mirrored(matrix, begin, end, surplus) && mirrored;
+    }
+    return mirrored && surplus == 0;
+}
+
+std::string place(index_t row, index_t col) {
+    std::string text = "(";
+    return text + std::to_string(row) + ", " + std::to_string(col) + ")";
+}
+
+template <class T>
+std::string first_asymmetry(const Csr<T>& matrix) {
+    for (index_t row = 0; row < matrix.rows; ++row) {
+        for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
+            const index_t col = matrix.col_indices[k], mirror = find_column(matrix, col, row);
+            const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
+            if (stored && same_bits(matrix.values[k], matrix.values[mirror])) continue;
+            const std::string here = format_number(static_cast<double>(matrix.values[k]));
+            const std::string text = "entry " + place(row, col) + " is " + here + ", but " + place(col, row) + " is ";
+            if (!stored) return text + "not stored";
+            const std::string there = format_number(static_cast<double>(matrix.values[mirror]));
+            return text + (here == there ? "not the same to the last bit" : there);
+        }
+    }
+    return "";
+}
+
+}  // namespace
+
+template <class T>
+void check_symmetric(const std::string& format, const Csr<T>& matrix) {
+    std::string why;
+    if (matrix.rows != matrix.cols) {
+        why = "a square matrix, and this one has " + std::to_string(matrix.rows) + " rows and " +
+              std::to_string(matrix.cols) + " columns";
+    } else if (!is_symmetric(matrix)) {
+        why = "a symmetric matrix: " + first_asymmetry(matrix);
+    } else {
+        return;
+    }
+    throw FormatError("format '" + format + "' needs " + why + "; format 'csr' fits in " +
+                      std::to_string(Csr<T>::estimate(matrix, {}).bytes) + " bytes");
+}
+
+template void check_symmetric(const std::string&, const Csr<float>&);
+template void check_symmetric(const std::string&, const Csr<double>&);
+
+}  // namespace spmvgpu

@@ -1,0 +1,268 @@
+"""Who does what when a matrix is spread over several devices: sets of rows, powers, memory, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from . import _core, partition, tune
+from .choose import choose
+from .devices import CPU, device_name
+from .model.predict import predict_csr
+from .model.profile import load_profile
+from .partition import Partition
+from .parts import DistributedMatrix
+from .tune import Choice
+
+# A matrix in one format has fewer stored entries than this; a share with more is made of several.
+_MAX_ENTRIES = 2**31 - 1
+
+# What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
+_MEMORY_KEPT_FREE = 0.03
+
+# Entries of the rows that are timed where powers must be measured.
+_SAMPLE_ENTRIES = 8_000_000
+
+# Bytes per second from page-locked memory to the device, as measured on an H200.
+_BUS_RATE = 54e9
+
+# Bytes in one transfer of rows that are streamed: large beside what a transfer costs of itself.
+_LARGEST_CHUNK = 64 << 20
+
+Rows: TypeAlias = range | npt.NDArray[np.int32]
+PARTITIONS = {"nnz": partition.by_nnz, "rows": partition.by_rows, "pmf": partition.by_pmf}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the caller asked for.
+
+    Attributes
+    ----------
+    devices : tuple of str
+        As given.
+    format, tune, options
+        As `aslinearoperator` takes them; for every share.
+    powers : tuple of float or None
+        Relative computing powers of the devices; None to measure unlike ones.
+    partition : str or Partition
+        A key of `PARTITIONS`, or the sets of rows themselves.
+    memory_limit : int or None
+        Bytes to take of each GPU's memory; None for what is free.
+    """
+
+    devices: tuple[str, ...]
+    format: str = "auto"
+    tune: str = "off"
+    options: tuple[tuple[str, Any], ...] = ()
+    powers: tuple[float, ...] | None = None
+    partition: str | Partition = "nnz"
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Some rows of the matrix, on one device.
+
+    Attributes
+    ----------
+    rows : range or array of int32
+    ordinal : int
+        The device.
+    resident : int or None
+        How many of the rows stay in the memory of the GPU; the others pass through it in every product. None:
+        all stay.
+    reason : str
+        Why rows are not where the partition put them, or not in the memory of their GPU; empty if they are.
+    """
+
+    rows: Rows
+    ordinal: int
+    resident: int | None = None
+    reason: str = ""
+
+
+def divide(csr: Any, wish: Wish, ordinals: Sequence[int]) -> list[Share]:
+    """The rows that each device gets."""
+    if isinstance(wish.partition, Partition):
+        sets = wish.partition.sets
+        if len(sets) != len(ordinals):
+            raise ValueError(f"the partition has {len(sets)} sets of rows for {len(ordinals)} devices")
+    elif wish.partition in PARTITIONS:
+        powers = wish.powers or measured_powers(csr, wish, ordinals)
+        if len(powers) != len(ordinals):
+            raise ValueError(f"{len(powers)} powers for {len(ordinals)} devices; give one each")
+        sets = PARTITIONS[wish.partition](np.diff(csr.indptr), powers).sets
+    else:
+        allowed = ", ".join(map(repr, PARTITIONS))
+        raise ValueError(f"partition={wish.partition!r} is not allowed; give {allowed} or a Partition")
+    return [Share(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
+
+
+def measured_powers(csr: Any, wish: Wish, ordinals: Sequence[int]) -> tuple[float, ...]:
+    """Products per second of some rows on each kind of device; equal ones if all are of one kind."""
+    kinds = {ordinal: str(_core.device_properties(ordinal)["model"]) for ordinal in ordinals}
+    if len(set(kinds.values())) == 1:
+        return (1.0,) * len(ordinals)
+    sample = _sample(csr)
+    times: dict[str, float] = {}
+    for ordinal, kind in kinds.items():
+        if kind not in times:
+            times[kind] = _build(sample, wish, ordinal).time_products(10)
+    return tuple(1 / times[kinds[ordinal]] for ordinal in ordinals)
+
+
+def fit(csr: Any, wish: Wish, shares: Sequence[Share]) -> list[Share]:
+    """The shares, less the rows that do not fit the memory of their GPU.
+
+    Those are done by the CPU, or streamed through the GPU in every product, whichever is expected to take
+    less time.
+    """
+    fitting: list[Share] = []
+    for share in shares:
+        twins = sum(other.ordinal == share.ordinal for other in shares)
+        if share.ordinal == CPU:
+            fitting.append(share)
+        elif wish.memory_limit is not None:
+            fitting += _split(csr, wish, share, wish.memory_limit // twins)
+        else:
+            free = int(_core.device_properties(share.ordinal)["memory_free"] * (1 - _MEMORY_KEPT_FREE))
+            fitting += _split(csr, wish, share, free // twins)
+    return fitting
+
+
+def _split(csr: Any, wish: Wish, share: Share, available: int) -> list[Share]:
+    own = rows_of(csr, share.rows)
+    vectors = own.dtype.itemsize * (own.shape[0] + own.shape[1])
+    needed = sum(_bytes_needed(piece, wish, share.ordinal) for piece in pieces_of(own))
+    if needed + vectors <= available or own.nnz == 0:
+        return [share]
+    for_matrix = max(0, available - 2 * chunk_bytes(available) - vectors)
+    resident = int(np.searchsorted(own.indptr, own.nnz * for_matrix / needed, side="right")) - 1
+    rest = rows_of(own, range(resident, own.shape[0]))
+    streamed_ms, cpu_ms = _streamed_ms(rest), _cpu_ms(rest)
+    reason = (
+        f"{needed + vectors} bytes do not fit the {available} of {device_name(share.ordinal)}: "
+        f"{rest.shape[0]} rows are streamed through it in {streamed_ms:.3g} ms, or done by the CPU in "
+        f"{cpu_ms:.3g} ms"
+    )
+    if streamed_ms < cpu_ms:
+        return [replace(share, resident=resident, reason=f"{reason}; streaming was chosen")]
+    reason += "; the CPU was chosen"
+    on_cpu = Share(share.rows[resident:], CPU, reason=reason)
+    return [replace(share, rows=share.rows[:resident]), on_cpu] if resident else [on_cpu]
+
+
+def chunk_bytes(available: int) -> int:
+    """Size of each of the two buffers that streamed rows pass through."""
+    return min(_LARGEST_CHUNK, available // 16)
+
+
+def _streamed_ms(csr: Any) -> float:
+    entries, rows = int(csr.nnz), int(csr.shape[0])
+    return 1e3 * (entries * (int(csr.dtype.itemsize) + 4) + rows * 4) / _BUS_RATE
+
+
+def _cpu_ms(csr: Any) -> float:
+    sample = _sample(csr)
+    microseconds = tune.build(sample, Choice("csr"), CPU).time_products(5)
+    return 1e-3 * microseconds * int(csr.nnz) / max(int(sample.nnz), 1)
+
+
+def _sample(csr: Any) -> Any:
+    """The first rows, as many as are worth timing."""
+    end = int(np.searchsorted(csr.indptr, _SAMPLE_ENTRIES, side="right")) - 1
+    return rows_of(csr, range(min(max(end, 1), csr.shape[0])))
+
+
+def _bytes_needed(piece: Any, wish: Wish, ordinal: int) -> int:
+    name, options = wish.format, dict(wish.options)
+    if name == "auto":
+        expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal)).best
+        name, options = expected.format, expected.options
+    return int(tune.estimate_csr(piece, name, options)["bytes"])
+
+
+def _build(piece: Any, wish: Wish, ordinal: int) -> Any:
+    _, matrix, _ = choose(piece, wish.format, ordinal, wish.tune, dict(wish.options))
+    return matrix
+
+
+def build(csr: Any, wish: Wish, shares: Sequence[Share]) -> DistributedMatrix:
+    """The matrix, spread over the devices."""
+    made = []
+    for share in shares:
+        own = rows_of(csr, share.rows)
+        rows = share.rows.start if isinstance(share.rows, range) else share.rows
+        made.append((_build_share(own, wish, share), rows, *_window(own)))
+    kind = _core.DistributedMatrixF32 if csr.dtype == np.float32 else _core.DistributedMatrixF64
+    return kind(csr.shape[0], csr.shape[1], made)
+
+
+def _build_share(own: Any, wish: Wish, share: Share) -> Any:
+    resident = own.shape[0] if share.resident is None else share.resident
+    parts: list[tuple[Any, int, int]] = []
+    first = 0
+    for piece in pieces_of(rows_of(own, range(resident))):
+        parts.append((_build(piece, wish, share.ordinal), first, 0))
+        first += piece.shape[0]
+    if resident < own.shape[0]:
+        streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
+        for piece in pieces_of(rows_of(own, range(resident, own.shape[0]))):
+            arrays = (piece.indptr, piece.indices, piece.data)
+            size = chunk_bytes(wish.memory_limit or 16 * _LARGEST_CHUNK)
+            parts.append((streamed(*arrays, own.shape[1], share.ordinal, size), first, 0))
+            first += piece.shape[0]
+    if len(parts) == 1:
+        return parts[0][0]
+    kind = _core.PartedMatrixF32 if own.dtype == np.float32 else _core.PartedMatrixF64
+    return kind(own.shape[0], own.shape[1], parts)
+
+
+def _window(csr: Any) -> tuple[int, int]:
+    """The columns that the rows of a canonical matrix reach over: first and end."""
+    filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
+    if not filled.size:
+        return 0, 0
+    first = csr.indices[csr.indptr[filled]].min()
+    last = csr.indices[csr.indptr[filled + 1] - 1].max()
+    return int(first), int(last) + 1
+
+
+def rows_of(csr: Any, rows: Rows) -> Any:
+    """Some rows of a canonical matrix, in the order given; of a range, a window on its arrays."""
+    if not isinstance(rows, range):
+        return csr[rows]
+    begin, end = int(csr.indptr[rows.start]), int(csr.indptr[rows.stop])
+    arrays = (csr.data[begin:end], csr.indices[begin:end], csr.indptr[rows.start : rows.stop + 1] - begin)
+    return sp.csr_array(arrays, shape=(len(rows), csr.shape[1]))
+
+
+def pieces_of(csr: Any) -> list[Any]:
+    """The matrix cut into pieces of neighbouring rows that fit one format each, with int32 indices."""
+    pieces: list[Any] = []
+    start = 0
+    while start < csr.shape[0] or not pieces:
+        end = int(np.searchsorted(csr.indptr, csr.indptr[start] + _MAX_ENTRIES, side="right")) - 1
+        piece = rows_of(csr, range(start, min(max(end, start + 1), csr.shape[0])))
+        arrays = (
+            piece.data,
+            piece.indices.astype(np.int32, copy=False),
+            piece.indptr.astype(np.int32, copy=False),
+        )
+        pieces.append(sp.csr_array(arrays, shape=piece.shape))
+        start += piece.shape[0]
+    return pieces
+
+
+def _as_rows(rows: Any) -> Rows:
+    if len(rows) == 0:
+        return range(0)
+    if rows[-1] - rows[0] + 1 == len(rows):  # each of them once, as in every partition
+        return range(int(rows[0]), int(rows[-1]) + 1)
+    return np.ascontiguousarray(rows, dtype=np.int32)

@@ -1,0 +1,480 @@
+"""Operators over several devices: no product shows who did what."""
+
+import copy
+import gc
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import cg
+
+import spmvgpu as sg
+from battery import CASES, banded, matrix, vector
+from conftest import CUDA_DEVICES
+from reference import assert_product
+from spmvgpu import partition, shares
+from support import assert_multiplies, assert_same_entries, poisoned
+
+SQUARE = [name for name, make in CASES.items() if make().shape[0] == make().shape[1]]
+
+
+def _gpu_lists():
+    """Lists of all GPUs of this machine, of some of them, and of GPUs and the CPU."""
+    gpus = CUDA_DEVICES or ["cuda:0"]
+    lists = [gpus[:count] for count in range(1, len(gpus) + 1)]
+    lists += [[gpus[0], gpus[0]], [gpus[0], "cpu"], ["cpu", *gpus]]
+    return [pytest.param(tuple(names), marks=pytest.mark.gpu, id="+".join(names)) for names in lists]
+
+
+GPU_LISTS = _gpu_lists()
+DEVICE_LISTS = [("cpu",), ("cpu", "cpu"), *(GPU_LISTS if CUDA_DEVICES else [])]
+
+
+@pytest.fixture(scope="session", params=DEVICE_LISTS, ids="+".join)
+def names(request):
+    """A list of devices."""
+    return list(request.param)
+
+
+@pytest.fixture(scope="session", params=GPU_LISTS)
+def gpu_names(request):
+    """A list of devices with a GPU among them."""
+    return list(request.param)
+
+
+@pytest.fixture(params=sorted(shares.PARTITIONS))
+def by(request):
+    """A way of giving rows to devices."""
+    return request.param
+
+
+def unequal(names):
+    """Powers of which no two are equal."""
+    return [1.0 + 1.5 * number for number in range(len(names))]
+
+
+def spread(A, names, **options):
+    return sg.aslinearoperator(A, device=names, **{"powers": unequal(names), **options})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_products(case, names, by, dtype):
+    A = matrix(case, dtype)
+    op = spread(A, names, partition=by)
+    assert isinstance(op, sg.MultiDeviceOperator)
+    assert (op.shape, op.dtype, op.nnz) == (A.shape, dtype, A.nnz)
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_three_unequal_powers(case, dtype):
+    A = matrix(case, dtype)
+    op = spread(A, ["cpu"] * 3, powers=[1, 2, 6])
+    assert op.device == ("cpu",) * 3
+    assert_multiplies(op, A)
+
+
+@pytest.mark.parametrize("case", SQUARE)
+def test_distributed_vectors(case, names, dtype):
+    """Products whose vectors stay on the devices, one after the other, each vector x and y in turn."""
+    A = matrix(case, dtype)
+    op = spread(A, names)
+    scale = dtype.type(1 / max(1.0, abs(A).sum(axis=1).max() if A.nnz else 1.0))
+    x = vector(A.shape[0], dtype)
+    ours, other, expected = op.distribute(x), op.distribute(), x
+    for _ in range(4):
+        other = op.spmv(ours, out=other, alpha=scale)
+        assert_product(other.collect(), A, expected, alpha=scale)
+        ours, other = other, ours
+        expected = ours.collect()
+    np.testing.assert_array_equal((op @ op.distribute(x)).collect(), op @ x)
+
+
+def test_a_long_chain_of_products(names, dtype):
+    """No step waits for the host; every device is ahead of the others now and then."""
+    A = sp.csr_array(banded(60_000, [-9000, -1, 0, 1, 20_000]), dtype=dtype)
+    A.data[:] = 0.2
+    op = spread(A, names, format="csr")
+    expected = vector(A.shape[0], dtype)
+    x, y = op.distribute(expected), op.distribute()
+    for _ in range(50):
+        x, y = op.spmv(x, out=y), x
+        expected = A @ expected
+    assert np.linalg.norm(x.collect() - expected) <= 1e-4 * np.linalg.norm(expected)
+    again, y = op.distribute(vector(A.shape[0], dtype)), op.distribute()
+    for _ in range(50):
+        again, y = op.spmv(again, out=y), again
+    np.testing.assert_array_equal(again.collect(), x.collect())
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
+def test_alpha_and_beta(beta, names, by, dtype):
+    A = matrix("power_law_rows", dtype)
+    op = spread(A, names, partition=by)
+    x = vector(A.shape[1], dtype, seed=5)
+    start = vector(A.shape[0], dtype) if beta else poisoned(A.shape[0], dtype)
+    y = op.spmv(x, out=start.copy(), alpha=2.5, beta=beta)
+    assert_product(y, A, x, alpha=2.5, beta=beta, y=start if beta else None)
+    if by == "pmf":
+        return
+    out = op.spmv(op.distribute(x), out=op.distribute(start), alpha=2.5, beta=beta)
+    assert_product(out.collect(), A, x, alpha=2.5, beta=beta, y=start if beta else None)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_special_x_reaches_only_the_rows_that_use_it(special, names, by, dtype):
+    for case in ("arrow", "empty_rows_every_other", "uniform"):
+        A = matrix(case, dtype)
+        x = vector(A.shape[1], dtype)
+        x[[0, 17, -1]] = special
+        assert_product(spread(A, names, partition=by).spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
+
+
+def test_every_format(names, fmt, dtype):
+    A = matrix("equal_rows", dtype) if fmt != "dia" else matrix("banded", dtype)
+    try:
+        op = spread(A, names, format=fmt)
+    except sg.FormatError:
+        pytest.skip(f"{fmt} refuses the matrix or a part of it")
+    assert op.format == fmt
+    assert_multiplies(op, A)
+
+
+def test_many_repeats_give_the_same_bits(names, by, dtype):
+    A = matrix("power_law_rows", dtype)
+    op = spread(A, names, partition=by)
+    x = vector(A.shape[1], dtype)
+    assert len({(op @ x).tobytes() for _ in range(50)}) == 1
+
+
+def test_several_columns_and_solvers(names, dtype):
+    A = matrix("uniform", dtype)
+    op = spread(A, names)
+    X = vector(3 * A.shape[1], dtype).reshape(A.shape[1], 3)
+    assert_product(op @ X, A, X)
+    S = sp.csr_array(sp.diags_array([-1.0, 4.0, -1.0], offsets=[-30, 0, 30], shape=(900, 900)), dtype=dtype)
+    b = vector(900, dtype)
+    x, info = cg(spread(S, names), b, rtol=1e-5)
+    assert info == 0
+    assert np.linalg.norm(S @ x - b) <= 1e-4 * np.linalg.norm(b)
+
+
+def test_transposed(names, by, dtype):
+    for case in ("power_law_rows", "wide"):
+        A = matrix(case, dtype)
+        op = spread(A, names, partition=by)
+        x = vector(A.shape[0], dtype)
+        assert op.T.device == op.device
+        assert_product(op.rmatvec(x), A.T, x)
+        assert op.T.T is op
+
+
+def test_pickle_and_copy(names, by, dtype):
+    A = matrix("power_law_rows", dtype)
+    op = spread(A, names, partition=by)
+    x = vector(A.shape[1], dtype)
+    for other in (pickle.loads(pickle.dumps(op)), copy.deepcopy(op)):
+        assert (other.device, other.format, other.options) == (op.device, op.format, op.options)
+        np.testing.assert_array_equal(other @ x, op @ x)
+
+
+def test_threads(names, by, dtype):
+    A = matrix("power_law_rows", dtype)
+    op = spread(A, names, partition=by)
+    vectors = [vector(A.shape[1], dtype, seed=100 + i) for i in range(8)]
+    expected = [op @ x for x in vectors]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(10):
+            for y, wanted in zip(pool.map(op.__matmul__, vectors), expected, strict=True):
+                np.testing.assert_array_equal(y, wanted)
+
+
+def test_partition_of_ones_own(names, dtype):
+    A = matrix("uniform", dtype)
+    rows = np.arange(A.shape[0])
+    sets = [rows[rows % len(names) == number] for number in range(len(names))]
+    own = partition.Partition.from_sets(sets, np.diff(A.indptr))
+    op = sg.aslinearoperator(A, device=names, partition=own)
+    assert_multiplies(op, A)
+    assert_product(op.rmatvec(vector(A.shape[0], dtype)), A.T, vector(A.shape[0], dtype))
+
+
+def test_powers_are_proportions():
+    A = matrix("equal_rows", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[1, 2, 5])
+    assert [share.nnz for share, *_ in op._spread.shares] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
+    alone = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[0, 1, 0])
+    assert [share.nnz for share, *_ in alone._spread.shares] == [0, A.nnz, 0]
+    assert_multiplies(alone, A)
+    assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
+
+
+def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
+    A = matrix("power_law_rows", dtype)
+    monkeypatch.setattr(shares, "_MAX_ENTRIES", 2000)
+    op = spread(A, names, partition=by)
+    assert len(op._spread.shares) == len(names)
+    assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shares)
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+    assert op.format in (*sg.formats(), "parts", "csr + sell")
+
+
+def parted_types():
+    return sg._core.PartedMatrixF32, sg._core.PartedMatrixF64
+
+
+def test_what_it_says(names):
+    A = matrix("uniform", np.dtype("float64"))
+    op = spread(A, names)
+    assert op.device == tuple(names)
+    for name in names:
+        assert name in op.explain()
+        assert name in repr(op)
+    assert op.nbytes >= A.nnz * 12
+    assert op._time_products(5) > 0
+    assert spread(A, names, partition="pmf")._time_products(5) > 0
+    assert len(op.options.get("parts", names)) == len(names)
+    assert set(op.setup_seconds) == {"convert", "transfer"}
+    assert "SparseOperator" in op._repr_html_()
+    x = op.distribute(np.ones(A.shape[0]))
+    assert (len(x), x.shape, x.dtype) == (A.shape[0], (A.shape[0],), A.dtype)
+    assert x.nbytes >= 8 * A.shape[0] * sum(name != "cpu" for name in set(names))
+    np.testing.assert_array_equal(np.asarray(x), np.ones(A.shape[0]))
+    assert names[0] in repr(x)
+    op.synchronize()
+
+
+def test_vector_outlives_its_operator(names):
+    A = matrix("uniform", np.dtype("float64"))
+    x = vector(A.shape[1], A.dtype)
+    op = spread(A, names)
+    y = op @ op.distribute(x)
+    del op
+    assert_product(y.collect(), A, x)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"device": []}, ValueError, "empty list"),
+        ({"device": ["cpu", "gpu"]}, ValueError, "unknown device 'gpu'"),
+        ({"device": ["cpu", 3]}, TypeError, "must be a string"),
+        ({"device": ["cpu", "cpu"], "powers": [1]}, ValueError, "1 powers for 2 devices"),
+        ({"device": ["cpu", "cpu"], "powers": [1, -1]}, ValueError, "negative"),
+        ({"device": ["cpu", "cpu"], "powers": [0, 0]}, ValueError, "may be 0"),
+        ({"device": ["cpu", "cpu"], "partition": "columns"}, ValueError, "'nnz', 'rows', 'pmf'"),
+        ({"device": "cpu", "memory_limit": -1}, ValueError, "memory_limit=-1"),
+        ({"device": ["cpu", "cpu"], "format": "nonsense"}, ValueError, "unknown format 'nonsense'"),
+        ({"device": ["cpu", "cpu"], "format": "csr", "width": 3}, TypeError, "width"),
+        ({"device": ["cpu", "cpu"], "tune": "perhaps"}, ValueError, "tune='perhaps'"),
+    ],
+)
+def test_wishes_that_cannot_be_met(options, error, message, still_usable):
+    with pytest.raises(error, match=message):
+        sg.aslinearoperator(matrix("uniform", np.dtype("float64")), **options)
+
+
+def test_partitions_that_do_not_fit(still_usable):
+    A = matrix("equal_rows", np.dtype("float64"))
+    three = partition.by_nnz(A, [1, 1, 1])
+    with pytest.raises(ValueError, match="3 sets of rows for 2 devices"):
+        sg.aslinearoperator(A, device=["cpu", "cpu"], partition=three)
+    shorter = partition.by_nnz(matrix("uniform", np.dtype("float64")), [1, 1])
+    with pytest.raises(ValueError, match="row 3000 lies in no part"):
+        sg.aslinearoperator(A, device=["cpu", "cpu"], partition=shorter)
+
+
+def test_a_device_that_is_not_there(still_usable):
+    with pytest.raises(sg.CudaError, match="CUDA"):
+        sg.aslinearoperator(np.eye(4), device=["cpu", "cuda:99"])
+
+
+def test_vectors_that_cannot_be_distributed():
+    A = matrix("uniform", np.dtype("float64"))
+    for op in (spread(A, ["cpu"] * 2, partition="pmf"), spread(matrix("wide", A.dtype), ["cpu"] * 2)):
+        with pytest.raises(ValueError, match="square matrix"):
+            op.distribute()
+
+
+def test_vectors_that_do_not_fit(names):
+    A = matrix("uniform", np.dtype("float64"))
+    op, other = spread(A, names), spread(A, names)
+    x = op.distribute(vector(A.shape[1], A.dtype))
+    with pytest.raises(ValueError, match="x itself"):
+        op.spmv(x, out=x)
+    with pytest.raises(ValueError, match="another operator"):
+        op.spmv(x, out=other.distribute())
+    with pytest.raises(ValueError, match="beta=1"):
+        op.spmv(x, beta=1.0)
+    with pytest.raises(TypeError, match="DistributedVector"):
+        op.spmv(x, out=np.empty(A.shape[0]))
+    with pytest.raises(TypeError, match="float32"):
+        op.spmv(spread(A.astype(np.float32), names).distribute())
+    with pytest.raises(TypeError, match="stream"):
+        op.spmv(x, stream=0)
+    with pytest.raises(ValueError, match="shape"):
+        x.assign(np.ones(3))
+    with pytest.raises(TypeError, match="no set_x"):
+        op.set_x(np.ones(A.shape[1]))
+
+
+def test_solver_of_one_device(names):
+    op = spread(matrix("tridiagonal", np.dtype("float64")), names)
+    with pytest.raises(TypeError, match="several devices"):
+        sg.linalg.cg(op, np.ones(op.shape[0]))
+
+
+# Memory
+
+
+def plan(A, limit):
+    """The shares of two GPUs with so much memory, planned on any machine."""
+    wish = shares.Wish(("cuda:0", "cuda:1"), format="csr", memory_limit=limit)
+    divided = [shares.Share(range(A.shape[0] // 2), 0), shares.Share(range(A.shape[0] // 2, A.shape[0]), 1)]
+    return shares.fit(A, wish, divided)
+
+
+@pytest.mark.parametrize("streaming_wins", [False, True])
+def test_plan_for_little_memory(streaming_wins, monkeypatch):
+    A = sp.csr_array(banded(200_000, [-3, -2, -1, 0, 1, 2, 3]))
+    A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    monkeypatch.setattr(shares, "_BUS_RATE", 1e30 if streaming_wins else 1e3)
+    size = 12 * A.nnz // 2 + 12 * A.shape[0]
+    assert [len(share.rows) for share in plan(A, 2 * size)] == [100_000, 100_000]
+    planned = plan(A, int(0.7 * size))
+    assert sorted(row for share in planned for row in share.rows) == list(range(A.shape[0]))
+    if streaming_wins:
+        assert [share.ordinal for share in planned] == [0, 1]
+        assert all(0 < share.resident < len(share.rows) for share in planned)
+    else:
+        assert [share.ordinal for share in planned] == [0, -1, 1, -1]
+    resident = [share.rows[: share.resident] for share in planned if share.ordinal >= 0]
+    assert all(12 * A[rows.start : rows.stop].nnz < 0.7 * size for rows in resident)
+    assert any("do not fit" in share.reason and "streamed" in share.reason for share in planned)
+
+
+def test_plan_for_no_memory(monkeypatch):
+    A = matrix("equal_rows", np.dtype("float64"))
+    monkeypatch.setattr(shares, "_BUS_RATE", 1e3)
+    planned = plan(A, 0)
+    assert {share.ordinal for share in planned} == {-1}
+    assert sum(len(share.rows) for share in planned) == A.shape[0]
+
+
+@pytest.mark.parametrize("bus_rate", [1e3, 1e30])
+@pytest.mark.parametrize("case", ["power_law_rows", "uniform", "long_rows_in_a_row", "wide"])
+def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch):
+    """On the CPU, or streamed through the GPU; every kind of vector."""
+    A = matrix(case, dtype)
+    monkeypatch.setattr(shares, "_BUS_RATE", bus_rate)
+    limit = dtype.itemsize * sum(A.shape) + int(0.3 * (A.nnz * (4 + dtype.itemsize)) / len(gpu_names))
+    op = spread(A, gpu_names, partition=by, memory_limit=limit, powers=None)
+    assert "do not fit" in op.explain()
+    assert ("streamed" if bus_rate > 1e9 else "cpu") in op.explain()
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+    if by != "pmf" and A.shape[0] == A.shape[1]:
+        x = vector(A.shape[1], dtype)
+        np.testing.assert_array_equal((op @ op.distribute(x)).collect(), op @ x)
+
+
+def test_memory_limit_of_one_gpu(cuda_device, dtype):
+    A = matrix("uniform", dtype)
+    assert_multiplies(sg.aslinearoperator(A, device=cuda_device, memory_limit=200_000), A)
+
+
+def test_a_gpu_without_memory(gpu_names, monkeypatch):
+    """With 64 MiB free, a plan that expects more ends in an error and leaves nothing behind; ours fits."""
+    cupy = pytest.importorskip("cupy")
+    A = sp.csr_array(banded(1_000_000, range(-10, 11)))
+    x = vector(A.shape[1], A.dtype)
+    home = next(name for name in gpu_names if name != "cpu")
+    with cupy.cuda.Device(int(home.partition(":")[2])):
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        filler = cupy.cuda.runtime.malloc(free - 2**26)
+        try:
+            assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
+            monkeypatch.setattr(shares, "fit", lambda csr, wish, divided: divided)
+            left = cupy.cuda.runtime.memGetInfo()[0]
+            for _ in range(3):
+                with pytest.raises(MemoryError, match=r"\d.*free|free.*\d"):
+                    sg.aslinearoperator(A, device=gpu_names, powers=[1.0] * len(gpu_names))
+            gc.collect()
+            assert cupy.cuda.runtime.memGetInfo()[0] >= left - 2**22
+        finally:
+            cupy.cuda.runtime.free(filler)
+    assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
+
+
+# Arrays on a GPU
+
+
+def test_device_arrays(gpu_names, by, library, dtype):
+    """On each GPU of the list, on streams of the caller, with and without out."""
+    A = matrix("power_law_rows", dtype)
+    op = spread(A, gpu_names, partition=by)
+    for home in sorted({name for name in gpu_names if name != "cpu"}):
+        for seed in range(5):
+            x, start = vector(A.shape[1], dtype, seed), vector(A.shape[0], dtype, seed + 10)
+            with library.new_stream(home) as stream:
+                on_device, y = library.asarray(x, home), library.asarray(start, home)
+                library.delay()
+                result = op @ on_device
+                op.spmv(on_device, out=y, alpha=2.0, beta=0.5)
+                library.fill(on_device, library.asarray(np.zeros_like(x), home))
+                library.synchronize(stream)
+            assert library.device_name(result) == home
+            assert_product(library.to_numpy(result), A, x)
+            assert_product(library.to_numpy(y), A, x, alpha=2.0, beta=0.5, y=start)
+
+
+def test_device_arrays_of_several_streams(gpu_names, library, dtype):
+    A = matrix("uniform", dtype)
+    op = spread(A, gpu_names)
+    home = next(name for name in gpu_names if name != "cpu")
+    vectors = [vector(A.shape[1], dtype, seed) for seed in range(6)]
+    sent = [library.asarray(x, home) for x in vectors]
+    results = []
+    for x in sent:
+        with library.new_stream(home) as stream:
+            results.append((op @ x, stream))
+    for (y, stream), x in zip(results, vectors, strict=True):
+        library.synchronize(stream)
+        assert_product(library.to_numpy(y), A, x)
+
+
+def test_device_arrays_elsewhere(gpu_names, library):
+    A = matrix("uniform", np.dtype("float64"))
+    op = spread(A, gpu_names)
+    home = next(name for name in gpu_names if name != "cpu")
+    x = library.asarray(vector(A.shape[1], A.dtype), home)
+    outside = [name for name in CUDA_DEVICES if name not in gpu_names]
+    if outside:
+        with pytest.raises(ValueError, match="must lie on"):
+            op @ library.asarray(vector(A.shape[1], A.dtype), outside[0])
+    other = [name for name in set(gpu_names) - {home, "cpu"}]
+    if other:
+        with pytest.raises(ValueError, match="x on"):
+            op.spmv(x, out=library.asarray(np.zeros(A.shape[0]), other[0]))
+
+
+def test_no_graph_of_several_devices(gpu_names, library):
+    A = matrix("uniform", np.dtype("float64"))
+    op = spread(A, gpu_names)
+    home = next(name for name in gpu_names if name != "cpu")
+    x, y = library.asarray(vector(A.shape[1], A.dtype), home), library.asarray(np.zeros(A.shape[0]), home)
+    refused = []
+    with library.capture(home):
+        try:
+            op.spmv(x, out=y)
+        except ValueError as error:
+            refused.append(str(error))
+    assert "captured" in refused[0]
+    assert_product(library.to_numpy(op @ x), A, library.to_numpy(x))
