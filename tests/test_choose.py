@@ -269,6 +269,20 @@ def test_explain_says_what_tuning_took(predicted):
     assert f"tuning took {op.tuning.products} products" in op.explain() or not op.tuning.trials
 
 
+def test_formats_that_plan_for_long_need_a_symmetric_matrix():
+    assert set(choose.general_formats(True)) == set(sg.formats())
+    assert set(choose.general_formats(False)) == set(sg.formats()) - {"tsmv"}
+
+
+def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):
+    predicted(CLOSE)
+    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    for symmetric in (False, True, True):
+        _, _, tuning = choose.choose(A, "auto", 0, "cached", {}, symmetric)
+    assert tuning.cached
+    assert len(os.listdir(cache)) == 2
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match=r"sometimes.*off.*cached.*full"):
         sg.aslinearoperator(A, device="cpu", tune="sometimes")

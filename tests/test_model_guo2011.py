@@ -149,3 +149,9 @@ def test_separator_of_a_matrix():
     assert set(found.whole_us) == {"csr", "coo", "hyb"}  # ellpack refuses it
     empty = sg.separator(np.zeros((0, 3)), device="cpu")
     assert empty.csr_rows == 0
+
+
+def test_no_product_takes_less_than_nothing():
+    line = Coo.fit([10, 20, 40], [1.0, 12.0, 34.0]).line
+    assert line[0] == 0
+    assert line[1] > 0

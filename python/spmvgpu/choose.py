@@ -15,7 +15,7 @@ from .model import remember
 from .model.predict import Prediction, Predictions, features, predict_csr, separator_csr
 from .model.profile import load_profile
 from .parts import AnyMatrix, build
-from .tune import Choice, candidates, check_format, formats
+from .tune import Choice, candidates, check_format, formats, needs_symmetry
 
 MODES = ("off", "cached", "full")
 
@@ -69,7 +69,7 @@ class Tuning:
 
 
 def choose(
-    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any]
+    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any], symmetric: bool = False
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
 
@@ -85,6 +85,8 @@ def choose(
         Whether to decide by timing.
     options : dict
         Tunables given by the caller; these are kept.
+    symmetric : bool
+        Whether the caller says that the matrix is symmetric.
     """
     if mode not in MODES:
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
@@ -102,18 +104,19 @@ def choose(
             f"options {sorted(options)} belong to a format; "
             f"name it with format= (one of {', '.join(formats())})"
         )
-    choice, matrix = _choose(csr, format, ordinal, options, tuning)
+    choice, matrix = _choose(csr, format, ordinal, options, tuning, symmetric)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
 
 def _choose(
-    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
 ) -> tuple[Choice, AnyMatrix]:
     asked = Choice(format, options)
     if format != "auto" and (tuning.mode == "off" or (tuning.mode == "cached" and options)):
         return asked, build(csr, asked, ordinal)
-    entry = remember.entry_path(features(csr), csr.dtype, ordinal, format)
+    asked_for = f"{format} of a symmetric matrix" if symmetric else format
+    entry = remember.entry_path(features(csr), csr.dtype, ordinal, asked_for)
     if tuning.mode == "cached":
         known = remember.recall(entry)
         if known is not None:
@@ -129,7 +132,8 @@ def _choose(
         return _fastest(
             csr, [Choice(format, c | options) for c in candidates(format)], ordinal, tuning, entry
         )
-    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal))
+    names = general_formats(symmetric or tuning.mode == "full")
+    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
     if tuning.mode == "off":
         return _first(csr, [_predicted(p, predictions) for p in _possible(predictions)], ordinal)
     if tuning.mode == "full":
@@ -139,6 +143,14 @@ def _choose(
         rest = [p for p in _possible(predictions) if p is not close[0]]
         return _first(csr, [_predicted(p, predictions) for p in (close[0], *rest)], ordinal)
     return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
+
+
+def general_formats(symmetric: bool) -> tuple[str, ...]:
+    """All formats for a matrix that is known to be symmetric, else those that do not need it to be.
+
+    A symmetric format is planned for as long as thousands of products take, so nobody gets it unasked.
+    """
+    return tuple(name for name in formats() if symmetric or not needs_symmetry(name))
 
 
 def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from .choose import general_formats
 from .devices import resolve_device
 from .model.predict import predict_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
+from .tune import formats
 
 if TYPE_CHECKING:
     from .operator import SparseOperator
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 def explanation(op: SparseOperator, reason: str) -> str:
     """Why the operator's format is in use, and what all of them are predicted to cost."""
     ordinal = resolve_device(op.device)
-    predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
+    names = dict.fromkeys([*general_formats(op._symmetric), op.format])
+    known = [name for name in names if name in formats()]
+    predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal), known)
     lines = [repr(op), f"chosen because {reason}"]
     if op.tuning is not None and op.tuning.trials:
         trials = (
@@ -27,7 +31,7 @@ def explanation(op: SparseOperator, reason: str) -> str:
         lines.append(
             f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
         )
-    return "\n".join([*lines, "", predictions.table(op.format)])
+    return "\n".join([*lines, "", predictions.table(op.format, op.options)])
 
 
 def html_table(op: SparseOperator) -> str:

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from . import _core, describe, parts
 from .arrays import Library, Located, check_operand, library_of, stream_handle
 from .canonical import Symmetric, canonical_csr
-from .choose import Tuning, choose
+from .choose import PARTITIONED, Tuning, choose
 from .devices import CPU, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .reorder import Reorder, order_for
@@ -46,7 +46,9 @@ def aslinearoperator(
         `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
         summed on a copy.
     format : str, default "auto"
-        One of `formats()`, or "auto" to choose by the matrix and the device.
+        One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
+        by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
+        or after `separator` rows; one whole format where cutting brings nothing.
     device : str or list of str, default "auto"
         "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU. With a list, as in
         ``["cuda:0", "cuda:1", "cpu"]``, each device gets some of the rows, in a format that suits them; the
@@ -111,9 +113,11 @@ def aslinearoperator(
         return multi.spread(csr, wish, symmetric is not None, default_stream)
     ordinal = resolve_device(device)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+    if format == PARTITIONED and reorder is not None:
+        raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
     order = order_for(csr, reorder)
     stored = csr if order is None else parts.submatrix(csr, order, order)
-    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options)
+    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, symmetric is not None)
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.behind(matrix, order)
     operator = SparseOperator(

@@ -49,7 +49,7 @@ class CsrVector:
         nonzeros = np.add.reduceat(self.extended(lengths), begins)
         # A full load of k entries a row has full_load * k non-zeros; so figure 4 has the line of figure 3.
         # The last strip, which may be no full load, takes no less than a load of nothing.
-        return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, self.conic[0])
+        return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, max(self.conic[0], 0.0))
 
     def time(self, lengths: Array) -> float:
         """Microseconds of a whole matrix: the strips one after the other, equation (*)."""
@@ -122,8 +122,11 @@ class Coo:
 
     @classmethod
     def fit(cls, nnz: Sequence[int], times: Sequence[float]) -> Coo:
-        line, _ = _polynomial(np.asarray(nnz, float), np.asarray(times, float), 1)
-        return cls((float(line[0]), float(line[1])))
+        x, t = np.asarray(nnz, float), np.asarray(times, float)
+        line, _ = _polynomial(x, t, 1)
+        if line[0] < 0:  # then through the origin: no product takes less than nothing
+            line = [0.0, float(np.sum(x / t) / np.sum((x / t) ** 2))]
+        return cls((line[0], line[1]))
 
 
 @dataclass(frozen=True)

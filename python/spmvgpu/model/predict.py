@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,12 +81,13 @@ class Predictions(Sequence[Prediction]):
         """The one with the shortest predicted time."""
         return self._entries[0]
 
-    def table(self, in_use: str | None = None) -> str:
-        """As text, with a mark at the format in use."""
+    def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
+        """As text, with a mark at the format in use, and with these options where they matter."""
         lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
         for entry in self:
             cells = _cells(entry, self._nnz)
-            mark = "   <- in use" if entry.format == in_use else ""
+            used = entry.format == in_use and entry.options.items() <= (options or entry.options).items()
+            mark = "   <- in use" if used else ""
             note = f"   {entry.note}" if entry.note else ""
             lines.append(
                 f"{entry.name:<22} {cells[0]:>10} {cells[1]:>6} {cells[2]:>15} {cells[3]:>8}{mark}{note}"
@@ -191,12 +192,15 @@ def _refuses(csr: Any, format: str) -> bool:
         return True
 
 
-def predict_csr(csr: Any, ordinal: int, model: str, profile: Profile) -> Predictions:
-    """`predict` of a matrix that is canonical CSR already."""
+def predict_csr(
+    csr: Any, ordinal: int, model: str, profile: Profile, names: Iterable[str] | None = None
+) -> Predictions:
+    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them."""
     if model not in MODELS:
         raise ValueError(f"model={model!r} is not known; give one of {', '.join(map(repr, MODELS))}")
     by_roofline = model == "roofline"
-    entries = _by_roofline(csr, profile) if by_roofline else _by_guo2011(csr, profile)
+    chosen = formats() if names is None else tuple(names)
+    entries = _by_roofline(csr, profile, chosen) if by_roofline else _by_guo2011(csr, profile, chosen)
     return Predictions(entries, csr.nnz, device_name(ordinal), model, profile.device)
 
 
@@ -205,14 +209,14 @@ def features(csr: Any) -> dict[str, Any]:
     return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
-def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
+def _by_roofline(csr: Any, profile: Profile, names: Iterable[str]) -> list[Prediction]:
     found = features(csr)
     at = roofline.place(found)
     parameters = profile.roofline[_key(csr.dtype)]
     places = np.array(parameters["places"])
     machine = roofline.Machine(profile.kind, profile.processors, profile.cache_bytes)
     entries = []
-    for name in formats():
+    for name in names:
         try:
             cost = estimate_csr(csr, name)
         except _core.FormatError as refused:
@@ -234,10 +238,10 @@ def _by_roofline(csr: Any, profile: Profile) -> list[Prediction]:
     return entries
 
 
-def _by_guo2011(csr: Any, profile: Profile) -> list[Prediction]:
+def _by_guo2011(csr: Any, profile: Profile, names: Iterable[str]) -> list[Prediction]:
     times = _guo2011(profile, csr.dtype).predict(np.diff(csr.indptr))
     entries = []
-    for name in formats():
+    for name in names:
         try:
             cost = estimate_csr(csr, name)
         except _core.FormatError as refused:
