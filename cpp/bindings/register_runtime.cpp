@@ -28,7 +28,8 @@ py::list describe_formats() {
                                     py::arg("allowed") = allowed_values(option)));
         }
         formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
-                                py::arg("candidates") = format.candidates, py::arg("symmetric") = format.symmetric));
+                                py::arg("candidates") = format.candidates, py::arg("symmetric") = format.symmetric,
+                                py::arg("reads_between_entries") = format.reads_between_entries));
     }
     return formats;
 }
@@ -57,7 +58,8 @@ py::dict build_info() {
 
 void register_runtime(py::module_& module) {
     module.def("describe_formats", &describe_formats,
-               "Names, options and tuning candidates of all formats, and which hold symmetric matrices only.");
+               "Names, options and tuning candidates of all formats, which hold symmetric matrices only, and "
+               "which read x in columns without entries.");
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");

@@ -59,6 +59,10 @@ concept Gathers = requires(const Format& format) {
 template <class Format>
 concept Symmetric = Format::kSymmetric;
 
+// A format that reads x in columns that have no entry, too, so that all of x must be there.
+template <class Format>
+concept ReadsBetweenEntries = Format::kReadsBetweenEntries;
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -69,7 +73,7 @@ std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     [&]<class... Formats>(std::variant<Formats...>*) {
         (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates(),
-                         Symmetric<Formats>}),
+                         Symmetric<Formats>, ReadsBetweenEntries<Formats>}),
          ...);
     }(static_cast<AnyFormat<double>*>(nullptr));
     return list;

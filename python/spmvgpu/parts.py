@@ -183,6 +183,14 @@ def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
     return stacked.sorted_indices()
 
 
+def reads_all_of_x(matrix: Any) -> bool:
+    """Whether a product may read x where no entry is."""
+    made_of = _made_of(matrix)
+    if made_of:
+        return any(reads_all_of_x(part) for part, _, _ in made_of)
+    return not isinstance(matrix, StreamedMatrix) and tune.reads_between_entries(matrix.format)
+
+
 def format_of(matrix: Any) -> str:
     """The format, or those of the parts."""
     made_of = _made_of(matrix)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from . import _core, partition, tune
+from . import _core, partition, parts, tune
 from .choose import choose
 from .devices import CPU, device_name
 from .model.predict import predict_csr
@@ -199,29 +199,31 @@ def build(csr: Any, wish: Wish, shares: Sequence[Share]) -> DistributedMatrix:
     for share in shares:
         own = rows_of(csr, share.rows)
         rows = share.rows.start if isinstance(share.rows, range) else share.rows
-        made.append((_build_share(own, wish, share), rows, *_window(own)))
+        matrix = _build_share(own, wish, share)
+        window = (0, csr.shape[1]) if parts.reads_all_of_x(matrix) else _window(own)
+        made.append((matrix, rows, *window))
     kind = _core.DistributedMatrixF32 if csr.dtype == np.float32 else _core.DistributedMatrixF64
     return kind(csr.shape[0], csr.shape[1], made)
 
 
 def _build_share(own: Any, wish: Wish, share: Share) -> Any:
     resident = own.shape[0] if share.resident is None else share.resident
-    parts: list[tuple[Any, int, int]] = []
+    made: list[tuple[Any, int, int]] = []
     first = 0
     for piece in pieces_of(rows_of(own, range(resident))):
-        parts.append((_build(piece, wish, share.ordinal), first, 0))
+        made.append((_build(piece, wish, share.ordinal), first, 0))
         first += piece.shape[0]
     if resident < own.shape[0]:
         streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
         for piece in pieces_of(rows_of(own, range(resident, own.shape[0]))):
             arrays = (piece.indptr, piece.indices, piece.data)
             size = chunk_bytes(wish.memory_limit or 16 * _LARGEST_CHUNK)
-            parts.append((streamed(*arrays, own.shape[1], share.ordinal, size), first, 0))
+            made.append((streamed(*arrays, own.shape[1], share.ordinal, size), first, 0))
             first += piece.shape[0]
-    if len(parts) == 1:
-        return parts[0][0]
+    if len(made) == 1:
+        return made[0][0]
     kind = _core.PartedMatrixF32 if own.dtype == np.float32 else _core.PartedMatrixF64
-    return kind(own.shape[0], own.shape[1], parts)
+    return kind(own.shape[0], own.shape[1], made)
 
 
 def _window(csr: Any) -> tuple[int, int]:

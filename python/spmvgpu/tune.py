@@ -36,6 +36,11 @@ def formats() -> tuple[str, ...]:
     return tuple(_FORMATS)
 
 
+def reads_between_entries(format: str) -> bool:
+    """Whether a format reads x in columns that have no entry, too, so that all of x must be there."""
+    return format in _FORMATS and bool(_FORMATS[format]["reads_between_entries"])
+
+
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
     return format in _FORMATS and bool(_FORMATS[format]["symmetric"])
