@@ -27,8 +27,8 @@ PARTITIONED = "partitioned"
 _CLOSE = 1.25
 _MAX_TRIALS = 3
 
-# On the CPU csr is there without a conversion, and rarely beaten by much: only a format that is predicted to be
-# faster by this factor is tried against it.
+# On the CPU csr is there without a conversion, and rarely beaten by much: only a format that is predicted to
+# be faster by this factor is tried against it.
 _WORTH_CONVERTING = 1.1
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
