@@ -90,7 +90,7 @@ def test_distributed_vectors(case, names, dtype):
         assert_product(other.collect(), A, expected, alpha=scale)
         ours, other = other, ours
         expected = ours.collect()
-    np.testing.assert_array_equal((op @ op.distribute(x)).collect(), op @ x)
+    assert_product((op @ op.distribute(x)).collect(), A, x)
 
 
 def test_a_long_chain_of_products(names, dtype):
@@ -108,6 +108,19 @@ def test_a_long_chain_of_products(names, dtype):
     for _ in range(50):
         again, y = op.spmv(again, out=y), again
     np.testing.assert_array_equal(again.collect(), x.collect())
+
+
+def test_a_vector_may_be_filled_anew_while_products_are_under_way(names, dtype):
+    A = sp.csr_array(banded(60_000, [-9000, -1, 0, 1, 20_000]), dtype=dtype)
+    op = spread(A, names, format="csr")
+    x, y = op.distribute(), op.distribute()
+    for seed in range(5):
+        host = vector(A.shape[0], dtype, seed)
+        x.assign(host)
+        for _ in range(4):
+            op.spmv(x, out=y)
+        x.assign(np.full_like(host, np.nan))
+        assert_product(y.collect(), A, host)
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
@@ -382,7 +395,7 @@ def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch)
     assert_same_entries(op.tocsr(), A)
     if by != "pmf" and A.shape[0] == A.shape[1]:
         x = vector(A.shape[1], dtype)
-        np.testing.assert_array_equal((op @ op.distribute(x)).collect(), op @ x)
+        assert_product((op @ op.distribute(x)).collect(), A, x)
 
 
 def test_memory_limit_of_one_gpu(cuda_device, dtype):
@@ -433,6 +446,14 @@ def test_device_arrays(gpu_names, by, library, dtype):
             assert library.device_name(result) == home
             assert_product(library.to_numpy(result), A, x)
             assert_product(library.to_numpy(y), A, x, alpha=2.0, beta=0.5, y=start)
+
+
+@pytest.mark.parametrize("case", ["0x0", "0x5", "5x0", "no_entries"])
+def test_empty_device_arrays(case, gpu_names, library, dtype):
+    A = matrix(case, dtype)
+    home = next(name for name in gpu_names if name != "cpu")
+    y = spread(A, gpu_names) @ library.asarray(np.ones(A.shape[1], dtype), home)
+    np.testing.assert_array_equal(library.to_numpy(y), np.zeros(A.shape[0], dtype))
 
 
 def test_device_arrays_of_several_streams(gpu_names, library, dtype):

@@ -16,7 +16,6 @@ from spmvgpu.reproduce import PAPERS, claims, figures, matrices, measure, tao201
 from spmvgpu.reproduce.matrices import PaperMatrix
 from spmvgpu.reproduce.run import Run
 from spmvgpu.reproduce.stand_ins import stand_in
-from support import build
 
 ENVIRONMENT = {"device", "driver", "cuda", "commit", "date", "versions"}
 ROW = {"matrix", "origin", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes"}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from spmvgpu.reproduce import claims, figures, yang2015, yang2015_claims
+from spmvgpu import partition
+from spmvgpu.cli import main
+from spmvgpu.reproduce import claims, figures, measure, yang2015, yang2015_claims
+from spmvgpu.reproduce.cpu_parts import ThreadParts
 from spmvgpu.reproduce.run import Run
 from spmvgpu.reproduce.yang2015_matrices import YANG2015, boundary_control, grid_lengths, load, shell
 
@@ -101,6 +105,20 @@ def experiment(tmp_path, monkeypatch, device, model):
         assert format in ("dia", "csr")
         return FakeOperator(matrix, format, device)
 
+    class Parts:
+        """Takes as long as the part with most non-zeros."""
+
+        def __init__(self, matrix, sets):
+            self.matrix, self.nbytes = matrix, 12 * matrix.nnz
+            self.longest = max(np.diff(matrix.indptr)[rows].sum() for rows in sets)
+
+        def multiply(self, x):
+            return self.matrix @ x
+
+        def time_us(self, x, repeats):
+            return float(self.longest)
+
+    monkeypatch.setattr(yang2015, "ThreadParts", Parts)
     monkeypatch.setattr(yang2015, "build", build)
     monkeypatch.setattr(yang2015.sg, "aslinearoperator", aslinearoperator)
     monkeypatch.setattr(yang2015, "time_calls", time_calls)
@@ -118,7 +136,8 @@ MODEL = {
     "Algorithm 1": 1.5,
     "Algorithm 2": 1.2,
     "Algorithm 3": 1.0,
-    **{f"{share:.0%} on the CPU": 0.2 + abs(share - 0.05) for share in yang2015.SHARES},
+    **{f"Algorithm 2, {share:.0%}": 0.2 + abs(share - 0.05) for share in yang2015.SHARES},
+    **{f"Algorithm 3, {share:.0%}": 0.3 for share in yang2015.SHARES},
 }
 
 
@@ -132,22 +151,24 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
     # Four algorithms, of three matrices, in two precisions.
     for test in ("test 1", "test 2"):
         assert sum(row["test"] == test for row in rows) == 4 * 3 * 2
-    assert sum(row["test"] == "crossover" for row in rows) == len(yang2015.SHARES)
+    assert sum(row["test"] == "crossover" for row in rows) == 2 * len(yang2015.SHARES)
     # Two tables and the machine's own powers, three algorithms each.
     assert len(content["partitions"]) == 3 * 3 * 3
     threads = yang2015_claims.cpu_threads()
     own = [entry["powers"] for entry in content["partitions"] if entry["test"] == "test 2, here"]
     assert own[0] == pytest.approx([4 * threads, *[1] * threads])
     assert f"by which test 2 is split: {4 * threads:.1f} to {threads}" in text
-    less = claim["Algorithm 3 takes 18.39 % less time than Algorithm 1 in test 1, f64"]
-    assert less["verdict"] == HOLDS
-    assert list(less["gains"].values()) == pytest.approx([100 / 3] * 3)
+    if threads > 1:
+        # The balance is what the time of the slowest thread shows.
+        less = claim["Algorithm 3 takes 18.39 % less time than Algorithm 1 in test 1, f64"]["gains"]
+        assert less["TSOPF_RS_b300_c3 1/16"] == pytest.approx(100 * (1 - 1 / 1.96), abs=1)
+        assert claim["Algorithm 3 takes 0.47 % less time than Algorithm 2 in test 1, f64"]["verdict"] == FAILS
     assert claim["Algorithm 3 takes 50.0 % less time than Algorithm 1 in test 2, f64"]["verdict"] == PARTLY
     assert claim["GPU and CPU with Algorithm 3 are faster than the GPU alone, f64"]["verdict"] == FAILS
     crossover = claim["some share of the CPU makes GPU and CPU together faster than the GPU alone, f64"]
     assert crossover["verdict"] == HOLDS
     assert list(crossover["gains"].values()) == pytest.approx([1.25])
-    assert "pwtk 1/16 5% on the CPU: 1.25x" in crossover["why"]
+    assert "pwtk 1/16 Algorithm 2, 5%: 1.25x" in crossover["why"]
     assert "1.100 to 1.100x as fast" in crossover["why"]
     power = claim["the GPU has 75 times the power of a core, whatever the matrix"]
     assert f"{10 * threads} times the power" in power["here"]
@@ -157,11 +178,22 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
         assert len(content["figures"]) == 10
 
 
+def test_from_the_command_line(tmp_path, monkeypatch):
+    """Nothing made up, but few matrices."""
+    pytest.importorskip("threadpoolctl", reason="the bench extra is not installed")
+    monkeypatch.setattr(yang2015, "YANG2015", [YANG2015[i] for i in (1, 2, 6)])
+    assert main(["reproduce", "yang2015", "--device", "cpu", "--out", str(tmp_path), "--quick"]) == 0
+    content = json.loads((tmp_path / "yang2015.json").read_text())
+    assert content["skipped"] == []
+    assert len(content["rows"]) == 3 * 2 * 5  # the CPU alone and four algorithms
+    assert all(row["time_us"] > 0 for row in content["rows"])
+
+
 def test_on_the_cpu_the_gpu_is_not_judged(tmp_path, monkeypatch, capsys):
     content, claim = experiment(tmp_path, monkeypatch, "cpu", MODEL)
     assert "need a GPU; they are left out" in " ".join(capsys.readouterr().out.split())
     assert {row["test"] for row in content["rows"]} == {"alone", "test 1"}
-    assert claim["Algorithm 3 takes 16.6 % less time than Algorithm 1 in test 1, f32"]["verdict"] == HOLDS
+    assert claim["Algorithm 3 takes 16.6 % less time than Algorithm 1 in test 1, f32"]["verdict"] != OPEN
     for paper, entry in claim.items():
         if "test 2" in paper or "GPU" in paper:
             assert entry["verdict"] == OPEN, paper
@@ -186,6 +218,34 @@ def test_diagonals_without_bound_are_left_out(tmp_path, monkeypatch, capsys):
     content, claim = experiment(tmp_path, monkeypatch, "cpu", MODEL)
     assert all("slots of diagonals" in entry["reason"] for entry in content["skipped"])
     assert claim["Algorithm 3 takes 20.31 % less time than Algorithm 4 in test 1, f32"]["verdict"] == OPEN
+
+
+def test_threads_with_parts_of_their_own():
+    pytest.importorskip("threadpoolctl", reason="the bench extra is not installed")
+    A = load(YANG2015[2], quick=True).matrix
+    x = np.random.default_rng(0).uniform(-1, 1, A.shape[1])
+    for sets in (partition.by_pmf(A, [1, 2, 0, 3]).sets, [np.arange(A.shape[0])]):
+        parts = ThreadParts(A, sets)
+        np.testing.assert_allclose(parts.multiply(x), A @ x, rtol=1e-12, atol=1e-12)
+        assert parts.time_us(x, 2) > 0
+
+
+def test_threads_need_threadpoolctl(monkeypatch):
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    with pytest.raises(measure.NotMeasuredError, match="need threadpoolctl"):
+        ThreadParts(sp.csr_array(np.eye(3)), [[0, 1, 2]])
+
+
+def test_two_devices_share_a_matrix(tmp_path, device):
+    """The parts of test 2, on a GPU and the CPU, or on the CPU twice."""
+    run = Run("yang2015", device, tmp_path, quick=True)
+    sample = load(YANG2015[2], quick=True)
+    problem = measure.Problem.make(sample.matrix, np.float32)
+    yang2015._test_2(run, sample, "f32", problem, [3.0, 1.0])
+    yang2015._crossover(run, sample, problem)
+    assert run.skipped == []
+    assert [row["label"] for row in run.rows[:4]] == [*yang2015_claims.ALGORITHMS, yang2015_claims.BLOCKS]
+    assert [row["share"] for row in run.rows[4:]] == 2 * list(yang2015.SHARES)
 
 
 @pytest.mark.parametrize("at_once", [False, True])

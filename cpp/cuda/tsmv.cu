@@ -65,13 +65,16 @@ struct Slots {
 
 // The tile's slices: a node per thread in each. In a step nobody adds to the same y, so a barrier after each step is
 // all that is needed; what goes to y is multiplied before, for kSteps steps at once, and the loads of the next ones are
-// under way behind the barriers.
-template <class T, int kBlock>
+// under way behind the barriers. kDepth times as many steps as many resident threads need: where a multiprocessor has
+// few, the latency of a load would set the pace of every step.
+template <class T, int kBlock, int kDepth>
 struct SliceWalk {
     static constexpr int kNodeRows = kBlock;
-    static constexpr int kSteps = kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1;
+    static constexpr int kSteps = (kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1) * kDepth;
     // To keep on a multiprocessor: no more registers than that allows.
-    static constexpr int kThreadsToHold = kBlock > 1 && sizeof(T) == 8 ? 1024 : 1280;
+    static constexpr int kThreadsToHold = kDepth > 1                     ? TsmvTuning::threads_to_hold(kDepth)
+                                          : kBlock > 1 && sizeof(T) == 8 ? 1024
+                                                                         : 1280;
     using Ahead = Slots<T, std::uint16_t, Tsmv<T>::kFake, kSteps, kBlock * kBlock>;
 
     static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
@@ -177,7 +180,7 @@ struct FlagWalk {
 };
 
 template <class T, class Walk, int kThreads>
-__global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold / kThreads)
+__global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 : Walk::kThreadsToHold / kThreads)
     tsmv_block_per_tile(Tiles<T> all, Product<T> product) {
     constexpr int kBlock = Walk::kNodeRows;
     extern __shared__ double shared[];  // aligned for every T
@@ -281,6 +284,18 @@ void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product,
     check_launch("tsmv_merge");
 }
 
+template <class T, int kBlock>
+void launch_slices(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
+    switch (tsmv.tuning.depth) {
+        case 4:
+            return launch<T, SliceWalk<T, kBlock, 4>>(tsmv, all, product, stream);
+        case 2:
+            return launch<T, SliceWalk<T, kBlock, 2>>(tsmv, all, product, stream);
+        default:
+            return launch<T, SliceWalk<T, kBlock, 1>>(tsmv, all, product, stream);
+    }
+}
+
 }  // namespace
 
 template <class T>
@@ -294,11 +309,11 @@ void Tsmv<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (tuning.variant == TsmvVariant::kPoster) {
         launch<T, FlagWalk<T>>(*this, all, product, stream);
     } else if (tuning.block == 1) {
-        launch<T, SliceWalk<T, 1>>(*this, all, product, stream);
+        launch_slices<T, 1>(*this, all, product, stream);
     } else if (tuning.block == 2) {
-        launch<T, SliceWalk<T, 2>>(*this, all, product, stream);
+        launch_slices<T, 2>(*this, all, product, stream);
     } else {
-        launch<T, SliceWalk<T, 3>>(*this, all, product, stream);
+        launch_slices<T, 3>(*this, all, product, stream);
     }
     if (remainder.nnz > 0) remainder.spmv_cuda(remainder_product(product), stream);
 }

@@ -26,7 +26,8 @@ DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<
 
 template <class T>
 void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    const Device home = device().is_cuda() ? cuda::device_of(product.x) : Device{};
+    if (rows_ == 0) return;
+    const Device home = device().is_cuda() ? cuda::device_of(product.y) : Device{};  // x may be empty
     if (!home.is_cuda()) return spmv_host(product);
     make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(shares_); }).run(product, home, stream);
 }

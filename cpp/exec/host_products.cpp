@@ -22,7 +22,7 @@ HostProducts<T>::HostProducts(const std::vector<Share<T>>& shares) {
     }
     const int gpus = static_cast<int>(lanes_.size()), threads = max_threads();
     cpu_threads_ = threads - gpus;
-    if (gpus > 1 || (gpus > 0 && !on_cpu_.empty())) workers_ = std::make_unique<Workers>(gpus, threads / (gpus + 1));
+    if (gpus > 1 || (gpus > 0 && !on_cpu_.empty())) workers_ = Workers::start(gpus, threads / (gpus + 1));
 }
 
 template <class T>

@@ -33,7 +33,7 @@ private:
     std::mutex turn_;
     std::vector<const Share<T>*> on_cpu_;
     std::vector<std::unique_ptr<Lane>> lanes_;  // of the GPUs
-    std::unique_ptr<Workers> workers_;          // where several shares run at once
+    Workers::Owner workers_;                    // where several shares run at once
     int cpu_threads_;
 };
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <stdexcept>
-#include <type_traits>
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"

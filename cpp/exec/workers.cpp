@@ -9,16 +9,23 @@
 namespace spmvgpu {
 
 Workers::Workers(int count, int threads_each) : errors_(count), process_(getpid()) {
-    for (int number = 0; number < count; ++number) {
-        threads_.emplace_back([this, number, threads_each] { work(number, threads_each); });
+    try {
+        for (int number = 0; number < count; ++number) {
+            threads_.emplace_back([this, number, threads_each] { work(number, threads_each); });
+        }
+    } catch (...) {  // no more threads may be started
+        end();
+        throw;
     }
 }
 
-Workers::~Workers() {
-    if (getpid() != process_) {
-        for (std::thread& thread : threads_) thread.detach();  // they are not there to be waited for
-        return;
-    }
+void Workers::End::operator()(Workers* workers) const {
+    if (getpid() == workers->process_) delete workers;
+}
+
+Workers::~Workers() { end(); }
+
+void Workers::end() noexcept {
     {
         const std::lock_guard lock(mutex_);
         ending_ = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,9 +15,15 @@ namespace spmvgpu {
 
 class Workers {
 public:
+    // What ends the threads. In a process that was forked off they are not there: nothing can be waited for, and the
+    // memory is left alone.
+    struct End {
+        void operator()(Workers* workers) const;
+    };
+    using Owner = std::unique_ptr<Workers, End>;
+
     // Parallel loops of each worker have so many threads.
-    Workers(int count, int threads_each);
-    ~Workers();
+    static Owner start(int count, int threads_each) { return Owner(new Workers(count, threads_each)); }
     Workers(const Workers&) = delete;
     Workers& operator=(const Workers&) = delete;
 
@@ -25,7 +32,10 @@ public:
     void run(const std::function<void(int)>& task, const std::function<void()>& own);
 
 private:
+    Workers(int count, int threads_each);
+    ~Workers();
     void work(int number, int threads);
+    void end() noexcept;
 
     std::mutex mutex_;
     std::condition_variable begun_, done_;
@@ -35,7 +45,7 @@ private:
     bool ending_ = false;
     std::vector<std::exception_ptr> errors_;  // of each worker, in this round
     std::vector<std::thread> threads_;
-    int process_;  // that the threads belong to: they do not survive a fork
+    int process_;  // that the threads belong to
 };
 
 }  // namespace spmvgpu

@@ -30,13 +30,20 @@ void complete(TsmvTuning& tuning, index_t nodes, const Target& target) {
     const bool poster = tuning.variant == TsmvVariant::kPoster;
     const index_t processors = target.device.is_cuda() ? target.processors : kLikelyProcessors;
     const auto tiles_per_processor = [&](int tile_nodes) { return nodes / tile_nodes / processors; };
-    if (tuning.threads == 0) tuning.threads = poster || tuning.block == 1 || tiles_per_processor(256) >= 2 ? 256 : 128;
-    if (tuning.slices != 0) return;
-    // The larger a tile, the smaller its halo, and the more of the matrix lies in a square block; but every
-    // multiprocessor should get some tiles to overlap, or, of the poster's, one.
-    tuning.slices = poster ? 8 : tuning.block == 1 ? 4 : 1;
-    const index_t enough = poster ? 1 : 4;
-    while (tuning.slices > 1 && tiles_per_processor(tuning.slices * tuning.threads) < enough) tuning.slices /= 2;
+    if (tuning.threads == 0) tuning.threads = poster || tuning.block == 1 ? 256 : 128;
+    if (tuning.slices == 0) {
+        // The larger a tile, the smaller its halo, and the more of the matrix lies in a square block; but every
+        // multiprocessor should get some tiles to overlap, or, of the poster's, one.
+        tuning.slices = poster ? 8 : tuning.block == 1 ? 4 : 1;
+        const index_t enough = poster ? 1 : 4;
+        while (tuning.slices > 1 && tiles_per_processor(tuning.slices * tuning.threads) < enough) tuning.slices /= 2;
+    }
+    if (tuning.depth == 0) {
+        // Blocks of several rows gain from a second batch under way even where it costs resident threads, single rows
+        // do not; all that registers allow where few threads could be resident anyway.
+        const index_t resident = (tiles_per_processor(tuning.slices * tuning.threads) + 1) * tuning.threads;
+        tuning.depth = resident <= TsmvTuning::threads_to_hold(4) ? 4 : tuning.block > 1 ? 2 : 1;
+    }
 }
 
 template <class T>
@@ -260,8 +267,12 @@ Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
 
 std::vector<Options> TsmvTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t threads : {128, 256, 64}) {
-        for (std::int64_t slices : {1, 2, 4}) list.push_back({{"threads", threads}, {"slices", slices}});
+    for (std::int64_t threads : {128, 256}) {
+        for (std::int64_t slices : {1, 2, 4}) {
+            for (std::int64_t depth : {1, 2, 4}) {
+                list.push_back({{"threads", threads}, {"slices", slices}, {"depth", depth}});
+            }
+        }
     }
     return list;
 }

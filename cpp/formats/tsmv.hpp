@@ -19,10 +19,10 @@
 //
 //                     slice         rows 2 0   row 1   rows 4 3   with two threads
 //                     thread_nodes  2 0        1 -     3 2        length slices * threads, in the tile's numbering
-//                     slice_steps   0          2       3          6           length slices + 1: first step of each slice
-//                     step_offsets  0    2     4       5    7     9    11     length steps + 1: first slot of each step
-//                     columns       1 0  2 -   1       0 1  2 -   3 2         length slots, in the tile's numbering
-//                     values        6 1  3 .   2       5 7  8 .   9 4         block * block for each slot
+//                     slice_steps   0          2       3          6           length slices + 1: first step of each
+//                     slice step_offsets  0    2     4       5    7     9    11     length steps + 1: first slot of
+//                     each step columns       1 0  2 -   1       0 1  2 -   3 2         length slots, in the tile's
+//                     numbering values        6 1  3 .   2       5 7  8 .   9 4         block * block for each slot
 //
 // The values of a step come entry by entry of the blocks, each for all threads; rows and columns that a small node
 // lacks are zeros, and so is their x. y for the tile's own rows is then stored, and y for its halo is left in scratch,
@@ -49,9 +49,10 @@ namespace spmvgpu {
 
 struct TsmvTuning {
     TsmvVariant variant = TsmvVariant::kHalo;
-    int threads = 0;          // per block; these three: 0 chooses from the matrix and the device
+    int threads = 0;          // per block; these four: 0 chooses from the matrix and the device
     int slices = 0;           // per tile
     int block = 0;            // rows of a node, at most
+    int depth = 0;            // CUDA, of halo: how far ahead of its use the matrix is loaded; costs registers
     double max_memory = 1.0;  // refuse to store more than this many times the bytes of csr
 
     template <class Self, class Visit>
@@ -60,8 +61,12 @@ struct TsmvTuning {
         visit("threads", self.threads, OneOf{0, 64, 128, 256, 512});
         visit("slices", self.slices, OneOf{0, 1, 2, 4, 8});
         visit("block", self.block, OneOf{0, 1, 2, 3});
+        visit("depth", self.depth, OneOf{0, 1, 2, 4});
         visit("max_memory", self.max_memory, Range{0.1, 1e6});
     }
+
+    // Resident threads per multiprocessor that a depth above 1 leaves registers for.
+    static constexpr int threads_to_hold(int depth) { return depth == 4 ? 384 : 640; }
 
     static std::vector<Options> candidates();
 };

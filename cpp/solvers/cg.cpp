@@ -193,7 +193,8 @@ struct Clear {
 }  // namespace
 
 template <class T>
-CgResult solve_cg(const AnyMatrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options, const Stream* after) {
+CgResult solve_cg(const AnyMatrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options,
+                  const Stream* after) {
     const index_t n = matrix.rows();
     const auto size = static_cast<std::size_t>(n);
     Array<T> work(3 * size, matrix.device());

@@ -179,7 +179,7 @@ def with_random_values(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def mesh_with_unknowns(mesh: sp.csr_array, unknowns: int) -> sp.csr_array:
-    """The matrix of a mesh with several unknowns at a node: a dense block for each entry of its graph."""
+    """The matrix of a mesh with several unknowns at a node: a dense block per entry of the node graph."""
     pattern = sp.csr_array((np.ones(mesh.nnz, np.int8), mesh.indices, mesh.indptr), shape=mesh.shape)
     blocks = np.ones((unknowns, unknowns), np.int8)
     matrix = with_random_values(sp.csr_array(sp.kron(pattern, blocks, format="csr")))

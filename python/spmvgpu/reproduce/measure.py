@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
@@ -41,8 +41,16 @@ def build(problem: Problem, variant: Variant, device: str | list[str]) -> tuple[
     """
     if variant.format not in (*sg.formats(), "auto"):
         raise NotMeasuredError(f"this build has no format {variant.format!r}")
+    # A format as the variant has it, whatever tuning found out on this machine before.
+    as_it_is = {} if variant.format == "auto" else {"tune": "off"}
+    options: dict[str, Any] = {**as_it_is, **variant.options}
+    return checked(problem, lambda: sg.aslinearoperator(problem.matrix, variant.format, device, **options))
+
+
+def checked(problem: Problem, make: Callable[[], sg.SparseOperator]) -> tuple[sg.SparseOperator, int]:
+    """As `build`, of an operator that a function makes."""
     try:
-        op = sg.aslinearoperator(problem.matrix, variant.format, device, **variant.options)
+        op = make()
         # Before the first product with a NumPy array, which makes the operator keep vectors on the device.
         size = op.nbytes + sum(op.shape) * op.dtype.itemsize
         problem.check(op @ problem.x)

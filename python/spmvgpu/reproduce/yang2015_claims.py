@@ -235,9 +235,8 @@ def _together(run: Run) -> list[Claim]:
     if best:
         most = spread((1 + kernels[name] / cpu[name] for name in best), ".3f")
         why = (
-            f"best shares: {'; '.join(said)}. With vectors in place, and nothing counted but the"
-            f" products, GPU"
-            f" and CPU together could be {most} as fast"
+            f"best shares of the CPU: {'; '.join(said)}. With vectors in place, and nothing counted but the"
+            f" products, GPU and CPU together could be {most} as fast"
         )
         claim = replace(claim, why=why)
     return [*claims, claim]

@@ -207,6 +207,6 @@ YANG2015 = (
         "cage15",
         partial(_random, rows=5154859, nnz=99199551, shortest=3, longest=47, spread=5.7, window=1100000),
         "rows of 3 to 47 entries in any order, around the diagonal",
-        fraction=1 / 4,
+        fraction=1 / 8,
     ),
 )

@@ -1,0 +1,144 @@
+"""The pictures of Guo et al. 2011 that are no bar charts: figures 3 to 6, and predictions.
+
+They are drawn from plain numbers, as the JSON file of a run has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Points = Sequence[tuple[float, float]]  # of a curve, in ascending order
+
+_COLOURS = (
+    "tab:blue",
+    "tab:orange",
+    "tab:green",
+    "tab:red",
+    "tab:purple",
+    "tab:brown",
+    "tab:pink",
+    "tab:cyan",
+)
+
+
+def fits(
+    path: Path,
+    title: str,
+    xlabel: str,
+    measured: Points,
+    curves: Mapping[str, Points],
+    threshold: float | None = None,
+) -> Path:
+    """Samples as dots and what was fitted to them as lines: figures 3, 4 and 6.
+
+    Parameters
+    ----------
+    path : Path
+        PNG to write.
+    title, xlabel : str
+        Of the chart.
+    measured : sequence of pairs
+        x and microseconds of each sample.
+    curves : mapping
+        Name of a fit to points on it.
+    threshold : float, optional
+        Where to draw a vertical line.
+    """
+    figure, axes = _new(1)
+    axes[0].plot(*_columns(measured), "o", color="black", markersize=4, label="samples")
+    for label, points in curves.items():
+        axes[0].plot(*_columns(points), label=label)
+    if threshold is not None:
+        axes[0].axvline(threshold, color="gray", linestyle=":", label=f"threshold {threshold:g}")
+    axes[0].set(title=title, xlabel=xlabel, ylabel="microseconds")
+    axes[0].set_xlim(left=0)
+    axes[0].set_ylim(bottom=0)
+    axes[0].grid(alpha=0.3)
+    axes[0].legend()
+    return _save(figure, path)
+
+
+def surface(
+    path: Path, title: str, widths: Sequence[float], rows: Sequence[float], time_us: Sequence[Sequence[float]]
+) -> Path:
+    """Figure 5: time over entries per row and rows, all of them as logarithms.
+
+    Parameters
+    ----------
+    path : Path
+        PNG to write.
+    title : str
+        Of the chart.
+    widths, rows : sequence of float
+        The grid.
+    time_us : nested sequence
+        Microseconds, ``time_us[i][j]`` of ``widths[i]`` and ``rows[j]``; nan where there is none.
+    """
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(7.0, 5.2), layout="constrained")
+    axes = figure.add_subplot(projection="3d")
+    x, y = np.meshgrid(np.log2(widths), np.log2(rows), indexing="ij")
+    axes.plot_surface(x, y, np.log10(time_us), cmap="viridis", rstride=1, cstride=1)
+    axes.set(
+        title=title,
+        xlabel="log2 of entries a row",
+        ylabel="log2 of rows",
+        zlabel="log10 of microseconds",
+    )
+    return _save(figure, path)
+
+
+def predictions(path: Path, title: str, models: Mapping[str, Mapping[str, Points]], tolerance: float) -> Path:
+    """Predicted against measured time, a panel for each model and a colour for each format.
+
+    Parameters
+    ----------
+    path : Path
+        PNG to write.
+    title : str
+        Of the chart.
+    models : mapping
+        Model to {format: (measured, predicted) in microseconds}.
+    tolerance : float
+        Relative error that a grey band marks.
+    """
+    figure, panels = _new(max(len(models), 1))
+    for axes, (model, formats) in zip(panels, models.items(), strict=False):  # without models, an empty one
+        ends = np.array([min(_all(formats)), max(_all(formats))])
+        axes.plot(ends, ends, color="black", linewidth=0.8)
+        axes.fill_between(ends, ends * (1 - tolerance), ends * (1 + tolerance), color="gray", alpha=0.25)
+        for number, (format, points) in enumerate(formats.items()):
+            marker = "os^Dv"[number // len(_COLOURS) % 5]
+            colour = _COLOURS[number % len(_COLOURS)]
+            axes.plot(*_columns(points), marker, color=colour, markersize=3.5, alpha=0.8, label=format)
+        axes.set(title=model, xlabel="measured (microseconds)", xscale="log", yscale="log")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small", markerscale=1.5)
+    panels[0].set_ylabel("predicted (microseconds)")
+    figure.suptitle(title)
+    return _save(figure, path)
+
+
+def _all(formats: Mapping[str, Points]) -> list[float]:
+    return [value for points in formats.values() for point in points for value in point]
+
+
+def _columns(points: Points) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _new(panels: int) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure  # no pyplot: no window, no state shared with the caller
+
+    figure: Any = Figure(figsize=(6.5 * panels if panels > 1 else 7.0, 4.6), layout="constrained")
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def _save(figure: Any, path: Path) -> Path:
+    figure.savefig(path, dpi=110)
+    return path
