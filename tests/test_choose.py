@@ -275,6 +275,18 @@ def test_formats_that_plan_for_long_need_a_symmetric_matrix():
     assert set(choose.general_formats(False, "cpu")) == set(sg.formats()) - {"tsmv", "csr_b"}
 
 
+def test_on_the_cpu_csr_has_the_benefit_of_the_doubt(predicted, measured):
+    measured({"csr": 5.0, "sell": 3.0})
+    predicted({"csr": 10.0, "sell": 9.5})
+    assert choose.choose(A, "auto", -1, "cached", {})[2].products == 0
+    for sell, off in ((8.5, "csr"), (7.0, "sell")):
+        predicted({"csr": 10.0, "sell": sell})
+        assert choose.choose(A, "auto", -1, "off", {})[0].format == off
+    choice, _, tuning = choose.choose(A, "auto", -1, "cached", {})
+    assert [trial.format for trial in tuning.trials] == ["sell", "csr"]
+    assert choice.format == "sell"
+
+
 def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
     entries = [
         Prediction("sell", {}, 10.0, error=0.8),

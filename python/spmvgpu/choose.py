@@ -23,9 +23,13 @@ MODES = ("off", "cached", "full")
 PARTITIONED = "partitioned"
 
 # A format is worth a trial if its predicted time is within this factor of the best, or as near as the two
-# predictions err. On the CPU converting costs many products, so fewer are tried.
-_CLOSE = {"cuda": 1.25, "cpu": 1.1}
-_MAX_TRIALS = {"cuda": 3, "cpu": 2}
+# predictions err.
+_CLOSE = 1.25
+_MAX_TRIALS = 3
+
+# On the CPU csr is there without a conversion, and rarely beaten by much: only a format that is predicted to
+# be faster by this factor is tried against it.
+_WORTH_CONVERTING = 1.1
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
@@ -140,9 +144,9 @@ def _choose(
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
         return _fastest(csr, list(_promising(possible)), ordinal, tuning, entry)
-    close = list(_close(possible, kind))
+    close = list(_close(possible) if kind == "cuda" else _worth_converting(possible))
     if tuning.mode == "off" or len(close) == 1:
-        ranked = sorted(possible, key=_cautious)
+        ranked = sorted(possible, key=_cautious if kind == "cuda" else _loyal)
         return _first(csr, [_predicted(p, predictions.device) for p in ranked], ordinal)
     return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
 
@@ -186,6 +190,13 @@ def _cautious(prediction: Prediction) -> float:
     return (prediction.time_us or 0.0) * (1 + _doubt(prediction))
 
 
+def _loyal(prediction: Prediction) -> float:
+    """The same, but csr has the benefit of the doubt."""
+    if prediction.format == "csr":
+        return (prediction.time_us or 0.0) / (1 + _doubt(prediction))
+    return _cautious(prediction)
+
+
 def _doubt(prediction: Prediction) -> float:
     return 0.5 if prediction.error is None else prediction.error
 
@@ -195,21 +206,27 @@ def _predicted(prediction: Prediction, device: str) -> Choice:
     return Choice(prediction.format, prediction.options, reason)
 
 
-def _close(possible: Sequence[Prediction], kind: str) -> Iterator[Prediction]:
+def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
     """The best, and those of other kinds that may turn out to be better."""
     seen: set[str] = set()
     best = possible[0]
     for prediction in possible:
         alike = _ALIKE.get(prediction.format, prediction.name)
-        limit = _CLOSE[kind]
-        if kind == "cuda":
-            limit = max(limit, (1 + _doubt(best)) * (1 + _doubt(prediction)))
+        limit = max(_CLOSE, (1 + _doubt(best)) * (1 + _doubt(prediction)))
         if alike in seen or (prediction.time_us or 0.0) > limit * (best.time_us or 0.0):
             continue
         seen.add(alike)
         yield prediction
-        if len(seen) == _MAX_TRIALS[kind]:
+        if len(seen) == _MAX_TRIALS:
             return
+
+
+def _worth_converting(possible: Sequence[Prediction]) -> Iterator[Prediction]:
+    """csr, and the format that is predicted to be the fastest if that is another one by far."""
+    csr = next(prediction for prediction in possible if prediction.format == "csr")
+    if _WORTH_CONVERTING * (possible[0].time_us or 0.0) < (csr.time_us or 0.0):
+        yield possible[0]
+    yield csr
 
 
 def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:

@@ -214,7 +214,9 @@ def _by_roofline(csr: Any, profile: Profile, names: Iterable[str]) -> list[Predi
     at = roofline.place(found)
     parameters = profile.roofline[_key(csr.dtype)]
     places = np.array(parameters["places"])
-    machine = roofline.Machine(profile.kind, profile.processors, profile.cache_bytes)
+    # A CPU's profile holds for any number of threads.
+    processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
+    machine = roofline.Machine(profile.kind, processors, profile.cache_bytes)
     entries = []
     for name in names:
         try:

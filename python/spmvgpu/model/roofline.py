@@ -128,10 +128,14 @@ def _dia(work: Work) -> Terms:
     }
 
 
-def _hyb(work: Work) -> Terms:
-    # What the COO part has more than the ELL part is a row index per entry.
+def _hyb_parts(work: Work) -> tuple[float, float]:
+    """Entries of the COO part, and slots of the ELL part: what COO has more is a row index per entry."""
     in_coo = max(0.0, (work.stored_bytes - work.slots * (work.item + 4)) / 4)
-    in_ell = work.slots - in_coo
+    return in_coo, work.slots - in_coo
+
+
+def _hyb(work: Work) -> Terms:
+    in_coo, in_ell = _hyb_parts(work)
     by_rows = work.by_rows(1)
     return {name: by_rows[name] for name in (*work.base(), "x_block", "x_loads")} | {
         "chain": in_ell / max(work["rows"], 1),
@@ -170,12 +174,36 @@ def _tsmv(work: Work) -> Terms:
     }
 
 
-def _on_cpu(work: Work) -> Terms:
-    """Any format on the CPU, where threads walk their share of slots and entries row by row."""
-    return work.base() | {
-        "entries": work["nnz"] / _MILLION,
-        "slots": work.slots / _MILLION,
-        "rows": work["rows"] / _MILLION,
+# Fewest rows that a thread of the CPU gets at a time; the other formats give a part of a row if need be.
+_CPU_ROWS = {"ellpack": 2048, "ellpack_r": 2048, "ellr_t": 2048, "hyb": 2048, "dia": 512, "sell": 32}
+_CPU_SERIAL = 40_000  # slots and rows up to which one thread does it all
+
+
+def _on_cpu(format: str, work: Work) -> Terms:
+    """Any format on the CPU: threads walk their share of slots and entries row by row, or one thread does."""
+    base, threads = work.base(), work.machine.processors
+    entries, slots = float(work["nnz"]), work.slots
+    if format == "hyb":
+        entries, slots = _hyb_parts(work)
+    serial = work.slots + work["rows"] < _CPU_SERIAL
+    even = (
+        1 if serial else 1 / threads
+    )  # of what the busiest thread does; so costs hold for any number of them
+    by_rows = even
+    if format in _CPU_ROWS and not serial:
+        lanes = ellr_t_threads(work.features) if format == "ellr_t" else 1
+        by_rows = 1 / max(1, min(threads, -(-work["rows"] * lanes // _CPU_ROWS[format])))
+    return {
+        "launch": 1,
+        "wake": float(not serial),
+        "memory": base["memory"],
+        "shared_cache": 0.0 if serial else base["cache"],
+        "cache": base["cache"] * by_rows,
+        "x_memory": base["x_memory"],
+        "x_cache": base["x_cache"] * by_rows,
+        "entries": entries * (even if format == "hyb" else by_rows) / _MILLION,
+        "slots": slots * by_rows / _MILLION,
+        "rows": work["rows"] * by_rows / _MILLION,
     }
 
 
@@ -206,7 +234,7 @@ def variant_name(format: str, options: Mapping[str, Any]) -> str:
 def terms_of(name: str, work: Work) -> Terms:
     """What a product of a variant moves and waits for."""
     if work.machine.kind == "cpu":
-        return _on_cpu(work)
+        return _on_cpu(name, work)
     return _TERMS[name](work) if name in _TERMS else work.by_entries() | {"slots": work.slots / _MILLION}
 
 
