@@ -139,6 +139,9 @@ def test_full_tuning_of_a_format_keeps_given_options(measured):
     choose.choose(A, "sell", 0, "full", {"sigma": 1})
     assert len(built) == len(candidates("sell"))
     assert all(record.choice.options["sigma"] == 1 for record in built)
+    built.clear()
+    choose.choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
+    assert len(built) == 1
 
 
 def test_results_are_remembered(predicted, measured, cache):
@@ -164,8 +167,9 @@ def test_what_full_found_for_a_format_is_used_later(measured, cache):
     again, _, tuning = choose.choose(A, "sell", 0, "cached", {})
     assert again.options == found.options != {}
     assert tuning.cached
-    own, _, _ = choose.choose(A, "sell", 0, "cached", {"sigma": 32})
+    own, _, tuning = choose.choose(A, "sell", 0, "cached", {"sigma": 32})
     assert own.options == {"sigma": 32}
+    assert not tuning.cached
     assert choose.choose(A, "sell", 0, "off", {})[0].options == {}
 
 

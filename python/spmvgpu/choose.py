@@ -119,10 +119,10 @@ def _choose(
     csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
 ) -> tuple[Choice, AnyMatrix]:
     asked = Choice(format, options)
-    if format != "auto" and (tuning.mode == "off" or (tuning.mode == "cached" and options)):
+    if format != "auto" and tuning.mode == "off":
         return asked, build(csr, asked, ordinal)
-    asked_for = f"{format} of a symmetric matrix" if symmetric else format
-    entry = remember.entry_path(features(csr), csr.dtype, ordinal, asked_for)
+    wish = {"format": format, "options": options, "symmetric": symmetric}
+    entry = remember.entry_path(features(csr), csr.dtype, ordinal, wish)
     if tuning.mode == "cached":
         known = remember.recall(entry)
         if known is not None:
@@ -135,9 +135,9 @@ def _choose(
         if format != "auto":
             return asked, build(csr, asked, ordinal)
     if format != "auto":
-        return _fastest(
-            csr, [Choice(format, c | options) for c in candidates(format)], ordinal, tuning, entry
-        )
+        variants = [candidate | options for candidate in candidates(format)]
+        distinct = [Choice(format, v) for i, v in enumerate(variants) if v not in variants[:i]]
+        return _fastest(csr, distinct, ordinal, tuning, entry)
     kind = "cpu" if ordinal == CPU else "cuda"
     names = general_formats(symmetric or tuning.mode == "full", kind)
     predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)

@@ -36,10 +36,10 @@ class CsrVector:
     line: tuple[float, float]  # microseconds of a full load: c0 + c1 k
 
     def extended(self, lengths: Array) -> Array:
-        """Lengths of the rows as they count: at least what the curve says of them."""
+        """Lengths of the rows as they count: short ones as where the line gives what the curve gives."""
         k = np.asarray(lengths, dtype=float)
         curve = self.conic[0] + self.conic[1] * k + self.conic[2] * k**2
-        return np.where(k < self.threshold, np.maximum((curve - self.line[0]) / self.line[1], k), k)
+        return np.where(k < self.threshold, np.maximum((curve - self.line[0]) / self.line[1], 0.0), k)
 
     def strips(self, lengths: Array) -> Array:
         """Microseconds of each strip of `full_load` rows, in the given order."""
@@ -67,8 +67,9 @@ class CsrVector:
             line, right = _polynomial(k[cut:], t[cut:], 1)
             if line[1] > 0 and (best is None or left + right < best[0]):
                 best = left + right, cls(full_load, float(k[cut]), tuple(conic), tuple(line))  # type: ignore[arg-type]
-        if best is None:
-            raise ValueError(f"the times of {len(k)} full loads do not grow with their length; measure again")
+        if best is None:  # times that do not grow with the length, or too few: noise; in proportion, then
+            slope = float(np.sum(k / t) / np.sum((k / t) ** 2))
+            return cls(full_load, 0.0, (0.0, slope, 0.0), (0.0, slope))
         return best[1]
 
 

@@ -17,14 +17,14 @@ SCHEMA = 1
 MAX_ENTRIES = 512
 
 
-def entry_path(features: Mapping[str, Any], dtype: Any, ordinal: int, format: str) -> Path:
-    """Where the result is kept for all matrices with these features, in this dtype and on this device."""
+def entry_path(features: Mapping[str, Any], dtype: Any, ordinal: int, wish: Mapping[str, Any]) -> Path:
+    """Where the result is kept for all matrices with these features, this dtype, device and wish."""
     build = _core.build_info()
     key = {
         "features": features,
         "dtype": str(dtype),
         "device": slug(device_model(ordinal), ordinal),
-        "format": format,
+        "wish": wish,
         "formats": formats(),
         "build": [build["version"], build["cuda_version"]],
     }
