@@ -486,6 +486,7 @@ def test_device_arrays_elsewhere(gpu_names, library):
             op.spmv(x, out=library.asarray(np.zeros(A.shape[0]), other[0]))
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 def test_no_graph_of_several_devices(gpu_names, library):
     A = matrix("uniform", np.dtype("float64"))
     op = spread(A, gpu_names)

@@ -1,4 +1,5 @@
 #include "cuda/check.hpp"
+#include "cuda/overlap.cuh"
 #include "cuda/warp.cuh"
 #include "formats/tsmv.hpp"
 
@@ -209,6 +210,7 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 
     }
     __syncthreads();
     if (window.steps > 0) Walk::multiply(ahead, all, window, tile, end);
+    let_next_kernel_start();
     for (int i = threadIdx.x; i < halo * kBlock; i += kThreads) {
         all.halo_sums[std::int64_t(tile.halo) * kBlock + i] = window.y[i];
     }
@@ -228,6 +230,7 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
     const int lane = threadIdx.x % kWarp, part = i % kBlock;
     const index_t row = i < rows ? row_of<kBlock>(node_rows, nodes[i / kBlock], part) : -1;
     const index_t begin = row >= 0 ? offsets[i / kBlock] : 0, end = row >= 0 ? offsets[i / kBlock + 1] : 0;
+    wait_for_kernel_before();
     T sum = 0;
     if (end - begin <= kMany) {
         for (index_t k = begin; k < end; ++k) sum += halo_sums[std::int64_t(sources[k]) * kBlock + part];
@@ -278,10 +281,9 @@ void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product,
     constexpr int kThreads = 128, kBlock = Walk::kNodeRows;
     const auto rows = static_cast<index_t>(tsmv.merge_nodes.size()) * kBlock;
     if (rows == 0) return;
-    tsmv_merge<T, kBlock><<<blocks_for(rows, kThreads), kThreads, 0, native(stream)>>>(
-        rows, tsmv.merge_nodes.data(), all.node_rows, tsmv.merge_offsets.data(), tsmv.merge_sources.data(),
-        all.halo_sums, product);
-    check_launch("tsmv_merge");
+    launch_early(tsmv_merge<T, kBlock>, blocks_for(rows, kThreads), kThreads, stream, rows, tsmv.merge_nodes.data(),
+                 all.node_rows, tsmv.merge_offsets.data(), tsmv.merge_sources.data(),
+                 static_cast<const T*>(all.halo_sums), product);
 }
 
 template <class T, int kBlock>

@@ -77,6 +77,8 @@ class Share:
     resident : int or None
         How many of the rows stay in the memory of the GPU; the others pass through it in every product. None:
         all stay.
+    chunk : int
+        Bytes of each of the two buffers that those others pass through.
     reason : str
         Why rows are not where the partition put them, or not in the memory of their GPU; empty if they are.
     """
@@ -84,6 +86,7 @@ class Share:
     rows: Rows
     ordinal: int
     resident: int | None = None
+    chunk: int = 0
     reason: str = ""
 
 
@@ -142,7 +145,8 @@ def _split(csr: Any, wish: Wish, share: Share, available: int) -> list[Share]:
     needed = sum(_bytes_needed(piece, wish, share.ordinal) for piece in pieces_of(own))
     if needed + vectors <= available or own.nnz == 0:
         return [share]
-    for_matrix = max(0, available - 2 * chunk_bytes(available) - vectors)
+    chunk = chunk_bytes(available)
+    for_matrix = max(0, available - 2 * chunk - vectors)
     resident = int(np.searchsorted(own.indptr, own.nnz * for_matrix / needed, side="right")) - 1
     rest = rows_of(own, range(resident, own.shape[0]))
     streamed_ms, cpu_ms = _streamed_ms(rest), _cpu_ms(rest)
@@ -152,7 +156,7 @@ def _split(csr: Any, wish: Wish, share: Share, available: int) -> list[Share]:
         f"{cpu_ms:.3g} ms"
     )
     if streamed_ms < cpu_ms:
-        return [replace(share, resident=resident, reason=f"{reason}; streaming was chosen")]
+        return [replace(share, resident=resident, chunk=chunk, reason=f"{reason}; streaming was chosen")]
     reason += "; the CPU was chosen"
     on_cpu = Share(share.rows[resident:], CPU, reason=reason)
     return [replace(share, rows=share.rows[:resident]), on_cpu] if resident else [on_cpu]
@@ -217,8 +221,7 @@ def _build_share(own: Any, wish: Wish, share: Share) -> Any:
         streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
         for piece in pieces_of(rows_of(own, range(resident, own.shape[0]))):
             arrays = (piece.indptr, piece.indices, piece.data)
-            size = chunk_bytes(wish.memory_limit or 16 * _LARGEST_CHUNK)
-            made.append((streamed(*arrays, own.shape[1], share.ordinal, size), first, 0))
+            made.append((streamed(*arrays, own.shape[1], share.ordinal, share.chunk), first, 0))
             first += piece.shape[0]
     if len(made) == 1:
         return made[0][0]
