@@ -24,6 +24,7 @@ _MAX_ENTRIES = 2**31 - 1
 
 # What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
 _MEMORY_KEPT_FREE = 0.03
+_LEAST_KEPT_FREE = 16 << 20  # memory comes in pages, and every stream takes some
 
 # Entries of the rows that are timed where powers must be measured.
 _SAMPLE_ENTRIES = 8_000_000
@@ -79,6 +80,9 @@ class Share:
         all stay.
     chunk : int
         Bytes of each of the two buffers that those others pass through.
+    is_full : bool
+        The rows were chosen to fill the memory in the format that is predicted to be the fastest, so that
+        there is no room to try others.
     reason : str
         Why rows are not where the partition put them, or not in the memory of their GPU; empty if they are.
     """
@@ -87,6 +91,7 @@ class Share:
     ordinal: int
     resident: int | None = None
     chunk: int = 0
+    is_full: bool = False
     reason: str = ""
 
 
@@ -112,7 +117,7 @@ def measured_powers(csr: Any, wish: Wish, ordinals: Sequence[int]) -> tuple[floa
     kinds = {ordinal: str(_core.device_properties(ordinal)["model"]) for ordinal in ordinals}
     if len(set(kinds.values())) == 1:
         return (1.0,) * len(ordinals)
-    sample = _sample(csr)
+    sample = _sample(csr, min(_room(ordinal) for ordinal in kinds if ordinal != CPU))
     times: dict[str, float] = {}
     for ordinal, kind in kinds.items():
         if kind not in times:
@@ -134,8 +139,7 @@ def fit(csr: Any, wish: Wish, shares: Sequence[Share]) -> list[Share]:
         elif wish.memory_limit is not None:
             fitting += _split(csr, wish, share, wish.memory_limit // twins)
         else:
-            free = int(_core.device_properties(share.ordinal)["memory_free"] * (1 - _MEMORY_KEPT_FREE))
-            fitting += _split(csr, wish, share, free // twins)
+            fitting += _split(csr, wish, share, _room(share.ordinal) // twins)
     return fitting
 
 
@@ -156,10 +160,11 @@ def _split(csr: Any, wish: Wish, share: Share, available: int) -> list[Share]:
         f"{cpu_ms:.3g} ms"
     )
     if streamed_ms < cpu_ms:
-        return [replace(share, resident=resident, chunk=chunk, reason=f"{reason}; streaming was chosen")]
+        streamed = f"{reason}; streaming was chosen"
+        return [replace(share, resident=resident, chunk=chunk, is_full=True, reason=streamed)]
     reason += "; the CPU was chosen"
     on_cpu = Share(share.rows[resident:], CPU, reason=reason)
-    return [replace(share, rows=share.rows[:resident]), on_cpu] if resident else [on_cpu]
+    return [replace(share, rows=share.rows[:resident], is_full=True), on_cpu] if resident else [on_cpu]
 
 
 def chunk_bytes(available: int) -> int:
@@ -178,9 +183,18 @@ def _cpu_ms(csr: Any) -> float:
     return 1e-3 * microseconds * int(csr.nnz) / max(int(sample.nnz), 1)
 
 
-def _sample(csr: Any) -> Any:
-    """The first rows, as many as are worth timing."""
-    end = int(np.searchsorted(csr.indptr, _SAMPLE_ENTRIES, side="right")) - 1
+def _room(ordinal: int) -> int:
+    """Bytes of a GPU's memory that may be taken."""
+    free = int(_core.device_properties(ordinal)["memory_free"])
+    return max(0, free - max(_LEAST_KEPT_FREE, int(free * _MEMORY_KEPT_FREE)))
+
+
+def _sample(csr: Any, room: int | None = None) -> Any:
+    """The first rows, as many as are worth timing and leave most of the room free."""
+    entries = _SAMPLE_ENTRIES
+    if room is not None:
+        entries = min(entries, room // (8 * (csr.dtype.itemsize + 4)))
+    end = int(np.searchsorted(csr.indptr, entries, side="right")) - 1
     return rows_of(csr, range(min(max(end, 1), csr.shape[0])))
 
 
@@ -215,7 +229,9 @@ def _build_share(own: Any, wish: Wish, share: Share) -> Any:
     made: list[tuple[Any, int, int]] = []
     first = 0
     for piece in pieces_of(rows_of(own, range(resident))):
-        made.append((_build(piece, wish, share.ordinal), first, 0))
+        made.append(
+            (_build(piece, replace(wish, tune="off") if share.is_full else wish, share.ordinal), first, 0)
+        )
         first += piece.shape[0]
     if resident < own.shape[0]:
         streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
