@@ -37,7 +37,7 @@ def formats() -> tuple[str, ...]:
 
 
 def reads_diagonals(format: str) -> bool:
-    """Whether a format reads x all along the diagonals that have an entry, whether another is there or not."""
+    """Whether a format reads x all along the diagonals that have an entry, be another there or not."""
     return format in _FORMATS and bool(_FORMATS[format]["reads_diagonals"])
 
 
