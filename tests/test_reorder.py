@@ -131,3 +131,8 @@ def test_a_rectangular_matrix_has_no_symmetric_order():
 def test_an_unknown_order_is_named():
     with pytest.raises(ValueError, match=r"'amd'.*'rcm'"):
         sg.aslinearoperator(banded(10, [0]), device="cpu", reorder="amd")
+
+
+def test_several_devices_take_a_matrix_as_it_is():
+    with pytest.raises(ValueError, match="one device"):
+        sg.aslinearoperator(banded(10, [0]), device=["cpu", "cpu"], reorder="rcm")

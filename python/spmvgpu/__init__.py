@@ -10,10 +10,11 @@ array([1., 0., 0., 0., 1.])
 from . import _threads  # isort: skip  (before the first import of _core)
 from . import linalg, partition
 from ._core import CudaError, FormatError
+from .construct import aslinearoperator
 from .devices import DeviceInfo, build_info, devices
 from .model.predict import Prediction, Predictions, predict, separator
 from .multi import DistributedVector, MultiDeviceOperator
-from .operator import SparseOperator, aslinearoperator
+from .operator import SparseOperator
 from .tune import estimate, format_options, formats
 
 _threads.restore()

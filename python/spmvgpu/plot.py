@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .operator import aslinearoperator
+from .construct import aslinearoperator
 
 __all__ = ["layout", "residual_history", "spy"]
 

@@ -1,0 +1,120 @@
+"""`aslinearoperator`: from a matrix and what its owner wants to an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import multi, parts
+from .arrays import stream_handle
+from .canonical import Symmetric, canonical_csr
+from .choose import PARTITIONED, choose
+from .devices import resolve_device
+from .operator import SparseOperator
+from .reorder import Reorder, order_for
+
+
+def aslinearoperator(
+    A: Any,
+    format: str = "auto",
+    device: str | Sequence[str] = "auto",
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    **format_options: Any,
+) -> SparseOperator:
+    """A sparse matrix as an operator on a GPU, on the CPU's cores, or on several devices at once.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
+        `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
+        summed on a copy.
+    format : str, default "auto"
+        One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
+        by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
+        or after `separator` rows; one whole format where cutting brings nothing.
+    device : str or list of str, default "auto"
+        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU. With a list, as in
+        ``["cuda:0", "cuda:1", "cpu"]``, each device gets some of the rows, in a format that suits them; the
+        result is a `MultiDeviceOperator` then.
+    dtype : {None, float32, float64}
+        Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else
+        float64.
+    shape : tuple of int, optional
+        (rows, columns), for a ``(data, indices, indptr)`` tuple.
+    symmetric : {None, True, "lower", "upper"}
+        True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
+        in `A`.
+    reorder : {None, "rcm", "auto"}
+        "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
+        neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
+        more. "auto": only where entries lie far from the diagonal and come at least twice as close.
+    stream : CUDA stream, optional
+        Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
+        the current stream of the library that the array comes from.
+    tune : {"cached", "off", "full"}
+        How much is tried. "cached": with format="auto", the two or three formats that are predicted to be the
+        fastest are timed with a few products, unless the prediction is clear or an earlier result for a
+        matrix like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the
+        tunables of the formats, or of the one format asked for, are tried on the device. What was found is
+        kept on disk, see `SparseOperator.tuning` for what it took.
+    powers : sequence of float, optional
+        Relative computing powers of the devices in the list. By default they are equal for devices of one
+        kind, and measured otherwise.
+    partition : {"nnz", "rows", "pmf"} or Partition, default "nnz"
+        How rows are given to the devices in the list: neighbouring rows with non-zeros, or as many rows, as
+        the powers say; or rows of similar length together; see `spmvgpu.partition`.
+    memory_limit : int, optional
+        Bytes to take of a GPU's memory; by default nearly all that is free. With a limit, or a list of
+        devices, rows that do not fit are done by the CPU or streamed through the GPU.
+    **format_options
+        Tunables of the format, see `format_options`.
+
+    Returns
+    -------
+    SparseOperator
+
+    Raises
+    ------
+    TypeError
+        For a dtype that is not real, or an option that the format does not have.
+    ValueError
+        For arrays that do not describe a matrix, an unknown format or device, or an option out of its range.
+    FormatError
+        If the format does not fit the matrix; says what it would cost and which format fits.
+    MemoryError
+        If the device has not enough memory; says how much was asked for and is free.
+    CudaError
+        If a CUDA device is asked for that is not there, or a CUDA call fails.
+    """
+    default_stream = None if stream is None else stream_handle(stream)
+    is_spread = isinstance(device, list | tuple) or partition != "nnz"
+    if is_spread or powers is not None or memory_limit is not None:
+        if reorder == "rcm":
+            raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
+        wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
+        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
+        return multi.spread(csr, wish, symmetric is not None, default_stream)
+    ordinal = resolve_device(device)
+    csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+    if format == PARTITIONED and reorder is not None:
+        raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
+    order = order_for(csr, reorder)
+    stored = csr if order is None else parts.submatrix(csr, order, order)
+    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, symmetric is not None)
+    if order is not None:
+        choice, matrix = parts.reordered(choice, order), parts.behind(matrix, order)
+    operator = SparseOperator(
+        matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream
+    )
+    operator._tuning = tuning
+    return operator
