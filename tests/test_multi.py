@@ -228,7 +228,7 @@ def test_powers_are_proportions():
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
     monkeypatch.setattr(shares, "_MAX_ENTRIES", 2000)
-    op = spread(A, names, partition=by)
+    op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._spread.shares) == len(names)
     assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shares)
     assert_multiplies(op, A)
@@ -418,7 +418,9 @@ def test_a_gpu_without_memory(gpu_names, monkeypatch):
             left = cupy.cuda.runtime.memGetInfo()[0]
             for _ in range(3):
                 with pytest.raises(MemoryError, match=r"\d.*free|free.*\d"):
-                    sg.aslinearoperator(A, device=gpu_names, powers=[1.0] * len(gpu_names))
+                    sg.aslinearoperator(
+                        A, device=gpu_names, powers=[8.0 if name == home else 1.0 for name in gpu_names]
+                    )
             gc.collect()
             assert cupy.cuda.runtime.memGetInfo()[0] >= left - 2**22
         finally:

@@ -29,7 +29,7 @@ py::list describe_formats() {
         }
         formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
                                 py::arg("candidates") = format.candidates, py::arg("symmetric") = format.symmetric,
-                                py::arg("reads_between_entries") = format.reads_between_entries));
+                                py::arg("reads_diagonals") = format.reads_diagonals));
     }
     return formats;
 }
@@ -59,7 +59,7 @@ py::dict build_info() {
 void register_runtime(py::module_& module) {
     module.def("describe_formats", &describe_formats,
                "Names, options and tuning candidates of all formats, which hold symmetric matrices only, and "
-               "which read x in columns without entries.");
+               "which read x all along diagonals.");
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");

@@ -59,9 +59,9 @@ concept Gathers = requires(const Format& format) {
 template <class Format>
 concept Symmetric = Format::kSymmetric;
 
-// A format that reads x in columns that have no entry, too, so that all of x must be there.
+// A format that reads x all along its diagonals, whether an entry is there or not.
 template <class Format>
-concept ReadsBetweenEntries = Format::kReadsBetweenEntries;
+concept ReadsDiagonals = Format::kReadsDiagonals;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -73,7 +73,7 @@ std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     [&]<class... Formats>(std::variant<Formats...>*) {
         (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates(),
-                         Symmetric<Formats>, ReadsBetweenEntries<Formats>}),
+                         Symmetric<Formats>, ReadsDiagonals<Formats>}),
          ...);
     }(static_cast<AnyFormat<double>*>(nullptr));
     return list;

@@ -23,7 +23,7 @@ struct FormatInfo {
     std::vector<OptionInfo> options;  // with their defaults
     std::vector<Options> candidates;  // what tuning tries
     bool symmetric;                   // whether it holds symmetric matrices only
-    bool reads_between_entries;       // whether it reads x in columns that have no entry, too
+    bool reads_diagonals;             // whether it reads x all along its diagonals, entry or not
 };
 std::vector<FormatInfo> list_formats();
 

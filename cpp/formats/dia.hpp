@@ -29,7 +29,7 @@ namespace spmvgpu {
 template <class T>
 struct Dia {
     static constexpr const char* kName = "dia";
-    static constexpr bool kReadsBetweenEntries = true;
+    static constexpr bool kReadsDiagonals = true;
     using value_type = T;
     using Tuning = PaddedTuning;
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;

@@ -90,7 +90,6 @@ template <class T>
 struct Tsmv {
     static constexpr const char* kName = "tsmv";
     static constexpr bool kSymmetric = true;
-    static constexpr bool kReadsBetweenEntries = true;
     static constexpr std::uint16_t kFake = 0xFFFF;    // as a column
     static constexpr std::uint16_t kNoNode = 0xFFFF;  // in thread_nodes
     using value_type = T;

@@ -183,12 +183,12 @@ def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
     return stacked.sorted_indices()
 
 
-def reads_all_of_x(matrix: Any) -> bool:
-    """Whether a product may read x where no entry is."""
+def formats_in(matrix: Any) -> set[str]:
+    """The formats that a matrix is stored in."""
     made_of = _made_of(matrix)
     if made_of:
-        return any(reads_all_of_x(part) for part, _, _ in made_of)
-    return not isinstance(matrix, StreamedMatrix) and tune.reads_between_entries(matrix.format)
+        return {name for part, _, _ in made_of for name in formats_in(part)}
+    return {"csr" if isinstance(matrix, StreamedMatrix) else matrix.format}
 
 
 def format_of(matrix: Any) -> str:

@@ -218,8 +218,7 @@ def build(csr: Any, wish: Wish, shares: Sequence[Share]) -> DistributedMatrix:
         own = rows_of(csr, share.rows)
         rows = share.rows.start if isinstance(share.rows, range) else share.rows
         matrix = _build_share(own, wish, share)
-        window = (0, csr.shape[1]) if parts.reads_all_of_x(matrix) else _window(own)
-        made.append((matrix, rows, *window))
+        made.append((matrix, rows, *_window(own, matrix)))
     kind = _core.DistributedMatrixF32 if csr.dtype == np.float32 else _core.DistributedMatrixF64
     return kind(csr.shape[0], csr.shape[1], made)
 
@@ -245,14 +244,21 @@ def _build_share(own: Any, wish: Wish, share: Share) -> Any:
     return kind(own.shape[0], own.shape[1], made)
 
 
-def _window(csr: Any) -> tuple[int, int]:
-    """The columns that the rows of a canonical matrix reach over: first and end."""
+def _window(csr: Any, matrix: Any) -> tuple[int, int]:
+    """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
     filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
     if not filled.size:
         return 0, 0
-    first = csr.indices[csr.indptr[filled]].min()
-    last = csr.indices[csr.indptr[filled + 1] - 1].max()
-    return int(first), int(last) + 1
+    names = parts.formats_in(matrix)
+    if any(map(tune.needs_symmetry, names)):
+        return 0, csr.shape[1]  # of a node with an entry in a column, all rows are columns too
+    first = csr.indices[csr.indptr[filled]].astype(np.int64)
+    last = csr.indices[csr.indptr[filled + 1] - 1].astype(np.int64)
+    if any(map(tune.reads_diagonals, names)):  # along diagonals, from one end of the rows to the other
+        return max(0, int((first - filled).min())), min(
+            csr.shape[1], csr.shape[0] + int((last - filled).max())
+        )
+    return int(first.min()), int(last.max()) + 1
 
 
 def rows_of(csr: Any, rows: Rows) -> Any:

@@ -36,9 +36,9 @@ def formats() -> tuple[str, ...]:
     return tuple(_FORMATS)
 
 
-def reads_between_entries(format: str) -> bool:
-    """Whether a format reads x in columns that have no entry, too, so that all of x must be there."""
-    return format in _FORMATS and bool(_FORMATS[format]["reads_between_entries"])
+def reads_diagonals(format: str) -> bool:
+    """Whether a format reads x all along the diagonals that have an entry, be another there or not."""
+    return format in _FORMATS and bool(_FORMATS[format]["reads_diagonals"])
 
 
 def needs_symmetry(format: str) -> bool:
