@@ -21,6 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import suite
+from benchmarks.model_report import errors, losses
+from benchmarks.records import geometric_mean
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
 from spmvgpu.model import calibrate, measure
@@ -93,23 +95,16 @@ def summary(rows: list[Row]) -> str:
     """Errors of both models, and what their choices cost."""
     lines = []
     for model in MODELS:
-        known = [row for row in rows if row[f"{model}_us"] is not None]
-        errors = np.array([abs(row[f"{model}_us"] / row["time_us"] - 1) for row in known])
-        lines.append(f"{model}: mean absolute error {errors.mean():.1%}, median {np.median(errors):.1%}")
-        for variant in dict.fromkeys(row["variant"] for row in known):
-            own = errors[[row["variant"] == variant for row in known]]
-            lines.append(f"  {variant:<24} {own.mean():6.1%} of {len(own)}")
-        by_matrix: dict[tuple[str, str], list[Row]] = {}
-        for row in known:
-            by_matrix.setdefault((row["matrix"], row["dtype"]), []).append(row)
-        losses = {
-            key: min(own, key=lambda row: row[f"{model}_us"])["time_us"] / min(r["time_us"] for r in own)
-            for key, own in by_matrix.items()
-        }
-        mean = np.exp(np.mean(np.log(list(losses.values()))))
-        lines.append(f"  its choice over the fastest: geometric mean {mean:.3f}")
-        worst = sorted(losses.items(), key=lambda entry: -entry[1])[:3]
-        lines += [f"    {name} {dtype}: {loss:.2f}" for (name, dtype), loss in worst]
+        off = errors(rows, model)
+        lines.append(f"{model}: mean absolute error {np.mean(off):.1%}, median {np.median(off):.1%}")
+        for variant in dict.fromkeys(row["variant"] for row in rows):
+            own = errors(rows, model, variant)
+            if own:
+                lines.append(f"  {variant:<24} {np.mean(own):6.1%} of {len(own)}")
+        lost = losses(rows, model)
+        lines.append(f"  its choice over the fastest: geometric mean {geometric_mean(lost.values()):.3f}")
+        worst = sorted(lost.items(), key=lambda entry: -entry[1])[:3]
+        lines += [f"    {case}: {loss:.2f}" for case, loss in worst]
     return "\n".join(lines)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 Row = dict[str, Any]
 
 EXPERIMENTS = ("spmv", "overhead", "roundtrip", "memory")
-FILES = (*EXPERIMENTS, "symmetric")  # those measured by a command of their own come last
+# Those measured by a command of their own come last.
+FILES = (*EXPERIMENTS, "symmetric", "multi", "prediction", "reproduce/guo2011")
 # What every row of spmv.json has; other experiments keep the fields that make sense for them.
 SPMV_FIELDS = (
     "matrix", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes",

@@ -1,4 +1,7 @@
-"""Turn results into the README's tables and plots: ``python -m benchmarks.report``; goals: ``--check``."""
+"""Turn results into tables and plots: ``python -m benchmarks.report``; the goals alone: ``--check``.
+
+The README gets a summary of each device, a page in `docs/results` every matrix.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import symmetric_report
+from . import model_report, multi_report, symmetric_report
 from .records import Row, Times, geometric_mean, ratio, read
-from .summary import BEST_CSR, Results, format_mark, marks
+from .summary import BEST_CSR, Mark, Results, format_mark, marks
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
+    parser.add_argument("--pages", type=Path, help="folder of a page per device (default: docs/results)")
     parser.add_argument("--plots", type=Path, default=Path("docs/plots"), help="folder of the pictures")
     parser.add_argument(
         "--check", action="store_true", help="print the goals beside what was measured, write nothing"
@@ -32,16 +36,25 @@ def main(arguments: list[str] | None = None) -> int:
     if options.check:
         for slug, results in devices.items():
             print(f"{slug}:")
-            print("\n".join(map(format_mark, marks(results) + symmetric_report.marks(results))))
+            print("\n".join(map(format_mark, all_marks(results))))
         return 0
+    pages = options.pages or options.readme.parent / "docs" / "results"
+    pages.mkdir(parents=True, exist_ok=True)
     sections = []
     for slug, results in devices.items():
+        page = pages / f"{slug}.md"
         pictures = _draw(slug, results, options.plots)
-        linked = [Path(os.path.relpath(picture, options.readme.parent)).as_posix() for picture in pictures]
-        sections.append(section(results, linked))
+        page.write_text(f"{section(results, _linked(pictures, pages))}\n", encoding="utf-8")
+        readme = options.readme.parent
+        sections.append(brief(results, _linked(pictures, readme), _linked([page], readme)[0]))
     write_between(options.readme, "\n\n".join(sections))
     print(f"{options.readme}: {len(sections)} devices")
     return 0
+
+
+def _linked(paths: Iterable[Path], folder: Path) -> list[str]:
+    """As a page in that folder names them."""
+    return [Path(os.path.relpath(path, folder)).as_posix() for path in paths]
 
 
 def devices_in(folder: Path) -> dict[str, Results]:
@@ -75,36 +88,75 @@ def write_between(readme: Path, text: str) -> None:
     readme.write_text(f"{before}{BEGIN}\n{text.strip()}\n{END}{after}", encoding="utf-8")
 
 
+def brief(results: Results, pictures: Sequence[str], page: str) -> str:
+    """What the README says about one device: the generated matrices, the goals, and where the rest is."""
+    parts = [_heading(results)]
+    parts += _product_parts(results, everything=False)
+    parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
+    parts += _multi_part(results)
+    goals = all_marks({name: content for name, content in results.items() if name != "memory"})
+    if goals:
+        parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
+    parts += _skipped_part(results)
+    parts.append(f"Every matrix, calls from Python and memory: [{page}]({page}).")
+    return "\n\n".join(parts)
+
+
 def section(results: Results, pictures: Sequence[str] = ()) -> str:
     """All that is said about one device."""
-    parts = [_heading(_environment(results))]
-    if "spmv" in results:
-        times = Times(results["spmv"])
-        parts += _cpu_parts(times) if times.threads else _device_parts(times)
+    parts = [_heading(results), *_product_parts(results)]
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
-    parts += _symmetric_part(results)
+    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
         _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _skipped_part(results)
     )
     return "\n\n".join(part for part in parts if part)
 
 
-def _heading(environment: dict[str, Any]) -> str:
+def all_marks(results: Results) -> list[Mark]:
+    """The goals of all experiments beside what was measured."""
+    others = (symmetric_report, multi_report, model_report)
+    return [*marks(results), *(mark for other in others for mark in other.marks(results))]
+
+
+def _mark_table(goals: Iterable[Mark]) -> str:
+    verdicts = {True: "reached", False: "missed", None: "not measured"}
+    head = ("what", "goal", "measured", "")
+    rows = [(mark.name, mark.goal, mark.measured, verdicts[mark.reached]) for mark in goals]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *rows))
+
+
+def _product_parts(results: Results, everything: bool = True) -> list[str]:
+    if "spmv" not in results:
+        return []
+    times = Times(results["spmv"])
+    return _cpu_parts(times) if times.threads else _device_parts(times, everything)
+
+
+def _heading(results: Results) -> str:
+    environment = _environment(results)
     facts = [f"commit `{environment['commit'][:12]}`", environment["date"][:10]]
     if environment["cuda"] is not None:
         facts += [f"driver {environment['driver']}", f"CUDA {environment['cuda']}"]
-    else:
+    elif "cores" in environment:
         facts.append(f"{environment['cores']} cores")
     facts += [f"{name} {version}" for name, version in environment["versions"].items() if name != "spmvgpu"]
-    bandwidth = environment["copy_bandwidth"]
+    bandwidth = environment.get("copy_bandwidth")
     if isinstance(bandwidth, dict):
         speeds = [f"{value / 1e9:.1f} GB/s on {count} threads" for count, value in bandwidth.items()]
         facts.append("copy bandwidth " + ", ".join(speeds))
-    else:
+    elif bandwidth is not None:
         facts.append(f"device-to-device memcpy {bandwidth / 1e12:.2f} TB/s")
     if "copy_kernel_bandwidth" in environment:
         facts.append(f"copy kernel {environment['copy_kernel_bandwidth'] / 1e12:.2f} TB/s")
-    return f"### {environment['device']}\n\n" + ", ".join(facts) + "."
+    text = f"### {environment['device']}\n\n" + ", ".join(facts) + "."
+    later: dict[str, list[str]] = {}
+    for name, content in results.items():
+        commit = content["environment"]["commit"][:12]
+        if commit != environment["commit"][:12]:
+            later.setdefault(commit, []).append(f"{name}.json")
+    others = (f"{', '.join(names)} at commit `{commit}`" for commit, names in later.items())
+    return f"{text} Measured apart: {'; '.join(others)}." if later else text
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -124,7 +176,7 @@ def microseconds(row: Row | None) -> str:
     return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
 
 
-def _device_parts(times: Times) -> list[str]:
+def _device_parts(times: Times, everything: bool) -> list[str]:
     groups = {row["matrix"]: row["group"] for case in times.cases() for row in times.rows(*case)[:1]}
     real = [case for case in times.cases() if groups.get(case[0]) == "real"]
     others = [case for case in times.cases() if groups.get(case[0]) != "real"]
@@ -137,7 +189,7 @@ def _device_parts(times: Times) -> list[str]:
     ]
     if others:
         parts.append(_product_table(times, others))
-    if real:
+    if real and everything:
         parts.append(
             "<details><summary>Real matrices</summary>\n\n" + _product_table(times, real) + "\n\n</details>"
         )
@@ -235,6 +287,19 @@ def _symmetric_part(results: Results) -> list[str]:
         return []
     title = "<details><summary>Symmetric matrices in half the storage</summary>"
     return [f"{title}\n\n{symmetric_report.NOTE}\n\n{table(symmetric_report.HEAD, rows)}\n\n</details>"]
+
+
+def _multi_part(results: Results) -> list[str]:
+    rows = multi_report.rows(results)
+    return [multi_report.NOTE, table(multi_report.HEAD, rows)] if rows else []
+
+
+def _model_part(results: Results) -> list[str]:
+    rows = model_report.rows(results)
+    if not rows:
+        return []
+    text = f"{model_report.NOTE}\n\n{table(model_report.HEAD, rows)}"
+    return [f"<details><summary>Performance models</summary>\n\n{text}\n\n</details>"]
 
 
 def _overhead_part(results: Results) -> list[str]:
