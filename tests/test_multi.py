@@ -14,7 +14,7 @@ import spmvgpu as sg
 from battery import CASES, banded, matrix, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
-from spmvgpu import partition, shares
+from spmvgpu import multi, partition, shares
 from support import assert_multiplies, assert_same_entries, poisoned
 
 SQUARE = [name for name, make in CASES.items() if make().shape[0] == make().shape[1]]
@@ -223,6 +223,14 @@ def test_powers_are_proportions():
     assert [share.nnz for share, *_ in alone._spread.shares] == [0, A.nnz, 0]
     assert_multiplies(alone, A)
     assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
+
+
+def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatch):
+    A = matrix("uniform", np.dtype("float64"))
+    wish = multi.check_wish(["cpu"], "auto", "off", {}, None, "nnz", None)
+    monkeypatch.setattr(shares, "device_model", lambda ordinal: f"model {ordinal}")
+    monkeypatch.setattr(shares, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
+    assert shares.measured_powers(A, wish, [0, -1]) == (30e9, 1e9)
 
 
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):

@@ -14,7 +14,7 @@ from . import _core, partition, parts, tune
 from .choose import choose
 from .devices import CPU, device_name
 from .model.predict import predict_csr
-from .model.profile import load_profile
+from .model.profile import calibrated_power, device_model, load_profile
 from .partition import Partition
 from .parts import DistributedMatrix
 from .tune import Choice
@@ -113,10 +113,13 @@ def divide(csr: Any, wish: Wish, ordinals: Sequence[int]) -> list[Share]:
 
 
 def measured_powers(csr: Any, wish: Wish, ordinals: Sequence[int]) -> tuple[float, ...]:
-    """Products per second of some rows on each kind of device; equal ones if all are of one kind."""
-    kinds = {ordinal: str(_core.device_properties(ordinal)["model"]) for ordinal in ordinals}
+    """Equal ones if all devices are of one kind; else as calibrated, or from products with some of the rows."""
+    kinds = {ordinal: device_model(ordinal) for ordinal in ordinals}
     if len(set(kinds.values())) == 1:
         return (1.0,) * len(ordinals)
+    calibrated = [calibrated_power(ordinal, csr.dtype) for ordinal in ordinals]
+    if None not in calibrated:
+        return tuple(power for power in calibrated if power is not None)
     sample = _sample(csr, min(_room(ordinal) for ordinal in kinds if ordinal != CPU))
     times: dict[str, float] = {}
     for ordinal, kind in kinds.items():

@@ -167,6 +167,14 @@ def _loaded(ordinal: int, path: Path) -> Profile:
     return (_read_or_warn(path, ordinal) if path.exists() else None) or _shipped(ordinal)
 
 
+def calibrated_power(ordinal: int, dtype: Any) -> float | None:
+    """Non-zeros per second of a device, from a profile that was measured on one of its model; None without."""
+    profile = load_profile(ordinal)
+    return (
+        profile.power[f"f{8 * np.dtype(dtype).itemsize}"] if profile.device == device_model(ordinal) else None
+    )
+
+
 def forget_loaded() -> None:
     """Read the profiles anew when they are needed next."""
     _loaded.cache_clear()
