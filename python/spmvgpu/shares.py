@@ -113,7 +113,7 @@ def divide(csr: Any, wish: Wish, ordinals: Sequence[int]) -> list[Share]:
 
 
 def measured_powers(csr: Any, wish: Wish, ordinals: Sequence[int]) -> tuple[float, ...]:
-    """Equal ones if all devices are of one kind; else as calibrated, or from products with some of the rows."""
+    """Equal ones if all devices are of one kind; else as calibrated, or from products with some rows."""
     kinds = {ordinal: device_model(ordinal) for ordinal in ordinals}
     if len(set(kinds.values())) == 1:
         return (1.0,) * len(ordinals)

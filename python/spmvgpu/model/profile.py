@@ -168,11 +168,15 @@ def _loaded(ordinal: int, path: Path) -> Profile:
 
 
 def calibrated_power(ordinal: int, dtype: Any) -> float | None:
-    """Non-zeros per second of a device, from a profile that was measured on one of its model; None without."""
+    """Non-zeros per second, from a profile measured on a device like this one; None without.
+
+    Alike are GPUs of one model, and CPUs of one model with as many threads.
+    """
     profile = load_profile(ordinal)
-    return (
-        profile.power[f"f{8 * np.dtype(dtype).itemsize}"] if profile.device == device_model(ordinal) else None
-    )
+    is_alike = profile.device == device_model(ordinal)
+    if ordinal == CPU:
+        is_alike = is_alike and profile.processors == _core.max_threads()
+    return profile.power[f"f{8 * np.dtype(dtype).itemsize}"] if is_alike else None
 
 
 def forget_loaded() -> None:
