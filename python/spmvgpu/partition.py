@@ -17,6 +17,7 @@ splits off the blocks along the diagonal.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _Parts(ABC):
     """What both ways of splitting a matrix say of their parts; arrays have an entry per part.
 
     Attributes
@@ -86,9 +87,9 @@ class _Parts:
         counted = shares > 0
         return 100 * float(np.sum(np.abs(self.nnz - shares)[counted] / shares[counted]))
 
+    @abstractmethod
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
         """Bytes that each part takes."""
-        raise NotImplementedError
 
     def transfer_time(self, bus_rate: float, value_size: int = 8, index_size: int = 4) -> float:
         """Seconds that sending all parts to the devices takes, T_t; formula (13).
