@@ -1,8 +1,8 @@
 """Array libraries: where an array lies, and how to make copies and results of the same kind.
 
-Arrays in host memory are used through NumPy views of them. Arrays on a CUDA device are used through their address;
-CuPy and PyTorch are asked for it through their own attributes, which takes a fraction of the time of the protocols;
-every other library goes through DLPack or the CUDA Array Interface.
+Arrays in host memory are used through NumPy views of them. Arrays on a CUDA device are used through their
+address; CuPy and PyTorch are asked for it through their own attributes, which takes a fraction of the time of
+the protocols; every other library goes through DLPack or the CUDA Array Interface.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Located(NamedTuple):
 
 
 class Library(Protocol):
-    """What products ask of an array library. All but `locate`, `keeps_host` and `from_host` concern CUDA devices."""
+    """What products ask of an array library; after the first two, of one with arrays on CUDA devices."""
 
     moves: bool  # whether its arrays may lie elsewhere than the operator, and are copied to it and back
 
@@ -81,7 +81,9 @@ class _Numpy:
 def _plain(x: Any, name: str) -> npt.NDArray[Any]:
     """An array of a subclass of NumPy's as one of NumPy's own."""
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, and a product has no use for masks; give {name}.filled(value)")
+        raise TypeError(
+            f"{name} is a masked array, and a product has no use for masks; give {name}.filled(value)"
+        )
     return np.asarray(x)
 
 
@@ -148,11 +150,14 @@ class _Torch:
             return Located(pointer, tuple(x.shape), dtype, device.index, in_order)
         if device.type != "cpu":
             raise ValueError(
-                f"{name} lies on the PyTorch device {str(device)!r}; only tensors of 'cpu' and 'cuda' can be used"
+                f"{name} lies on the PyTorch device {str(device)!r}; "
+                "only tensors on 'cpu' and 'cuda' can be used"
             )
         if not isinstance(dtype, np.dtype):  # NumPy can have no view of it
             in_order = x.is_contiguous()
-            x = x.detach().to(sys.modules["torch"].complex64 if dtype.is_complex else sys.modules["torch"].float32)
+            x = x.detach().to(
+                sys.modules["torch"].complex64 if dtype.is_complex else sys.modules["torch"].float32
+            )
             return Located(0, tuple(x.shape), dtype, CPU, in_order, True, x.resolve_conj().numpy())
         try:
             host = x.detach().resolve_conj().resolve_neg().numpy()
@@ -194,7 +199,9 @@ def _numpy_dtype_of_torch(dtype: Any) -> Any:
 
 
 def _not_dense(x: Any, name: str) -> TypeError:
-    return TypeError(f"{name} is a tensor of layout {x.layout} without memory that can be read; give a dense one")
+    return TypeError(
+        f"{name} is a tensor of layout {x.layout}, whose memory cannot be read; give a dense one"
+    )
 
 
 class _Protocols:
@@ -236,8 +243,8 @@ class _Protocols:
             dtype = np.dtype(f"{_DLPACK_KINDS[view.type_code]}{view.type_bits}".replace("bool8", "bool"))
         except (KeyError, TypeError):
             raise TypeError(
-                f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy lacks; "
-                "convert it to float32 or float64"
+                f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy "
+                "lacks; convert it to float32 or float64"
             ) from None
         return Located(view.pointer, tuple(view.shape), dtype, number, view.contiguous, True, None, view)
 
@@ -260,17 +267,17 @@ class _Protocols:
             if located.contiguous and located.dtype == dtype:
                 return converted
         raise TypeError(
-            f"x is a {type(x).__name__} of dtype {located.dtype}{'' if located.contiguous else ', not contiguous'}, "
-            f"and its library is not known to copy it; give a C-contiguous one of {dtype}, or an array of CuPy or "
-            "PyTorch"
+            f"x is a {type(x).__name__} of dtype {located.dtype}, {'' if located.contiguous else 'not '}"
+            "contiguous, and its library is not known to convert or copy it; give a C-contiguous one of "
+            f"{dtype}, or an array of CuPy or PyTorch"
         )
 
     def transposed(self, x: Any) -> Any:
         if hasattr(x, "__array_namespace__"):
             return x.__array_namespace__().permute_dims(x, (1, 0))
         raise TypeError(
-            f"x is a 2-D {type(x).__name__} on a CUDA device, and its library is not known to transpose it; give "
-            "its columns one by one, or an array of CuPy or PyTorch"
+            f"x is a 2-D {type(x).__name__} on a CUDA device, and its library is not known to transpose it; "
+            "give its columns one by one, or an array of CuPy or PyTorch"
         )
 
     def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
@@ -278,14 +285,14 @@ class _Protocols:
             namespace = x.__array_namespace__()
             return namespace.real(x), namespace.imag(x)
         raise TypeError(
-            f"x is a complex {type(x).__name__} on a CUDA device, and its library is not known to take it apart; "
-            "give real and imaginary parts one by one, or an array of CuPy or PyTorch"
+            f"x is a complex {type(x).__name__} on a CUDA device, and its library is not known to take it "
+            "apart; give real and imaginary parts one by one, or an array of CuPy or PyTorch"
         )
 
     def join(self, real: Any, imaginary: Any) -> Any:
         raise TypeError(
-            f"complex results cannot be made as a {type(real).__name__} on a CUDA device; give real and imaginary "
-            "parts one by one, or an array of CuPy or PyTorch"
+            f"complex results cannot be made as a {type(real).__name__} on a CUDA device; give real and "
+            "imaginary parts one by one, or an array of CuPy or PyTorch"
         )
 
     def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
@@ -302,17 +309,26 @@ def _host_view(x: Any, name: str) -> npt.NDArray[Any]:
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as refused:
-        # A read-only array cannot cross DLPack before its version 1.0, which NumPy reads from 2.1 on. What comes
-        # instead may be a copy, so nothing must be written to it.
+        # A read-only array cannot cross DLPack before its version 1.0, which NumPy reads from 2.1 on. What
+        # comes instead may be a copy, so nothing must be written to it.
         if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
             view = _plain(np.asarray(x), name).view()
             view.flags.writeable = False
             return view
-        raise TypeError(f"{name} is a {type(x).__name__} that NumPy cannot read through DLPack: {refused}") from None
+        raise TypeError(
+            f"{name} is a {type(x).__name__} that NumPy cannot read through DLPack: {refused}"
+        ) from None
 
 
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
-_DLPACK_NAMES = {4: " (OpenCL)", 7: " (Vulkan)", 8: " (Metal)", 10: " (ROCm)", 14: " (oneAPI)", 15: " (WebGPU)"}
+_DLPACK_NAMES = {
+    4: " (OpenCL)",
+    7: " (Vulkan)",
+    8: " (Metal)",
+    10: " (ROCm)",
+    14: " (oneAPI)",
+    15: " (WebGPU)",
+}
 _DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex", 6: "bool"}
 _LEGACY_DEFAULT_STREAM = 1
 

@@ -39,8 +39,8 @@ def cg(
     op : SparseOperator
         Made by `aslinearoperator`. That it is symmetric is not checked.
     b : (n,) or (n, 1) array
-        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array of
-        another library on the operator's device.
+        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
+        of another library on the operator's device.
     x0 : (n,) or (n, 1) array, optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float
@@ -189,7 +189,9 @@ class _Vectors:
         if library is None:
             raise TypeError(f"b must be an array, not {type(b).__name__}")
         self._op, self._library, self._b = op, library, b
-        self.stream: int | None = None  # the solve starts after what it holds; None: there is nothing to wait for
+        self.stream: int | None = (
+            None  # the solve starts after what it holds; None: there is nothing to wait for
+        )
 
     def take(self, name: str, array: Any) -> _Placed:
         """A vector that the caller gave, checked and converted."""

@@ -200,8 +200,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             is never read.
         alpha, beta : float
         stream : optional
-            CUDA stream for arrays on a GPU, and for them only: integer handle, CuPy or PyTorch stream. The call
-            returns once the product is queued there.
+            CUDA stream for arrays on a GPU, and for them only: integer handle, CuPy or PyTorch stream. The
+            call returns once the product is queued there.
 
         Returns
         -------
