@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "core/array.hpp"
@@ -14,24 +15,40 @@ namespace {
 // Entries that are copied, and then looked at again, while they are in the nearest cache.
 constexpr std::int64_t kBlockEntries = 4096;
 
+template <class Out>
 struct Findings {
-    std::int64_t outside = 0;   // indices out of range
-    std::int64_t descents = 0;  // indices that are not larger than the one before
+    using Count = std::make_unsigned_t<Out>;
+
+    Count largest = 0;    // index of all; negative ones count as larger than any other
+    bool is_cut = false;  // an index changed when it was narrowed
+    Count descents = 0;   // indices that are not larger than the one before in their row
+
+    bool outside(std::int64_t cols, std::int64_t entries) const {
+        return is_cut || (entries > 0 && static_cast<std::uint64_t>(largest) >= static_cast<std::uint64_t>(cols));
+    }
+
+    void merge(const Findings& other) {
+        largest = std::max(largest, other.largest);
+        is_cut = is_cut || other.is_cut;
+        descents += other.descents;
+    }
 };
 
-// Copies indices [begin, end). Without branches, so that it is vectorised.
+// Copies indices [begin, end), as if they were one row. Without branches and in the width of the copy, so that it is
+// vectorised.
 template <class In, class Out>
-SPMVGPU_SIMD_CLONES Findings copy_block(const In* from, std::int64_t begin, std::int64_t end, std::int64_t cols,
-                                        Out* to) {
-    std::int64_t outside = 0, descents = 0;
+SPMVGPU_SIMD_CLONES Findings<Out> copy_block(const In* from, std::int64_t begin, std::int64_t end, Out* to) {
+    using Count = typename Findings<Out>::Count;
+    Count largest = 0, descents = 0;
+    In lost = 0;
     for (std::int64_t k = begin; k < end; ++k) {
         const In index = from[k];
         to[k] = static_cast<Out>(index);
-        // What is compared with the range is the copy, and that nothing was lost by narrowing is asked besides.
-        outside += (to[k] < 0) | (to[k] >= cols) | (static_cast<In>(to[k]) != index);
+        lost |= static_cast<In>(to[k]) ^ index;
+        largest = std::max(largest, static_cast<Count>(to[k]));  // what counts is the copy
     }
     for (std::int64_t k = begin + 1; k < end; ++k) descents += to[k] <= to[k - 1];
-    return {outside, descents};
+    return {largest, lost != 0, descents};
 }
 
 // The first row of part p of rows with about equally many entries.
@@ -42,22 +59,18 @@ std::int64_t first_row(const Out* row_offsets, std::int64_t rows, int parts, int
     return std::lower_bound(row_offsets, row_offsets + rows, entry) - row_offsets;
 }
 
-// Copies the indices of rows [begin, end), in blocks of whole rows, and finds descents within rows.
+// Copies the indices of rows [begin, end), in blocks of whole rows.
 template <class In, class Out>
-Findings copy_rows(const In* from, const Out* row_offsets, std::int64_t begin, std::int64_t end, std::int64_t cols,
-                   Out* to) {
-    Findings all;
+Findings<Out> copy_rows(const In* from, const Out* row_offsets, std::int64_t begin, std::int64_t end, Out* to) {
+    Findings<Out> all;
     for (std::int64_t row = begin, next = begin; row < end; row = next) {
         const std::int64_t first = row_offsets[row];
         while (next < end && (next == row || row_offsets[next + 1] - first <= kBlockEntries)) ++next;
-        const Findings found = copy_block(from, first, std::int64_t(row_offsets[next]), cols, to);
-        std::int64_t allowed = 0;  // from the end of a row to the begin of another
-        for (std::int64_t r = row + 1; r < next; ++r) {
+        all.merge(copy_block(from, first, std::int64_t(row_offsets[next]), to));
+        for (std::int64_t r = row + 1; r < next; ++r) {  // from one row to another an index may descend
             const std::int64_t k = row_offsets[r];
-            allowed += k > first && k < row_offsets[r + 1] && to[k] <= to[k - 1];
+            if (k > first && k < row_offsets[r + 1]) all.descents -= to[k] <= to[k - 1];
         }
-        all.outside += found.outside;
-        all.descents += found.descents - allowed;
     }
     return all;
 }
@@ -86,9 +99,8 @@ template <class Index, class T>
 std::int64_t clean_row(Index* cols, T* values, std::int64_t length, Entry<Index, T>* scratch) {
     if (increases(cols, cols + length)) return length;
     for (std::int64_t k = 0; k < length; ++k) scratch[k] = {cols[k], static_cast<Index>(k), values[k]};
-    std::sort(scratch, scratch + length, [](const auto& a, const auto& b) {
-        return a.col != b.col ? a.col < b.col : a.position < b.position;
-    });
+    std::sort(scratch, scratch + length,
+              [](const auto& a, const auto& b) { return a.col != b.col ? a.col < b.col : a.position < b.position; });
     std::int64_t left = 0;
     for (std::int64_t k = 0; k < length; ++k) {
         if (left > 0 && cols[left - 1] == scratch[k].col) {
@@ -137,16 +149,16 @@ bool copy_col_indices(const In* from, const Out* row_offsets, std::int64_t rows,
                       const std::string& axis, Out* to) {
     const std::int64_t entries = row_offsets[rows];
     const int threads = threads_for(entries);
-    std::int64_t outside = 0, descents = 0;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : outside, descents)
+    std::vector<Findings<Out>> found(threads);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; ++t) {
-        const Findings found = copy_rows(from, row_offsets, first_row(row_offsets, rows, threads, t),
-                                         first_row(row_offsets, rows, threads, t + 1), cols, to);
-        outside += found.outside;
-        descents += found.descents;
+        found[t] = copy_rows(from, row_offsets, first_row(row_offsets, rows, threads, t),
+                             first_row(row_offsets, rows, threads, t + 1), to);
     }
-    if (outside != 0) refuse_indices(from, entries, cols, axis);
-    return descents == 0;
+    Findings<Out> all;
+    for (const auto& part : found) all.merge(part);
+    if (all.outside(cols, entries)) refuse_indices(from, entries, cols, axis);
+    return all.descents == 0;
 }
 
 template <class Index, class T>
@@ -164,8 +176,7 @@ std::int64_t sum_duplicates(std::int64_t rows, Index* row_offsets, Index* col_in
         const std::int64_t end = first_row(row_offsets, rows, threads, t + 1);
         for (std::int64_t row = first_row(row_offsets, rows, threads, t); row < end; ++row) {
             const std::int64_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
-            left[row] =
-                static_cast<Index>(clean_row(col_indices + begin, values + begin, length, scratch[t].data()));
+            left[row] = static_cast<Index>(clean_row(col_indices + begin, values + begin, length, scratch[t].data()));
         }
     }
     std::int64_t written = 0, begin = 0;
@@ -182,8 +193,8 @@ std::int64_t sum_duplicates(std::int64_t rows, Index* row_offsets, Index* col_in
     return written;
 }
 
-#define SPMVGPU_INSTANTIATE(In, Out)                                                                            \
-    template void copy_row_offsets(const In*, std::int64_t, std::int64_t, Out*);                                \
+#define SPMVGPU_INSTANTIATE(In, Out)                                             \
+    template void copy_row_offsets(const In*, std::int64_t, std::int64_t, Out*); \
     template bool copy_col_indices(const In*, const Out*, std::int64_t, std::int64_t, const std::string&, Out*);
 SPMVGPU_INSTANTIATE(std::int32_t, std::int32_t)
 SPMVGPU_INSTANTIATE(std::int64_t, std::int32_t)
