@@ -81,8 +81,9 @@ def pattern(
     is_narrow = not is_wide and all(np.can_cast(array.dtype, np.int32) for array in (indices, indptr))
     given = np.int32 if is_narrow else np.int64
     indptr, indices = (np.require(array, given, ["C", "ALIGNED"]) for array in (indptr, indices))
-    copy = _core.copy_wide_pattern if is_wide else _core.copy_pattern
-    return copy(indptr, indices, cols, axis)
+    if is_wide:
+        return _core.copy_wide_pattern(indptr, indices, cols, axis)
+    return _core.copy_pattern(indptr, indices, cols, axis)
 
 
 def as_array(name: str, given: Any) -> np.ndarray[Any, Any]:
