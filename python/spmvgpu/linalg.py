@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,11 +10,14 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from . import _core
+from .arguments import whole_number
 from .arrays import NUMPY, Located, library_of
 from .devices import CPU
 from .multi import MultiDeviceOperator
 from .operands import converted_vector
 from .operator import SparseOperator
+
+_MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
 
 def cg(
@@ -82,9 +84,8 @@ def cg(
         raise TypeError(
             "op is on several devices, and this solver runs on one; scipy.sparse.linalg.cg takes it"
         )
-    limit = 10 * op.shape[0] if maxiter is None else operator.index(maxiter)
-    if maxiter is not None and limit < 1:
-        raise ValueError(f"maxiter={maxiter}; give a positive number of iterations")
+    limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
+    limit = min(limit, _MOST_ITERATIONS)
     relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
     if isinstance(b, list | tuple):
         b = np.asarray(b)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from .arguments import plain_options
 from .canonical import canonical_csr
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
     FormatError
         If the format does not fit the matrix.
     """
-    return estimate_csr(canonical_csr(A), check_format(format), options)
+    return estimate_csr(canonical_csr(A), check_format(format), plain_options(options))
 
 
 def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
@@ -114,8 +115,9 @@ def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.Mat
     return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
 
 
-def check_format(format: str) -> str:
+def check_format(format: Any) -> str:
     """The name itself, if it is one of `formats()`."""
-    if format not in _FORMATS:
-        raise ValueError(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
+    if not isinstance(format, str) or format not in _FORMATS:
+        kind = ValueError if isinstance(format, str) else TypeError
+        raise kind(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
     return format
