@@ -21,11 +21,12 @@ COLUMNS = (
     ("PyTorch, CPU", "torch", "cpu"),
 )
 NOTE = (
-    "Whole jobs in float64, all in one run with default settings. *Matrix to solution*: conjugate gradients to "
-    "a residual of 1e-8, conversion, choice of the format and transfers included; *loops*: time per product of "
-    "SciPy's solver around the library's operator, SciPy's own vector work included. Two times: with an empty "
-    "cache, and again with what the first left there. *x*: spmvgpu's (first) time over that of the fastest "
-    "other library, on the CPU over that of the fastest other there; below 1 is faster, **above 1** slower."
+    "Whole jobs in float64, all in one run with default settings. *Matrix to solution*: conjugate gradients "
+    "to a residual of 1e-8, conversion, choice of the format and transfers included; *loops*: time per "
+    "product of SciPy's solver around the library's operator, SciPy's own vector work included. Two times: "
+    "with an empty cache, and again with what the first left there. *x*: spmvgpu's (first) time over that of "
+    "the fastest other library, on the CPU over that of the fastest other there; below 1 is faster, "
+    "**above 1** slower."
 )
 LOOP_HEAD = ("loop", "matrix", "library", "rows", "time", "vector work", "product alone", "time over both")
 LOOP_NOTE = (
@@ -141,7 +142,7 @@ def _over_parts(row: Row) -> float:
 
 
 def solver_text(results: Results) -> str:
-    """What an iteration of cg takes around the operator, and with `spmvgpu.linalg.cg`; empty if not measured."""
+    """What an iteration of cg takes around the operator, and in `spmvgpu.linalg.cg`."""
     found = cases(results)
     sentences = []
     for device in ("gpu", "cpu"):

@@ -107,7 +107,7 @@ class Free(sla.LinearOperator):  # type: ignore[misc]
 def loops(run: Run) -> None:
     """Time per product of SciPy's loops.
 
-    `time_us` is that around an operator, `free_us` that around the free one, `product_us` a product by itself.
+    `time_us` is that around an operator, `free_us` around the free one, `product_us` a product alone.
     """
     with empty_cache():
         for name in systems.QUICK if run.quick else systems.LOOPS:

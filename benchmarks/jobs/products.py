@@ -1,4 +1,4 @@
-"""Products from Python: a thousand with NumPy vectors, and of 8 and 32 columns in arrays of three libraries."""
+"""Products from Python: a thousand with NumPy vectors, and 8 and 32 columns in arrays of three libraries."""
 
 from __future__ import annotations
 
