@@ -7,6 +7,7 @@ matrix returned in the same call of the same loop, and does nothing.
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -109,6 +110,8 @@ def loops(run: Run) -> None:
 
     `time_us` is that around an operator, `free_us` around the free one, `product_us` a product alone.
     """
+    # Seconds per unit of work of each loop on the matrix before, which say whether the next one fits.
+    pace = dict.fromkeys(LOOPS, 0.0)
     with empty_cache():
         for name in systems.QUICK if run.quick else systems.LOOPS:
             if not run.fits(0, job=LOOP.format("cg"), matrix=name):
@@ -122,11 +125,21 @@ def loops(run: Run) -> None:
             _device_cg(run, name, A, b, built)
             for solver in LOOPS:
                 job = LOOP.format(solver)
-                if run.fits(0, job=job, matrix=name):
+                work = _products(A) * (A.nnz + 10 * A.shape[0])
+                if run.fits(pace[solver] * work, job=job, matrix=name):
+                    begin = time.perf_counter()
                     with run.noted(job=job, matrix=name), warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # that nothing converged is what was asked for
                         _loop(run, solver, {"job": job, **systems.describe(name, A)}, A, b, built)
+                    # What is spent on small matrices is the time that is meant to be, whatever their size.
+                    spare = 2 * SECONDS * (len(built) + 1)
+                    pace[solver] = max(0.0, time.perf_counter() - begin - spare) / work
                 run.record.write()
+
+
+def _products(A: Any) -> int:
+    """About how many a loop makes."""
+    return 20 if A.shape[0] >= LARGE else 40
 
 
 def _loop(
@@ -137,7 +150,7 @@ def _loop(
     b: np.ndarray,
     built: dict[libraries.Library, Any],
 ) -> None:
-    products = 20 if A.shape[0] >= LARGE else 40
+    products = _products(A)
     iterate = LOOPS[solver]
     recording = Recording(A)
     iterate(recording, b, products)
