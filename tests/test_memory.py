@@ -25,7 +25,7 @@ def large():
 
 def test_nbytes_is_that_of_the_arrays(fmt, device, dtype):
     op = build(matrix("power_law_rows", dtype), fmt, device)
-    assert op.nbytes >= sum(array.nbytes for array in op._arrays().values())
+    assert op.nbytes >= sum(array.nbytes for array in op.arrays().values())
 
 
 def test_nbytes_is_what_was_estimated(fmt, device, dtype):

@@ -256,8 +256,8 @@ def test_what_it_says(names):
         assert name in op.explain()
         assert name in repr(op)
     assert op.nbytes >= A.nnz * 12
-    assert op._time_products(5) > 0
-    assert spread(A, names, partition="pmf")._time_products(5) > 0
+    assert op.time_products(5) > 0
+    assert spread(A, names, partition="pmf").time_products(5) > 0
     assert len(op.options.get("parts", names)) == len(names)
     assert set(op.setup_seconds) == {"convert", "transfer"}
     assert "SparseOperator" in op._repr_html_()

@@ -88,7 +88,7 @@ class FakeOperator:
         out[:] = self.matrix @ x + (beta * out if beta else 0)
         return out
 
-    def _time_products(self, repeats):
+    def time_products(self, repeats):
         return self.nnz / (1000 if self.device == "cuda:0" else 100)
 
 

@@ -245,12 +245,38 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             self._matrix.set_x(operands.address(located))
         self._declared_x = x
 
-    def _time_products(self, repeats: int = 50) -> float:
-        """Median microseconds of one product in a series: device time on a GPU, wall time on the CPU."""
+    def time_products(self, repeats: int = 50) -> float:
+        """Time products, to compare formats, options or devices.
+
+        Parameters
+        ----------
+        repeats : int
+            How many products are made, one after the other, all with the same vector.
+
+        Returns
+        -------
+        float
+            Median microseconds of a product: device time on a GPU, wall time on the CPU. Copies of NumPy
+            arrays to and from a GPU are not in it.
+
+        Raises
+        ------
+        ValueError
+            For less than one repeat.
+        """
+        if repeats < 1:
+            raise ValueError(f"repeats is {repeats}; at least one product must be timed")
         return self._matrix.time_products(repeats)
 
-    def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of the stored arrays, by the names that the format's header gives them."""
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of the arrays that the matrix is stored in.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            By the names that the format has for them (``row_offsets``, ``col_indices``, ``values``), in host
+            memory.
+        """
         return parts.arrays(self._matrix)
 
     def _check_device(self, name: str, located: Located, home: int | None = None) -> None:
