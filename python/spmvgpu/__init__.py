@@ -8,7 +8,7 @@ array([1., 0., 0., 0., 1.])
 """
 
 from . import _threads  # isort: skip  (before the first import of _core)
-from . import linalg, partition
+from . import cache, linalg, partition
 from ._core import CudaError, FormatError
 from .construct import aslinearoperator
 from .devices import DeviceInfo, build_info, devices
@@ -31,6 +31,7 @@ __all__ = [
     "SparseOperator",
     "aslinearoperator",
     "build_info",
+    "cache",
     "devices",
     "estimate",
     "format_options",
