@@ -53,7 +53,7 @@ SPMVGPU_SIMD_CLONES Findings<Out> copy_block(const In* from, std::int64_t begin,
 
 // The first row of part p of rows with about equally many entries.
 template <class Out>
-std::int64_t first_row(const Out* row_offsets, std::int64_t rows, int parts, int p) {
+std::int64_t first_row(const Out* row_offsets, std::int64_t rows, std::int64_t parts, std::int64_t p) {
     if (p == parts) return rows;
     const std::int64_t entry = part_begin(row_offsets[rows], parts, p);
     return std::lower_bound(row_offsets, row_offsets + rows, entry) - row_offsets;

@@ -55,7 +55,9 @@ def in_force(profile: Profile, ordinal: int) -> Iterator[None]:
         before = os.environ.get(CACHE_VARIABLE)
         os.environ[CACHE_VARIABLE] = folder
         try:
-            profile.save(profile_path(ordinal))
+            path = profile_path(ordinal)
+            assert path is not None  # the variable names it
+            profile.save(path)
             forget_loaded()
             yield
         finally:
