@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -35,6 +36,24 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     config.hook.pytest_deselected(items=left_out)
     config.stash[LEFT_OUT] = len(left_out)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Where there is a GPU, a test runs together with those of other processes or alone, fixtures included.
+
+    All tests, because an operator without a device goes to a GPU: one that fills the memory would starve it.
+    """
+    if not CUDA_DEVICES:
+        yield
+        return
+    from turnstile import turn  # needs POSIX
+
+    folder = Path(tempfile.gettempdir(), f"spmvgpu-tests-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    marks = {mark.name for mark in item.iter_markers()}
+    with turn(folder, alone=marks >= {"gpu", "alone_on_gpu"}):
+        yield
 
 
 def pytest_collection_finish():

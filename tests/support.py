@@ -69,8 +69,16 @@ def allowed_values(option):
     return list(allowed) if isinstance(allowed, (list, tuple, range)) else [option["default"]]
 
 
+# As in pyproject.toml, for a fresh interpreter: warnings of the package and of the code itself are errors.
+STRICT_WARNINGS = r"""import warnings
+warnings.filterwarnings("error", module=r"(__main__|spmvgpu)(\.|$)")
+for announcement in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+    warnings.simplefilter("default", announcement)
+"""
+
+
 def run_python(code, *, check=True, **environment):
-    """Run code in a fresh interpreter where warnings are errors; a variable set to None is removed.
+    """Run code in a fresh interpreter with STRICT_WARNINGS; a variable set to None is removed.
 
     Returns
     -------
@@ -80,7 +88,7 @@ def run_python(code, *, check=True, **environment):
     variables = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
     for name in (name for name, value in environment.items() if value is None):
         variables.pop(name, None)
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+    command = [sys.executable, "-c", STRICT_WARNINGS + textwrap.dedent(code)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
     if check and done.returncode != 0:
         raise AssertionError(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -40,6 +40,7 @@ def test_nbytes_counts_the_transposed_copy(fmt, device, dtype):
     assert op.nbytes >= before + copied
 
 
+@pytest.mark.alone_on_gpu
 def test_device_memory_is_nbytes(large, fmt, cuda_device):
     build(matrix("uniform", np.dtype("float64")), fmt, cuda_device) @ np.ones(3000)
     before = free_device_bytes(cuda_device)
@@ -91,6 +92,7 @@ def assert_no_leak(once, device, repeats):
         assert free - free_device_bytes(device) < 4 * MB
 
 
+@pytest.mark.alone_on_gpu
 def test_hundreds_of_operators_leak_nothing(fmt, device):
     """Not even their smallest array: 20 kB of row offsets each would show."""
     A = sp.csr_array(banded(5000, [-70, -1, 0, 1, 70]))
@@ -98,6 +100,7 @@ def test_hundreds_of_operators_leak_nothing(fmt, device):
     assert_no_leak(lambda: cycle(A, fmt, device, x), device, repeats=500)
 
 
+@pytest.mark.alone_on_gpu
 def test_thousand_errors_leak_nothing(device):
     A = sp.csr_array(banded(5000, [-70, -1, 0, 1, 70]))
     bad = (A.data, np.where(np.arange(A.nnz) == A.nnz - 1, 5000, A.indices), A.indptr)
@@ -109,6 +112,7 @@ def test_thousand_errors_leak_nothing(device):
     assert_no_leak(once, device, repeats=1000)
 
 
+@pytest.mark.alone_on_gpu
 def test_refusals_leak_nothing(device):
     A = sp.csr_array(from_lengths(np.where(np.arange(8192) % 32 == 0, 100, 1), 8192))
 
@@ -119,6 +123,7 @@ def test_refusals_leak_nothing(device):
     assert_no_leak(once, device, repeats=1000)
 
 
+@pytest.mark.alone_on_gpu
 def test_products_leak_nothing(fmt, device):
     op = build(sp.csr_array(banded(20_000, [-1, 0, 1])), fmt, device)
     x = vector(20_000, op.dtype)
@@ -193,6 +198,7 @@ def test_more_memory_than_the_process_may_have(fmt):
     assert len(re.findall(r"\d+", output)) >= 2, "bytes asked for and free are not both named"
 
 
+@pytest.mark.alone_on_gpu
 def test_more_memory_than_the_device_has(fmt, cuda_device):
     """Fill the device to 64 MiB, then ask for blocks of at least 80 MB; once the rest is free it fits."""
     cupy = pytest.importorskip("cupy")

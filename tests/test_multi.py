@@ -411,6 +411,7 @@ def test_memory_limit_of_one_gpu(cuda_device, dtype):
     assert_multiplies(sg.aslinearoperator(A, device=cuda_device, memory_limit=200_000), A)
 
 
+@pytest.mark.alone_on_gpu
 def test_a_gpu_without_memory(gpu_names, monkeypatch):
     """With 64 MiB free, a plan that expects more ends in an error and leaves nothing behind; ours fits."""
     cupy = pytest.importorskip("cupy")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
+from support import STRICT_WARNINGS
 
 nbformat = pytest.importorskip("nbformat", reason="the notebook extra is not installed")
 
@@ -31,14 +32,12 @@ def test_is_kept_without_outputs(notebook):
             assert cell.execution_count is None
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the notebook machinery, not of the cells
 def test_runs(notebook, tmp_path):
     nbclient = pytest.importorskip("nbclient", reason="the notebook extra is not installed")
     pytest.importorskip("ipykernel", reason="the notebook extra is not installed")
     pytest.importorskip("matplotlib", reason="the notebook extra is not installed")
     # Not everywhere: the kernel warns about itself.
-    strict = "import warnings\nwarnings.filterwarnings('error', module='__main__|spmvgpu')"
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(strict))
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(STRICT_WARNINGS))
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error"]
