@@ -230,6 +230,10 @@ def matrix(name, dtype):
     return sp.csr_array(arrays, shape=A.shape)
 
 
+# Reordering one takes a permutation of rows and columns alike.
+SQUARE = [name for name in CASES if len(set(matrix(name, np.dtype("float64")).shape)) == 1]
+
+
 @cache
 def integer_matrix(name, dtype):
     """The pattern of a case with values 1 to 4, whose products with small integers are exact in any order."""

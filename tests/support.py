@@ -12,13 +12,46 @@ import numpy as np
 import pytest
 
 import spmvgpu as sg
-from battery import vector
+from battery import matrix, vector
 from reference import assert_product
 
 # In place of the fixtures `fmt` and `dtype` where a matrix takes long to make. Those live for the session and
 # pytest groups tests by what lives longest: it would make every matrix anew for each format and type.
 each_format = pytest.mark.parametrize("fmt", sg.formats())
 each_type = pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("float64")], ids=str)
+
+def formats_of(A, **options):
+    """The formats that hold a matrix, given as such or as the name of a case.
+
+    Tests are parametrised over these: a format that refuses has nothing to be tested with a product. That it
+    refuses what it should, and says why, is what test_refusals.py and the tests of the formats are for.
+    """
+    A = matrix(A, np.dtype("float64")) if isinstance(A, str) else A
+    return [fmt for fmt in sg.formats() if _holds(A, fmt, options)]
+
+
+def _holds(A, fmt, options):
+    try:
+        sg.estimate(A, fmt, **options)
+    except sg.FormatError:
+        return False
+    return True
+
+
+def each_format_of(A, **options):
+    """In place of the fixture `fmt`: the formats that hold `A`."""
+    return pytest.mark.parametrize("fmt", formats_of(A, **options))
+
+
+def pairs(cases):
+    """Every case with each of the formats that hold it."""
+    return [(case, fmt) for case in cases for fmt in formats_of(case)]
+
+
+def each_pair(cases):
+    """In place of a parameter `case` and the fixture `fmt`: every case with the formats that hold it."""
+    return pytest.mark.parametrize(("case", "fmt"), pairs(cases))
+
 
 BYTES = re.compile(r"\d[\d,._]*(\.\d+)?\s*([KMGT]i?B|bytes|B)\b")
 
@@ -33,12 +66,8 @@ def check_refusal(A, fmt, message, **shape):
 
 
 def build(A, fmt, device="cpu", **options):
-    """The operator of `A` in a format; a visible skip where that format justly refuses the matrix."""
-    try:
-        return sg.aslinearoperator(A, format=fmt, device=device, **options)
-    except sg.FormatError as error:
-        check_refusal(A, fmt, str(error), **{name: options[name] for name in options if name == "shape"})
-        pytest.skip(f"{fmt} refuses the matrix")
+    """The operator of `A` in a format, which must hold it: see `formats_of`."""
+    return sg.aslinearoperator(A, format=fmt, device=device, **options)
 
 
 def assert_multiplies(op, A):

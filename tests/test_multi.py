@@ -17,7 +17,6 @@ from reference import assert_product
 from spmvgpu import multi, partition, shares
 from support import assert_multiplies, assert_same_entries, poisoned
 
-SQUARE = [name for name, make in CASES.items() if make().shape[0] == make().shape[1]]
 
 
 def _gpu_lists():

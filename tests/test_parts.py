@@ -20,7 +20,6 @@ from spmvgpu.parts import Part
 from spmvgpu.tune import Choice
 from support import assert_multiplies, assert_same_entries, poisoned
 
-SQUARE = [name for name, make in CASES.items() if make().shape[0] == make().shape[1]]
 SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
 
 
