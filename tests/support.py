@@ -20,14 +20,15 @@ from reference import assert_product
 each_format = pytest.mark.parametrize("fmt", sg.formats())
 each_type = pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("float64")], ids=str)
 
-def formats_of(A, **options):
-    """The formats that hold a matrix, given as such or as the name of a case.
+
+def formats_of(A, only=None, **options):
+    """The formats, or `only` one, that hold a matrix, given as such or as the name of a case.
 
     Tests are parametrised over these: a format that refuses has nothing to be tested with a product. That it
     refuses what it should, and says why, is what test_refusals.py and the tests of the formats are for.
     """
     A = matrix(A, np.dtype("float64")) if isinstance(A, str) else A
-    return [fmt for fmt in sg.formats() if _holds(A, fmt, options)]
+    return [fmt for fmt in ([only] if only else sg.formats()) if _holds(A, fmt, options)]
 
 
 def _holds(A, fmt, options):
@@ -41,6 +42,16 @@ def _holds(A, fmt, options):
 def each_format_of(A, **options):
     """In place of the fixture `fmt`: the formats that hold `A`."""
     return pytest.mark.parametrize("fmt", formats_of(A, **options))
+
+
+def format_fixture(A):
+    """The fixture `fmt` of a module whose tests share a matrix: the formats that hold it."""
+
+    @pytest.fixture(scope="session", params=formats_of(A))
+    def fmt(request):
+        return request.param
+
+    return fmt
 
 
 def pairs(cases):

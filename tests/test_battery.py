@@ -37,7 +37,7 @@ def op(A, fmt, device):
 
 
 def test_products(op, A):
-    """One vector over a poisoned result, with factors, again to the same bits; several columns; transposed."""
+    """One vector over a poisoned result, with factors, again to the same bits; columns; transposed."""
     x = vector(A.shape[1], A.dtype)
     y = poisoned(A.shape[0], A.dtype)
     assert op.spmv(x, out=y) is y

@@ -1,5 +1,6 @@
 """The CPU backend with any number of threads: every split of the work gives the product."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import scipy.sparse as sp
 
 from battery import from_lengths, integer_matrix, integer_vector, uniform, vector
 from reference import assert_within, reference
-from support import assert_same_entries, build, each_format, each_type, poisoned
+from support import assert_same_entries, build, each_pair, formats_of, poisoned
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 
@@ -31,9 +32,15 @@ def threads(request):
         yield request.param
 
 
-@pytest.fixture(scope="module", params=LARGE)
-def large(request):
-    return sp.csr_array(LARGE[request.param]())
+@cache
+def large(name):
+    return sp.csr_array(LARGE[name]()).sorted_indices()
+
+
+def held():
+    """Every matrix with the formats that hold it, and sell, however much it pads."""
+    formats = {name: {*formats_of(large(name)), "sell"} for name in LARGE}
+    return [(name, fmt) for name in LARGE for fmt in sorted(formats[name])]
 
 
 class Case(NamedTuple):
@@ -51,41 +58,25 @@ class Case(NamedTuple):
         return cls(A, x, start, reference(A, x), reference(A, x, -0.5, 2.0, start))
 
 
-@pytest.fixture(scope="module")
-def cases(large):
-    return {dtype: Case.of(large.astype(dtype)) for dtype in ("float32", "float64")}
+@cache
+def case_of(name, dtype):
+    return Case.of(large(name).astype(dtype))
 
 
-@pytest.fixture
-def case(cases, dtype):
-    return cases[dtype.name]
-
-
-@each_format
-@each_type
-def test_product(case, fmt, threads):
-    A, x = case.A, case.x
+@pytest.mark.parametrize(("name", "fmt"), held())
+def test_products(name, fmt, dtype, threads):
+    A, x, start, product, accumulated = case_of(name, dtype)
     op = build(A, fmt, max_padding=1e6) if fmt == "sell" else build(A, fmt)
     y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
-    assert_within(y, *case.product)
+    assert_within(y, *product)
     np.testing.assert_array_equal(op @ x, y)
+    y = op.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0)
+    assert_within(y, *accumulated)
+    assert_same_entries(op.tocsr(), A)
 
 
-@each_format
-@each_type
-def test_accumulation(case, fmt, threads):
-    y = case.start.copy()
-    build(case.A, fmt).spmv(case.x, out=y, alpha=-0.5, beta=2.0)
-    assert_within(y, *case.accumulated)
-
-
-@pytest.mark.parametrize("name", ["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
-def test_exact(name, fmt, dtype, threads):
-    A = integer_matrix(name, dtype)
+@each_pair(["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
+def test_exact(case, fmt, dtype, threads):
+    A = integer_matrix(case, dtype)
     x = integer_vector(A.shape[1], dtype)
     np.testing.assert_array_equal(build(A, fmt) @ x, A @ x)
-
-
-@each_format
-def test_roundtrip(large, fmt, threads):
-    assert_same_entries(build(large, fmt).tocsr(), large.sorted_indices())

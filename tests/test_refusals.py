@@ -1,6 +1,5 @@
 """What a format refuses by default, it refuses on every device, with its cost and with formats that fit."""
 
-import numpy as np
 import pytest
 
 import spmvgpu as sg

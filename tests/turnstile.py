@@ -10,8 +10,8 @@ import fcntl
 def turn(folder, alone):
     """Hold what the two lock files in `folder` stand for, together with other holders or `alone`.
 
-    Whoever wants it alone keeps others from coming in while it waits for those inside to leave: with one file it
-    would wait until no test is left that comes in together with others.
+    Whoever wants it alone keeps others from coming in while it waits for those inside to leave: with one file
+    it would wait until no test is left that comes in together with others.
     """
     with open(folder / "turnstile.lock", "w") as turnstile, open(folder / "inside.lock", "w") as inside:
         fcntl.flock(turnstile, fcntl.LOCK_EX)

@@ -37,7 +37,7 @@ _NUMBERS_PER_LINE = {
     ("array", "real"): 1,
     ("array", "complex"): 2,
 }
-# Newer versions of SciPy want to be told which class to give; older ones, which gave a matrix, cannot be told.
+# Newer versions of SciPy want to be told which class to give; older ones cannot be, and give a matrix.
 _CLASS = {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
 _NUMBER_BYTES = b"0123456789+-.eE \t\r\n" + b"nainftyNAINFTY"  # the letters of nan, inf and infinity
 _COMMENT = re.compile(rb"^[ \t]*%.*$", re.MULTILINE)
