@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -11,10 +12,9 @@ import numpy as np
 import pytest
 
 import libraries
+import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-
-import spmvgpu as sg
 
 hypothesis.settings.register_profile("spmvgpu", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("spmvgpu")
@@ -37,6 +37,24 @@ def pytest_collection_modifyitems(config, items):
 def pytest_report_header():
     """Say which array libraries the tests of operands do without."""
     return f"array libraries not installed: {', '.join(libraries.MISSING) or 'none'}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Where there is a GPU, a test runs together with those of other processes or alone, fixtures included.
+
+    All tests, because an operator without a device goes to a GPU: one that fills the memory would starve it.
+    """
+    if not CUDA_DEVICES:
+        yield
+        return
+    from turnstile import turn  # needs POSIX
+
+    folder = Path(tempfile.gettempdir(), f"spmvgpu-tests-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    marks = {mark.name for mark in item.iter_markers()}
+    with turn(folder, alone=marks >= {"gpu", "alone_on_gpu"}):
+        yield
 
 
 def pytest_collection_finish():

@@ -65,7 +65,6 @@ def test_uses_public_names_only(notebook):
         assert not re.findall(r"(?:\.|import )_[a-z]\w*", cell.source)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the notebook machinery, not of the cells
 def test_runs(notebook, tmp_path):
     kept = [kinds(cell) for cell in code_cells(notebook)]
     again = execute(notebook, tmp_path)

@@ -7,7 +7,7 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, build, check_refusal
+from support import assert_multiplies, assert_same_entries, build, check_refusal, formats_of
 
 PITCH = 32  # slots per column for up to 32 rows
 
@@ -60,8 +60,17 @@ def test_automatic_width(lengths, width, device):
     assert op.arrays()["coo_values"].size == np.maximum(np.array(lengths) - width, 0).sum()
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("width", [1, 3, "max"])
+def held():
+    """Every case with the widths at which the format holds it."""
+    return [
+        (width, case)
+        for width in (1, 3, "max")
+        for case in CASES
+        if formats_of(case, only="hyb", width=width, max_padding=100.0)
+    ]
+
+
+@pytest.mark.parametrize(("width", "case"), held())
 def test_widths_through_the_battery(width, case, dtype, device):
     """With a width of its own: the automatic one leaves the ELL part of such small matrices empty."""
     A = matrix(case, dtype)

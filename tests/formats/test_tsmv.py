@@ -132,7 +132,8 @@ def test_the_schedule_keeps_its_promises(case, block):
     if rest.size:
         covered[np.repeat(np.arange(A.shape[0]), np.diff(rest)), op.arrays()["remainder_col_indices"]] += 1
     pattern = np.zeros(A.shape, int)
-    pattern[A.tocoo().coords] = 1
+    stored = A.tocoo()
+    pattern[stored.row, stored.col] = 1
     np.testing.assert_array_equal(covered, pattern)
 
 
