@@ -198,16 +198,18 @@ def _products_alone(
 
 
 def _device_cg(run: Run, name: str, A: Any, b: np.ndarray, built: dict[libraries.Library, Any]) -> None:
-    """An iteration of `spmvgpu.linalg.cg`, and of CuPy's; transfers of b and x are in it."""
+    """An iteration of `spmvgpu.linalg.cg`, of CuPy's and of SciPy's; transfers of b and x are in it."""
     case = {"job": DEVICE_CG, **systems.describe(name, A)}
     options = {"rtol": 0.0, "atol": 0.0, "maxiter": DEVICE_ITERATIONS}
 
     def call(library: libraries.Library) -> object:
         if library.name == "cupy":
             return libraries.cupy_cg(built[library], b, options)
+        if library.name == "scipy":
+            return sla.cg(built[library], b, **options)
         return sg.linalg.cg(built[library], b, **options)
 
     with run.noted(job=DEVICE_CG, matrix=name):
-        own = {library: partial(call, library) for library in built if library.name != "scipy"}
+        own = {library: partial(call, library) for library in built}
         for library, samples in in_turns(own, SECONDS, most=7).items():
             run.add([us / DEVICE_ITERATIONS for us in samples], **case, **library.fields, variant="")
