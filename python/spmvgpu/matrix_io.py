@@ -1,8 +1,8 @@
 """Reading matrices and vectors from files, with errors that say which file and what is wrong with it.
 
 The parsing is SciPy's and NumPy's. What is added here: a file that is broken, truncated or not what its name
-says raises `ValueError` whatever the parser tripped over; values that Matrix Market readers would drop without
-a word are refused; and what a file announces is compared with what is there, before memory is taken for it.
+says raises `ValueError` whatever the parser tripped over; values that Matrix Market readers would drop
+without a word are refused; and what a file announces is compared with what is there, before memory is taken.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def _load_npz(path: Path) -> Any:
             matrix = sp.load_npz(stream)
         if matrix.ndim != 2:
             raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
-        _check_size(*matrix.shape, matrix.nnz)
+        rows, cols = matrix.shape
+        _check_size(rows, cols, matrix.nnz)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
         return matrix

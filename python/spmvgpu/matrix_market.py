@@ -36,7 +36,8 @@ _MOST_BYTES_PER_NUMBER = 128
 _BLOCK_BYTES = 4 << 20
 _COMMENT = re.compile(rb"^[ \t]*%.*$", re.MULTILINE)
 _LINE = re.compile(rb"[^\n]*\S[^\n]*")
-_WORD_WITH_LETTERS = re.compile(rb"\S*[naiftyNAIFTY]\S*")
+_LETTERS = b"naiftyNAIFTY"  # of nan, inf and infinity
+_WORD = re.compile(rb"\S+")
 _NAN_OR_INF = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
@@ -145,7 +146,7 @@ def _count_numbers(text: IO[bytes], header: Header, sizes: int) -> int:
                     f"a {header.layout} {header.field} file has {header.numbers_per_line} numbers a line, "
                     f"this one {len(lines[1].split())}"
                 )
-        found += _count_words(content)
+        found += _count_words(content, found - sizes, header)
     return found
 
 
@@ -181,7 +182,7 @@ def _make_table() -> npt.NDArray[np.uint8]:
         b".",
         b"+-",
         b"eE",
-        b"nainftyNAINFTY",
+        _LETTERS,
     )
     follow = {
         space: (space, digit, point, sign, letter),
@@ -204,23 +205,32 @@ def _make_table() -> npt.NDArray[np.uint8]:
 _TABLE = _make_table()
 
 
-def _count_words(content: bytes) -> int:
-    """Numbers in whole lines; ValueError, with the word, if one of the words is no number."""
+def _count_words(content: bytes, first: int, header: Header) -> int:
+    """Numbers in whole lines; ValueError, with the word, if one is none, or has to be whole and is not.
+
+    `first` is the number of the first of them, counted from where the sizes end.
+    """
     codes = _codes(content)
-    wrong = int(np.argmax(codes == _WRONG)) if (codes == _WRONG).any() else None
-    if wrong is None:
-        # Of points, exponents and ends, in their order: one point, one exponent, and the point first.
-        place = np.flatnonzero(codes)
-        event, following = codes[place][:-1], codes[place][1:]
-        twice = (following != _ENDS_NUMBER) & (event >= following) & (event != _ENDS_NUMBER)
-        if twice.any():
-            wrong = int(place[1:][twice][0])
-    if wrong is not None:
-        raise ValueError(_complaint(content, wrong))
-    for word in set(_WORD_WITH_LETTERS.findall(content)):
-        if not _NAN_OR_INF.fullmatch(word):
-            raise ValueError(f"{word.decode()!r} is no number")
-    return int(np.count_nonzero(codes == _ENDS_NUMBER))
+    if codes.max(initial=_PLAIN) == _WRONG:
+        raise ValueError(_complaint(content, int(np.argmax(codes == _WRONG))))
+    # Of points, exponents and ends, in their order: one point, one exponent, and the point first.
+    events = codes[codes != _PLAIN]
+    twice = (events[1:] != _ENDS_NUMBER) & (events[:-1] >= events[1:])
+    if twice.any():
+        raise ValueError(_complaint(content, int(np.flatnonzero(codes)[1:][twice][0])))
+    number = first + np.cumsum(events == _ENDS_NUMBER)[events != _ENDS_NUMBER]
+    if header.layout == "coordinate" and header.field in ("real", "complex"):
+        whole = number % header.numbers_per_line < 2
+    else:
+        whole = np.full(number.shape, header.field not in ("real", "complex"))
+    if whole.any():
+        at = np.flatnonzero(codes > _ENDS_NUMBER)[np.argmax(whole)]
+        raise ValueError(_complaint(content, int(at)).replace("is no number", "is not a whole number"))
+    if any(bytes([letter]) in content for letter in _LETTERS):  # few files have any, and the rest takes long
+        for word in set(_WORD.findall(content)):
+            if word.strip(_LETTERS) != word and not _NAN_OR_INF.fullmatch(word):
+                raise ValueError(f"{word.decode()!r} is no number")
+    return int(np.count_nonzero(events == _ENDS_NUMBER))
 
 
 def _codes(content: bytes) -> npt.NDArray[np.uint8]:
@@ -234,7 +244,7 @@ def _codes(content: bytes) -> npt.NDArray[np.uint8]:
 
 def _complaint(content: bytes, at: int) -> str:
     strange = content[at : at + 1]
-    if strange not in b" \t\r\n0123456789+-.eEnainftyNAINFTY":
+    if strange not in b" \t\r\n0123456789+-.eE" + _LETTERS:
         return f"character {chr(strange[0])!r} among the numbers"
     begin = max(map(content.rfind, (b" ", b"\t", b"\r", b"\n"), (0,) * 4, (at,) * 4)) + 1
     word = content[begin : begin + 80].split()[0].decode("latin-1")
