@@ -53,7 +53,7 @@ SPMVGPU_SIMD_CLONES Findings<Out> copy_block(const In* from, std::int64_t begin,
 
 // The first row of part p of rows with about equally many entries.
 template <class Out>
-std::int64_t first_row(const Out* row_offsets, std::int64_t rows, int parts, int p) {
+std::int64_t first_row(const Out* row_offsets, std::int64_t rows, std::int64_t parts, std::int64_t p) {
     if (p == parts) return rows;
     const std::int64_t entry = part_begin(row_offsets[rows], parts, p);
     return std::lower_bound(row_offsets, row_offsets + rows, entry) - row_offsets;
@@ -148,13 +148,12 @@ template <class In, class Out>
 bool copy_col_indices(const In* from, const Out* row_offsets, std::int64_t rows, std::int64_t cols,
                       const std::string& axis, Out* to) {
     const std::int64_t entries = row_offsets[rows];
-    const int threads = threads_for(entries);
-    std::vector<Findings<Out>> found(threads);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        found[t] = copy_rows(from, row_offsets, first_row(row_offsets, rows, threads, t),
-                             first_row(row_offsets, rows, threads, t + 1), to);
-    }
+    const std::int64_t pieces = piece_count(entries);
+    std::vector<Findings<Out>> found(pieces);
+    for_each_piece(pieces, [&](std::int64_t p) {
+        found[p] = copy_rows(from, row_offsets, first_row(row_offsets, rows, pieces, p),
+                             first_row(row_offsets, rows, pieces, p + 1), to);
+    });
     Findings<Out> all;
     for (const auto& part : found) all.merge(part);
     if (all.outside(cols, entries)) refuse_indices(from, entries, cols, axis);
@@ -163,22 +162,17 @@ bool copy_col_indices(const In* from, const Out* row_offsets, std::int64_t rows,
 
 template <class Index, class T>
 std::int64_t sum_duplicates(std::int64_t rows, Index* row_offsets, Index* col_indices, T* values) {
-    const int threads = threads_for(8 * static_cast<std::int64_t>(row_offsets[rows]));
-    // All memory is taken here: an exception must not leave the loop below.
-    std::vector<Array<Entry<Index, T>>> scratch;
-    for (int t = 0; t < threads; ++t) {
-        scratch.emplace_back(longest_row(row_offsets, first_row(row_offsets, rows, threads, t),
-                                         first_row(row_offsets, rows, threads, t + 1)));
-    }
+    const std::int64_t pieces = piece_count(8 * static_cast<std::int64_t>(row_offsets[rows]));
     Array<Index> left(rows);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        const std::int64_t end = first_row(row_offsets, rows, threads, t + 1);
-        for (std::int64_t row = first_row(row_offsets, rows, threads, t); row < end; ++row) {
+    for_each_piece(pieces, [&](std::int64_t p) {
+        const std::int64_t first = first_row(row_offsets, rows, pieces, p);
+        const std::int64_t last = first_row(row_offsets, rows, pieces, p + 1);
+        Array<Entry<Index, T>> scratch(longest_row(row_offsets, first, last));
+        for (std::int64_t row = first; row < last; ++row) {
             const std::int64_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
-            left[row] = static_cast<Index>(clean_row(col_indices + begin, values + begin, length, scratch[t].data()));
+            left[row] = static_cast<Index>(clean_row(col_indices + begin, values + begin, length, scratch.data()));
         }
-    }
+    });
     std::int64_t written = 0, begin = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t next = row_offsets[row + 1];

@@ -10,6 +10,7 @@ import numpy as np
 from . import _core
 from .arguments import plain_options
 from .canonical import canonical_csr
+from .schema import Range
 
 if TYPE_CHECKING:
     from .parts import Part
@@ -62,6 +63,18 @@ def format_options(format: str) -> list[dict[str, Any]]:
         tuple (lowest, highest), with a third element where a name is allowed as well.
     """
     return [dict(option) for option in _FORMATS[check_format(format)]["options"]]
+
+
+def options_table(format: str) -> dict[str, Any]:
+    """What the options of a format may be, as `spmvgpu.schema.check` takes it."""
+    return {option["name"]: _table_of(option["allowed"]) for option in _FORMATS[format]["options"]}
+
+
+def _table_of(allowed: Any) -> Any:
+    if not isinstance(allowed, tuple):
+        return set(allowed)
+    low, high, *names = allowed
+    return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
 
 
 def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
