@@ -69,14 +69,14 @@ void check_fits(const DeviceVector& vector, const py::array& host) {
 void upload(DeviceVector& vector, const py::array& host) {
     check_fits(vector, host);
     const void* const from = host.data();
-    const py::gil_scoped_release release;
+    const GilRelease release;
     copy_bytes(vector.memory.data(), vector.memory.device(), from, {}, vector.memory.bytes());
 }
 
 void download(const DeviceVector& vector, py::array host) {
     check_fits(vector, host);
     void* const to = host.mutable_data();
-    const py::gil_scoped_release release;
+    const GilRelease release;
     copy_bytes(to, {}, vector.memory.data(), vector.memory.device(), vector.memory.bytes());
 }
 
