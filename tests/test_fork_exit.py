@@ -34,7 +34,7 @@ FORK = """
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(15):
+    for _ in range(8):
         time.sleep(0.003)
         child = os.fork()
         if child == 0:
@@ -109,10 +109,10 @@ EXIT = """
     ids=["multiply", "build", "tocsr", "solve", "callback", "transpose"],
 )
 def test_exit_while_daemon_threads_work(work):
-    for attempt in range(12):
-        run_python(EXIT.format(work=work, device="cpu", seconds=0.05 + 0.003 * attempt))
+    for attempt in range(4):
+        run_python(EXIT.format(work=work, device="cpu", seconds=0.05 + 0.01 * attempt))
 
 
 def test_exit_while_daemon_threads_multiply_over_several_devices():
-    for attempt in range(6):
-        run_python(EXIT.format(work="op @ x", device=["cpu", "cpu"], seconds=0.05 + 0.003 * attempt))
+    for attempt in range(4):
+        run_python(EXIT.format(work="op @ x", device=["cpu", "cpu"], seconds=0.05 + 0.01 * attempt))
