@@ -7,9 +7,11 @@ import spmvgpu as sg
 from battery import integer_matrix, integer_vector, matrix, vector
 from libraries import OnlyCudaArrayInterface, OnlyDlpack, index_of
 from reference import assert_product
-from support import build
+from support import build, each_format_of, each_pair, format_fixture
 
 pytestmark = pytest.mark.gpu
+
+fmt = format_fixture("power_law_rows")
 
 
 @pytest.fixture(name="A")
@@ -76,7 +78,7 @@ def test_same_bits_as_from_numpy(op, x, library, cuda_device):
     np.testing.assert_array_equal(library.to_numpy(op @ library.asarray(x, cuda_device)), op @ x)
 
 
-@pytest.mark.parametrize("case", ["0x5", "5x0", "no_entries", "1x1", "1xN_dense", "Nx1_dense", "hypersparse"])
+@each_pair(["0x5", "5x0", "no_entries", "1x1", "1xN_dense", "Nx1_dense", "hypersparse"])
 def test_extreme_shapes(case, library, fmt, cuda_device, dtype):
     A = matrix(case, dtype)
     x = vector(A.shape[1], dtype)
@@ -235,6 +237,7 @@ def test_read_only_device_out(op, A, x, library, cuda_device):
 # Both ways give the same
 
 
+@each_format_of("long_rows_in_a_row")
 def test_exact_through_every_way(fmt, library, cuda_device, dtype):
     A = integer_matrix("long_rows_in_a_row", dtype)
     x = integer_vector(A.shape[1], dtype)

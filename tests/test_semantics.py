@@ -186,8 +186,12 @@ def test_columns_give_the_bits_of_single_products(case, order, columns, fmt, dev
         np.testing.assert_array_equal(Y[:, column], op @ X[:, column])
 
 
+LONG_ROWS = sp.random_array((20, 30_000), density=0.2, format="csr", rng=np.random.default_rng(5))
+
+
+@each_format_of(LONG_ROWS)
 def test_columns_of_a_matrix_whose_long_rows_are_shared_by_threads(fmt, device, dtype):
-    A = sp.random_array((20, 30_000), density=0.2, format="csr", rng=5, dtype=dtype)
+    A = LONG_ROWS.astype(dtype)
     op = build(A, fmt, device)
     X = vector(5 * A.shape[1], dtype).reshape(-1, 5)
     Y = op @ X

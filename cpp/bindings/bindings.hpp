@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "bindings/gil.hpp"
+
 namespace spmvgpu {
 
 void register_runtime(pybind11::module_& module);

@@ -3,6 +3,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "bindings/gil.hpp"
 #include "formats/csr.hpp"
 
 namespace spmvgpu {
@@ -42,14 +43,19 @@ pybind11::array to_numpy(const Array<T>& array) {
     }
 }
 
+template <class T>
+pybind11::tuple to_arrays(const Csr<T>& csr) {
+    return pybind11::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+}
+
 template <class T, class M>
 pybind11::tuple to_csr_arrays(const M& matrix) {
     Csr<T> csr;
     {
-        const pybind11::gil_scoped_release release;
+        const GilRelease release;
         csr = matrix.to_csr();
     }
-    return pybind11::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+    return to_arrays(csr);
 }
 
 }  // namespace spmvgpu

@@ -1,9 +1,23 @@
 #include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
 
 #include "bindings/bindings.hpp"
 #include "core/errors.hpp"
+#include "core/interrupt.hpp"
+#include "core/memory.hpp"
 
 namespace py = pybind11;
+
+namespace {
+
+void set_memory_error(const std::exception& error) {
+    const std::string free = std::to_string(spmvgpu::free_host_memory());
+    py::set_error(PyExc_MemoryError, ("out of memory on cpu: " + free + " bytes free (" + error.what() + ")").c_str());
+}
+
+}  // namespace
 
 PYBIND11_MODULE(_core, module) {
     module.doc() = "C++/CUDA core of spmvgpu. Use the package's public functions, not this module.";
@@ -16,8 +30,13 @@ PYBIND11_MODULE(_core, module) {
             py::set_error(PyExc_MemoryError, error.what());
         } catch (const spmvgpu::UnknownOption& error) {
             py::set_error(PyExc_TypeError, error.what());
+        } catch (const std::bad_alloc& error) {  // of something small: what grows with the matrix says its size
+            set_memory_error(error);
+        } catch (const std::length_error& error) {
+            set_memory_error(error);
         }
     });
+    spmvgpu::set_interrupt_check(&spmvgpu::GilRelease::check_signals);
     spmvgpu::register_runtime(module);
     spmvgpu::register_arrays(module);
     spmvgpu::register_canonical(module);

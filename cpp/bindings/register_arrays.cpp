@@ -75,14 +75,14 @@ void check_fits(const DeviceArray& array, const py::array& host) {
 void upload(DeviceArray& array, const py::array& host) {
     check_fits(array, host);
     const void* const from = host.data();
-    const py::gil_scoped_release release;
+    const GilRelease release;
     copy_bytes(array.memory.data(), array.memory.device(), from, {}, array.memory.bytes());
 }
 
 void download(const DeviceArray& array, py::array host) {
     check_fits(array, host);
     void* const to = host.mutable_data();
-    const py::gil_scoped_release release;
+    const GilRelease release;
     copy_bytes(to, {}, array.memory.data(), array.memory.device(), array.memory.bytes());
 }
 

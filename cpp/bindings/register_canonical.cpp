@@ -22,7 +22,7 @@ py::tuple copy_pattern(const Dense<In>& indptr, const Dense<In>& indices, std::i
     Out* const to_indices = col_indices.mutable_data();
     bool is_canonical = false;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         copy_row_offsets(indptr.data(), rows, indices.size(), to_offsets);
         is_canonical = copy_col_indices(indices.data(), to_offsets, rows, cols, axis, to_indices);
     }
@@ -47,7 +47,7 @@ void register_sum(py::module_& module) {
             const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
             if (rows < 0 || indices.size() != data.size() || row_offsets[rows] != data.size())
                 throw std::invalid_argument("inconsistent CSR arrays");
-            const py::gil_scoped_release release;
+            const GilRelease release;
             return sum_duplicates(rows, row_offsets, col_indices, values);
         },
         py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),

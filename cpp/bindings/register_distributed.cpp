@@ -24,7 +24,7 @@ void register_vector(py::module_& module, const char* name) {
             "assign",
             [](V& vector, const Dense<T>& host) {
                 if (host.size() != vector.size()) throw std::invalid_argument("vector of wrong length");
-                const py::gil_scoped_release release;
+                const GilRelease release;
                 vector.assign(host.data());
             },
             py::arg("host").noconvert(), "Copy a NumPy array into the pieces.")
@@ -33,7 +33,7 @@ void register_vector(py::module_& module, const char* name) {
             [](const V& vector) {
                 py::array_t<T> host(vector.size());
                 T* const to = host.mutable_data();
-                const py::gil_scoped_release release;
+                const GilRelease release;
                 vector.collect(to);
                 return host;
             },
@@ -53,7 +53,7 @@ void register_matrix_type(py::module_& module, const char* name) {
                  for (const auto& [matrix, share_rows, col_begin, col_end] : given) {
                      shares.push_back({matrix, places.read(share_rows), col_begin, col_end});
                  }
-                 const py::gil_scoped_release release;
+                 const GilRelease release;
                  return std::make_shared<M>(rows, cols, std::move(shares));
              }),
              py::arg("rows"), py::arg("cols"), py::arg("shares"))
@@ -68,11 +68,11 @@ void register_matrix_type(py::module_& module, const char* name) {
                 return shares;
             },
             "(matrix, rows, first column, end of the columns) of every share.")
-        .def("make_vector", &M::make_vector, py::call_guard<py::gil_scoped_release>(),
+        .def("make_vector", &M::make_vector, py::call_guard<GilRelease>(),
              "An uninitialised vector in pieces on the devices.")
         .def("multiply_distributed", &M::multiply, py::arg("alpha"), py::arg("x"), py::arg("beta"), py::arg("y"),
-             py::call_guard<py::gil_scoped_release>(), "Product of vectors that stay on the devices.")
-        .def("synchronize", &M::synchronize, py::call_guard<py::gil_scoped_release>(),
+             py::call_guard<GilRelease>(), "Product of vectors that stay on the devices.")
+        .def("synchronize", &M::synchronize, py::call_guard<GilRelease>(),
              "Wait for the products of such vectors.");
 }
 
@@ -83,7 +83,7 @@ void register_streamed(py::module_& module, const char* name) {
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, int ordinal, std::size_t chunk_bytes) {
                  const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
-                 const py::gil_scoped_release release;
+                 const GilRelease release;
                  return std::make_shared<M>(csr, Device{ordinal}, chunk_bytes);
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),

@@ -12,6 +12,7 @@
 #include "core/column_products.hpp"
 #include "core/matrix.hpp"
 #include "cuda/transfer.hpp"
+#include "formats/transpose.hpp"
 
 namespace py = pybind11;
 
@@ -36,7 +37,7 @@ py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const st
     if (x.size() != matrix.cols() || y.size() != matrix.rows()) throw std::invalid_argument("vector of wrong length");
     const Product<T> product{x.data(), y.mutable_data(), alpha, beta};
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         matrix.spmv_host(product);
     }
     return y;
@@ -56,7 +57,7 @@ py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& 
     const Columns<const T> from{X.data(), width, X.strides(0) / kItem, X.strides(1) / kItem};
     const Columns<T> to{y.mutable_data(), width, y.strides(0) / kItem, y.strides(1) / kItem};
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         multiply_columns(matrix, from, to);
     }
     return y;
@@ -85,7 +86,7 @@ void register_base(py::module_& module, const char* name) {
                             reinterpret_cast<Stream>(stream));
             },
             py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
-            py::call_guard<py::gil_scoped_release>(),
+            py::call_guard<GilRelease>(),
             "Product of vectors on the matrix's own device; queued on the stream.")
         .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
              py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
@@ -97,14 +98,14 @@ void register_base(py::module_& module, const char* name) {
         .def(
             "time_products",
             [](const M& matrix, int repeats) { return matrix.time_products(long_series(matrix.device(), repeats)); },
-            py::arg("repeats"), py::call_guard<py::gil_scoped_release>())
+            py::arg("repeats"), py::call_guard<GilRelease>())
         .def(
             "try_products",
             [](const M& matrix) {
                 const Series series = trial_series(matrix.device(), matrix.nnz());
                 double microseconds = 0;
                 {
-                    const py::gil_scoped_release release;
+                    const GilRelease release;
                     microseconds = matrix.time_products(series);
                 }
                 return py::make_tuple(microseconds, series.launches());
@@ -128,7 +129,7 @@ void register_type(py::module_& module, const char* name) {
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, const std::string& format, const Options& options, int ordinal) {
                  const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
-                 const py::gil_scoped_release release;
+                 const GilRelease release;
                  return std::make_shared<M>(csr, format, options, Device{ordinal});
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
@@ -140,7 +141,7 @@ void register_type(py::module_& module, const char* name) {
                 const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
                 Estimate estimate;
                 {
-                    const py::gil_scoped_release release;
+                    const GilRelease release;
                     estimate = M::estimate(csr, format, options);
                 }
                 return py::make_tuple(estimate.bytes, estimate.padding);
@@ -157,9 +158,28 @@ void register_type(py::module_& module, const char* name) {
         });
 }
 
+template <class T>
+void register_transpose(py::module_& module) {
+    module.def(
+        "transpose",
+        [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
+            const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+            Csr<T> transposed;
+            {
+                const GilRelease release;
+                transposed = transpose(csr);
+            }
+            return to_arrays(transposed);
+        },
+        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+        "(data, indices, indptr) of the transposed matrix, canonical.");
+}
+
 }  // namespace
 
 void register_matrix(py::module_& module) {
+    register_transpose<float>(module);
+    register_transpose<double>(module);
     register_base<float>(module, "AnyMatrixF32");
     register_base<double>(module, "AnyMatrixF64");
     register_type<float>(module, "MatrixF32");

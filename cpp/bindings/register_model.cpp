@@ -19,7 +19,7 @@ py::dict features(const Indices& indptr, const Indices& indices, index_t cols, i
     }
     Features found;
     {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         found =
             extract_features(static_cast<index_t>(indptr.size() - 1), cols, indptr.data(), indices.data(), item_bytes);
     }

@@ -25,7 +25,7 @@ void register_type(py::module_& module, const char* name) {
                  for (const auto& [matrix, part_rows, part_cols] : given) {
                      parts.push_back({matrix, places.read(part_rows), places.read(part_cols)});
                  }
-                 const py::gil_scoped_release release;
+                 const GilRelease release;
                  return std::make_shared<M>(rows, cols, std::move(parts));
              }),
              py::arg("rows"), py::arg("cols"), py::arg("parts"))

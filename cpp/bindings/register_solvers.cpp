@@ -1,9 +1,9 @@
 #include <pybind11/stl.h>
 
-#include <chrono>
 #include <optional>
 
 #include "bindings/bindings.hpp"
+#include "core/interrupt.hpp"
 #include "solvers/cg.hpp"
 
 namespace py = pybind11;
@@ -12,24 +12,11 @@ namespace spmvgpu {
 
 namespace {
 
-// Calls the user's callback; without one, lets Ctrl-C end a long solve, at little cost to threads that want Python.
-class Watch {
-public:
-    explicit Watch(py::object callback) : callback_(std::move(callback)) {}
-
-    void operator()() {
-        const auto now = std::chrono::steady_clock::now();
-        if (callback_.is_none() && now - last_ < std::chrono::milliseconds(100)) return;
-        last_ = now;
-        const py::gil_scoped_acquire gil;
-        if (!callback_.is_none()) callback_();
-        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    }
-
-private:
-    py::object callback_;
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
+// Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
+void look_at_solve(const py::object& callback) {
+    if (!callback.is_none()) GilRelease::with_gil([&] { callback(); });
+    check_interrupt();
+}
 
 const char* name_of(CgStatus status) {
     switch (status) {
@@ -57,12 +44,11 @@ void register_type(py::module_& module) {
             const CgSystem<T> system{reinterpret_cast<const T*>(b), reinterpret_cast<const T*>(guess),
                                      reinterpret_cast<const T*>(inverse_diagonal), reinterpret_cast<T*>(x)};
             const bool look_each = !callback.is_none();
-            Watch watch(std::move(callback));
-            const CgOptions options{rtol, atol, maxiter, look_each, [&watch] { watch(); }};
+            const CgOptions options{rtol, atol, maxiter, look_each, [&callback] { look_at_solve(callback); }};
             const Stream after = reinterpret_cast<Stream>(stream.value_or(0));
             CgResult result;
             {
-                const py::gil_scoped_release release;
+                const GilRelease release;
                 result = solve_cg(matrix, system, options, stream ? &after : nullptr);
             }
             return py::make_tuple(name_of(result.status), result.iterations, result.culprit);

@@ -29,7 +29,8 @@ public:
         return array;
     }
 
-    static Array from(const std::vector<T>& host) {
+    template <class Allocator>
+    static Array from(const std::vector<T, Allocator>& host) {
         Array array(host.size());
         copy_bytes(array.data(), {}, host.data(), {}, array.bytes());
         return array;

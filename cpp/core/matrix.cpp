@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "core/timing.hpp"
 #include "cuda/runtime.hpp"
@@ -126,7 +127,7 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
     // A graph runs later, and often; what its scratch holds then nobody knows.
     if (x_version != 0 && device_.is_cuda() && cuda::is_capturing(stream)) x_version = 0;
     Workspaces::Space* const space = workspaces_->of(stream);
-    std::unique_lock<std::mutex> turn;
+    std::unique_lock<Mutex> turn;
     if (space != nullptr) {
         turn = std::unique_lock(space->in_use);
         product.scratch = space->memory.data();
@@ -203,14 +204,16 @@ void Matrix<T>::set_x(const T* x) {
                             "' does not keep gathered values of x, so it has no set_x; formats that " + "do: " + known);
     }
     const std::lock_guard lock(x_mutex_);
-    declared_x_ = x;
+    // In this order, so that whatever a fork comes between, no product takes the values of another x.
+    declared_x_ = nullptr;
     ++declared_version_;
+    declared_x_ = x;
 }
 
 template <class T>
 std::uint64_t Matrix<T>::version_of(const T* x) const {
     const std::lock_guard lock(x_mutex_);
-    return x != nullptr && x == declared_x_ ? declared_version_ : 0;
+    return x != nullptr && x == declared_x_ ? declared_version_.load() : 0;
 }
 
 template <class T>
@@ -226,7 +229,7 @@ bool Matrix<T>::gathers_on_host() const {
 template <class T>
 double Matrix<T>::time_products(const Series& series) const {
     // What a host gathers is there, as in a series with one x.
-    const Array<T> x = Array<T>::from(std::vector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
+    const Array<T> x = Array<T>::from(HostVector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
     Array<T> y(rows(), device_);
     const Product<T> product{x.data(), y.data()};
     Stream timed = nullptr;

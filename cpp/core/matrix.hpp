@@ -2,14 +2,15 @@
 // and knows no format by name.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/any_matrix.hpp"
+#include "core/mutex.hpp"
 #include "core/options.hpp"
 #include "core/workspaces.hpp"
 #include "cuda/transfer.hpp"
@@ -67,14 +68,14 @@ private:
     SetupSeconds setup_;
 
     mutable cuda::LazyExchange<T> exchange_;
-    mutable std::mutex exchange_mutex_;
+    mutable Mutex exchange_mutex_;
     mutable std::uint64_t sent_version_ = 0;  // version of x that the device has from the product before, or 0
 
     mutable std::optional<Workspaces> workspaces_;  // made last by the constructor
 
-    mutable std::mutex x_mutex_;
-    const T* declared_x_ = nullptr;
-    std::uint64_t declared_version_ = 0;
+    mutable Mutex x_mutex_;
+    std::atomic<const T*> declared_x_ = nullptr;  // atomic for the sake of forks: see set_x
+    std::atomic<std::uint64_t> declared_version_ = 0;
 };
 
 }  // namespace spmvgpu

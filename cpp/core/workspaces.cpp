@@ -1,6 +1,7 @@
 #include "core/workspaces.hpp"
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
 #include "cuda/runtime.hpp"
 
 namespace spmvgpu {
@@ -8,11 +9,12 @@ namespace spmvgpu {
 Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes) : bytes_(bytes), device_(device) {
     constexpr int kStreamsExpected = 4;  // where that is cheap
     if (bytes > 0) set_memory_aside(device.is_cuda() && bytes < matrix_bytes / 100 ? kStreamsExpected : 1);
+    if (!device.is_cuda()) of(nullptr);  // now, so that no fork finds the map half changed
 }
 
 void Workspaces::set_memory_aside(int streams) {
     for (int i = 0; i < streams; ++i) {
-        set_aside_.push_back(Array<char>::from(std::vector<char>(bytes_, 0)).to(device_));
+        set_aside_.push_back(Array<char>::from(HostVector<char>(bytes_, 0)).to(device_));
     }
 }
 

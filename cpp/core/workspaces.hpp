@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "core/array.hpp"
+#include "core/mutex.hpp"
 
 namespace spmvgpu {
 
@@ -16,7 +16,7 @@ namespace spmvgpu {
 class Workspaces {
 public:
     struct Space {
-        std::mutex in_use;
+        Mutex in_use;
         Array<char> memory;          // zero at first
         std::uint64_t gathered = 0;  // version of x that was gathered into it, or 0
     };
@@ -33,7 +33,7 @@ private:
 
     std::size_t bytes_;
     Device device_;
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     std::map<Stream, Space> spaces_;
     std::vector<Array<char>> set_aside_;
 };

@@ -39,9 +39,9 @@ __global__ void __launch_bounds__(kBlockSize)
     index_t carried_row = row_indices[begin];
     T carried_sum = 0;
 #pragma unroll 2
-    for (index_t base = begin; base < end; base += kWarp) {
-        const index_t k = base + lane;
-        const bool valid = k < end;
+    for (unsigned base = begin; base < static_cast<unsigned>(end); base += kWarp) {  // unsigned: may step past 2^31
+        const unsigned k = base + lane;
+        const bool valid = k < static_cast<unsigned>(end);
         // Past the end lanes repeat the last row with nothing to add, so that its sum ends up in lane 31 as ever.
         const index_t row = load_once(row_indices + (valid ? k : end - 1));
         T sum = valid ? load_once(values + k) * product.x[load_once(col_indices + k)] : T(0);

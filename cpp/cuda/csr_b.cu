@@ -53,8 +53,9 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor(kItems))
     if (row_end - row_begin > kFragment) lanes = 1;
     const int lane = threadIdx.x % lanes;
     for (unsigned base = row_begin; base < static_cast<unsigned>(row_end); base += kBlockSize / lanes) {
-        const auto row = static_cast<index_t>(base + threadIdx.x / lanes);
-        const bool valid = row < row_end;
+        const unsigned position = base + threadIdx.x / lanes;  // unsigned: may lie past 2^31
+        const bool valid = position < static_cast<unsigned>(row_end);
+        const auto row = static_cast<index_t>(position);
         T sum = 0;
         if (valid) {
             // Within the fragment, whatever the row has before and after it.

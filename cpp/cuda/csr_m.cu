@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlockSize)
         const unsigned end = row_offsets[row + 1];
         // Unsigned, so that stepping past the end of 2^31 - 1 non-zeros does not overflow.
 #pragma unroll kInFlight
-        for (unsigned k = row_offsets[row] + lane; k < end; k += kLanes)
+        for (unsigned k = unsigned(row_offsets[row]) + lane; k < end; k += kLanes)
             sum += load_once(values + k) * load_once(col_x + k);
     }
     sum = sum_lanes_shared(sums, sum, kLanes);

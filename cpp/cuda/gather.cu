@@ -45,6 +45,7 @@ void scatter(T* to, const T* from, const index_t* places, index_t count, T beta,
     check_launch("scatter_thread_per_element");
 }
 
+template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream);
 template void gather(float*, const float*, const index_t*, index_t, int, Stream);
 template void gather(double*, const double*, const index_t*, index_t, int, Stream);
 template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream);

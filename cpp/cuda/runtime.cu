@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.hpp"
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
@@ -25,7 +25,7 @@ std::string version() {
 }
 
 const Properties& properties(int ordinal) {
-    static std::mutex mutex;
+    static Mutex mutex;
     static std::vector<std::unique_ptr<Properties>> known;
     const std::lock_guard lock(mutex);
     if (known.empty()) known.resize(device_count());

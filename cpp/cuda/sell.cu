@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
     const index_t slice = blockIdx.x * kSlicesPerBlock + block_slice;
     T sum = 0;
     if (slice < slices) {
-        sum = sum_strided<kInFlight>(col_indices, values, product.x, slice_offsets[slice] + warp * kWarp + lane,
+        sum = sum_strided<kInFlight>(col_indices, values, product.x, unsigned(slice_offsets[slice]) + warp * kWarp + lane,
                                      slice_offsets[slice + 1], kWarps * kWarp);
     }
     if constexpr (kWarps > 1) {
@@ -34,10 +34,9 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
         if (warp != 0) return;
         for (int w = 1; w < kWarps; ++w) sum += sums[block_slice][w][lane];
     }
-    const index_t position = slice * kWarp + lane;
-    if (slice < slices && position < rows) {
-        store_row(product, permutation ? permutation[position] : position, sum);
-    }
+    if (slice >= slices) return;
+    const index_t position = slice * kWarp + lane;  // at most 2^31 - 1, rows being fewer than 2^31
+    if (position < rows) store_row(product, permutation ? permutation[position] : position, sum);
 }
 
 template <class T, int kWarps, int kInFlight>

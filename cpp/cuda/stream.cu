@@ -1,7 +1,7 @@
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.hpp"
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
@@ -11,7 +11,7 @@ namespace spmvgpu::cuda {
 namespace {
 
 struct IdleStreams {
-    std::mutex mutex;
+    Mutex mutex;
     std::map<int, std::vector<cudaStream_t>> of_device;
 };
 

@@ -70,7 +70,7 @@ private:
         return block;
     }
 
-    std::mutex mutex_;
+    Mutex mutex_;
     std::multimap<std::size_t, void*> idle_;
     std::map<char*, std::size_t> in_use_;
     std::size_t idle_bytes_ = 0;

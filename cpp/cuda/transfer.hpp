@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "core/array.hpp"
+#include "core/mutex.hpp"
 #include "core/types.hpp"
 #include "cuda/stream.hpp"
 
@@ -72,7 +72,7 @@ private:
     void send(void* device, const void* host, std::size_t bytes);
 
     int ordinal_;
-    std::mutex mutex_;
+    Mutex mutex_;
     Array<T> x_, y_;
     Staging staging_;
     std::shared_ptr<void> stream_;
@@ -83,14 +83,18 @@ template <class T>
 class LazyExchange {
 public:
     HostExchange<T>& get(index_t y_size, index_t x_size, int ordinal) {
-        std::call_once(once_, [&] { made_ = std::make_unique<HostExchange<T>>(y_size, x_size, ordinal); });
+        const std::lock_guard lock(mutex_);
+        if (!made_) made_ = std::make_unique<HostExchange<T>>(y_size, x_size, ordinal);
         return *made_;
     }
 
-    std::size_t nbytes() const { return made_ ? made_->nbytes() : 0; }
+    std::size_t nbytes() const {
+        const std::lock_guard lock(mutex_);
+        return made_ ? made_->nbytes() : 0;
+    }
 
 private:
-    std::once_flag once_;
+    mutable Mutex mutex_;
     std::unique_ptr<HostExchange<T>> made_;
 };
 

@@ -66,6 +66,7 @@ template <class T>
 void gather(T*, const T*, const index_t*, index_t, int, Stream) {
     unavailable();
 }
+template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream);
 template void gather(float*, const float*, const index_t*, index_t, int, Stream);
 template void gather(double*, const double*, const index_t*, index_t, int, Stream);
 template <class T>

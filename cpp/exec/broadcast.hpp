@@ -5,9 +5,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.hpp"
 #include "cuda/stream.hpp"
 #include "exec/share.hpp"
 
@@ -55,7 +55,7 @@ private:
     static void land(const Home& home, Lane& lane, const Product<T>& product, Stream stream);
 
     const std::vector<Share<T>>& shares_;
-    mutable std::mutex turn_;
+    mutable Mutex turn_;
     std::map<int, std::unique_ptr<Home>> homes_;  // made by the first product with vectors on a device
 };
 

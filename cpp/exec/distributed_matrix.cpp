@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
 #include "core/timing.hpp"
 #include "cuda/runtime.hpp"
 
@@ -65,9 +66,9 @@ void DistributedMatrix<T>::synchronize() const {
 template <class T>
 double DistributedMatrix<T>::time_products(const Series& series) const {
     const int products = series.batch * series.repeats;
-    const std::vector<T> ones(cols_, T(1));
+    const HostVector<T> ones(cols_, T(1));
     if (!HaloProducts<T>::suits(shares_, rows_, cols_)) {
-        std::vector<T> y(rows_);
+        HostVector<T> y(rows_);
         return time_series([&](Stream) { spmv_host({ones.data(), y.data()}); }, {1, 0, products}, {});
     }
     const auto x = make_vector(), y = make_vector();

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.hpp"
 #include "exec/broadcast.hpp"
 #include "exec/distributed_vector.hpp"
 #include "exec/host_products.hpp"
@@ -50,7 +50,7 @@ private:
 
     index_t rows_, cols_;
     std::vector<Share<T>> shares_;  // outlive what follows
-    mutable std::mutex making_;
+    mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
     mutable std::unique_ptr<Broadcast<T>> broadcast_;
     mutable std::unique_ptr<HaloProducts<T>> halo_products_;

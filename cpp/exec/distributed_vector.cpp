@@ -47,6 +47,7 @@ void DistributedVector<T>::wait() const {
 
 template <class T>
 void DistributedVector<T>::assign(const T* host) {
+    const std::lock_guard turn(layout_->turn_);
     wait();  // a product may be reading what was there
     for (const Piece& piece : pieces_) {
         copy_bytes(piece.data() + piece.begin, piece.device, host + piece.begin, {}, piece.bytes());
@@ -55,6 +56,7 @@ void DistributedVector<T>::assign(const T* host) {
 
 template <class T>
 void DistributedVector<T>::collect(T* host) const {
+    const std::lock_guard turn(layout_->turn_);
     wait();
     for (const Piece& piece : pieces_) {
         copy_bytes(host + piece.begin, {}, piece.data() + piece.begin, piece.device, piece.bytes());

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.hpp"
 #include "cuda/stream.hpp"
 #include "exec/share.hpp"
 
@@ -22,8 +22,9 @@ public:
     DistributedVector& operator=(const DistributedVector&) = delete;
 
     index_t size() const { return size_; }
-    void assign(const T* host);   // complete when it returns
-    void collect(T* host) const;  // waits for the product that makes the vector
+    // Both take turns with products of such vectors, wait for those that are queued, and are complete on return.
+    void assign(const T* host);
+    void collect(T* host) const;
     std::size_t nbytes() const;   // on GPUs
 
 private:
@@ -43,7 +44,7 @@ private:
     explicit DistributedVector(const HaloProducts<T>& layout);
     void wait() const;
 
-    const void* layout_;  // the HaloProducts whose vector it is
+    const HaloProducts<T>* layout_;  // whose vector it is, and which outlives it
     index_t size_;
     std::vector<Piece> pieces_;
 };
@@ -88,7 +89,7 @@ private:
     bool has_gpus_ = false;
     std::vector<Lane> lanes_;
     std::vector<std::shared_ptr<void>> downward_;  // of each GPU a stream for what the CPU pulls from it
-    std::mutex turn_;
+    mutable Mutex turn_;
 };
 
 }  // namespace spmvgpu

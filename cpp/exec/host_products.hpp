@@ -3,9 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.hpp"
 #include "cuda/transfer.hpp"
 #include "exec/share.hpp"
 #include "exec/workers.hpp"
@@ -30,7 +30,7 @@ private:
     };
     static void multiply_on_gpu(Lane& lane, const Product<T>& product);
 
-    std::mutex turn_;
+    Mutex turn_;
     std::vector<const Share<T>*> on_cpu_;
     std::vector<std::unique_ptr<Lane>> lanes_;  // of the GPUs
     Workers::Owner workers_;                    // where several shares run at once

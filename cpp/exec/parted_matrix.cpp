@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
 #include "core/timing.hpp"
 
 namespace spmvgpu {
@@ -80,14 +81,42 @@ void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, S
             own.x += part.cols.first;
         }
         if (part.rows.scattered()) {
-            own.row_map = part.rows.map.data();
-        } else if (product.row_map != nullptr) {
+            multiply_mapped(part, own, stream);
+            continue;
+        }
+        if (product.row_map != nullptr) {
             own.row_map += part.rows.first;
         } else {
             own.y += part.rows.first;
         }
         part.matrix->spmv(own, stream);
     }
+}
+
+// The rows of a part with a map lie where the caller's map, if there is one, has what the part's map says.
+template <class T>
+void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stream stream) const {
+    if (product.row_map == nullptr) {
+        product.row_map = part.rows.map.data();
+        return part.matrix->spmv(product, stream);
+    }
+    Workspaces::Space* const space = composed_maps().of(stream);
+    const std::lock_guard turn(space->in_use);
+    auto* const composed = reinterpret_cast<index_t*>(space->memory.data());
+    gather(composed, product.row_map, part.rows.map, stream);
+    product.row_map = composed;
+    part.matrix->spmv(product, stream);
+}
+
+template <class T>
+Workspaces& PartedMatrix<T>::composed_maps() const {
+    const std::lock_guard lock(making_);
+    if (!composed_maps_) {
+        std::size_t longest = 0;
+        for (const Part& part : parts_) longest = std::max(longest, part.rows.map.bytes());
+        composed_maps_ = std::make_unique<Workspaces>(longest, device(), nbytes_of_parts());
+    }
+    return *composed_maps_;
 }
 
 template <class T>
@@ -105,7 +134,7 @@ void PartedMatrix<T>::set_x(const T*) {
 
 template <class T>
 double PartedMatrix<T>::time_products(const Series& series) const {
-    const Array<T> x = Array<T>::from(std::vector<T>(cols_, T(1))).to(device());
+    const Array<T> x = Array<T>::from(HostVector<T>(cols_, T(1))).to(device());
     Array<T> y(rows_, device());
     Stream timed = nullptr;
     const auto multiply = [&](Stream stream) { spmv({x.data(), y.data()}, timed = stream); };
@@ -136,7 +165,9 @@ std::size_t PartedMatrix<T>::nbytes_of_parts() const {
 
 template <class T>
 std::size_t PartedMatrix<T>::nbytes() const {
-    return nbytes_of_parts() + workspaces_->nbytes() + exchange_.nbytes();
+    const std::lock_guard lock(making_);
+    const std::size_t maps = composed_maps_ ? composed_maps_->nbytes() : 0;
+    return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes();
 }
 
 template <class T>

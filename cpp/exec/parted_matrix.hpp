@@ -5,11 +5,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "core/any_matrix.hpp"
+#include "core/mutex.hpp"
 #include "core/workspaces.hpp"
 #include "cuda/transfer.hpp"
 #include "exec/places.hpp"
@@ -28,7 +28,7 @@ public:
     // std::invalid_argument for parts on several devices, and for rows in no part or in two.
     PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
 
-    void spmv(const Product<T>& product, Stream stream) const override;  // row_map only without maps for rows
+    void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
     void set_x(const T* x) override;  // throws: parts do not keep what they gather
     double time_products(const Series& series) const override;
@@ -46,10 +46,14 @@ private:
     void move_maps_to_device();
     std::size_t nbytes_of_parts() const;
     void multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const;
+    void multiply_mapped(const Part& part, Product<T> product, Stream stream) const;
+    Workspaces& composed_maps() const;
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
     mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
+    mutable Mutex making_;
+    mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
     mutable cuda::LazyExchange<T> exchange_;
 };
 

@@ -4,12 +4,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "cuda/gather.hpp"
 
 namespace spmvgpu {
 
-Places Places::from(const std::vector<index_t>& places) {
+Places Places::from(const HostVector<index_t>& places) {
     const auto count = static_cast<std::int64_t>(places.size());
     Places result;
     if (count == 0) return result;
@@ -63,6 +64,7 @@ void scatter_on_host(T* y, const T* from, const Places& places, index_t count, T
     });
 }
 
+template void gather(index_t*, const index_t*, const Array<index_t>&, Stream);
 template void gather(float*, const float*, const Array<index_t>&, Stream);
 template void gather(double*, const double*, const Array<index_t>&, Stream);
 template void scatter_on_host(float*, const float*, const Places&, index_t, float);

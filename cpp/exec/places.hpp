@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/array.hpp"
+#include "core/host_vector.hpp"
 
 namespace spmvgpu {
 
@@ -12,7 +13,7 @@ struct Places {
     index_t first = 0;
     Array<index_t> map;  // empty: next to each other
 
-    static Places from(const std::vector<index_t>& places);  // a map where one is needed, in host memory
+    static Places from(const HostVector<index_t>& places);  // a map where one is needed, in host memory
 
     bool scattered() const { return map.size() > 0; }
     index_t operator[](index_t i) const { return scattered() ? map[i] : first + i; }  // the map in host memory
@@ -29,7 +30,7 @@ public:
     void finish() const;                            // or for one that is missing
 
 private:
-    std::vector<bool> taken_;
+    HostVector<bool> taken_;
 };
 
 // to[i] = from[places[i]] for the places of a map; device memory on a GPU, where it is queued on the stream.

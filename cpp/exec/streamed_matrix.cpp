@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "core/timing.hpp"
 #include "cuda/runtime.hpp"
@@ -129,8 +130,8 @@ void StreamedMatrix<T>::set_x(const T*) {
 
 template <class T>
 double StreamedMatrix<T>::time_products(const Series& series) const {
-    const std::vector<T> x(cols_, T(1));
-    std::vector<T> y(rows_);
+    const HostVector<T> x(cols_, T(1));
+    HostVector<T> y(rows_);
     return time_series([&](Stream) { spmv_host({x.data(), y.data()}); }, {1, 0, series.batch * series.repeats}, {});
 }
 

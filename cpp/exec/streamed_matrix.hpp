@@ -4,10 +4,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "core/any_matrix.hpp"
+#include "core/mutex.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/csr.hpp"
@@ -55,7 +55,7 @@ private:
     SetupSeconds setup_;
     std::vector<Chunk> chunks_;
     std::shared_ptr<void> sending_;  // stream
-    mutable std::mutex turn_;
+    mutable Mutex turn_;
     mutable std::unique_ptr<Buffer> buffers_[2];
     mutable cuda::LazyExchange<T> exchange_;
 };

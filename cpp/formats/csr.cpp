@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
@@ -28,7 +30,8 @@ template <class T>
 double share_of_neighbours(const Csr<T>& csr) {
     constexpr index_t kSample = 4096, kNear = 8;
     std::int64_t near = 0, entries = 0;
-    for (index_t row = 0; row < csr.rows; row += std::max<index_t>(1, csr.rows / kSample)) {
+    const std::int64_t step = std::max<index_t>(1, csr.rows / kSample);
+    for (std::int64_t row = 0; row < csr.rows; row += step) {
         const index_t begin = csr.row_offsets[row], end = csr.row_offsets[row + 1];
         for (index_t k = begin + 1; k < end; ++k) near += csr.col_indices[k] - csr.col_indices[k - 1] <= kNear;
         entries += end - begin;
@@ -65,8 +68,8 @@ int choose_tile(index_t nnz, double mean_row_length, int processors) {
 index_t choose_segment(index_t tile) { return std::clamp<index_t>(4 * tile, 1024, 4096); }
 
 struct Plan {
-    std::vector<Tile> tiles;
-    std::vector<RowSpan> spans;
+    HostVector<Tile> tiles;
+    HostVector<RowSpan> spans;
     index_t segments = 0;
 
     void cut_row(index_t row, index_t begin, index_t end, index_t segment) {
@@ -92,9 +95,11 @@ struct Plan {
 Plan plan_tiles(index_t rows, const Array<index_t>& row_offsets, index_t tile) {
     Plan plan;
     const index_t segment = choose_segment(tile);
+    InterruptTimer timer;
     index_t row = 0;
     while (row < rows) {
         const index_t begin = row_offsets[row];
+        timer.work(tile);
         if (row_offsets[row + 1] - begin > segment) {
             plan.cut_row(row, begin, row_offsets[row + 1], segment);
             ++row;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <vector>
+#include <numeric>
+#include <utility>
 
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/row_products.hpp"
 
@@ -15,7 +18,7 @@ namespace {
 // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte per
 // row and column, while it counts.
 template <class T>
-std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
+HostVector<index_t> find_diagonals(const Csr<T>& matrix) {
     using Word = std::uint64_t;
     constexpr int kBits = 64;
     // Diagonal i has the offset i - rows + 1.
@@ -32,7 +35,7 @@ std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
             if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_relaxed);
         }
     });
-    std::vector<index_t> offsets;
+    HostVector<index_t> offsets;
     for (std::size_t w = 0; w < used.size(); ++w) {
         for (Word word = used[w]; word != 0; word &= word - 1) {
             const std::int64_t i = static_cast<std::int64_t>(w) * kBits + std::countr_zero(word);
@@ -57,7 +60,7 @@ typename Dia<T>::Bits find_padding(const Array<T>& values) {
     constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<T>::quiet_NaN()) + 1;
     const auto bits = [](T value) { return std::bit_cast<Bits>(value); };
     if (std::none_of(values.begin(), values.end(), [&](T value) { return bits(value) == 0; })) return 0;
-    std::vector<bool> taken(values.size() + 1);
+    HostVector<bool> taken(values.size() + 1);
     for (const T value : values) {
         const Bits candidate = bits(value) - kFirst;  // wraps around, as kFirst + candidate does
         if (candidate < taken.size()) taken[candidate] = true;
@@ -74,7 +77,7 @@ Estimate Dia<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
 
 template <class T>
 Dia<T> Dia<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    const std::vector<index_t> diagonals = find_diagonals(matrix);
+    const HostVector<index_t> diagonals = find_diagonals(matrix);
     check_fit(matrix, tuning, diagonals.size());
     Dia dia;
     dia.rows = matrix.rows;
@@ -90,14 +93,37 @@ Dia<T> Dia<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target
         std::fill(dia.values.begin() + begin, dia.values.begin() + end, std::bit_cast<T>(dia.padding));
     });
     parallel_for(dia.rows, slots, [&](index_t row) {
-        std::int64_t d = 0;  // columns ascend in a row, and so do the diagonals they lie on
+        const index_t* offset = dia.offsets.begin();  // columns ascend in a row, and so do the diagonals they lie on
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
-            while (dia.offsets[d] < matrix.col_indices[k] - row) ++d;
-            dia.values[d * dia.pitch + row] = matrix.values[k];
+            offset = std::lower_bound(offset, std::as_const(dia.offsets).end(), matrix.col_indices[k] - row);
+            dia.values[(offset - dia.offsets.begin()) * dia.pitch + row] = matrix.values[k];
         }
     });
     return dia;
 }
+
+namespace {
+
+// Rows that are gone through together, diagonal by diagonal; what is kept for each of them stays in the L1.
+constexpr index_t kBlockRows = 512;
+
+// Calls visit(row, d) for every entry; those of a row come by in the order of their columns.
+template <class T, class Visit>
+void for_each_entry(const Dia<T>& dia, Visit visit) {
+    InterruptTimer timer;
+    for (std::int64_t first = 0; first < dia.rows; first += kBlockRows) {
+        const std::int64_t last = std::min<std::int64_t>(dia.rows, first + kBlockRows);
+        for (index_t d = 0; d < dia.diagonals(); ++d) {
+            const T* const values = dia.values.data() + d * dia.pitch;
+            for (std::int64_t row = first; row < last; ++row) {
+                if (std::bit_cast<typename Dia<T>::Bits>(values[row]) != dia.padding) visit(row, d);
+            }
+            timer.work(last - first);
+        }
+    }
+}
+
+}  // namespace
 
 template <class T>
 Csr<T> Dia<T>::to_csr() const {
@@ -108,25 +134,19 @@ Csr<T> Dia<T>::to_csr() const {
     csr.row_offsets = Array<index_t>(rows + std::size_t(1));
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
-    csr.row_offsets[0] = 0;
-    for (index_t row = 0; row < rows; ++row) {
-        index_t end = csr.row_offsets[row];
-        for (index_t d = 0; d < diagonals(); ++d) {
-            const T value = values[d * pitch + row];
-            if (std::bit_cast<Bits>(value) == padding) continue;
-            csr.col_indices[end] = row + offsets[d];
-            csr.values[end] = value;
-            ++end;
-        }
-        csr.row_offsets[row + 1] = end;
-    }
+    std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
+    for_each_entry(*this, [&](std::int64_t row, index_t) { ++csr.row_offsets[row + 1]; });
+    std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
+    HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
+    for_each_entry(*this, [&](std::int64_t row, index_t d) {
+        const index_t place = next[row]++;
+        csr.col_indices[place] = static_cast<index_t>(row + offsets[d]);
+        csr.values[place] = values[d * pitch + row];
+    });
     return csr;
 }
 
 namespace {
-
-// Rows that are added up together, diagonal by diagonal; their sums stay in the L1.
-constexpr index_t kBlockRows = 512;
 
 // sums[i] += values[i] * x[i] where values[i] is not padding.
 template <class T>

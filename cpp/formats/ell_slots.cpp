@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/row_products.hpp"
 #include "formats/slice_products.hpp"
@@ -59,6 +60,7 @@ Csr<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
     csr.values = Array<T>(nnz);
     const std::int64_t longest = std::int64_t(shape.width) * shape.threads_per_row;
     csr.row_offsets[0] = 0;
+    InterruptTimer timer;
     for (index_t row = 0; row < shape.rows; ++row) {
         index_t end = csr.row_offsets[row];
         for (index_t k = 0; k < longest; ++k, ++end) {
@@ -68,6 +70,7 @@ Csr<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
             csr.values[end] = values[slot];
         }
         csr.row_offsets[row + 1] = end;
+        timer.work(end - csr.row_offsets[row] + 1);
     }
     return csr;
 }

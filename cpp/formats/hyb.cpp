@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/padding.hpp"
 
@@ -20,10 +22,10 @@ struct Split {
 };
 
 // longer[k]: rows with more than k entries, from the histogram of the row lengths.
-std::vector<index_t> count_longer_rows(index_t rows, const Array<index_t>& row_offsets) {
+HostVector<index_t> count_longer_rows(index_t rows, const Array<index_t>& row_offsets) {
     index_t longest = 0;
     for (index_t row = 0; row < rows; ++row) longest = std::max(longest, row_length(row_offsets, row));
-    std::vector<index_t> longer(longest + std::size_t(1), 0);
+    HostVector<index_t> longer(longest + std::size_t(1), 0);
     for (index_t row = 0; row < rows; ++row) ++longer[row_length(row_offsets, row)];
     index_t below = 0;
     for (index_t& count : longer) {
@@ -86,13 +88,15 @@ Csr<T> take_entries(const Csr<T>& matrix, First first, Last last) {
 
 // Copies the rows of `part` to where `used` of each row's entries are there already.
 template <class T>
-void append_rows(const Csr<T>& part, std::vector<index_t>& used, Csr<T>& whole) {
+void append_rows(const Csr<T>& part, HostVector<index_t>& used, Csr<T>& whole) {
+    InterruptTimer timer;
     for (index_t row = 0; row < part.rows; ++row) {
         const index_t from = part.row_offsets[row], count = row_length(part.row_offsets, row);
         const index_t to = whole.row_offsets[row] + used[row];
         std::copy_n(part.col_indices.begin() + from, count, whole.col_indices.begin() + to);
         std::copy_n(part.values.begin() + from, count, whole.values.begin() + to);
         used[row] += count;
+        timer.work(count + 1);
     }
 }
 
@@ -145,7 +149,7 @@ Csr<T> Hyb<T>::to_csr() const {
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
     for (index_t row = 0; row <= rows; ++row) csr.row_offsets[row] = first.row_offsets[row] + rest.row_offsets[row];
-    std::vector<index_t> used(rows, 0);
+    HostVector<index_t> used(rows, 0);
     append_rows(first, used, csr);
     append_rows(rest, used, csr);
     return csr;

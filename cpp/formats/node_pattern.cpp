@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -10,8 +11,8 @@ namespace spmvgpu {
 namespace {
 
 // For each row, whether its columns are those of the row before.
-std::vector<char> find_repeats(index_t rows, const index_t* offsets, const index_t* cols) {
-    std::vector<char> repeats(rows, 0);
+HostVector<char> find_repeats(index_t rows, const index_t* offsets, const index_t* cols) {
+    HostVector<char> repeats(rows, 0);
     parallel_for(rows, offsets[rows], [&](index_t row) {
         repeats[row] = row > 0 && std::equal(cols + offsets[row - 1], cols + offsets[row], cols + offsets[row],
                                              cols + offsets[row + 1]);
@@ -20,9 +21,9 @@ std::vector<char> find_repeats(index_t rows, const index_t* offsets, const index
 }
 
 // First row of every node, and the end.
-std::vector<index_t> cut_nodes(const std::vector<char>& repeats, int block) {
+HostVector<index_t> cut_nodes(const HostVector<char>& repeats, int block) {
     const auto rows = static_cast<index_t>(repeats.size());
-    std::vector<index_t> begins;
+    HostVector<index_t> begins;
     begins.reserve(rows / block + 2);
     for (index_t begin = 0, end; begin < rows; begin = end) {
         end = begin + 1;
@@ -38,10 +39,10 @@ std::vector<index_t> cut_nodes(const std::vector<char>& repeats, int block) {
 NodePattern find_nodes(index_t rows, const index_t* row_offsets, const index_t* col_indices, int block, int value_bytes,
                        int index_bytes) {
     NodePattern pattern;
-    const std::vector<char> repeats = find_repeats(rows, row_offsets, col_indices);
+    const HostVector<char> repeats = find_repeats(rows, row_offsets, col_indices);
     double least = 0;
     for (int candidate = block ? block : 1; candidate <= (block ? block : kMaxBlock); ++candidate) {
-        std::vector<index_t> begins = cut_nodes(repeats, candidate);
+        HostVector<index_t> begins = cut_nodes(repeats, candidate);
         // As many blocks as entries divided by the mean size of a node, squared.
         const double mean = rows / std::max(1.0, static_cast<double>(begins.size() - 1));
         const double bytes = (index_bytes + candidate * candidate * value_bytes) / (mean * mean);
@@ -53,7 +54,7 @@ NodePattern find_nodes(index_t rows, const index_t* row_offsets, const index_t* 
     }
 
     const index_t nodes = pattern.nodes();
-    std::vector<index_t> node_of(rows);
+    HostVector<index_t> node_of(rows);
     parallel_for(nodes, rows, [&](index_t node) {
         std::fill(node_of.begin() + pattern.rows[node], node_of.begin() + pattern.rows[node + 1], node);
     });

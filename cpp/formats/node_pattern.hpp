@@ -2,8 +2,7 @@
 // elements with several unknowns at a node have them. Being symmetric, the matrix is one of dense blocks then.
 #pragma once
 
-#include <vector>
-
+#include "core/host_vector.hpp"
 #include "core/types.hpp"
 
 namespace spmvgpu {
@@ -11,9 +10,9 @@ namespace spmvgpu {
 // The lower triangle of blocks, a node taking the place of a row and of a column.
 struct NodePattern {
     int block = 1;                 // rows in a node, at most
-    std::vector<index_t> rows;     // length nodes + 1: first row of each node
-    std::vector<index_t> offsets;  // length nodes + 1
-    std::vector<index_t> columns;  // length offsets[nodes]: nodes, ascending up to the node itself
+    HostVector<index_t> rows;     // length nodes + 1: first row of each node
+    HostVector<index_t> offsets;  // length nodes + 1
+    HostVector<index_t> columns;  // length offsets[nodes]: nodes, ascending up to the node itself
 
     index_t nodes() const { return static_cast<index_t>(rows.size()) - 1; }
     index_t rows_of(index_t node) const { return rows[node + 1] - rows[node]; }

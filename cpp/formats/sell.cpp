@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/padding.hpp"
 #include "formats/row_products.hpp"
@@ -20,11 +22,17 @@ constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
 constexpr double kWorthSorting = 1.05;     // sort only if that saves more than this factor of the slots
 constexpr double kWorthSortingFar = 1.25;  // and in windows beyond the first only from this padding on
 
-// Rows in stored order: sorted by descending length, stably, within windows of sigma rows.
+// Behind the last row of a slice.
+index_t slice_end(index_t slice, index_t rows) {
+    const index_t first = slice * kSliceRows;
+    return first + std::min(kSliceRows, rows - first);
+}
+
+// Rows in stored order: sorted by descending length, stably, within windows of sigma rows. Empty if they keep theirs.
 Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
+    if (sigma == 1) return {};
     Array<index_t> order(rows);
     std::iota(order.begin(), order.end(), 0);
-    if (sigma == 1) return order;
     const auto length = [&](index_t row) { return row_offsets[row + 1] - row_offsets[row]; };
     const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
     constexpr std::int64_t kNanosecondsPerRow = 20;
@@ -38,19 +46,23 @@ Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_
 // Everything that is decided before a slot is stored.
 struct Layout {
     int sigma = 1;
-    Array<index_t> order;               // row at each stored position
-    std::vector<std::int64_t> offsets;  // first slot of each slice, and the end of the last
+    Array<index_t> order;             // row at each stored position, where sigma is above 1
+    HostVector<std::int64_t> offsets;  // first slot of each slice, and the end of the last
 
     std::int64_t slots() const { return offsets.back(); }
+    index_t row_at(index_t i) const { return order.size() ? order[i] : i; }
 };
 
 Layout lay_out(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
-    const index_t slices = (rows + kSliceRows - 1) / kSliceRows;
-    Layout layout{sigma, sort_rows(rows, row_offsets, sigma), std::vector<std::int64_t>(slices + 1)};
+    const index_t slices = rows / kSliceRows + (rows % kSliceRows != 0);
+    Layout layout{sigma, sort_rows(rows, row_offsets, sigma), HostVector<std::int64_t>(slices + 1)};
+    InterruptTimer timer;
     for (index_t s = 0; s < slices; ++s) {
+        timer.work(kSliceRows);
         index_t width = 0;
-        for (index_t i = s * kSliceRows; i < std::min(rows, (s + 1) * kSliceRows); ++i) {
-            width = std::max(width, row_offsets[layout.order[i] + 1] - row_offsets[layout.order[i]]);
+        for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
+            const index_t row = layout.row_at(i);
+            width = std::max(width, row_offsets[row + 1] - row_offsets[row]);
         }
         layout.offsets[s + 1] = layout.offsets[s] + std::int64_t(width) * kSliceRows;
     }
@@ -68,7 +80,7 @@ Layout choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offset
     return best;
 }
 
-int choose_warps_per_slice(const std::vector<std::int64_t>& offsets, int processors) {
+int choose_warps_per_slice(const HostVector<std::int64_t>& offsets, int processors) {
     // Share slices among warps until each has few columns left to walk, or the device has its fill of warps: one round
     // of them where latency rules, several where bandwidth does. Whatever their number, leave none a very wide slice.
     constexpr std::int64_t kLarge = 3'000'000;
@@ -92,7 +104,7 @@ int choose_warps_per_slice(const std::vector<std::int64_t>& offsets, int process
 template <class T>
 std::size_t stored_bytes(const Layout& layout) {
     return layout.slots() * (sizeof(T) + sizeof(index_t)) + layout.offsets.size() * sizeof(index_t) +
-           (layout.sigma > 1 ? layout.order.bytes() : 0);
+           layout.order.bytes();
 }
 
 }  // namespace
@@ -126,7 +138,7 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     if (tuning.warps_per_slice == 0) {
         sell.tuning.warps_per_slice = choose_warps_per_slice(layout.offsets, target.processors);
     }
-    if (layout.sigma > 1) sell.permutation = layout.order;
+    sell.permutation = layout.order;
     sell.slice_offsets = Array<index_t>(layout.offsets.size());
     std::copy(layout.offsets.begin(), layout.offsets.end(), sell.slice_offsets.begin());
     sell.col_indices = Array<index_t>(layout.slots());
@@ -135,8 +147,8 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
         const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
         std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
         std::fill(sell.values.begin() + begin, sell.values.begin() + end, T(0));
-        for (index_t i = s * kSliceRows; i < std::min(sell.rows, (s + 1) * kSliceRows); ++i) {
-            const index_t row = layout.order[i];
+        for (index_t i = s * kSliceRows; i < slice_end(s, sell.rows); ++i) {
+            const index_t row = layout.row_at(i);
             index_t slot = begin + i % kSliceRows;
             for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k, slot += kSliceRows) {
                 sell.col_indices[slot] = matrix.col_indices[k];
@@ -157,14 +169,16 @@ Csr<T> Sell<T>::to_csr() const {
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
     const auto row_at = [this](index_t i) { return permutation.size() ? permutation[i] : i; };
-    const auto slice_end = [this](index_t i) { return slice_offsets[i / kSliceRows + 1]; };
+    const auto slots_end = [this](index_t i) { return slice_offsets[i / kSliceRows + 1]; };
     const auto first_slot = [this](index_t i) { return slice_offsets[i / kSliceRows] + i % kSliceRows; };
 
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
+    InterruptTimer timer;
     for (index_t i = 0; i < rows; ++i) {
         index_t length = 0;
-        for (index_t slot = first_slot(i); slot < slice_end(i) && col_indices[slot] >= 0; slot += kSliceRows) ++length;
+        for (index_t slot = first_slot(i); slot < slots_end(i) && col_indices[slot] >= 0; slot += kSliceRows) ++length;
         csr.row_offsets[row_at(i) + 1] = length;
+        timer.work(length + 1);
     }
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
     parallel_for(rows, nnz, [&](index_t i) {
@@ -196,7 +210,7 @@ void Sell<T>::spmv(const Product<T>& product) const {
             T sums[kSliceRows];
             const index_t columns = (slice_offsets[s + 1] - begin) / kSliceRows;
             sum_slice(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product.x, sums);
-            for (index_t i = s * kSliceRows; i < std::min(rows, (s + 1) * kSliceRows); ++i) {
+            for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
                 store_row(product, permutation.size() ? permutation[i] : i, sums[i % kSliceRows]);
             }
         }

@@ -1,8 +1,7 @@
 // Planning for formats that cut the non-zeros into parts of equal size without regard to rows.
 #pragma once
 
-#include <vector>
-
+#include "core/host_vector.hpp"
 #include "formats/csr.hpp"
 
 namespace spmvgpu {
@@ -10,8 +9,8 @@ namespace spmvgpu {
 // The rows that two or more consecutive parts share; first_row(p) and last_row(p) are the rows of the first and the
 // last non-zero of part p.
 template <class FirstRow, class LastRow>
-std::vector<RowSpan> find_spans(index_t parts, FirstRow first_row, LastRow last_row) {
-    std::vector<RowSpan> spans;
+HostVector<RowSpan> find_spans(index_t parts, FirstRow first_row, LastRow last_row) {
+    HostVector<RowSpan> spans;
     for (index_t p = 1; p < parts; ++p) {
         const index_t row = first_row(p);
         if (last_row(p - 1) != row) continue;

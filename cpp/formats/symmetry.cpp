@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -41,7 +41,7 @@ bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::in
         if (matrix.row_offsets[row] < matrix.row_offsets[row + 1])
             first = std::min(first, cols[matrix.row_offsets[row]]);
     }
-    std::vector<index_t> cursors(end - first, -1);
+    HostVector<index_t> cursors(end - first, -1);
     for (index_t row = begin; row < end; ++row) {
         const index_t row_end = matrix.row_offsets[row + 1];
         index_t k = matrix.row_offsets[row];

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "core/errors.hpp"
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/row_products.hpp"
 #include "formats/symmetry.hpp"
@@ -18,8 +20,8 @@ namespace {
 struct Layout {
     TsmvLimits limits;
     NodePattern pattern;
-    std::vector<TsmvTilePlan> tiles;
-    std::vector<index_t> contributions;  // for each node, how many tiles have it in their halo; empty without halos
+    HostVector<TsmvTilePlan> tiles;
+    HostVector<index_t> contributions;  // for each node, how many tiles have it in their halo; empty without halos
     std::size_t halo = 0, slices = 0, steps = 0, slots = 0, entries = 0, merge_nodes = 0, remainder = 0;
     std::size_t shared_bytes = 0;
 };
@@ -204,7 +206,7 @@ void list_merges(const Layout& layout, Tsmv<T>& tsmv) {
     tsmv.merge_nodes = Array<index_t>(layout.merge_nodes);
     tsmv.merge_offsets = Array<index_t>(layout.merge_nodes + 1);
     tsmv.merge_sources = Array<index_t>(layout.halo);
-    std::vector<index_t> next(layout.contributions.size());
+    HostVector<index_t> next(layout.contributions.size());
     index_t count = 0, offset = 0;
     for (std::size_t node = 0; node < next.size(); ++node) {
         if (layout.contributions[node] == 0) continue;
@@ -239,8 +241,10 @@ Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
         }
     };
     const auto for_each_dropped = [&](auto visit) {
+        InterruptTimer timer;
         for (const TsmvTilePlan& tile : layout.tiles) {
             if (tile.remainder == 0) continue;
+            timer.work(static_cast<long>(tile.blocks.size()));
             for (index_t node = tile.node_begin; node < tile.node_begin + tile.nodes; ++node) {
                 for (index_t row = pattern.rows[node]; row < pattern.rows[node + 1]; ++row) {
                     visit_dropped_in_row(tile, node, row, visit);
@@ -254,7 +258,7 @@ Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
         if (mirrored) ++csr.row_offsets[col + 1];
     });
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
-    std::vector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
+    HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
     const auto put = [&](index_t row, index_t col, T value) {
         csr.col_indices[next[row]] = col;
         csr.values[next[row]++] = value;
@@ -322,7 +326,13 @@ Csr<T> Tsmv<T>::to_csr() const {
     csr.row_offsets = Array<index_t>(rows + std::size_t(1));
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
     const auto count = [&](index_t row, index_t, T) { ++csr.row_offsets[row + 1]; };
-    for (index_t t = 0; t < tile_count(); ++t) for_each_entry(*this, t, count);
+    const auto visit_tiles = [this](const auto& visit) {
+        for (index_t t = 0; t < tile_count(); ++t) {
+            for_each_entry(*this, t, visit);
+            check_interrupt();
+        }
+    };
+    visit_tiles(count);
     for (index_t row = 0; row < remainder.rows; ++row) {
         csr.row_offsets[row + 1] += remainder.row_offsets[row + 1] - remainder.row_offsets[row];
     }
@@ -332,10 +342,10 @@ Csr<T> Tsmv<T>::to_csr() const {
         index_t col;
         T value;
     };
-    std::vector<Entry> entries(nnz);
-    std::vector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
+    HostVector<Entry> entries(nnz);
+    HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
     const auto put = [&](index_t row, index_t col, T value) { entries[next[row]++] = {col, value}; };
-    for (index_t t = 0; t < tile_count(); ++t) for_each_entry(*this, t, put);
+    visit_tiles(put);
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
     parallel_for(rows, nnz, [&](index_t row) {

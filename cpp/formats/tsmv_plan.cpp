@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -34,13 +35,13 @@ public:
     }
 
     // Numbers the columns in ascending order.
-    std::vector<index_t> number() {
+    HostVector<index_t> number() {
         index_t count = 0;
         for (std::size_t w = first_; w < last_; ++w) {
             before_[w] = count;
             count += std::popcount(bits_[w]);
         }
-        std::vector<index_t> columns(count);
+        HostVector<index_t> columns(count);
         auto column = columns.begin();
         for (std::size_t w = first_; w < last_; ++w) {
             for (std::uint64_t left = bits_[w]; left != 0; left &= left - 1) {
@@ -63,8 +64,8 @@ private:
     static constexpr index_t kBits = 64;
     static std::uint64_t bit(index_t column) { return std::uint64_t(1) << column % kBits; }
 
-    std::vector<std::uint64_t> bits_;
-    std::vector<index_t> before_;  // columns in the words before this one
+    HostVector<std::uint64_t> bits_;
+    HostVector<index_t> before_;  // columns in the words before this one
     std::size_t first_ = 0, last_ = 0;
 };
 
@@ -77,7 +78,7 @@ public:
           halo_(pattern.nodes()),
           scheduler_(kBankBytes / limits.value_bytes, limits.block) {}
 
-    void plan(index_t begin, index_t end, std::vector<TsmvTilePlan>& tiles) {
+    void plan(index_t begin, index_t end, HostVector<TsmvTilePlan>& tiles) {
         TsmvTilePlan tile = begin_tile(begin, end);
         bool fits = number_columns(tile);
         if (fits) {
@@ -269,8 +270,8 @@ private:
     const TsmvLimits& limits_;
     Halo halo_;
     SliceScheduler scheduler_;
-    std::vector<NodeTask> tasks_;
-    std::vector<index_t> lengths_;
+    HostVector<NodeTask> tasks_;
+    HostVector<index_t> lengths_;
 };
 
 }  // namespace
@@ -287,10 +288,10 @@ std::size_t TsmvTilePlan::count_slots() const {
     return count;
 }
 
-std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits) {
+HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits) {
     const index_t nodes = pattern.nodes();
     const index_t chunks = nodes / limits.tile_nodes + (nodes % limits.tile_nodes != 0);
-    std::vector<std::vector<TsmvTilePlan>> planned(chunks);
+    HostVector<HostVector<TsmvTilePlan>> planned(chunks);
     constexpr std::int64_t kNanosecondsPerBlock = 20;
     // Few pieces: each has a planner of its own, with memory for all nodes.
     const std::int64_t pieces = std::clamp<std::int64_t>(piece_count(kNanosecondsPerBlock * pattern.offsets[nodes]), 1,
@@ -302,7 +303,7 @@ std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimit
             planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
         }
     });
-    std::vector<TsmvTilePlan> tiles;
+    HostVector<TsmvTilePlan> tiles;
     std::size_t kept = 0, remainder = 0;
     for (auto& chunk : planned) {
         for (TsmvTilePlan& tile : chunk) {

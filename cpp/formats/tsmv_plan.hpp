@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
+#include "core/host_vector.hpp"
 #include "core/types.hpp"
 #include "formats/node_pattern.hpp"
 #include "formats/tsmv_schedule.hpp"
@@ -26,12 +26,12 @@ struct TsmvLimits {
 // One tile, with everything but its values. Its numbering has the nodes of its halo first, then its own.
 struct TsmvTilePlan {
     index_t node_begin = 0, nodes = 0;
-    std::vector<index_t> halo_nodes;       // ascending
-    std::vector<Placement> blocks;         // of its nodes, in the order of the pattern
-    std::vector<std::uint16_t> positions;  // of each node: slice times threads plus thread, or NodeTask::kNone
-    std::vector<StepUse> steps;            // of all slices, one after the other
-    std::vector<index_t> slice_steps;      // how many of them each slice has
-    std::vector<index_t> slice_nodes;      // nodes in each slice
+    HostVector<index_t> halo_nodes;       // ascending
+    HostVector<Placement> blocks;         // of its nodes, in the order of the pattern
+    HostVector<std::uint16_t> positions;  // of each node: slice times threads plus thread, or NodeTask::kNone
+    HostVector<StepUse> steps;            // of all slices, one after the other
+    HostVector<index_t> slice_steps;      // how many of them each slice has
+    HostVector<index_t> slice_nodes;      // nodes in each slice
     std::size_t kept = 0;                  // entries of the matrix that have a slot
     std::size_t remainder = 0;             // entries of the matrix that are left to the remainder
 
@@ -49,6 +49,6 @@ struct TsmvTilePlan {
 // Tiles of at most limits.tile_nodes nodes each, fewer where a thread block's shared memory would not hold them. Blocks
 // that would cost much more in the tiles than in a general format are dropped from them: those of hubs, whose row or
 // column takes a step for each. The same plan whatever the number of CPU threads.
-std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits);
+HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits);
 
 }  // namespace spmvgpu

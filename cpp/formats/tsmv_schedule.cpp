@@ -27,7 +27,7 @@ int SliceScheduler::find_step(const std::uint64_t* used_by_column, int limit, in
     return first;
 }
 
-void SliceScheduler::schedule(std::span<NodeTask> tasks, int columns, std::vector<StepUse>& steps) {
+void SliceScheduler::schedule(std::span<NodeTask> tasks, int columns, HostVector<StepUse>& steps) {
     int longest = 0, highest = 0;
     degrees_.assign(columns, 0);
     for (const NodeTask& task : tasks) {
@@ -45,7 +45,7 @@ void SliceScheduler::schedule(std::span<NodeTask> tasks, int columns, std::vecto
     const std::size_t first = steps.size();
     steps.resize(first + words_ * kBits);
 
-    std::vector<std::uint64_t> own(words_);  // in place of the node's own column, which nobody adds to
+    HostVector<std::uint64_t> own(words_);  // in place of the node's own column, which nobody adds to
     int limit = 0;
     for (std::size_t thread = 0; thread < tasks.size(); ++thread) {
         const NodeTask& task = tasks[thread];
@@ -72,13 +72,13 @@ void SliceScheduler::schedule(std::span<NodeTask> tasks, int columns, std::vecto
     while (steps.size() > first && steps.back().blocks == 0) steps.pop_back();
 }
 
-void schedule_list(std::span<NodeTask> tasks, int threads, int columns, std::vector<StepUse>& steps) {
+void schedule_list(std::span<NodeTask> tasks, int threads, int columns, HostVector<StepUse>& steps) {
     struct Worker {
         const NodeTask* task = nullptr;
-        std::vector<Placement*> open;  // blocks of its row that are not placed
+        HostVector<Placement*> open;  // blocks of its row that are not placed
     };
-    std::vector<Worker> workers(threads);
-    std::vector<int> claims(columns, -1);  // last step in which somebody adds to the column
+    HostVector<Worker> workers(threads);
+    HostVector<int> claims(columns, -1);  // last step in which somebody adds to the column
     std::size_t next = 0, left = 0;
     for (const NodeTask& task : tasks) left += task.length;
 

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "core/host_vector.hpp"
 
 namespace spmvgpu {
 
@@ -40,22 +41,22 @@ public:
     SliceScheduler(int banks, int stride) : banks_(banks), stride_(stride) {}
 
     // Places all blocks of the tasks, task t being thread t's; `columns` is how many the tile has. Appends to `steps`.
-    void schedule(std::span<NodeTask> tasks, int columns, std::vector<StepUse>& steps);
+    void schedule(std::span<NodeTask> tasks, int columns, HostVector<StepUse>& steps);
 
 private:
     int find_step(const std::uint64_t* used_by_column, int limit, int group, std::uint32_t bank) const;
 
     int banks_, stride_;
     int words_ = 0, groups_ = 0;
-    std::vector<std::uint16_t> degrees_;         // of the columns
-    std::vector<std::uint64_t> used_by_node_;    // bit s: the node at hand has a block in step s
-    std::vector<std::uint64_t> used_by_column_;  // the same for every column
-    std::vector<std::uint32_t> used_banks_;      // by each group of threads in each step
+    HostVector<std::uint16_t> degrees_;         // of the columns
+    HostVector<std::uint64_t> used_by_node_;    // bit s: the node at hand has a block in step s
+    HostVector<std::uint64_t> used_by_column_;  // the same for every column
+    HostVector<std::uint32_t> used_banks_;      // by each group of threads in each step
 };
 
 // The poster's list schedule: each thread works on a row until that is done, then takes the next one. In one step no
 // two threads work on the same column, nor does one finish a row that another works on as a column. Sets the tasks'
 // positions. What does not fit into the steps that a Placement can count is dropped.
-void schedule_list(std::span<NodeTask> tasks, int threads, int columns, std::vector<StepUse>& steps);
+void schedule_list(std::span<NodeTask> tasks, int threads, int columns, HostVector<StepUse>& steps);
 
 }  // namespace spmvgpu

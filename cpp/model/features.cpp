@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -39,7 +40,7 @@ private:
         index_t sector = 0;
     };
     std::size_t mask_;
-    std::vector<Slot> slots_;
+    HostVector<Slot> slots_;
     std::uint32_t round_ = 1;  // of no slot yet
     std::int64_t count_ = 0;
 };
@@ -124,7 +125,7 @@ void read_group(const Features& features, const index_t* row_offsets, const inde
 void sample_groups(Features& features, const index_t* row_offsets, const index_t* col_indices, int shift) {
     constexpr index_t kSamples = 64, kBlock = Features::kBlock, kInFlight = Features::kInFlight;
     const index_t blocks = features.rows / kBlock + (features.rows % kBlock != 0), samples = std::min(blocks, kSamples);
-    std::vector<std::array<Tally, 2 * Features::kLaneCounts>> tallies(samples);
+    HostVector<std::array<Tally, 2 * Features::kLaneCounts>> tallies(samples);
     constexpr std::int64_t kNanosecondsPerSample = 100'000;
     parallel_for(samples, kNanosecondsPerSample * samples, [&](index_t s) {
         SectorSet set(4 * kBlock * kInFlight);

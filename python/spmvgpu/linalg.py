@@ -117,13 +117,19 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
     Attributes
     ----------
     inverse_diagonal : (n,) numpy.ndarray
+        Read-only: the copies on devices are made from it once.
     """
 
     def __init__(self, inverse_diagonal: npt.NDArray[Any]) -> None:
-        n = len(inverse_diagonal)
-        super().__init__(inverse_diagonal.dtype, (n, n))
-        self.inverse_diagonal = inverse_diagonal
+        own = np.array(inverse_diagonal)
+        own.flags.writeable = False
+        super().__init__(own.dtype, (len(own), len(own)))
+        self._inverse_diagonal = own
         self._copies: dict[tuple[int, np.dtype[Any]], _Placed] = {}
+
+    @property
+    def inverse_diagonal(self) -> npt.NDArray[Any]:
+        return self._inverse_diagonal
 
     def _matvec(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         y: npt.NDArray[Any] = self.inverse_diagonal * np.asarray(x).ravel()
@@ -133,7 +139,11 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
         return self
 
     def _on_device(self, op: SparseOperator) -> _Placed:
-        """A copy for an operator, made once."""
+        """A copy for an operator of the same size, made once for each device and dtype."""
+        if op.shape != self.shape:
+            raise ValueError(
+                f"M has shape {self.shape}; an operator of shape {op.shape} needs one of its own"
+            )
         key = op._ordinal, op.dtype
         if op.shape != self.shape:
             raise ValueError(f"M has shape {self.shape}; the operator has {op.shape}")

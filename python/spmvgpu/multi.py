@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import parts, shares
+from . import _core, parts, shares
 from .arguments import whole_number
 from .arrays import Located
-from .canonical import canonical_csr
 from .devices import CPU, device_name, resolve_device
 from .operator import SparseOperator
 from .partition import Partition, check_powers
@@ -189,9 +188,17 @@ class MultiDeviceOperator(SparseOperator):
         super()._check_device(name, located, located.ordinal if home is None else home)
 
     def _make_transposed(self) -> SparseOperator:
+        """In the operator's own format, or as CSR where the parts refuse it or are cut by rows."""
         by = self._wish.partition if isinstance(self._wish.partition, str) else "nnz"
-        csr = canonical_csr(self.tocsr().T, wide=True)
-        return spread(csr, replace(self._wish, partition=by), False, self._stream)
+        csr = parts.transpose(self.tocsr())
+        wish = replace(self._wish, partition=by)
+        in_csr = replace(wish, format="csr", options=())
+        if wish.format == "partitioned":  # a separator is a number of rows, which have become columns
+            return spread(csr, in_csr, False, self._stream)
+        try:
+            return spread(csr, wish, False, self._stream)
+        except _core.FormatError:
+            return spread(csr, in_csr, False, self._stream)
 
 
 def spread(csr: Any, wish: Wish, symmetric: bool, stream: int | None) -> MultiDeviceOperator:

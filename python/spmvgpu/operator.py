@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
@@ -11,8 +10,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from . import _core, describe, operands, parts
+from ._locks import ForkSafeLock
 from .arrays import Located, library_of
-from .canonical import canonical_csr
 from .choose import Tuning
 from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
@@ -66,7 +65,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         self._requested_device = requested_device
         self._symmetric = symmetric or needs_symmetry(choice.format)
         self._stream = stream
-        self._transposing = threading.Lock()
+        self._transposing = ForkSafeLock()
         self._declared_x: Any = None
         self._transposed: SparseOperator | None = None
         self._transpose_of: weakref.ref[SparseOperator] | None = None
@@ -312,7 +311,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return self._transposed
 
     def _make_transposed(self) -> SparseOperator:
-        csr = canonical_csr(self.tocsr().T)
+        csr = parts.transpose(self.tocsr())
         matrix, choice = self._build_transposed(csr)
         return SparseOperator(
             matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream

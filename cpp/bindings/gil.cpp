@@ -1,0 +1,68 @@
+#include "bindings/gil.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+
+namespace spmvgpu {
+
+namespace {
+
+// Whether Python may handle signals here. Elsewhere nothing is gained by asking for its lock, and at its exit a thread
+// that asks never comes back.
+bool is_main_thread() {
+#ifdef __linux__
+    return getpid() == gettid();
+#else
+    return true;
+#endif
+}
+
+void take_lock(PyThreadState* state) {
+    try {
+        PyEval_RestoreThread(state);
+    } catch (...) {  // the forced unwinding; nothing else comes out of C
+        wait_for_exit();
+    }
+}
+
+}  // namespace
+
+void wait_for_exit() noexcept {
+    while (true) pause();
+}
+
+thread_local GilRelease* GilRelease::innermost_ = nullptr;
+
+GilRelease::GilRelease() : outer_(innermost_), state_(PyEval_SaveThread()) { innermost_ = this; }
+
+GilRelease::~GilRelease() {
+    innermost_ = outer_;
+    take_lock(state_);
+}
+
+GilRelease::Return::Return() : from_(innermost_) {
+    take_lock(from_->state_);
+    innermost_ = nullptr;
+}
+
+GilRelease::Return::~Return() {
+    innermost_ = from_;
+    from_->state_ = PyEval_SaveThread();
+}
+
+void GilRelease::check_signals() {
+    using Clock = std::chrono::steady_clock;
+    constexpr auto kPause = std::chrono::milliseconds(50);
+    static thread_local Clock::time_point last;
+    if (innermost_ == nullptr) return;
+    const auto now = Clock::now();
+    if (now - last < kPause) return;
+    last = now;
+    if (!is_main_thread()) return;
+    with_gil([] {
+        if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+    });
+}
+
+}  // namespace spmvgpu

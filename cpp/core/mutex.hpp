@@ -1,0 +1,43 @@
+// A mutex that a process which was forked off can use: what a thread of the parent held, nobody in the child holds.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>  // its locks
+
+namespace spmvgpu {
+
+// How many forks lie between this process and the one that loaded the library.
+std::uint32_t fork_generation();
+
+// Satisfies Lockable. After fork() only the thread that called it is left, and it holds none of these mutexes; so a
+// mutex that was locked in an earlier generation is free. What it protects must be fit for use at every moment, because
+// the owner may have been anywhere when the fork came.
+class Mutex {
+public:
+    Mutex() = default;
+    Mutex(const Mutex&) = delete;
+    Mutex& operator=(const Mutex&) = delete;
+
+    bool try_lock() {
+        std::uint32_t owner = owner_.load(std::memory_order_relaxed);
+        return owner != here() && owner_.compare_exchange_strong(owner, here(), std::memory_order_acquire);
+    }
+
+    void lock() {
+        while (!try_lock()) owner_.wait(here(), std::memory_order_relaxed);
+    }
+
+    void unlock() {
+        owner_.store(kFree, std::memory_order_release);
+        owner_.notify_one();
+    }
+
+private:
+    static constexpr std::uint32_t kFree = 0;
+    static std::uint32_t here() { return fork_generation() + 1; }
+
+    std::atomic<std::uint32_t> owner_{kFree};  // the generation in which it was locked, counted from 1
+};
+
+}  // namespace spmvgpu
