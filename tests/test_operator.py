@@ -302,3 +302,10 @@ def test_product_from_the_left(op, A, rng):
 
 def test_scipy_takes_it_as_it_is(op):
     assert spla.aslinearoperator(op) is op
+
+
+@pytest.mark.parametrize("repeats", [0, -1])
+def test_time_products_wants_at_least_one(repeats):
+    op = sg.aslinearoperator(np.eye(3), device="cpu")
+    with pytest.raises(ValueError, match=f"repeats is {repeats}"):
+        op.time_products(repeats)
