@@ -55,9 +55,15 @@ py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& 
     const auto width = static_cast<index_t>(count);
     const Columns<const T> from{X.data(), width, X.strides(0) / kItem, X.strides(1) / kItem};
     const Columns<T> to{y.mutable_data(), width, y.strides(0) / kItem, y.strides(1) / kItem};
-    {
+    // A few columns at a time, so that an interrupt is answered: some tenths of a second where the matrix is large.
+    constexpr std::int64_t kMostProducts = 200'000'000;
+    const std::int64_t panels = kMostProducts / (kPanelColumns<T> * std::max<std::int64_t>(matrix.nnz(), 1));
+    const auto most = static_cast<index_t>(std::clamp<std::int64_t>(panels, 1, 1 << 20) * kPanelColumns<T>);
+    for (index_t first = 0; first < width; first += std::min(most, width - first)) {
+        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        const index_t part = std::min(most, width - first);
         const py::gil_scoped_release release;
-        multiply_columns(matrix, from, to);
+        multiply_columns(matrix, from.part(first, part), to.part(first, part));
     }
     return y;
 }
