@@ -507,3 +507,12 @@ def test_no_graph_of_several_devices(gpu_names, library):
             refused.append(str(error))
     assert "captured" in refused[0]
     assert_product(library.to_numpy(op @ x), A, library.to_numpy(x))
+
+
+@pytest.mark.parametrize(
+    "x", [np.ones(6, complex), np.ma.masked_array(np.ones(6)), np.full(6, "a"), 3.0], ids=str
+)
+def test_types_that_cannot_be_distributed(x):
+    op = sg.aslinearoperator(np.eye(6), device=["cpu", "cpu"])
+    with pytest.raises(TypeError, match="x "):
+        op.distribute(x)

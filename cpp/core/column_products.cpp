@@ -1,13 +1,30 @@
 #include "core/column_products.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/array.hpp"
+#include "core/errors.hpp"
 #include "cuda/transfer.hpp"
 
 namespace spmvgpu {
 
 namespace {
+
+// Ordinary memory that is used once: in large pages where it is large, for the first touch of a page costs more than
+// the copy that makes it.
+std::shared_ptr<void> allocate_once(std::size_t bytes) {
+    constexpr std::size_t kLargePage = 2 << 20;
+    if (bytes < 2 * kLargePage) return allocate(bytes, {});
+    void* const memory = std::aligned_alloc(kLargePage, (bytes + kLargePage - 1) / kLargePage * kLargePage);
+    if (memory == nullptr) throw OutOfMemory("cpu", bytes, free_host_memory());
+#ifdef MADV_HUGEPAGE
+    madvise(memory, bytes, MADV_HUGEPAGE);  // where that is refused, the pages are ordinary ones
+#endif
+    return {memory, std::free};
+}
 
 // Memory for a few vectors, page-locked where a GPU reads or writes it.
 template <class T>
@@ -15,7 +32,7 @@ class PanelMemory {
 public:
     PanelMemory(std::size_t size, Device device) {
         if (size == 0) return;
-        memory_ = device.is_cuda() ? cuda::allocate_pinned(size * sizeof(T)) : allocate(size * sizeof(T), {});
+        memory_ = device.is_cuda() ? cuda::allocate_pinned(size * sizeof(T)) : allocate_once(size * sizeof(T));
     }
     T* data() const { return static_cast<T*>(memory_.get()); }
 
@@ -33,9 +50,15 @@ Columns<const T> read_only(const Columns<T>& columns) {
 template <class T, class Fits, class LayOut, class Multiply>
 void by_panels(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Columns<T>& y, Fits fits, LayOut lay_out,
                Multiply multiply) {
+    constexpr std::size_t kMaxPinnedBytes = 256 << 20;  // more would be taken from the rest of the system
     const bool copy_x = !fits(x), copy_y = !fits(y);
-    const index_t most = copy_x || copy_y ? std::min(x.count, kPanelColumns<T>) : x.count;
     const std::size_t cols = matrix.cols(), rows = matrix.rows();
+    index_t most = x.count;
+    if (copy_x || copy_y) most = std::min(most, kPanelColumns<T>);
+    if ((copy_x || copy_y) && matrix.device().is_cuda()) {
+        const std::size_t allowed = kMaxPinnedBytes / (std::max({rows, cols, std::size_t(1)}) * sizeof(T));
+        most = static_cast<index_t>(std::clamp<std::size_t>(allowed, 1, most));
+    }
     const PanelMemory<T> x_memory(copy_x ? cols * most : 0, matrix.device());
     const PanelMemory<T> y_memory(copy_y ? rows * most : 0, matrix.device());
     for (index_t first = 0; first < x.count; first += most) {

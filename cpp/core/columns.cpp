@@ -9,7 +9,7 @@ namespace spmvgpu {
 template <class T>
 void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length) {
     // A block of rows stays in the first-level cache while its columns are gone through one by one.
-    constexpr index_t kRows = 256;
+    constexpr index_t kRows = 64;
     const auto blocks = static_cast<index_t>((std::int64_t(length) + kRows - 1) / kRows);
     parallel_for(blocks, std::int64_t(length) * from.count, [&](index_t block) {
         const std::ptrdiff_t begin = std::ptrdiff_t(block) * kRows;

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/interrupt.hpp"
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -88,6 +90,7 @@ private:
     void run_piece(std::int64_t piece) {
         try {
             work.run(work.body, piece);
+            check_interrupt();
         } catch (...) {
             if (!failed.exchange(true)) error = std::current_exception();
         }
@@ -177,7 +180,10 @@ Team& whole_team() {
 void run(const Work& work, int threads) {
     threads = static_cast<int>(std::min<std::int64_t>({threads, work.count, kMaxThreads}));
     if (threads <= 1 || is_inside) {
-        for (std::int64_t piece = 0; piece < work.count; ++piece) work.run(work.body, piece);
+        for (std::int64_t piece = 0; piece < work.count; ++piece) {
+            work.run(work.body, piece);
+            check_interrupt();
+        }
         return;
     }
     Helper* helpers[kMaxThreads];

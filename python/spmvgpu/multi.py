@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from . import _core, parts, shares
 from .arguments import whole_number
-from .arrays import Located
+from .arrays import NUMPY, Located, library_of
 from .devices import CPU, device_name, resolve_device
+from .operands import converted_vector
 from .operator import SparseOperator
 from .partition import Partition, check_powers
 from .parts import DistributedMatrix
@@ -46,13 +47,17 @@ class DistributedVector:
 
         Raises
         ------
+        TypeError
+            If it is an array of another library, masked, or not real.
         ValueError
             If it has another shape.
         """
-        host = np.ascontiguousarray(x, dtype=self.dtype)
-        if host.shape != self.shape:
-            raise ValueError(f"x has shape {host.shape}; the vector has {self.shape}")
-        self._core.assign(host)
+        if isinstance(x, list | tuple):
+            x = np.asarray(x)
+        library = library_of(x)
+        if library is None or library is not NUMPY:
+            raise TypeError(f"x must be a NumPy array, not {type(x).__name__}")
+        self._core.assign(converted_vector(self._operator, "x", x, library)[1].host)
 
     def collect(self) -> npt.NDArray[Any]:
         """The vector as a NumPy array; waits for the product that makes it."""

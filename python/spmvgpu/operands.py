@@ -220,7 +220,7 @@ def _factor(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a real number, not {value!r}") from None
 
 
-# Vectors of solvers
+# Vectors of solvers, and those that stay on several devices
 
 
 def converted_vector(op: SparseOperator, name: str, x: Any, library: Library) -> tuple[Any, Located]:
@@ -228,9 +228,11 @@ def converted_vector(op: SparseOperator, name: str, x: Any, library: Library) ->
     n = op.shape[0]
     located = library.locate(x, name)
     if kind_of(located.dtype) not in "biuf":
-        raise TypeError(f"{name} has dtype {located.dtype}; a system of equations here needs real numbers")
+        raise TypeError(f"{name} has dtype {located.dtype}; allowed are real numbers")
     if located.shape not in ((n,), (n, 1)):
-        raise ValueError(f"{name} has shape {located.shape}; {n} equations need ({n},) or ({n}, 1)")
+        raise ValueError(
+            f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({n},) or ({n}, 1)"
+        )
     if not library.moves:
         op._check_device(name, located)
     if located.host is not None:
