@@ -1,7 +1,8 @@
 """Matrices to try things on: grids, finite elements, bands, graphs and linear programs, of any size.
 
-Every generator returns a canonical `scipy.sparse.csr_array`, takes a ``dtype``, and gives the same matrix for
-the same ``seed``. All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
+Every generator returns a canonical `scipy.sparse.csr_array` and nothing else; the loads of the elastic bodies
+have functions of their own. A generator takes a ``dtype``, and gives the same matrix for the same ``seed``.
+All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ __all__ = [
     "SUITE",
     "banded_random",
     "elasticity2d",
+    "elasticity2d_load",
     "elasticity3d",
+    "elasticity3d_load",
     "lp_like",
     "poisson1d",
     "poisson2d",
@@ -164,9 +167,14 @@ def elasticity2d(
     contrast: float = 1.0,
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
-) -> tuple[sp.csr_array, Array]:
+) -> sp.csr_array:
     """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node."""
     return _elasticity(_grid(n, n), poisson_ratio, contrast, dtype, seed)
+
+
+def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+    """Right-hand side of `elasticity2d`; see `elasticity3d_load`."""
+    return _load(_grid(n, n), dtype)
 
 
 def elasticity3d(
@@ -176,8 +184,8 @@ def elasticity3d(
     contrast: float = 1.0,
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
-) -> tuple[sp.csr_array, Array]:
-    """Linear elasticity of a block that is clamped at one face and hangs under its own weight.
+) -> sp.csr_array:
+    """Linear elasticity of a block that is clamped at one face.
 
     Trilinear hexahedra, integrated with 2 x 2 x 2 Gauss points; 3 unknowns (displacements) per node.
 
@@ -192,52 +200,81 @@ def elasticity3d(
         Largest over smallest Young's modulus, random and log-uniform per element; 1 makes the block
         homogeneous.
     dtype : dtype
-        Of the matrix and the load.
+        Of the values.
     seed : int
         Of the random moduli.
 
     Returns
     -------
-    A : scipy.sparse.csr_array
-        Stiffness matrix, symmetric positive definite.
-    b : numpy.ndarray
-        Load vector: a uniform force along the last axis, parallel to the clamped face.
+    scipy.sparse.csr_array
+        Stiffness matrix, symmetric positive definite. `elasticity3d_load` makes a right-hand side for it.
     """
     return _elasticity(_grid(n, n, n), poisson_ratio, contrast, dtype, seed)
 
 
+def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+    """The weight of the block of `elasticity3d`: a right-hand side for that matrix.
+
+    Parameters
+    ----------
+    n : int
+        As for `elasticity3d`.
+    dtype : dtype
+        Of the values.
+
+    Returns
+    -------
+    (3 * n**3,) numpy.ndarray
+        A uniform force along the last axis, parallel to the clamped face.
+    """
+    return _load(_grid(n, n, n), dtype)
+
+
 def _elasticity(
     grid: Grid, poisson_ratio: float, contrast: float, dtype: npt.DTypeLike, seed: int
-) -> tuple[sp.csr_array, Array]:
-    if min(grid) < 2:
-        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
+) -> sp.csr_array:
+    elements = _elements(grid)
     if not contrast >= 1:
         raise ValueError(f"contrast is {contrast}; it must be at least 1")
     dim = len(grid)
     corners = list(itertools.product((0, 1), repeat=dim))
     stiffness = _element_stiffness(dim, poisson_ratio)
-    # One element per cell between nodes, plus a layer along axis 0 between the clamped and the first free
-    # nodes.
-    elements = (grid[0], *(n - 1 for n in grid[1:]))
     modulus = contrast ** np.random.default_rng(seed).uniform(-0.5, 0.5, elements)
     # Zero stiffness around the block, so that every node has 2^dim elements: padded[i - a + 1] has node i as
     # corner a.
-    beyond = [(0, 1)] + [(1, 1)] * (dim - 1)
-    padded = np.pad(modulus, beyond)
-    present = np.pad(np.ones(elements), beyond)
+    padded = _surrounded(modulus)
 
     offsets = _box(dim)
     slot_of = {tuple(offset): slot for slot, offset in enumerate(offsets.tolist())}
     blocks = np.zeros((*grid, dim, len(offsets), dim))
-    load = np.zeros((*grid, dim))
     for a, corner in enumerate(corners):
         window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
-        load[..., -1] += present[window] / len(corners)
         for b, other in enumerate(corners):
             slot = slot_of[tuple(o - c for o, c in zip(other, corner, strict=True))]
             blocks[..., slot, :] += padded[window][..., None, None] * stiffness[a, :, b, :]
-    matrix = _stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
-    return matrix, load.reshape(-1).astype(dtype)
+    return _stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
+
+
+def _load(grid: Grid, dtype: npt.DTypeLike) -> Array:
+    present = _surrounded(np.ones(_elements(grid)))
+    corners = list(itertools.product((0, 1), repeat=len(grid)))
+    load = np.zeros((*grid, len(grid)))
+    for corner in corners:
+        window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
+        load[..., -1] += present[window] / len(corners)
+    return load.reshape(-1).astype(dtype)
+
+
+def _elements(grid: Grid) -> Grid:
+    """One element per cell between nodes, and a layer along axis 0 between the clamped and the free nodes."""
+    if min(grid) < 2:
+        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
+    return (grid[0], *(n - 1 for n in grid[1:]))
+
+
+def _surrounded(elements: Array) -> Array:
+    """With zeros around the block, beyond the clamped face excepted."""
+    return np.pad(elements, [(0, 1)] + [(1, 1)] * (elements.ndim - 1))
 
 
 def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
@@ -371,9 +408,9 @@ def _canonical(data: Array, indices: Array, indptr: Array, shape: tuple[int, int
 
 #: The matrices of the benchmarks by name: ``SUITE[name](dtype)`` assembles one.
 SUITE: dict[str, Callable[[npt.DTypeLike], sp.csr_array]] = {
-    "small_fem": lambda dtype: elasticity2d(60, dtype=dtype)[0],
-    "elast3d_20k": lambda dtype: elasticity3d(27, dtype=dtype)[0],
-    "elast3d_160k": lambda dtype: elasticity3d(54, dtype=dtype)[0],
+    "small_fem": lambda dtype: elasticity2d(60, dtype=dtype),
+    "elast3d_20k": lambda dtype: elasticity3d(27, dtype=dtype),
+    "elast3d_160k": lambda dtype: elasticity3d(54, dtype=dtype),
     "poisson2d_1000": lambda dtype: poisson2d(1000, contrast=100, dtype=dtype),
     "poisson2d_3000": lambda dtype: poisson2d(3000, contrast=100, dtype=dtype),
     "poisson3d7_200": lambda dtype: poisson3d(200, contrast=100, dtype=dtype),
