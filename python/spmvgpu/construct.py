@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 from . import multi, parts
-from .arguments import one_of, plain_options
+from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
 from .canonical import Symmetric, canonical_csr, checked_symmetry
 from .choose import MODES, PARTITIONED, choose
@@ -173,7 +173,7 @@ def aslinearoperator(
         )
         if _is_default(asked):
             return A
-    default_stream = None if stream is None else stream_handle(stream)
+    default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
     is_symmetric = checked_symmetry(symmetric) is not None
     is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
