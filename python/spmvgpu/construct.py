@@ -158,20 +158,8 @@ def aslinearoperator(
         If a CUDA device is asked for that is not there, or a CUDA call fails.
     """
     if isinstance(A, SparseOperator) and not format_options:
-        asked = (
-            format,
-            device,
-            dtype,
-            shape,
-            symmetric,
-            reorder,
-            stream,
-            tune,
-            powers,
-            partition,
-            memory_limit,
-        )
-        if _is_default(asked):
+        asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)
+        if _is_default(*asked, powers, partition, memory_limit):
             return A
     default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
