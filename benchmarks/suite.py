@@ -74,7 +74,7 @@ QUICK = ("poisson2d_60", "elast3d_1k", "powerlaw_5k")
 def _quick(name: str) -> sp.csr_array:
     builders: dict[str, Callable[[], sp.csr_array]] = {
         "poisson2d_60": lambda: gallery.poisson2d(60, contrast=100),
-        "elast3d_1k": lambda: gallery.elasticity3d(7, contrast=100)[0],
+        "elast3d_1k": lambda: gallery.elasticity3d(7, contrast=100),
         "powerlaw_5k": lambda: gallery.powerlaw(5000, 8),
     }
     return _canonical(builders[name]())

@@ -65,7 +65,7 @@ def given(name: str) -> sp.csr_array:
 
 
 def _elasticity(n: int) -> sp.csr_array:
-    return gallery.elasticity3d(n, contrast=100)[0]
+    return gallery.elasticity3d(n, contrast=100)
 
 
 def _shell(along: int, around: int) -> sp.csr_array:

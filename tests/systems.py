@@ -26,7 +26,7 @@ SPD = {
     "poisson2d": lambda: gallery.poisson2d(37, 23),
     "poisson3d": lambda: gallery.poisson3d(13),
     "poisson3d_contrast": lambda: gallery.poisson3d(10, points=27, contrast=100.0),
-    "elasticity3d": lambda: gallery.elasticity3d(5)[0],
+    "elasticity3d": lambda: gallery.elasticity3d(5),
     "spread_diagonal": spread_diagonal,
     "arrow": lambda: normal_equations("arrow", 1000.0),
     "long_row": lambda: normal_equations("dense_row_first", 500.0),

@@ -14,7 +14,7 @@ import spmvgpu as sg
 from spmvgpu import cli, gallery
 from spmvgpu.commands.output import Progress
 
-A = gallery.elasticity3d(4)[0]
+A = gallery.elasticity3d(4)
 ROWS = A.shape[0]
 
 
@@ -91,7 +91,8 @@ def test_solve_assembled_problem(run, tmp_path, problem, fmt, device, dtype):
     code, out, err = run("solve", *arguments, "-o", path)
     assert (code, err) == (0, "")
     said = fields(out)
-    matrix, b = gallery.elasticity3d(5) if problem == "elasticity3d" else (gallery.poisson3d(5), np.ones(125))
+    matrix = getattr(gallery, problem)(5)
+    b = gallery.elasticity3d_load(5) if problem == "elasticity3d" else np.ones(125)
     assert said["matrix"] == f"{len(b)} x {len(b)}, {matrix.nnz} non-zeros, {dtype}"
     assert said["device"].startswith(device)
     assert said["format"] == fmt

@@ -11,8 +11,8 @@ SMALL = {
     "poisson2d": lambda **options: gallery.poisson2d(4, 5, **options),
     "poisson3d_7": lambda **options: gallery.poisson3d(3, 4, 5, **options),
     "poisson3d_27": lambda **options: gallery.poisson3d(3, 4, 5, points=27, **options),
-    "elasticity2d": lambda **options: gallery.elasticity2d(4, **options)[0],
-    "elasticity3d": lambda **options: gallery.elasticity3d(3, **options)[0],
+    "elasticity2d": lambda **options: gallery.elasticity2d(4, **options),
+    "elasticity3d": lambda **options: gallery.elasticity3d(3, **options),
     "banded_random": lambda **options: gallery.banded_random(50, 6, 8, **options),
     "uniform_random": lambda **options: gallery.uniform_random(40, 60, 7, **options),
     "powerlaw": lambda **options: gallery.powerlaw(300, 5, **options),
@@ -88,6 +88,9 @@ def test_27_points_couple_all_neighbours():
     np.testing.assert_array_equal(A.sum(axis=1)[middle], 0)
 
 
+LOADS = {2: gallery.elasticity2d_load, 3: gallery.elasticity3d_load}
+
+
 @pytest.mark.parametrize(("assemble", "dim"), [(gallery.elasticity2d, 2), (gallery.elasticity3d, 3)])
 class TestElasticity:
     N = 4
@@ -98,13 +101,13 @@ class TestElasticity:
         return np.stack(axes, axis=-1).reshape(-1, dim)
 
     def test_size(self, assemble, dim):
-        A, b = assemble(self.N)
+        A, b = assemble(self.N), LOADS[dim](self.N)
         assert A.shape == (dim * self.N**dim,) * 2
         assert A.nnz == dim**2 * (3 * self.N - 2) ** dim
         assert b.shape == A.shape[:1]
 
     def test_rigid_motions_cost_nothing_away_from_the_clamped_face(self, assemble, dim):
-        A, _ = assemble(self.N, contrast=10)
+        A = assemble(self.N, contrast=10)
         x = self.coordinates(dim)
         free = np.repeat(x[:, 0] > 1, dim)  # not in an element that touches the clamped face
         spin = np.zeros_like(x)
@@ -114,7 +117,7 @@ class TestElasticity:
 
     def test_stretched_bar(self, assemble, dim):
         # Without lateral contraction, u = (x, 0, 0) is the exact answer to a unit pull at the free end.
-        A, _ = assemble(self.N, poisson_ratio=0)
+        A = assemble(self.N, poisson_ratio=0)
         x = self.coordinates(dim)
         displacement = np.zeros_like(x)
         displacement[:, 0] = x[:, 0]
@@ -125,14 +128,13 @@ class TestElasticity:
         np.testing.assert_allclose(force[end, 0].sum(), (self.N - 1) ** (dim - 1))
 
     def test_load_is_the_weight(self, assemble, dim):
-        _, b = assemble(self.N)
-        b = b.reshape(-1, dim)
+        b = LOADS[dim](self.N).reshape(-1, dim)
         np.testing.assert_array_equal(b[:, :-1], 0)
         # Half of the first layer of elements hangs on the clamped nodes.
         np.testing.assert_allclose(b[:, -1].sum(), (self.N - 0.5) * (self.N - 1) ** (dim - 1))
 
     def test_load_has_the_dtype(self, assemble, dim):
-        assert assemble(2, dtype=np.float32)[1].dtype == np.float32
+        assert LOADS[dim](2, dtype=np.float32).dtype == assemble(2, dtype=np.float32).dtype == np.float32
 
 
 def test_banded_random_stays_in_its_band():
@@ -174,8 +176,8 @@ def test_lp_like_is_a_wide_matrix_of_ones():
     ("call", "message"),
     [
         (lambda: gallery.poisson3d(4, points=9), "points is 9; allowed: 7, 27"),
-        (lambda: gallery.poisson2d(0), "at least one point"),
-        (lambda: gallery.poisson3d(4, 0), "4 x 0 x 4"),
+        (lambda: gallery.poisson2d(0), "nx=0 is not allowed"),
+        (lambda: gallery.poisson3d(4, 0), "ny=0 is not allowed"),
         (lambda: gallery.poisson1d(4, contrast=0.5), r"contrast is 0\.5"),
         (lambda: gallery.elasticity3d(1), "at least 2 free nodes"),
         (lambda: gallery.elasticity3d(3, contrast=0), "contrast is 0"),

@@ -21,16 +21,16 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     raise kind(f"{name}={value!r} is not allowed; give one of {', '.join(map(repr, names))}")
 
 
-def whole_number(name: str, value: Any, lowest: int, highest: int = _LARGEST) -> int:
+def whole_number(name: str, value: Any, lowest: int, highest: int | None = None) -> int:
     """`value` as an int, if it is a whole number in this range; bool is none."""
     try:
         number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
         number = None
-    allowed = f"at least {lowest}" if highest == _LARGEST else f"from {lowest} to {highest}"
+    allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
     if number is None:
         raise TypeError(f"{name}={value!r} is not allowed; give a whole number {allowed}")
-    if not lowest <= number <= highest:
+    if number < lowest or (highest is not None and number > highest):
         raise ValueError(f"{name}={value!r} is not allowed; give a whole number {allowed}")
     return number
 

@@ -1,12 +1,15 @@
 """The command line, ``python -m spmvgpu``: reads the arguments and runs a command.
 
 Exit codes: 0 done, 1 the solver did not reach the tolerance, 2 the input is at fault (``error: ...`` on
-stderr says how), 130 interrupted.
+stderr says how), 130 interrupted, 141 whoever read the output stopped reading (nothing is said of it).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
 from collections.abc import Sequence
 
 import spmvgpu as sg
@@ -32,7 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         add(commands)
     args = parser.parse_args(argv)
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()  # here, where a broken pipe can still be told from a failure
+        return code
+    except BrokenPipeError:
+        # Nobody reads what is still in the buffer; Python would complain of it when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return fail("interrupted", 130)
     except (ValueError, MemoryError, OSError, sg.CudaError) as error:

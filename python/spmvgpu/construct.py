@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 from . import multi, parts
-from .arguments import one_of, plain_options
+from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
 from .canonical import Symmetric, canonical_csr, checked_symmetry
 from .choose import MODES, PARTITIONED, choose
@@ -158,22 +158,10 @@ def aslinearoperator(
         If a CUDA device is asked for that is not there, or a CUDA call fails.
     """
     if isinstance(A, SparseOperator) and not format_options:
-        asked = (
-            format,
-            device,
-            dtype,
-            shape,
-            symmetric,
-            reorder,
-            stream,
-            tune,
-            powers,
-            partition,
-            memory_limit,
-        )
-        if _is_default(asked):
+        asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)
+        if _is_default(*asked, powers, partition, memory_limit):
             return A
-    default_stream = None if stream is None else stream_handle(stream)
+    default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
     is_symmetric = checked_symmetry(symmetric) is not None
     is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")

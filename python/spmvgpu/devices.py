@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import platform
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from .arguments import whole_number
 
 CPU = -1  # what the core calls the CPU where it asks for a device number
 
@@ -79,10 +79,7 @@ def limit_threads(threads: int) -> Iterator[None]:
     threads : int
         At least 1.
     """
-    count = operator.index(threads)
-    if count < 1:
-        raise ValueError(f"threads={threads}; give a positive number of threads")
-    before = _core.set_thread_limit(min(count, 2**31 - 1))
+    before = _core.set_thread_limit(min(whole_number("threads", threads, 1), 2**31 - 1))
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
 """Matrices to try things on: grids, finite elements, bands, graphs and linear programs, of any size.
 
-Every generator returns a canonical `scipy.sparse.csr_array`, takes a ``dtype``, and gives the same matrix for
-the same ``seed``. All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
+Every generator returns a canonical `scipy.sparse.csr_array` and nothing else; the loads of the elastic bodies
+have functions of their own. A generator takes a ``dtype``, and gives the same matrix for the same ``seed``.
+All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from .arguments import real_number, whole_number
+from .compressed import INDEX_LIMIT
+
 __all__ = [
     "SUITE",
     "banded_random",
     "elasticity2d",
+    "elasticity2d_load",
     "elasticity3d",
+    "elasticity3d_load",
     "lp_like",
     "poisson1d",
     "poisson2d",
@@ -39,14 +45,14 @@ def poisson1d(
     n: int, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
     """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`."""
-    return _diffusion(_grid(n), _star(1), contrast, dtype, seed)
+    return _diffusion(_grid(n=n), _star(1), contrast, dtype, seed)
 
 
 def poisson2d(
     nx: int, ny: int | None = None, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
     """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`."""
-    return _diffusion(_grid(nx, ny), _star(2), contrast, dtype, seed)
+    return _diffusion(_grid(nx=nx, ny=ny), _star(2), contrast, dtype, seed)
 
 
 def poisson3d(
@@ -81,16 +87,47 @@ def poisson3d(
         Scaled by the grid spacing squared: the entries are those of the stencil (6 and -1 for 7 constant
         points).
     """
-    if points not in (7, 27):
+    if whole_number("points", points, 1) not in (7, 27):
         raise ValueError(f"points is {points}; allowed: 7, 27")
-    return _diffusion(_grid(nx, ny, nz), _star(3) if points == 7 else _box(3), contrast, dtype, seed)
+    return _diffusion(_grid(nx=nx, ny=ny, nz=nz), _star(3) if points == 7 else _box(3), contrast, dtype, seed)
 
 
-def _grid(first: int, *others: int | None) -> Grid:
-    grid = (first, *(first if n is None else n for n in others))
-    if min(grid) < 1:
-        raise ValueError(f"a grid needs at least one point along each axis, got {' x '.join(map(str, grid))}")
-    return grid
+def _grid(**axes: int | None) -> Grid:
+    """Points along each axis; axes after the first may be None, which is as many as along the first."""
+    name, first = next(iter(axes.items()))
+    checked = {name: _count(name, first)}
+    return tuple(
+        checked[name] if points is None else _count(axis, points) for axis, points in (checked | axes).items()
+    )
+
+
+def _cube(n: Any, dim: int) -> Grid:
+    return (_count("n", n),) * dim
+
+
+def _count(name: str, value: Any, lowest: int = 1) -> int:
+    return whole_number(name, value, lowest, INDEX_LIMIT)
+
+
+def _generator(seed: Any) -> np.random.Generator:
+    return np.random.default_rng(whole_number("seed", seed, 0))
+
+
+def _contrast(value: Any) -> float:
+    contrast = real_number("contrast", value)
+    if not 1 <= contrast < np.inf:
+        raise ValueError(f"contrast is {contrast}; it must be finite and at least 1")
+    return contrast
+
+
+def _value_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        checked: np.dtype[Any] = np.dtype(dtype)
+    except Exception as error:  # NumPy raises what it pleases
+        raise TypeError(f"dtype={dtype!r} is no type of numbers") from error
+    if checked.kind not in "biufc":
+        raise TypeError(f"dtype={dtype!r} is no type of numbers")
+    return checked
 
 
 def _box(dim: int) -> Array:
@@ -107,14 +144,13 @@ def _star(dim: int) -> Array:
 
 def _diffusion(grid: Grid, offsets: Array, contrast: float, dtype: npt.DTypeLike, seed: int) -> sp.csr_array:
     """Couple each point to those at `offsets`, as strongly as the mean of their coefficients says."""
-    if not contrast >= 1:
-        raise ValueError(f"contrast is {contrast}; it must be at least 1")
+    contrast, random = _contrast(contrast), _generator(seed)
     centre = np.flatnonzero(~offsets.any(axis=1))[0]
     if contrast == 1:
         strength = np.full((1, len(offsets)), -1.0)
         strength[0, centre] = len(offsets) - 1
     else:
-        k = contrast ** np.random.default_rng(seed).uniform(-0.5, 0.5, grid)
+        k = contrast ** random.uniform(-0.5, 0.5, grid)
         padded = np.pad(k, 1, mode="edge")  # beyond the boundary, the coefficient goes on unchanged
         strength = np.zeros((*grid, len(offsets)))
         for slot, offset in enumerate(offsets):
@@ -150,7 +186,7 @@ def _stencil_matrix(grid: Grid, offsets: Array, values: Array, dtype: npt.DTypeL
     kept = np.broadcast_to(inside[:, None, :, None], full)
     columns = (dof * neighbour)[:, None, :, None] + np.arange(dof, dtype=index_type)
     indices = np.broadcast_to(columns, full)[kept]
-    data = np.broadcast_to(values.astype(dtype, copy=False), full)[kept]
+    data = np.broadcast_to(values.astype(_value_type(dtype), copy=False), full)[kept]
     return _canonical(data, indices, row_offsets, (points * dof, points * dof))
 
 
@@ -164,9 +200,14 @@ def elasticity2d(
     contrast: float = 1.0,
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
-) -> tuple[sp.csr_array, Array]:
+) -> sp.csr_array:
     """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node."""
-    return _elasticity(_grid(n, n), poisson_ratio, contrast, dtype, seed)
+    return _elasticity(_cube(n, 2), poisson_ratio, contrast, dtype, seed)
+
+
+def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+    """Right-hand side of `elasticity2d`; see `elasticity3d_load`."""
+    return _load(_cube(n, 2), dtype)
 
 
 def elasticity3d(
@@ -176,8 +217,8 @@ def elasticity3d(
     contrast: float = 1.0,
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
-) -> tuple[sp.csr_array, Array]:
-    """Linear elasticity of a block that is clamped at one face and hangs under its own weight.
+) -> sp.csr_array:
+    """Linear elasticity of a block that is clamped at one face.
 
     Trilinear hexahedra, integrated with 2 x 2 x 2 Gauss points; 3 unknowns (displacements) per node.
 
@@ -192,57 +233,85 @@ def elasticity3d(
         Largest over smallest Young's modulus, random and log-uniform per element; 1 makes the block
         homogeneous.
     dtype : dtype
-        Of the matrix and the load.
+        Of the values.
     seed : int
         Of the random moduli.
 
     Returns
     -------
-    A : scipy.sparse.csr_array
-        Stiffness matrix, symmetric positive definite.
-    b : numpy.ndarray
-        Load vector: a uniform force along the last axis, parallel to the clamped face.
+    scipy.sparse.csr_array
+        Stiffness matrix, symmetric positive definite. `elasticity3d_load` makes a right-hand side for it.
     """
-    return _elasticity(_grid(n, n, n), poisson_ratio, contrast, dtype, seed)
+    return _elasticity(_cube(n, 3), poisson_ratio, contrast, dtype, seed)
+
+
+def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+    """The weight of the block of `elasticity3d`: a right-hand side for that matrix.
+
+    Parameters
+    ----------
+    n : int
+        As for `elasticity3d`.
+    dtype : dtype
+        Of the values.
+
+    Returns
+    -------
+    (3 * n**3,) numpy.ndarray
+        A uniform force along the last axis, parallel to the clamped face.
+    """
+    return _load(_cube(n, 3), dtype)
 
 
 def _elasticity(
     grid: Grid, poisson_ratio: float, contrast: float, dtype: npt.DTypeLike, seed: int
-) -> tuple[sp.csr_array, Array]:
-    if min(grid) < 2:
-        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
-    if not contrast >= 1:
-        raise ValueError(f"contrast is {contrast}; it must be at least 1")
+) -> sp.csr_array:
+    elements = _elements(grid)
+    contrast = _contrast(contrast)
     dim = len(grid)
     corners = list(itertools.product((0, 1), repeat=dim))
     stiffness = _element_stiffness(dim, poisson_ratio)
-    # One element per cell between nodes, plus a layer along axis 0 between the clamped and the first free
-    # nodes.
-    elements = (grid[0], *(n - 1 for n in grid[1:]))
-    modulus = contrast ** np.random.default_rng(seed).uniform(-0.5, 0.5, elements)
+    modulus = contrast ** _generator(seed).uniform(-0.5, 0.5, elements)
     # Zero stiffness around the block, so that every node has 2^dim elements: padded[i - a + 1] has node i as
     # corner a.
-    beyond = [(0, 1)] + [(1, 1)] * (dim - 1)
-    padded = np.pad(modulus, beyond)
-    present = np.pad(np.ones(elements), beyond)
+    padded = _surrounded(modulus)
 
     offsets = _box(dim)
     slot_of = {tuple(offset): slot for slot, offset in enumerate(offsets.tolist())}
     blocks = np.zeros((*grid, dim, len(offsets), dim))
-    load = np.zeros((*grid, dim))
     for a, corner in enumerate(corners):
         window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
-        load[..., -1] += present[window] / len(corners)
         for b, other in enumerate(corners):
             slot = slot_of[tuple(o - c for o, c in zip(other, corner, strict=True))]
             blocks[..., slot, :] += padded[window][..., None, None] * stiffness[a, :, b, :]
-    matrix = _stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
-    return matrix, load.reshape(-1).astype(dtype)
+    return _stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
+
+
+def _load(grid: Grid, dtype: npt.DTypeLike) -> Array:
+    present = _surrounded(np.ones(_elements(grid)))
+    corners = list(itertools.product((0, 1), repeat=len(grid)))
+    load = np.zeros((*grid, len(grid)))
+    for corner in corners:
+        window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
+        load[..., -1] += present[window] / len(corners)
+    return load.reshape(-1).astype(_value_type(dtype))
+
+
+def _elements(grid: Grid) -> Grid:
+    """One element per cell between nodes, and a layer along axis 0 between the clamped and the free nodes."""
+    if min(grid) < 2:
+        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
+    return (grid[0], *(n - 1 for n in grid[1:]))
+
+
+def _surrounded(elements: Array) -> Array:
+    """With zeros around the block, beyond the clamped face excepted."""
+    return np.pad(elements, [(0, 1)] + [(1, 1)] * (elements.ndim - 1))
 
 
 def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
     """Stiffness (corner, component, corner, component) of a unit cube with Young's modulus 1."""
-    if not -1 < poisson_ratio < 0.5:
+    if not -1 < real_number("poisson_ratio", poisson_ratio) < 0.5:
         raise ValueError(f"poisson_ratio is {poisson_ratio}; it must lie between -1 and 0.5, both excluded")
     lame = poisson_ratio / ((1 + poisson_ratio) * (1 - 2 * poisson_ratio))
     shear = 1 / (2 * (1 + poisson_ratio))
@@ -275,7 +344,12 @@ def banded_random(
     n: int, per_row: int, half_bandwidth: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
     """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal."""
-    rng = np.random.default_rng(seed)
+    n, per_row, half_bandwidth = (
+        _count("n", n),
+        _count("per_row", per_row, 0),
+        _count("half_bandwidth", half_bandwidth, 0),
+    )
+    rng = _generator(seed)
     near = rng.integers(-half_bandwidth, half_bandwidth, (n, per_row), dtype=np.int32, endpoint=True)
     columns = np.clip(near + np.arange(n, dtype=np.int32)[:, None], 0, n - 1)
     return _random_matrix(rng, columns.reshape(-1), np.full(n, per_row), n, dtype)
@@ -285,7 +359,8 @@ def uniform_random(
     rows: int, cols: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
     """`per_row` entries a row (less the coinciding ones), every column equally likely."""
-    rng = np.random.default_rng(seed)
+    rows, cols, per_row = _count("rows", rows, 0), _count("cols", cols), _count("per_row", per_row, 0)
+    rng = _generator(seed)
     columns = rng.integers(0, cols, rows * per_row, dtype=np.int32)
     return _random_matrix(rng, columns, np.full(rows, per_row), cols, dtype)
 
@@ -319,7 +394,14 @@ def powerlaw(
     seed : int
         Of everything random.
     """
-    rng = np.random.default_rng(seed)
+    n, max_length = _count("n", n), whole_number("max_length", max_length, 1)
+    if not 0 <= real_number("mean", mean) < np.inf:
+        raise ValueError(f"mean is {mean}; it must be finite and not negative")
+    if not 1 < real_number("exponent", exponent) < np.inf:
+        raise ValueError(f"exponent is {exponent}; it must be finite and above 1")
+    if not 0 <= real_number("locality", locality) <= 1:
+        raise ValueError(f"locality is {locality}; it must lie between 0 and 1")
+    rng = _generator(seed)
     raw = np.minimum((1 - rng.random(n)) ** (-1 / (exponent - 1)), max_length)
     wanted = raw * (mean / raw.mean()) + rng.random(n)  # rounded up or down at random, which keeps the mean
     lengths = np.minimum(wanted.astype(np.int64), min(max_length, n))
@@ -339,7 +421,8 @@ def lp_like(
     rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
     """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths."""
-    rng = np.random.default_rng(seed)
+    rows, cols, per_column = _count("rows", rows), _count("cols", cols), _count("per_column", per_column)
+    rng = _generator(seed)
     lengths = rng.integers(1, 2 * per_column - 1, cols, endpoint=True)
     used = (rows * rng.random(int(lengths.sum())) ** 2).astype(np.int32)
     by_column = _random_matrix(rng, rng.permutation(rows).astype(np.int32)[used], lengths, rows, dtype)
@@ -359,7 +442,7 @@ def _random_matrix(
     pattern = sp.csr_array((np.ones(len(columns), dtype=np.int8), columns, row_offsets), shape=shape)
     pattern.sum_duplicates()
     values = rng.uniform(-1, 1, pattern.nnz)
-    return _canonical(values.astype(dtype, copy=False), pattern.indices, pattern.indptr, shape)
+    return _canonical(values.astype(_value_type(dtype), copy=False), pattern.indices, pattern.indptr, shape)
 
 
 def _canonical(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sp.csr_array:
@@ -371,9 +454,9 @@ def _canonical(data: Array, indices: Array, indptr: Array, shape: tuple[int, int
 
 #: The matrices of the benchmarks by name: ``SUITE[name](dtype)`` assembles one.
 SUITE: dict[str, Callable[[npt.DTypeLike], sp.csr_array]] = {
-    "small_fem": lambda dtype: elasticity2d(60, dtype=dtype)[0],
-    "elast3d_20k": lambda dtype: elasticity3d(27, dtype=dtype)[0],
-    "elast3d_160k": lambda dtype: elasticity3d(54, dtype=dtype)[0],
+    "small_fem": lambda dtype: elasticity2d(60, dtype=dtype),
+    "elast3d_20k": lambda dtype: elasticity3d(27, dtype=dtype),
+    "elast3d_160k": lambda dtype: elasticity3d(54, dtype=dtype),
     "poisson2d_1000": lambda dtype: poisson2d(1000, contrast=100, dtype=dtype),
     "poisson2d_3000": lambda dtype: poisson2d(3000, contrast=100, dtype=dtype),
     "poisson3d7_200": lambda dtype: poisson3d(200, contrast=100, dtype=dtype),

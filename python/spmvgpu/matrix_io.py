@@ -96,7 +96,10 @@ def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
 
 
 def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
-    path = Path(path)
+    try:
+        path = Path(path)
+    except TypeError:
+        raise TypeError(f"path={path!r} is no path; give a string or a pathlib.Path") from None
     if not path.name.endswith(suffixes):
         raise ValueError(f"{path}: unknown kind of file; its name must end in {', '.join(suffixes)}")
     if path.exists() and not path.is_file():  # a pipe would block, a directory confuse the parsers

@@ -427,9 +427,9 @@ def _entries(matrix: Any, kept: Array) -> Any:
 
 
 def _row_indices(rows: Any) -> Array:
-    indices = as_array("a set of rows", rows)
+    indices = as_array("one of sets", rows)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-        raise TypeError(f"a set must be a sequence of row numbers, not {rows!r}")
+        raise TypeError(f"sets must be sequences of row numbers, which {rows!r} is not")
     return indices.astype(np.int64)
 
 

@@ -122,6 +122,9 @@ def _from_dia(A: Any, wanted: _Wanted, wide: bool) -> Any:
 
 
 def _from_lil(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    for name, lists in (("rows", A.rows), ("data", A.data)):
+        if not all(isinstance(row, list) for row in lists):
+            raise ValueError(f"{name} of a lil matrix must hold lists, and something else is among them")
     rows, values = ([list(row) for row in lists] for lists in (A.rows, A.data))
     lengths = [len(row) for row in rows]
     if lengths != [len(row) for row in values]:

@@ -87,7 +87,8 @@ def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
 def _assemble(problem: str, size: int | None) -> tuple[str, sp.csr_array, Array]:
     n = _DEFAULT_SIZE[problem] if size is None else size
     if problem == "elasticity3d":
-        return f"linear elasticity, {n} x {n} x {n} free nodes, trilinear hexahedra", *gallery.elasticity3d(n)
+        title = f"linear elasticity, {n} x {n} x {n} free nodes, trilinear hexahedra"
+        return title, gallery.elasticity3d(n), gallery.elasticity3d_load(n)
     matrix = gallery.poisson3d(n)
     return f"Poisson equation, {n} x {n} x {n} points, 7-point stencil", matrix, np.ones(matrix.shape[0])
 

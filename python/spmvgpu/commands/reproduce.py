@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from spmvgpu.reproduce import PAPERS
 from spmvgpu.reproduce.run import Run
@@ -23,7 +26,7 @@ def add_reproduce(commands: Any) -> None:
             type=Path,
             default=Path("reproduced"),
             metavar="DIR",
-            help="folder for the JSON file and the figures (default: reproduced)",
+            help="folder for the text, the JSON file and the figures (default: reproduced)",
         )
         paper.add_argument("--quick", action="store_true", help="small matrices, under a minute on a CPU")
         # What a paper's experiment takes besides: its keyword arguments.
@@ -33,5 +36,25 @@ def add_reproduce(commands: Any) -> None:
 
 def run_reproduce(args: argparse.Namespace) -> int:
     extra = {name: getattr(args, name) for name in args.extra}
-    PAPERS[args.paper].experiment(Run(args.paper, args.device, args.out, args.quick), **extra)
+    run = Run(args.paper, args.device, args.out, args.quick)
+    path = args.out / f"{args.paper}.txt"
+    with path.open("w", encoding="utf-8") as file, redirect_stdout(_Both(sys.stdout, file)):
+        PAPERS[args.paper].experiment(run, **extra)
+    print(f"wrote this text to {path}")
     return 0
+
+
+class _Both(io.TextIOBase):
+    """A text stream that writes to two others."""
+
+    def __init__(self, *streams: TextIO) -> None:
+        self._streams = streams
+
+    def write(self, text: str) -> int:
+        for stream in self._streams:
+            stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        for stream in self._streams:
+            stream.flush()

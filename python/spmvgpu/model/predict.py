@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from spmvgpu import _core
+from spmvgpu.arguments import one_of
 from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import device_name, resolve_device
 from spmvgpu.model import roofline
@@ -199,8 +200,7 @@ def predict_csr(
     csr: Any, ordinal: int, model: str, profile: Profile, names: Iterable[str] | None = None
 ) -> Predictions:
     """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them."""
-    if model not in MODELS:
-        raise ValueError(f"model={model!r} is not known; give one of {', '.join(map(repr, MODELS))}")
+    one_of("model", model, MODELS)
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     is_own = is_profile_of(profile, ordinal)

@@ -117,8 +117,8 @@ KINDS: dict[str, Callable[..., sp.csr_array]] = {
     "mesh": mesh,
     "poisson2d": lambda n: gallery.poisson2d(n),
     "poisson3d": lambda n, points: gallery.poisson3d(n, points=points),
-    "elasticity2d": lambda n: gallery.elasticity2d(n)[0],
-    "elasticity3d": lambda n: gallery.elasticity3d(n)[0],
+    "elasticity2d": lambda n: gallery.elasticity2d(n),
+    "elasticity3d": lambda n: gallery.elasticity3d(n),
     "powerlaw": lambda n, mean, exponent, longest, locality: gallery.powerlaw(
         n, mean, exponent=exponent, max_length=longest, locality=locality
     ),
