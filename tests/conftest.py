@@ -12,13 +12,9 @@ import hypothesis
 import numpy as np
 import pytest
 
+import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-
-# Threads that spin while they wait hold each other up on a busy machine: tests would take many times as long.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-import spmvgpu as sg
 
 hypothesis.settings.register_profile("spmvgpu", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("spmvgpu")

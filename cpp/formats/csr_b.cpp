@@ -29,11 +29,11 @@ Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int
                1;
     };
     const auto fragments = static_cast<index_t>(bounds.size());
-#pragma omp parallel for num_threads(threads_for(nnz)) schedule(static)
-    for (index_t f = 0; f < fragments; ++f) {
+    constexpr std::int64_t kNanosecondsPerSearch = 200;
+    parallel_for(fragments, 2 * kNanosecondsPerSearch * fragments, [&](index_t f) {
         const index_t begin = f * fragment;
         bounds[f] = {row_of(begin), row_of(begin + std::min(fragment, nnz - begin) - 1)};
-    }
+    });
     return bounds;
 }
 

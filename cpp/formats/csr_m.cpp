@@ -65,12 +65,9 @@ template <class T>
 void CsrM<T>::spmv(const Product<T>& product) const {
     T* const col_x = static_cast<T*>(product.scratch);
     if (!product.gathered) {
-        const int threads = threads_for(nnz);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int t = 0; t < threads; ++t) {
-            const auto begin = static_cast<index_t>(part_begin(nnz, threads, t));
-            gather(product.x, col_x + begin, begin, static_cast<index_t>(part_begin(nnz, threads, t + 1)));
-        }
+        parallel_ranges(nnz, nnz, [&](std::int64_t begin, std::int64_t end) {
+            gather(product.x, col_x + begin, static_cast<index_t>(begin), static_cast<index_t>(end));
+        });
     }
     spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [&](index_t begin, index_t end, const T*) {
         return sum_pairs(values.data(), col_x, begin, end);

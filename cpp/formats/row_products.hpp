@@ -1,6 +1,6 @@
-// The OpenMP product shared by every format that keeps non-zeros in row order behind row_offsets: rows and non-zeros
-// together are split evenly over the threads (merge path: Merrill and Garland, SC 2016), so that neither a long row nor
-// a run of empty ones leaves one thread with the work of all.
+// The CPU product shared by every format that keeps non-zeros in row order behind row_offsets: rows and non-zeros
+// together are cut into even pieces (merge path: Merrill and Garland, SC 2016), so that neither a long row nor a run of
+// empty ones leaves one thread with the work of all.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +60,8 @@ inline void add_to_row(const Product<T>& product, index_t row, T sum) {
     product.y[product.row_of_y(row)] += product.alpha * sum;
 }
 
-// One thread's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not
-// is returned, for the caller to add once the thread that ends that row has written it.
+// A piece's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is
+// returned, for the caller to add once the piece that ends that row has written it.
 template <class T, class RowSum>
 SPMVGPU_SIMD_CLONES T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product,
                                 RowSum row_sum) {
@@ -78,16 +78,23 @@ template <class T, class RowSum>
 void spmv_by_rows_and_nonzeros(index_t rows, const index_t* row_offsets, const Product<T>& product, RowSum row_sum) {
     if (rows == 0) return;
     const std::int64_t steps = std::int64_t(rows) + row_offsets[rows];
-    const int threads = threads_for(steps);
-    std::vector<MergePoint> points(threads + 1);
-    std::vector<T> unfinished(threads);
-    for (int t = 0; t <= threads; ++t) points[t] = merge_point(part_begin(steps, threads, t), rows, row_offsets);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        unfinished[t] = walk_rows(points[t], points[t + 1], row_offsets, product, row_sum);
+    const std::int64_t pieces = piece_count(steps);
+    const auto point = [&](std::int64_t p) { return merge_point(part_begin(steps, pieces, p), rows, row_offsets); };
+    if (pieces == 1) {
+        walk_rows(point(0), point(1), row_offsets, product, row_sum);
+        return;
     }
-    for (int t = 0; t + 1 < threads; ++t) {
-        if (points[t + 1].row < rows) add_to_row(product, points[t + 1].row, unfinished[t]);
+    struct Rest {
+        index_t row;
+        T sum;
+    };
+    std::vector<Rest> unfinished(pieces);
+    for_each_piece(pieces, [&](std::int64_t p) {
+        const MergePoint end = point(p + 1);
+        unfinished[p] = {end.row, walk_rows(point(p), end, row_offsets, product, row_sum)};
+    });
+    for (const Rest& rest : unfinished) {
+        if (rest.row < rows) add_to_row(product, rest.row, rest.sum);
     }
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +66,31 @@ def devices() -> tuple[DeviceInfo, ...]:
     return tuple(found)
 
 
+@contextmanager
+def limit_threads(threads: int) -> Iterator[None]:
+    """Bound the threads of the CPU backend, for what the calling thread does inside the ``with`` block.
+
+    Without a limit products use as many threads as the process has cores, or as the environment variable
+    ``SPMVGPU_NUM_THREADS``, or else ``OMP_NUM_THREADS``, said when the first one ran. Results have the same
+    bits whatever the number.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1.
+    """
+    count = operator.index(threads)
+    if count < 1:
+        raise ValueError(f"threads={threads}; give a positive number of threads")
+    before = _core.set_thread_limit(min(count, 2**31 - 1))
+    try:
+        yield
+    finally:
+        _core.set_thread_limit(before)
+
+
 def build_info() -> dict[str, Any]:
-    """How the compiled core was built: version, CUDA and its architectures, compiler, OpenMP."""
+    """How the compiled core was built: version, CUDA and its architectures, compiler."""
     return _core.build_info()
 
 
