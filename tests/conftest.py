@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+import libraries
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
@@ -32,6 +32,11 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     config.hook.pytest_deselected(items=left_out)
     config.stash[LEFT_OUT] = len(left_out)
+
+
+def pytest_report_header():
+    """Say which array libraries the tests of operands do without."""
+    return f"array libraries not installed: {', '.join(libraries.MISSING) or 'none'}"
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -106,7 +111,13 @@ def rng():
 def library(request):
     """A Python library with arrays on the GPU, behind the small interface of libraries.py."""
     pytest.importorskip(request.param, reason=f"{request.param} is not installed")
-    return getattr(importlib.import_module("libraries"), request.param.capitalize())()
+    return getattr(libraries, request.param.capitalize())()
+
+
+@pytest.fixture(scope="session", params=[n for n in libraries.HOST_LIBRARIES if n not in libraries.MISSING])
+def host_library(request):
+    """An installed Python library with arrays in host memory, behind the small interface of libraries.py."""
+    return libraries.HOST_LIBRARIES[request.param]()
 
 
 @pytest.fixture(scope="session")

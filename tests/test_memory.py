@@ -34,7 +34,7 @@ each_format_of_large = each_format_of(rows_in_steps(5000, 20))
 @each_format_of("power_law_rows")
 def test_nbytes_is_that_of_the_arrays(fmt, device, dtype):
     op = build(matrix("power_law_rows", dtype), fmt, device)
-    assert op.nbytes >= sum(array.nbytes for array in op._arrays().values())
+    assert op.nbytes >= sum(array.nbytes for array in op.arrays().values())
 
 
 @each_format_of("power_law_rows")

@@ -211,8 +211,8 @@ def test_what_it_says(device):
     assert [part["format"] for part in op.options["parts"]] == ["csr", "ellpack"]
     assert op.format == "partitioned"
     assert "a test wants it" in op.explain()
-    assert set(op._arrays()) >= {"0.rows", "0.values", "1.col_indices"}
-    assert op._time_products(10) > 0
+    assert set(op.arrays()) >= {"0.rows", "0.values", "1.col_indices"}
+    assert op.time_products(10) > 0
     assert set(op.setup_seconds) == {"convert", "transfer"}
     assert operator(A, shuffled(A, "sell"), device).options["sigma"] > 0
 

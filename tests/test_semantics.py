@@ -173,11 +173,24 @@ def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     assert len({(op @ x).tobytes() for _ in range(100)}) == 1
 
 
-@each_format_of("power_law_rows")
-def test_columns_give_the_bits_of_single_products(fmt, device, dtype):
-    A = matrix("power_law_rows", dtype)
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 33])
+@pytest.mark.parametrize("order", ["C", "F"])
+@each_pair(["power_law_rows", "long_rows_in_a_row", "1xN_dense", "Nx1_dense"])
+def test_columns_give_the_bits_of_single_products(case, order, columns, fmt, device, dtype):
+    A = matrix(case, dtype)
     op = build(A, fmt, device)
-    X = vector(3 * A.shape[1], dtype).reshape(-1, 3)
+    X = np.asarray(vector(columns * A.shape[1], dtype).reshape(-1, columns), order=order)
     Y = op @ X
-    for column in range(3):
+    assert_product(Y, A, X)
+    for column in range(columns):
+        np.testing.assert_array_equal(Y[:, column], op @ X[:, column])
+
+
+def test_columns_of_a_matrix_whose_long_rows_are_shared_by_threads(fmt, device, dtype):
+    A = sp.random_array((20, 30_000), density=0.2, format="csr", rng=5, dtype=dtype)
+    op = build(A, fmt, device)
+    X = vector(5 * A.shape[1], dtype).reshape(-1, 5)
+    Y = op @ X
+    assert_product(Y, A, X)
+    for column in range(5):
         np.testing.assert_array_equal(Y[:, column], op @ X[:, column])

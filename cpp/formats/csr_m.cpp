@@ -1,21 +1,10 @@
 #include "formats/csr_m.hpp"
 
 #include "core/parallel.hpp"
+#include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
 
 namespace spmvgpu {
-
-namespace {
-
-template <class T>
-T sum_pairs(const T* values, const T* col_x, index_t begin, index_t end) {
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (index_t k = begin; k < end; ++k) sum += values[k] * col_x[k];
-    return sum;
-}
-
-}  // namespace
 
 std::vector<Options> CsrMTuning::candidates() {
     using namespace std::string_literals;
@@ -70,8 +59,13 @@ void CsrM<T>::spmv(const Product<T>& product) const {
         });
     }
     spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [&](index_t begin, index_t end, const T*) {
-        return sum_pairs(values.data(), col_x, begin, end);
+        return sum_products(values.data(), begin, end, [&](index_t k) { return col_x[k]; });
     });
+}
+
+template <class T>
+void CsrM<T>::multiply_panel(const PanelProduct<T>& product) const {
+    multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
 template struct CsrM<float>;

@@ -7,7 +7,7 @@
 array([1., 0., 0., 0., 1.])
 """
 
-from . import linalg, partition
+from . import cache, linalg, partition
 from ._core import CudaError, FormatError
 from .construct import aslinearoperator
 from .devices import DeviceInfo, build_info, devices, limit_threads
@@ -29,6 +29,7 @@ __all__ = [
     "SparseOperator",
     "aslinearoperator",
     "build_info",
+    "cache",
     "devices",
     "estimate",
     "format_options",

@@ -125,10 +125,17 @@ def resolve_device(device: object) -> int:
     if kind != "cuda" or (":" in name and not (number.isascii() and number.isdigit())):
         source = "" if name == device else " in the environment variable SPMVGPU_DEVICE"
         raise ValueError(f"unknown device {name!r}{source}; {_ALLOWED}")
-    ordinal = int(number or 0)
+    # A number with more digits than any device has may be too long for the core, or for Python, to read.
+    ordinal = int(number or 0) if len(number) < 10 else _BEYOND
     if ordinal >= _core.device_count():
-        _core.device_properties(ordinal)  # raises CudaError that says what is missing
+        try:
+            _core.device_properties(ordinal)  # raises CudaError that says what is missing
+        except _core.CudaError as error:
+            raise _core.CudaError(f"device={name!r}: {error}") from None
     return ordinal
+
+
+_BEYOND = 10**9  # a device that there is not
 
 
 _ALLOWED = "allowed are 'auto', 'cpu', 'cuda' and 'cuda:N'"

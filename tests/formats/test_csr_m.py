@@ -30,7 +30,7 @@ def csr_m(gather, dtype, device):
 
 def test_golden_arrays(gather, dtype, device):
     op = sg.aslinearoperator(MATRIX, format="csr_m", device=device, dtype=dtype, gather=gather)
-    arrays = op._arrays()
+    arrays = op.arrays()
     np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 4, 7, 9])
     np.testing.assert_array_equal(arrays["values"], [1, 7, 2, 8, 5, 3, 9, 6, 4])
     if gather == "host" and device != "cpu":

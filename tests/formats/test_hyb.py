@@ -20,7 +20,7 @@ def columns(rows, padding):
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=2)._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=2).arrays()
     np.testing.assert_array_equal(arrays["ell_col_indices"], columns([[0, 1, 0, 1], [1, 2, 2, 3]], -1))
     np.testing.assert_array_equal(arrays["ell_values"], columns([[1, 2, 5, 6], [7, 8, 3, 4]], 0))
     np.testing.assert_array_equal(arrays["coo_row_indices"], [2])
@@ -30,7 +30,7 @@ def test_golden_arrays(dtype, device):
 
 
 def test_golden_arrays_of_maximal_width(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width="max")._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width="max").arrays()
     np.testing.assert_array_equal(
         arrays["ell_col_indices"], columns([[0, 1, 0, 1], [1, 2, 2, 3], [-1, -1, 3, -1]], -1)
     )
@@ -57,7 +57,7 @@ def test_automatic_width(lengths, width, device):
     A = from_lengths(lengths, 50)
     op = sg.aslinearoperator(A, format="hyb", device=device)
     assert op.options["width"] == width
-    assert op._arrays()["coo_values"].size == np.maximum(np.array(lengths) - width, 0).sum()
+    assert op.arrays()["coo_values"].size == np.maximum(np.array(lengths) - width, 0).sum()
 
 
 def held():
