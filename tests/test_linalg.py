@@ -3,7 +3,6 @@
 import pickle
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -231,10 +230,8 @@ def test_ctrl_c_ends_a_long_solve():
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
-        start = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            sg.linalg.cg(op, vector(op.shape[0], np.float64), rtol=0.0, atol=0.0)
-        assert time.monotonic() - start < 60  # and not for the minutes that the solve would take
+        with pytest.raises(KeyboardInterrupt):  # and not after the hours that the solve would take
+            sg.linalg.cg(op, vector(op.shape[0], np.float64), rtol=0.0, atol=0.0, maxiter=10**9)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

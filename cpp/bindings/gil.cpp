@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
-
 namespace spmvgpu {
 
 namespace {
@@ -34,7 +32,7 @@ void wait_for_exit() noexcept {
 
 thread_local GilRelease* GilRelease::innermost_ = nullptr;
 
-GilRelease::GilRelease() : outer_(innermost_), state_(PyEval_SaveThread()) { innermost_ = this; }
+GilRelease::GilRelease() : outer_(innermost_), checked_(Clock::now()), state_(PyEval_SaveThread()) { innermost_ = this; }
 
 GilRelease::~GilRelease() {
     innermost_ = outer_;
@@ -52,13 +50,11 @@ GilRelease::Return::~Return() {
 }
 
 void GilRelease::check_signals() {
-    using Clock = std::chrono::steady_clock;
     constexpr auto kPause = std::chrono::milliseconds(50);
-    static thread_local Clock::time_point last;
     if (innermost_ == nullptr) return;
     const auto now = Clock::now();
-    if (now - last < kPause) return;
-    last = now;
+    if (now - innermost_->checked_ < kPause) return;
+    innermost_->checked_ = now;
     if (!is_main_thread()) return;
     with_gil([] {
         if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();

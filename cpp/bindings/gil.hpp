@@ -11,6 +11,7 @@
 #include <cxxabi.h>
 #endif
 
+#include <chrono>
 #include <utility>
 
 namespace spmvgpu {
@@ -40,11 +41,14 @@ public:
 #endif
     }
 
-    // Lets Python handle its signals, in the thread that does so, at most every twentieth of a second. Throws
+    // Lets Python handle its signals, in the thread that does so, at most every twentieth of a second and never sooner
+    // than that after the lock was given away, so that short calls do not ask for it. Throws
     // pybind11::error_already_set if a handler raises an exception, as that of Ctrl-C does.
     static void check_signals();
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     // Takes the lock back while it lives.
     class Return {
     public:
@@ -57,6 +61,7 @@ private:
 
     static thread_local GilRelease* innermost_;  // null while the thread has the lock
     GilRelease* const outer_;
+    Clock::time_point checked_;  // when signals were last asked for
     PyThreadState* state_;
 };
 
