@@ -1,8 +1,8 @@
 """How the format of an operator is found: predicted, tried, remembered."""
 
-import json
 import multiprocessing
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def predicted(monkeypatch):
 def measured(monkeypatch):
     """Replaces building by a record of what was built, with times given per format, on devices not there."""
     monkeypatch.setattr(remember, "device_model", lambda ordinal: f"device {ordinal}")
-    monkeypatch.setattr(choose, "load_profile", lambda ordinal: None)
+    monkeypatch.setattr(choose, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
     built = []
 
     class Matrix:
@@ -78,7 +78,7 @@ def measured(monkeypatch):
 def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
     predicted(CLOSE)
     built = measured(dict.fromkeys(sg.formats(), 1.0))
-    choice, _, tuning = choose.choose(A, "auto", -1, "off", {})
+    choice, _, tuning = choose.choose(A, "auto", 0, "off", {})
     assert [record.choice.format for record in built] == ["csr"]
     assert (choice.format, tuning.products, tuning.trials) == ("csr", 0, [])
     assert "predicted" in choice.reason
@@ -94,9 +94,8 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     assert choice.format == "sell"
     assert made.time == 3.0
     assert [trial.format for trial in tuning.trials] == ["csr", "ellpack_r", "sell"]
-    assert tuning.products == 39 <= 40
+    assert tuning.products == 3 * 13
     assert not tuning.cached
-    assert tuning.seconds > 0
     assert max(record.most for record in built) == 2  # the best so far, and the one in trial
 
 
@@ -113,9 +112,8 @@ def test_what_does_not_fit_is_passed_over(predicted, measured):
     choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
     assert (choice.format, len(tuning.trials)) == ("sell", 1)
     predicted({"csr": 10.0, "sell": 20.0})
-    for mode in ("off", "cached"):
-        choice, _, _ = choose.choose(A + A, "auto", -1, mode, {})
-        assert choice.format == "sell"
+    choice, _, _ = choose.choose(A, "auto", 0, "off", {})
+    assert choice.format == "sell"
 
 
 def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
@@ -161,16 +159,83 @@ def test_results_are_remembered(predicted, measured, cache):
     assert len(os.listdir(cache)) == 3
 
 
-def test_what_full_found_for_a_format_is_used_later(measured, cache):
+def test_what_full_found_is_used_later(predicted, measured):
+    predicted(CLOSE)
+    for format, device, modes in (
+        ("auto", -1, ("cached", "full")),
+        ("auto", 0, ("cached",)),
+        ("sell", 0, ("full",)),
+    ):
+        measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
+        found, _, tuning = choose.choose(A, format, device, "full", {})
+        assert not tuning.cached
+        for mode in modes:
+            again, _, tuning = choose.choose(A, format, device, mode, {})
+            assert (again.format, again.options) == (found.format, found.options) != ("csr", {})
+            assert (tuning.cached, tuning.products) == (True, 0)
+    own, _, tuning = choose.choose(A, "sell", 0, "full", {"sigma": 32})
+    assert own.options["sigma"] == 32
+    assert not tuning.cached
+
+
+@pytest.mark.parametrize("mode", ["cached", "off"])
+def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode, measured):
     measured({"sell": 3.0})
     found, _, _ = choose.choose(A, "sell", 0, "full", {})
-    again, _, tuning = choose.choose(A, "sell", 0, "cached", {})
-    assert again.options == found.options != {}
-    assert tuning.cached
-    own, _, tuning = choose.choose(A, "sell", 0, "cached", {"sigma": 32})
-    assert own.options == {"sigma": 32}
+    assert found.options != {}
+    own, _, tuning = choose.choose(A, "sell", 0, mode, {})
+    assert own.options == {}
     assert not tuning.cached
-    assert choose.choose(A, "sell", 0, "off", {})[0].options == {}
+
+
+def test_ignoring_the_cache_neither_reads_nor_writes(predicted, measured, cache):
+    predicted(CLOSE)
+    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    with sg.cache.ignored():
+        choose.choose(A, "auto", 0, "cached", {})
+        assert not cache.exists()
+    choose.choose(A, "auto", 0, "cached", {})
+    with sg.cache.ignored():
+        assert not choose.choose(A, "auto", 0, "cached", {})[2].cached
+    assert choose.choose(A, "auto", 0, "cached", {})[2].cached
+
+
+def test_what_was_clear_is_remembered_too(predicted, measured, monkeypatch):
+    predicted({"csr": 10.0, "sell": 20.0})
+    measured({"csr": 5.0, "sell": 3.0})
+    choose.choose(A, "auto", 0, "cached", {})
+    monkeypatch.setattr(choose, "predict_csr", None)  # not called again
+    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    assert choice.format == "csr"
+    assert tuning.cached
+    assert "predicted" in choice.reason
+
+
+def test_another_profile_predicts_anew(predicted, measured, monkeypatch):
+    predicted({"csr": 10.0, "sell": 20.0})
+    measured({"csr": 5.0, "sell": 3.0})
+    choose.choose(A, "auto", 0, "cached", {})
+    monkeypatch.setattr(choose, "load_profile", lambda ordinal: SimpleNamespace(measured={"date": "today"}))
+    predicted({"csr": 20.0, "sell": 10.0})
+    assert choose.choose(A, "auto", 0, "cached", {})[0].format == "sell"
+
+
+def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured):
+    predicted(CLOSE)
+    measured({"csr": 5.0, "sell": 6.0, "ellpack_r": 4.9})
+    choice, _, _ = choose.choose(A, "auto", 0, "cached", {})
+    assert choice.format == "csr"
+    assert "5.0 us" in choice.reason
+    assert "ellpack_r, which is predicted to be slower, took 4.9 us" in choice.reason
+
+
+def test_the_reason_is_what_the_predictions_say(predicted, measured):
+    measured({"csr": 5.0, "sell": MemoryError("too large")})
+    predicted({"csr": 12.0, "sell": 10.0})
+    reason = choose.choose(A, "auto", 0, "off", {})[0].reason
+    assert "12.0 us +- 10%" in reason
+    assert "sell did not fit" in reason
+    assert "least" not in reason
 
 
 def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measured):
@@ -183,32 +248,8 @@ def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measur
     assert not tuning.cached
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"schema": 1}', '{"schema": 1, "format": "csr", "options": 3}']
-)
-def test_a_corrupt_result_is_named_and_ignored(text, predicted, measured, cache):
-    predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
-    choose.choose(A, "auto", 0, "cached", {})
-    entry = next(cache.iterdir())
-    entry.write_text(text)
-    with pytest.warns(UserWarning, match="corrupt") as caught:
-        choice, _, _ = choose.choose(A, "auto", 0, "cached", {})
-    assert str(entry) in str(caught[0].message)
-    assert choice.format == "sell"
-    assert json.loads(entry.read_text())["format"] == "sell"
-
-
-def test_a_result_of_another_version_is_ignored(tmp_path):
-    (tmp_path / "a.json").write_text('{"schema": 99, "format": "csr", "options": {}, "time_us": 1}')
-    (tmp_path / "b.json").write_text('{"schema": 1, "format": "gone", "options": {}, "time_us": 1}')
-    assert remember.recall(tmp_path / "a.json") is None
-    assert remember.recall(tmp_path / "b.json") is None
-    assert remember.recall(tmp_path / "c.json") is None
-
-
 def test_the_cache_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(remember, "MAX_ENTRIES", 8)
+    monkeypatch.setattr(sg.cache, "MAX_TUNING_ENTRIES", 8)
     for i in range(20):
         path = tmp_path / f"{i:02}.json"
         remember.keep(path, Choice("csr"), 1.0)
@@ -218,16 +259,10 @@ def test_the_cache_is_bounded(tmp_path, monkeypatch):
     assert left[-1] == "19.json"
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "file"))
-    assert sg.aslinearoperator(A, device="cpu", tune="full").format in sg.formats()
-
-
 def _keep_often(path, format):
     for _ in range(50):
         remember.keep(path, Choice(format), 1.0)
-        assert remember.recall(path) is not None
+        assert remember.recall(path, "auto", {}) is not None
 
 
 def test_processes_do_not_disturb_each_other(tmp_path):
@@ -267,10 +302,13 @@ def test_trials_count_their_products():
     assert products <= 13
 
 
-def test_explain_says_what_tuning_took(predicted):
-    predicted(CLOSE)
-    op = sg.aslinearoperator(A, device="cpu")
-    assert f"tuning took {op.tuning.products} products" in op.explain() or not op.tuning.trials
+def test_explain_says_what_tuning_took():
+    op = sg.aslinearoperator(A, device="cpu", tune="full")
+    text = op.explain()
+    assert f"tuning took {op.tuning.products} products" in text
+    for trial in op.tuning.trials:
+        assert f"{trial.format} " in text
+        assert f"{trial.time_us:.2f} us" in text
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
@@ -279,16 +317,23 @@ def test_formats_that_plan_for_long_need_a_symmetric_matrix():
     assert set(choose.general_formats(False, "cpu")) == set(sg.formats()) - {"tsmv", "csr_b"}
 
 
-def test_on_the_cpu_csr_has_the_benefit_of_the_doubt(predicted, measured):
-    measured({"csr": 5.0, "sell": 3.0})
-    predicted({"csr": 10.0, "sell": 9.5})
-    assert choose.choose(A, "auto", -1, "cached", {})[2].products == 0
-    for sell, off in ((8.5, "csr"), (7.0, "sell")):
-        predicted({"csr": 10.0, "sell": sell})
-        assert choose.choose(A, "auto", -1, "off", {})[0].format == off
-    choice, _, tuning = choose.choose(A, "auto", -1, "cached", {})
-    assert [trial.format for trial in tuning.trials] == ["sell", "csr"]
-    assert choice.format == "sell"
+@pytest.mark.parametrize("mode", ["off", "cached"])
+def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, measured, monkeypatch, cache):
+    built = measured({"csr": 5.0, "sell": 3.0})
+    monkeypatch.setattr(choose, "predict_csr", None)
+    choice, _, tuning = choose.choose(A, "auto", -1, mode, {})
+    assert [record.choice.format for record in built] == ["csr"]
+    assert (choice.format, choice.reason, tuning.products) == ("csr", choose.CSR_ON_CPU, 0)
+    assert not cache.exists()
+
+
+def test_numpy_numbers_are_options():
+    op = sg.aslinearoperator(
+        A, format="sell", device="cpu", sigma=np.int64(32), max_padding=np.float32(4), tune="full"
+    )
+    assert op.options["sigma"] == 32
+    op = sg.aslinearoperator(A, format="partitioned", device="cpu", separator=np.int64(3), tune="off")
+    assert op.format == "partitioned"
 
 
 def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
@@ -333,13 +378,15 @@ def uneven(dtype="float64"):
     return sp.csr_array((np.ones(len(columns), dtype), columns, indptr), shape=(30_000, 20_000))
 
 
-@pytest.mark.parametrize("cut", [1, 300, 29_999])
+def test_a_cut_that_leaves_long_rows_below_it_is_refused(device, dtype):
+    with pytest.raises(sg.FormatError, match="ellpack"):
+        sg.aslinearoperator(uneven(dtype), format="partitioned", device=device, separator=1)
+
+
+@pytest.mark.parametrize("cut", [300, 29_999])
 def test_a_matrix_cut_where_asked(cut, device, dtype):
     B = uneven(dtype)
-    try:
-        op = sg.aslinearoperator(B, format="partitioned", device=device, separator=cut)
-    except sg.FormatError:
-        pytest.skip("ellpack refuses what is below the cut")
+    op = sg.aslinearoperator(B, format="partitioned", device=device, separator=cut)
     x = vector(B.shape[1], dtype)
     assert_product(op @ x, B, x)
     assert op.format == "partitioned"

@@ -12,7 +12,7 @@ from spmvgpu.model.predict import features
 from spmvgpu.model.roofline import Fit, Machine, Work
 from spmvgpu.tune import estimate_csr
 
-GPU = Machine("cuda", 100, 1 << 25)
+GPU = Machine("cuda", 100, 1 << 25, 100)
 NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
 
 
@@ -54,7 +54,7 @@ def test_costs_are_never_negative():
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("machine", [GPU, Machine("cpu", 4, 1 << 20)], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("machine", [GPU, Machine("cpu", 4, 1 << 20, 8)], ids=["gpu", "cpu"])
 def test_terms_of_every_matrix_are_finite_and_not_negative(case, machine):
     A = matrix(case, np.dtype("float64"))
     for name in (*sg.formats(), "csr kernel=shuffle", "csr kernel=balanced", "a format of tomorrow"):
@@ -68,8 +68,8 @@ def test_terms_of_every_matrix_are_finite_and_not_negative(case, machine):
 
 def test_a_matrix_beyond_the_cache_comes_from_memory():
     A = gallery.poisson2d(150)
-    small = work(A, "csr", Machine("cuda", 100, 1 << 30)).base()
-    large = work(A, "csr", Machine("cuda", 100, 1 << 16)).base()
+    small = work(A, "csr", Machine("cuda", 100, 1 << 30, 100)).base()
+    large = work(A, "csr", Machine("cuda", 100, 1 << 16, 100)).base()
     assert small["memory"] == large["cache"] == small["x_memory"] == 0
     assert small["cache"] == large["memory"] > 0
     assert large["x_memory"] > 0

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import sys
 
 import pytest
 
@@ -12,7 +11,7 @@ from spmvgpu import gallery
 from spmvgpu.cli import main
 from spmvgpu.devices import CPU
 from spmvgpu.model import profile
-from spmvgpu.model.profile import SHIPPED, Profile, cache_directory, load_profile, profile_path
+from spmvgpu.model.profile import SHIPPED, Profile, load_profile, profile_path
 
 A = gallery.poisson2d(12)
 
@@ -84,14 +83,14 @@ def test_a_broken_profile_is_named_and_replaced(text, reason):
 
 
 def test_entries_of_a_wrong_type_are_refused(tmp_path):
-    with pytest.warns(UserWarning, match="roofline is not of type"):
+    with pytest.warns(UserWarning, match="roofline is not an object"):
         sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline=3))
 
 
 def test_models_with_missing_parts_are_refused(tmp_path):
-    with pytest.warns(UserWarning, match="incomplete"):
+    with pytest.warns(UserWarning, match=r"roofline are missing.*f64"):
         sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline={"f32": {}}))
-    with pytest.warns(UserWarning, match="incomplete"):
+    with pytest.warns(UserWarning, match=r"guo2011 are missing.*f32"):
         sg.separator(A, "cpu", profile=changed(tmp_path / "q.json", guo2011={"f64": {"csr": {}}}))
 
 
@@ -110,7 +109,7 @@ def test_an_unreadable_profile_does_not_stop_an_operator():
     path = profile_path(CPU)
     path.mkdir(parents=True)
     with pytest.warns(UserWarning, match=r"is not used"):
-        op = sg.aslinearoperator(A, device="cpu")
+        op = sg.aslinearoperator(A, device="cpu", tune="full")
     assert op.format in sg.formats()
 
 
@@ -120,15 +119,81 @@ def test_a_gpu_without_a_profile_gets_another_ones(monkeypatch):
         assert load_profile(0).device == "NVIDIA H200"
 
 
-def test_cache_directory(monkeypatch, tmp_path):
-    assert cache_directory() == tmp_path / "cache"
-    monkeypatch.delenv("SPMVGPU_CACHE_DIR")
-    if sys.platform.startswith("linux"):
-        monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-        assert str(cache_directory()) == "/somewhere/spmvgpu"
-        monkeypatch.delenv("XDG_CACHE_HOME")
-        monkeypatch.setenv("HOME", "/home/her")
-        assert str(cache_directory()) == "/home/her/.cache/spmvgpu"
+def edited(edit):
+    """The text of a shipped profile, said to be of this CPU, after a change."""
+    content = json.loads((SHIPPED / "generic-cpu.json").read_text()) | {"device": profile.device_model(CPU)}
+    edit(content)
+    return json.dumps(content)
+
+
+def _set(*keys):
+    """An edit: what all keys but the last lead to gets that value."""
+    *path, last, value = keys
+
+    def edit(content):
+        for key in path:
+            content = content[key]
+        content[last] = value
+
+    return edit
+
+
+def _use_profile():
+    op = sg.aslinearoperator(A, device="cpu", tune="full")
+    assert "us/product" in op.explain()
+    assert sg.separator(A, "cpu").time_us > 0
+    sg.cache.clear()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        _set("processors", 10**400),
+        _set("processors", True),
+        _set("cache_bytes", 0),
+        _set("cache_bytes", -1),
+        _set("memory_bandwidth", 0),
+        _set("memory_bandwidth", float("nan")),
+        _set("kind", "abacus"),
+        _set("kind", ["cpu"]),
+        _set("kind", "cuda"),
+        _set("power", {}),
+        _set("power", "f64", "fast"),
+        _set("bus", {"up": 1.0}),
+        _set("measured", []),
+        _set("guo2011", "f64", "ell", "rows", [1]),
+        _set("guo2011", "f64", "ell", "rows", [1024] * 6),
+        _set("guo2011", "f64", "ell", "times", [[1.0]]),
+        _set("guo2011", "f64", "ell", "times", 0, 0, 0.0),
+        _set("guo2011", "f64", "coo", {"line": [1.0]}),
+        _set("guo2011", "f64", "csr", "full_load", 0),
+        _set("roofline", "f64", "places", [[1.0]]),
+        _set("roofline", "f64", "launch_us", float("inf")),
+        _set("roofline", "f64", "variants", [3]),
+        _set("roofline", "f64", "variants", 0, "norm", 0),
+        _set("roofline", "f64", "variants", 0, "residuals", []),
+        _set("roofline", "f64", "variants", 0, "residuals", 0, 1e300),
+        _set("roofline", "f64", "variants", 0, "costs", {"entries": "many"}),
+        _set("roofline", "f64", "variants", 0, "costs", {"entries": 1e300}),
+        _set("roofline", "f64", "variants", 0, "options", {"no such option": 1}),
+    ],
+)
+def test_a_damaged_profile_is_replaced_with_one_warning(edit):
+    path = profile_path(CPU)
+    path.parent.mkdir(parents=True)
+    path.write_text(edited(edit))
+    with pytest.warns(UserWarning, match=r"is not used") as caught:
+        _use_profile()
+    assert [str(path) in str(warning.message) for warning in caught] == [True]
+    _use_profile()  # warned once: this one is silent
+
+
+def test_errors_are_those_of_the_device_that_was_measured(tmp_path):
+    own = changed(tmp_path / "own.json", processors=sg.devices()[0].multiprocessors)
+    assert sg.predict(A, "cpu", profile=own).best.error > 0
+    other = sg.predict(A, "cpu", profile=changed(tmp_path / "other.json", processors=12345))
+    assert {entry.error for entry in other} == {None}
+    assert "12345 processors, which is another device" in str(other)
 
 
 def test_names_of_devices():

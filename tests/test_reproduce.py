@@ -207,7 +207,7 @@ class FakeOperator:
         self.format, self.options, self.model = variant.format, dict(variant.options), model
         self.shape, self.nnz, self.dtype = matrix.shape, matrix.nnz, matrix.dtype
 
-    def _time_products(self, repeats):
+    def time_products(self, repeats):
         gather = self.model["gather"] if self.options.get("gather") == "device" else 0
         options = tuple(value for name, value in self.options.items() if name != "max_padding")
         slower = self.model.get((self.format, *options), self.model.get(self.format, 1.0))

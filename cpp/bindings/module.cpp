@@ -39,6 +39,7 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::set_interrupt_check(&spmvgpu::GilRelease::check_signals);
     spmvgpu::register_runtime(module);
     spmvgpu::register_arrays(module);
+    spmvgpu::register_canonical(module);
     spmvgpu::register_matrix(module);
     spmvgpu::register_model(module);
     spmvgpu::register_parts(module);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from . import _core, parts
 from .devices import CPU
 from .model import remember
-from .model.predict import Prediction, features, predict_csr, separator_csr
+from .model.predict import Prediction, predict_csr, separator_csr
 from .model.profile import load_profile
+from .model.roofline import variant_name
 from .parts import AnyMatrix, build
 from .tune import Choice, candidates, check_format, formats, needs_symmetry
 
@@ -27,9 +29,18 @@ PARTITIONED = "partitioned"
 _CLOSE = 1.25
 _MAX_TRIALS = 3
 
-# On the CPU csr is there without a conversion, and rarely beaten by much: only a format that is predicted to
-# be faster by this factor is tried against it.
-_WORTH_CONVERTING = 1.1
+# A trial is kept to be right about another format than the predicted one only if that was faster by more than
+# times vary from one short series to the next.
+_NOISE = 1.05
+
+# Series per variant that is timed, of which the fastest counts: what disturbs one makes it slower.
+_SERIES = {"cached": 1, "full": 3}
+
+#: Why the CPU has csr where nothing was timed before.
+CSR_ON_CPU = (
+    "on a CPU csr needs no conversion, and others are seldom faster by much; tune='full' times them, once "
+    "for all matrices like this one"
+)
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
@@ -98,6 +109,9 @@ def choose(
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
     start = perf_counter()
     tuning = Tuning(mode)
+    options = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()
+    }
     if format == PARTITIONED:
         choice = _partitioned(csr, ordinal, options)
         matrix = build(csr, choice, ordinal)
@@ -119,12 +133,11 @@ def _choose(
     csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
 ) -> tuple[Choice, AnyMatrix]:
     asked = Choice(format, options)
-    if format != "auto" and tuning.mode == "off":
+    if format != "auto" and tuning.mode != "full":
         return asked, build(csr, asked, ordinal)
-    wish = {"format": format, "options": options, "symmetric": symmetric}
-    entry = remember.entry_path(features(csr), csr.dtype, ordinal, wish)
-    if tuning.mode == "cached":
-        known = remember.recall(entry)
+    entries = _entries(csr, format, ordinal, options, tuning.mode, symmetric)
+    for entry in entries:
+        known = remember.recall(entry, format, options)
         if known is not None:
             try:
                 matrix = build(csr, known, ordinal)
@@ -132,23 +145,45 @@ def _choose(
                 return known, matrix
             except (_core.FormatError, MemoryError):
                 pass  # like that other matrix, but not enough
-        if format != "auto":
-            return asked, build(csr, asked, ordinal)
     if format != "auto":
         variants = [candidate | options for candidate in candidates(format)]
         distinct = [Choice(format, v) for i, v in enumerate(variants) if v not in variants[:i]]
-        return _fastest(csr, distinct, ordinal, tuning, entry)
-    kind = "cpu" if ordinal == CPU else "cuda"
-    names = general_formats(symmetric or tuning.mode == "full", kind)
+        return _fastest(csr, distinct, ordinal, tuning, entries[-1])
+    if ordinal == CPU and tuning.mode != "full":
+        choice = Choice("csr", {}, CSR_ON_CPU)
+        return choice, build(csr, choice, ordinal)
+    names = general_formats(symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
     predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
-        return _fastest(csr, list(_promising(possible)), ordinal, tuning, entry)
-    close = list(_close(possible) if kind == "cuda" else _worth_converting(possible))
-    if tuning.mode == "off" or len(close) == 1:
-        ranked = sorted(possible, key=_cautious if kind == "cuda" else _loyal)
-        return _first(csr, [_predicted(p, predictions.device) for p in ranked], ordinal)
-    return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entry)
+        return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])
+    close = list(_close(possible))
+    if tuning.mode == "cached" and len(close) > 1:
+        return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entries[-1])
+    ranked = sorted(possible, key=_cautious)
+    choice, matrix = _first(csr, [_predicted(p, possible, predictions.device) for p in ranked], ordinal)
+    if entries:
+        remember.keep(entries[-1], choice, None)
+    return choice, matrix
+
+
+def _entries(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], mode: str, symmetric: bool
+) -> list[Path | None]:
+    """Where results for a request are kept: the best first, and what is found in this mode last.
+
+    What was tuned in full serves later requests with tune="cached". What follows from predictions, and from
+    trials of what was predicted to be close, holds as long as the device's profile.
+    """
+    if mode == "off":
+        return []
+    request = {"format": format, "options": options, "symmetric": symmetric}
+    matrix = remember.fingerprint(csr)
+    full = remember.entry_path(matrix, ordinal, request | {"tune": "full"})
+    if mode == "full" or ordinal == CPU:
+        return [full]
+    measured = dict(load_profile(ordinal).measured)
+    return [full, remember.entry_path(matrix, ordinal, request | {"tune": mode, "profile": measured})]
 
 
 def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
@@ -190,20 +225,24 @@ def _cautious(prediction: Prediction) -> float:
     return (prediction.time_us or 0.0) * (1 + _doubt(prediction))
 
 
-def _loyal(prediction: Prediction) -> float:
-    """The same, but csr has the benefit of the doubt."""
-    if prediction.format == "csr":
-        return (prediction.time_us or 0.0) / (1 + _doubt(prediction))
-    return _cautious(prediction)
-
-
 def _doubt(prediction: Prediction) -> float:
     return 0.5 if prediction.error is None else prediction.error
 
 
-def _predicted(prediction: Prediction, device: str) -> Choice:
-    reason = f"it is predicted to be the fastest on {device}, at {prediction.time_us:.1f} us a product"
+def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: str) -> Choice:
+    """A choice by prediction, with the reason: it is not always the shortest time that is the best bet."""
+    best = possible[0]
+    reason = f"it is predicted to take {_with_error(prediction)} a product on {device}"
+    if prediction is best:
+        reason += ", the least of the formats considered"
+    elif _cautious(prediction) < _cautious(best):
+        reason += f", which is safer than {_with_error(best)} of {best.name}"
     return Choice(prediction.format, prediction.options, reason)
+
+
+def _with_error(prediction: Prediction) -> str:
+    error = "an unknown error" if prediction.error is None else f"{prediction.error:.0%}"
+    return f"{prediction.time_us:.1f} us +- {error}"
 
 
 def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
@@ -221,14 +260,6 @@ def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
             return
 
 
-def _worth_converting(possible: Sequence[Prediction]) -> Iterator[Prediction]:
-    """csr, and the format that is predicted to be the fastest if that is another one by far."""
-    csr = next(prediction for prediction in possible if prediction.format == "csr")
-    if _WORTH_CONVERTING * (possible[0].time_us or 0.0) < (csr.time_us or 0.0):
-        yield possible[0]
-    yield csr
-
-
 def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
     """All variants of the formats that are not predicted to be far slower than the best."""
     limit = _HOPELESS * (possible[0].time_us or 0.0)
@@ -241,37 +272,59 @@ def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
 def _first(csr: Any, choices: Iterable[Choice], ordinal: int) -> tuple[Choice, AnyMatrix]:
     """The first that fits the device."""
     refusals: list[Exception] = []
+    refused_names: list[str] = []
     for choice in choices:
         try:
-            return choice, build(csr, choice, ordinal)
+            matrix = build(csr, choice, ordinal)
         except (_core.FormatError, MemoryError) as refused:
             refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
+            refused_names.append(variant_name(choice.format, choice.options))
+            continue
+        if refused_names:
+            choice = replace(choice, reason=f"{choice.reason}; {', '.join(refused_names)} did not fit")
+        return choice, matrix
     raise refusals[0]
 
 
 def _fastest(
-    csr: Any, choices: Iterable[Choice], ordinal: int, tuning: Tuning, entry: Any
+    csr: Any, choices: Iterable[Choice], ordinal: int, tuning: Tuning, entry: Path | None
 ) -> tuple[Choice, AnyMatrix]:
-    """The fastest of all, which is kept while the next is tried; the others are gone by then."""
+    """The fastest of all, the likeliest first.
+
+    A later one must be faster by more than noise. The best so far is kept while the next is tried; the others
+    are gone by then.
+    """
     best: tuple[Choice, AnyMatrix] | None = None
     best_time = float("inf")
     refusals: list[Exception] = []
     for choice in choices:
         try:
             matrix = build(csr, choice, ordinal)
-            time_us, products = matrix.try_products()
+            series = [matrix.try_products() for _ in range(_SERIES[tuning.mode])]
         except (_core.FormatError, MemoryError) as refused:
             refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
             continue
+        time_us = min(time for time, _ in series)
         tuning.trials.append(Trial(choice.format, choice.options, time_us))
-        tuning.products += products
-        if time_us < best_time:
+        tuning.products += sum(products for _, products in series)
+        if time_us * _NOISE < best_time:
             best, best_time = (choice, matrix), time_us
         del matrix
     if best is None:
         raise refusals[0]
     choice, matrix = best
     remember.keep(entry, choice, best_time)
-    tried = len(tuning.trials)
-    reason = f"of {tried} timed variants it was the fastest, at {best_time:.1f} us a product"
-    return replace(choice, reason=reason), matrix
+    return replace(choice, reason=_found(best_time, tuning.trials)), matrix
+
+
+def _found(time_us: float, trials: Sequence[Trial]) -> str:
+    """Why the best of the trials is that."""
+    quickest = min(trials, key=lambda trial: trial.time_us)
+    if len(trials) == 1:
+        return f"nothing else that was to be timed fits; it took {time_us:.1f} us a product"
+    if quickest.time_us == time_us:
+        return f"of {len(trials)} timed variants it was the fastest, at {time_us:.1f} us a product"
+    return (
+        f"it took {time_us:.1f} us a product; {variant_name(quickest.format, quickest.options)}, which is "
+        f"predicted to be slower, took {quickest.time_us:.1f} us, and such trials vary by as much"
+    )

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 import spmvgpu as sg
 from spmvgpu.commands.bench import add_bench
+from spmvgpu.commands.cache import add_cache
 from spmvgpu.commands.calibrate import add_calibrate
 from spmvgpu.commands.info import add_info
 from spmvgpu.commands.output import fail
 from spmvgpu.commands.reproduce import add_reproduce
 from spmvgpu.commands.solve import add_solve
 
-COMMANDS = (add_info, add_solve, add_bench, add_calibrate, add_reproduce)
+COMMANDS = (add_info, add_solve, add_bench, add_calibrate, add_cache, add_reproduce)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

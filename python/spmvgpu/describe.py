@@ -9,6 +9,7 @@ from .devices import resolve_device
 from .model.predict import predict_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
+from .tune import needs_symmetry
 
 if TYPE_CHECKING:
     from .operator import SparseOperator
@@ -27,7 +28,14 @@ def explanation(op: SparseOperator, reason: str) -> str:
         lines.append(
             f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
         )
-    return "\n".join([*lines, "", predictions.table(op.format, op.options)])
+    lines += ["", predictions.caption, predictions.table(op.format, op.options)]
+    best = predictions.best.format
+    if needs_symmetry(best) and op.format != best:
+        lines.append(
+            f"{best} is considered with symmetric=True or tune='full' alone: its plan takes as long as "
+            "thousands of products"
+        )
+    return "\n".join(lines)
 
 
 def html_table(op: SparseOperator) -> str:

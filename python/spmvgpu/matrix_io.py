@@ -8,6 +8,7 @@ without a word are refused.
 from __future__ import annotations
 
 import gzip
+import inspect
 import io
 import os
 import re
@@ -36,6 +37,8 @@ _NUMBERS_PER_LINE = {
     ("array", "real"): 1,
     ("array", "complex"): 2,
 }
+# Newer versions of SciPy want to be told which class to give; older ones cannot be, and give a matrix.
+_CLASS = {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
 _NUMBER_BYTES = b"0123456789+-.eE \t\r\n" + b"nainftyNAINFTY"  # the letters of nan, inf and infinity
 _COMMENT = re.compile(rb"^[ \t]*%.*$", re.MULTILINE)
 
@@ -128,12 +131,12 @@ def _load_matrix_market(path: Path) -> Any:
         if path.suffix != ".gz":
             with path.open("rb") as stream:
                 _check_text(stream, path.stat().st_size)
-            return scipy.io.mmread(path)  # by name: SciPy then parses on several threads
+            return scipy.io.mmread(path, **_CLASS)  # by name: SciPy then parses on several threads
         # Unpacked here, because SciPy's reader takes a damaged archive for the end of the file.
         text = io.BytesIO(gzip.decompress(path.read_bytes()))
         _check_text(text, len(text.getbuffer()))
         text.seek(0)
-        return scipy.io.mmread(_ForwardOnly(text))
+        return scipy.io.mmread(_ForwardOnly(text), **_CLASS)
     except MemoryError:
         raise
     except Exception as error:

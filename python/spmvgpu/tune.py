@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from .arguments import plain_options
 from .canonical import canonical_csr
+from .schema import Range
 
 if TYPE_CHECKING:
     from .parts import Part
@@ -63,6 +65,18 @@ def format_options(format: str) -> list[dict[str, Any]]:
     return [dict(option) for option in _FORMATS[check_format(format)]["options"]]
 
 
+def options_table(format: str) -> dict[str, Any]:
+    """What the options of a format may be, as `spmvgpu.schema.check` takes it."""
+    return {option["name"]: _table_of(option["allowed"]) for option in _FORMATS[format]["options"]}
+
+
+def _table_of(allowed: Any) -> Any:
+    if not isinstance(allowed, tuple):
+        return set(allowed)
+    low, high, *names = allowed
+    return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
+
+
 def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
     """What a format would cost for a matrix, without building it.
 
@@ -85,7 +99,7 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
     FormatError
         If the format does not fit the matrix.
     """
-    return estimate_csr(canonical_csr(A), check_format(format), options)
+    return estimate_csr(canonical_csr(A), check_format(format), plain_options(options))
 
 
 def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
@@ -114,8 +128,9 @@ def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.Mat
     return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
 
 
-def check_format(format: str) -> str:
+def check_format(format: Any) -> str:
     """The name itself, if it is one of `formats()`."""
-    if format not in _FORMATS:
-        raise ValueError(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
+    if not isinstance(format, str) or format not in _FORMATS:
+        kind = ValueError if isinstance(format, str) else TypeError
+        raise kind(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
     return format

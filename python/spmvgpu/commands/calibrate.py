@@ -34,6 +34,10 @@ def run_calibrate(args: argparse.Namespace) -> int:
     if args.quick and args.out is None:
         raise ValueError("--quick makes a profile that is no good; give --out FILE, so that nothing uses it")
     path = args.out or profile_path(ordinal)
+    if path is None:
+        raise ValueError(
+            "there is no cache directory to keep the profile in; give --out FILE, or set SPMVGPU_CACHE_DIR"
+        )
     start = perf_counter()
     shown = sys.stderr.isatty()
 

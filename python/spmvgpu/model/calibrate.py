@@ -20,8 +20,8 @@ from spmvgpu.model.profile import Profile, device_model
 
 Record = dict[str, Any]
 
-# Entries of the largest samples: beyond the caches of a GPU, and of a CPU within the time.
-_MAX_NNZ = {"cuda": 1 << 24, "cpu": 1 << 21}
+# Entries of the largest samples: beyond the caches.
+_MAX_NNZ = 1 << 24
 _QUICK_NNZ, _QUICK_LOAD = 1 << 15, 1 << 10
 
 # A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
@@ -49,7 +49,7 @@ def calibrate(
         The timings of the samples, by model.
     """
     kind = "cpu" if ordinal == CPU else "cuda"
-    max_nnz = _QUICK_NNZ if quick else _MAX_NNZ[kind]
+    max_nnz = _QUICK_NNZ if quick else _MAX_NNZ
     start = perf_counter()
     loads = {dtype: _QUICK_LOAD if quick else measure.full_load(dtype, ordinal) for dtype in measure.DTYPES}
     jobs: list[tuple[str, samples.Sample, Sequence[measure.Variant]]] = []
@@ -110,7 +110,8 @@ def _fit(
     quick: bool,
 ) -> Profile:
     properties = _core.device_properties(ordinal)
-    machine = roofline.Machine(kind, properties["multiprocessors"], _cache_bytes(properties))
+    processors = properties["multiprocessors"]
+    machine = roofline.Machine(kind, processors, _cache_bytes(properties), processors)
     general = records["roofline"]
     return Profile(
         device=device_model(ordinal),

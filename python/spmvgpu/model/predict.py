@@ -15,7 +15,7 @@ from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import device_name, resolve_device
 from spmvgpu.model import roofline
 from spmvgpu.model.guo2011 import KNOWN, Guo2011, Separator, find_separator
-from spmvgpu.model.profile import Profile, load_profile
+from spmvgpu.model.profile import Profile, is_profile_of, load_profile
 from spmvgpu.tune import estimate_csr, formats
 
 MODELS = ("roofline", "guo2011")
@@ -36,7 +36,8 @@ class Prediction:
     bytes, padding : float or None
         Stored on the device, and slots per non-zero; None if the format refuses the matrix.
     error : float or None
-        Mean relative error of the model for this format, on matrices it was not fitted to.
+        Mean relative error of the model for this format, on matrices it was not fitted to; None where that
+        is unknown, as with the profile of another device.
     note : str
         Why there is no time, or what is special about it.
     """
@@ -95,11 +96,13 @@ class Predictions(Sequence[Prediction]):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return f"{self._caption()}\n{self.table()}"
+        return f"{self.caption}\n{self.table()}"
 
     __repr__ = __str__
 
-    def _caption(self) -> str:
+    @property
+    def caption(self) -> str:
+        """What was predicted, how, and from which measurements."""
         return f"predicted for {self.device} by model {self.model!r} with the profile of {self.profile}"
 
     def _repr_html_(self) -> str:
@@ -112,7 +115,7 @@ class Predictions(Sequence[Prediction]):
             + "</tr>"
             for row in rows
         )
-        return f"<table><caption>{html.escape(self._caption())}</caption><tr>{head}</tr>{body}</table>"
+        return f"<table><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
 
 
 def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
@@ -200,8 +203,12 @@ def predict_csr(
         raise ValueError(f"model={model!r} is not known; give one of {', '.join(map(repr, MODELS))}")
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
-    entries = _by_roofline(csr, profile, chosen) if by_roofline else _by_guo2011(csr, profile, chosen)
-    return Predictions(entries, csr.nnz, device_name(ordinal), model, profile.device)
+    is_own = is_profile_of(profile, ordinal)
+    entries = _by_roofline(csr, profile, chosen, is_own) if by_roofline else _by_guo2011(csr, profile, chosen)
+    source = profile.device
+    if not is_own:
+        source += f", {profile.processors} processors, which is another device: how far it is off is unknown"
+    return Predictions(entries, csr.nnz, device_name(ordinal), model, source)
 
 
 def features(csr: Any) -> dict[str, Any]:
@@ -209,14 +216,14 @@ def features(csr: Any) -> dict[str, Any]:
     return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
-def _by_roofline(csr: Any, profile: Profile, names: Iterable[str]) -> list[Prediction]:
+def _by_roofline(csr: Any, profile: Profile, names: Iterable[str], is_own: bool) -> list[Prediction]:
     found = features(csr)
     at = roofline.place(found)
     parameters = profile.roofline[_key(csr.dtype)]
     places = np.array(parameters["places"])
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
-    machine = roofline.Machine(profile.kind, processors, profile.cache_bytes)
+    machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
     entries = []
     for name in names:
         try:
@@ -230,9 +237,8 @@ def _by_roofline(csr: Any, profile: Profile, names: Iterable[str]) -> list[Predi
             fit = roofline.Fit.from_parameters(variant, places)
             terms = roofline.terms_of(roofline.variant_name(name, variant["options"]), work)
             time = fit.time(terms, at)
-            entries.append(
-                Prediction(name, variant["options"], time, cost["bytes"], cost["padding"], fit.error)
-            )
+            error = fit.error if is_own else None
+            entries.append(Prediction(name, variant["options"], time, cost["bytes"], cost["padding"], error))
         if not fitted:
             moved = cost["bytes"] + sum(csr.shape) * csr.dtype.itemsize
             time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth

@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
-import tempfile
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spmvgpu import _core
+from spmvgpu import _core, cache
 from spmvgpu.devices import CPU, devices
-from spmvgpu.model.guo2011 import Guo2011
-from spmvgpu.model.roofline import Fit
+from spmvgpu.model.roofline import PLACE_LENGTH
+from spmvgpu.schema import Range, check
+from spmvgpu.tune import formats, options_table
 
 SCHEMA = 1
+DTYPES = ("f32", "f64")
 SHIPPED = Path(__file__).parents[1] / "profiles"
 _DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
 
@@ -72,7 +73,7 @@ class Profile:
         text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
         # Lists of numbers on one line each.
         text = re.sub(r"\[[^\[\]{}]*\]", lambda match: re.sub(r"\s+", " ", match[0]), text)
-        write_atomically(path, text + "\n")
+        cache.write(path, text + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Profile:
@@ -85,58 +86,78 @@ class Profile:
         OSError
             If it is not there or cannot be read.
         """
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"it is not JSON: {error}") from error
+        content = cache.read(path, object)
         if not isinstance(content, dict) or "schema" not in content:
             raise ValueError("it is not a device profile")
         if content.pop("schema") != SCHEMA:
             raise ValueError(f"it is of another schema; this version reads schema {SCHEMA}")
-        try:
-            profile = cls(**content)
-        except TypeError as error:
-            raise ValueError(f"entries are missing or unknown: {error}") from error
-        for entry in fields(cls):
-            expected = _TYPES[str(entry.type)]
-            if not isinstance(getattr(profile, entry.name), expected):
-                raise ValueError(f"{entry.name} is not of type {entry.type}")
-        profile._check_models()
-        return profile
-
-    def _check_models(self) -> None:
-        try:
-            for dtype in ("f32", "f64"):
-                Guo2011.from_parameters(self.guo2011[dtype])
-                places = np.array(self.roofline[dtype]["places"], dtype=float)
-                float(self.roofline[dtype]["launch_us"])
-                for variant in self.roofline[dtype]["variants"]:
-                    Fit.from_parameters(variant, places)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ValueError(f"its models are incomplete: {type(error).__name__} {error}") from error
+        check(content, _TABLE)
+        for dtype in DTYPES:
+            _check_lengths(content["guo2011"][dtype]["ell"], content["roofline"][dtype])
+        return cls(**content)
 
 
-_TYPES: dict[str, Any] = {"str": str, "int": int, "float": (int, float)}
-_TYPES |= {name: dict for name in ("Mapping[str, float]", "Mapping[str, Any]")}
+def _check_lengths(ell: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
+    """What the table cannot say: which lists belong together, and which options are whose."""
+    rows, widths, samples = ell["rows"], ell["widths"], len(roofline["places"])
+    if len(ell["times"]) != len(rows) or {len(row) for row in ell["times"]} != {len(widths)}:
+        raise ValueError(f"its times of ell are not {len(rows)} rows of {len(widths)}")
+    for grid in (rows, widths):
+        if len(grid) < 2 or any(a >= b for a, b in pairwise(grid)):
+            raise ValueError("the rows and widths of ell do not increase")
+    for variant in roofline["variants"]:
+        if len(variant["residuals"]) != samples:
+            raise ValueError(f"a format has {len(variant['residuals'])} residuals of {samples} samples")
+        if variant["format"] in formats():
+            known = options_table(variant["format"])
+            check(variant["options"], {name: known.get(name, _NOTHING) for name in variant["options"]})
 
 
-def cache_directory() -> Path:
-    """Where this user's profiles and tuning results are kept; SPMVGPU_CACHE_DIR names another place."""
-    given = os.environ.get("SPMVGPU_CACHE_DIR")
-    if given:
-        return Path(given)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "spmvgpu"
+_LARGE = 1e18
+_POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
+_COEFFICIENT = Range(-_LARGE, _LARGE)
+_SCALAR = (str, bool, type(None), _COEFFICIENT)
+_NOTHING: set[str] = set()
+
+_GUO2011 = {
+    "csr": {
+        "full_load": _COUNT,
+        "threshold": Range(0, _LARGE),
+        "conic": [_COEFFICIENT, 3],
+        "line": [_COEFFICIENT, 2],
+    },
+    "ell": {"rows": [_COUNT], "widths": [_COUNT], "times": [[_POSITIVE]]},
+    "coo": {"line": [_COEFFICIENT, 2]},
+}
+_VARIANT = {
+    "format": str,
+    "options": {str: _SCALAR},
+    "norm": Range(1, 4),
+    "error": Range(0, 1e6),
+    "costs": {str: Range(0, 1e12)},
+    "residuals": [(type(None), Range(-20, 20))],
+}
+_ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), PLACE_LENGTH]], "variants": [_VARIANT]}
+
+# What a profile may hold; finite numbers, of sizes that the models can reckon with.
+_TABLE = {
+    "device": str,
+    "kind": {"cpu", "cuda"},
+    "processors": _COUNT,
+    "cache_bytes": _COUNT,
+    "memory_bandwidth": _POSITIVE,
+    "power": dict.fromkeys(DTYPES, _POSITIVE),
+    "bus": ({}, {"up": _POSITIVE, "down": _POSITIVE}),
+    "guo2011": dict.fromkeys(DTYPES, _GUO2011),
+    "roofline": dict.fromkeys(DTYPES, _ROOFLINE),
+    "measured": {str: _SCALAR},
+}
 
 
-def profile_path(ordinal: int) -> Path:
-    """Where the calibration of a device is kept."""
-    return cache_directory() / "profiles" / f"{slug(device_model(ordinal), ordinal)}.json"
+def profile_path(ordinal: int) -> Path | None:
+    """Where the calibration of a device is kept; None if this user has no place for it."""
+    where = cache.directory()
+    return None if where is None else where / "profiles" / f"{slug(device_model(ordinal), ordinal)}.json"
 
 
 def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Profile:
@@ -162,21 +183,26 @@ def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Pr
 
 
 @lru_cache(maxsize=16)
-def _loaded(ordinal: int, path: Path) -> Profile:
+def _loaded(ordinal: int, path: Path | None) -> Profile:
     """Read once: a warning is not repeated for every operator."""
-    return (_read_or_warn(path, ordinal) if path.exists() else None) or _shipped(ordinal)
+    return (_read_or_warn(path, ordinal, is_optional=True) if path else None) or _shipped(ordinal)
 
 
-def calibrated_power(ordinal: int, dtype: Any) -> float | None:
-    """Non-zeros per second, from a profile measured on a device like this one; None without.
+def is_profile_of(profile: Profile, ordinal: int) -> bool:
+    """Whether a profile was measured on a device like this one.
 
     Alike are GPUs of one model, and CPUs of one model with as many threads.
     """
+    is_alike = ordinal < _core.device_count() and profile.device == device_model(ordinal)
+    return is_alike and (ordinal != CPU or profile.processors == _core.max_threads())
+
+
+def calibrated_power(ordinal: int, dtype: Any) -> float | None:
+    """Non-zeros per second, from a profile measured on a device like this one; None without."""
     profile = load_profile(ordinal)
-    is_alike = profile.device == device_model(ordinal)
-    if ordinal == CPU:
-        is_alike = is_alike and profile.processors == _core.max_threads()
-    return profile.power[f"f{8 * np.dtype(dtype).itemsize}"] if is_alike else None
+    if not is_profile_of(profile, ordinal):
+        return None
+    return profile.power[f"f{8 * np.dtype(dtype).itemsize}"]
 
 
 def forget_loaded() -> None:
@@ -184,27 +210,33 @@ def forget_loaded() -> None:
     _loaded.cache_clear()
 
 
-def _read_or_warn(path: Path, ordinal: int) -> Profile | None:
+def _read_or_warn(path: Path, ordinal: int, is_optional: bool = False) -> Profile | None:
+    kind = _kind(ordinal)
     try:
         profile = Profile.read(path)
-        if profile.device != device_model(ordinal):
+        if profile.device != device_model(ordinal) or profile.kind != kind:
             raise ValueError(f"it is of another device: {profile.device}, not {device_model(ordinal)}")
         return profile
     except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and is_optional:
+            return None
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        instead = _shipped_path(ordinal).name
         warnings.warn(
-            f"the device profile {path} is not used: {reason}; {instead} of this package is used instead. "
-            "Measure this device with: python -m spmvgpu calibrate",
+            f"the device profile {path} is not used: {reason}; {_shipped_path(ordinal).name} of this package "
+            "is used instead. Measure this device with: python -m spmvgpu calibrate",
             UserWarning,
             stacklevel=3,
         )
         return None
 
 
+def _kind(ordinal: int) -> str:
+    return "cpu" if ordinal == CPU else "cuda"
+
+
 def _shipped_path(ordinal: int) -> Path:
     own = SHIPPED / f"{slug(device_model(ordinal), ordinal)}.json"
-    return own if own.exists() else SHIPPED / _DEFAULTS["cpu" if ordinal == CPU else "cuda"]
+    return own if own.exists() else SHIPPED / _DEFAULTS[_kind(ordinal)]
 
 
 def _shipped(ordinal: int) -> Profile:
@@ -232,16 +264,3 @@ def slug(model: str, ordinal: int) -> str:
     if ordinal == CPU:
         name += f" {_core.max_threads()} threads"
     return re.sub(r"[^a-z0-9]+", "-", name).strip("-")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader, or another writer, never meets half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -1,78 +1,104 @@
-"""What tuning found out, kept on disk: one small file per matrix and device."""
+"""Which format was chosen for a matrix, kept in the user's cache: a file per matrix, device and request."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spmvgpu import _core
-from spmvgpu.model.profile import cache_directory, device_model, slug, write_atomically
-from spmvgpu.tune import Choice, formats
+import numpy as np
 
-SCHEMA = 1
-MAX_ENTRIES = 512
+from spmvgpu import _core, cache
+from spmvgpu.model.profile import device_model, slug
+from spmvgpu.schema import Range, check
+from spmvgpu.tune import Choice, candidates, formats, options_table
+
+SCHEMA = 2
+_TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": (type(None), Range(0, 1e12))}
+
+# Entries of every array of a matrix that tell it from others.
+_SAMPLES = 4096
 
 
-def entry_path(features: Mapping[str, Any], dtype: Any, ordinal: int, wish: Mapping[str, Any]) -> Path:
-    """Where the result is kept for all matrices with these features, this dtype, device and wish."""
+def fingerprint(csr: Any) -> str:
+    """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
+    digest = hashlib.blake2b(repr((csr.shape, csr.nnz, str(csr.dtype))).encode(), digest_size=16)
+    for array in (csr.indptr, csr.indices):
+        digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]))
+    return digest.hexdigest()
+
+
+def entry_path(matrix: str, ordinal: int, request: Mapping[str, Any]) -> Path | None:
+    """Where the result for a matrix with this fingerprint is kept; None if nothing is to be kept."""
+    where = None if cache.is_ignored() else cache.directory()
+    if where is None:
+        return None
     build = _core.build_info()
     key = {
-        "features": features,
-        "dtype": str(dtype),
+        "matrix": matrix,
         "device": slug(device_model(ordinal), ordinal),
-        "wish": wish,
+        "request": request,
         "formats": formats(),
         "build": [build["version"], build["cuda_version"]],
     }
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-    return cache_directory() / "tuning" / f"{name}.json"
+    name = hashlib.sha256(json.dumps(key, sort_keys=True, default=repr).encode()).hexdigest()[:32]
+    return where / "tuning" / f"{name}.json"
 
 
-def recall(path: Path) -> Choice | None:
-    """The choice kept there; None, with a warning, if the file is not what `keep` writes."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["schema"] != SCHEMA or content["format"] not in formats():
-            return None  # of another version
-        time_us = float(content["time_us"])
-        reason = f"it was the fastest on a matrix like this one, at {time_us:.1f} us a product"
-        return Choice(content["format"], dict(content["options"]), reason)
-    except OSError:
+def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice | None:
+    """The choice kept there for a request for this format with these options.
+
+    None without a file; and, with one warning, if it is not what `keep` writes for such a request.
+    """
+    if path is None:
         return None
-    except (ValueError, KeyError, TypeError) as error:
-        warnings.warn(
-            f"the tuning result {path} is not used: it is corrupt ({type(error).__name__}); "
-            "it will be written anew",
-            UserWarning,
-            stacklevel=2,
+    try:
+        content = cache.read(path, dict)
+        if content.get("schema") != SCHEMA:
+            return None  # of another version
+        check(content, _TABLE)
+        name = content["format"]
+        if name not in ((format,) if format != "auto" else formats()):
+            raise ValueError(f"its format is {name!r}")
+        _check_options(name, content["options"], options)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        cache.warn_once(
+            f"the tuning result {path} is not used, as it is damaged: {error}. It is written anew; "
+            "python -m spmvgpu cache --clear deletes all of them"
         )
         return None
+    if content["time_us"] is None:
+        reason = "it was predicted to be the best for a matrix like this one"
+    else:
+        reason = f"it was the fastest on a matrix like this one, at {content['time_us']:.1f} us a product"
+    return Choice(name, content["options"], reason)
 
 
-def keep(path: Path, choice: Choice, time_us: float) -> None:
+def _check_options(format: str, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """What is kept are options that were given, and such as tuning tries."""
+    known = options_table(format)
+    tuned = {name: known[name] for tried in candidates(format) for name in tried} | {
+        name: {value} for name, value in given.items() if isinstance(value, str | int)
+    }
+    for name in {name for name, value in given.items() if isinstance(value, float)}:
+        tuned[name] = Range(given[name], given[name])
+    unknown = kept.keys() - tuned.keys()
+    if unknown or given.keys() - kept.keys():
+        raise ValueError(f"its options are {', '.join(sorted(kept)) or 'none'}")
+    check(kept, {name: tuned[name] for name in kept}, "options")
+
+
+def keep(path: Path | None, choice: Choice, time_us: float | None) -> None:
     """Write a result. Where that is not possible, the next operator is tuned again: no reason to fail."""
+    if path is None:
+        return
     content = {"schema": SCHEMA, "format": choice.format, "options": choice.options, "time_us": time_us}
     try:
-        write_atomically(path, json.dumps(content))
-        _drop_oldest(path.parent)
-    except OSError:
-        pass
-
-
-def _drop_oldest(folder: Path) -> None:
-    files = list(folder.glob("*.json"))
-    if len(files) <= MAX_ENTRIES:
-        return
-
-    def age(file: Path) -> float:
-        try:
-            return file.stat().st_mtime
-        except OSError:  # another process was faster
-            return 0.0
-
-    for file in sorted(files, key=age)[: len(files) - MAX_ENTRIES * 3 // 4]:
-        file.unlink(missing_ok=True)
+        cache.write(path, json.dumps(content))
+        cache.drop_oldest(path.parent)
+    except OSError as error:
+        cache.warn_once(f"what tuning found cannot be kept in {path.parent}: {error.strerror or error}")

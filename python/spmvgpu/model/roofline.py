@@ -27,8 +27,9 @@ class Machine:
     """What the terms depend on of a device."""
 
     kind: str  # "cpu" or "cuda"
-    processors: int
+    processors: int  # that a product is for
     cache_bytes: int
+    measured_processors: int  # that the costs were measured with
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ def _on_cpu(format: str, work: Work) -> Terms:
     even = (
         1 if serial else 1 / threads
     )  # of what the busiest thread does; so costs hold for any number of them
+    # A thread reads from memory at a rate of its own; of more threads than were measured no more is known.
+    from_memory = 1 if serial else 1 / min(threads, work.machine.measured_processors)
     by_rows = even
     if format in _CPU_ROWS and not serial:
         lanes = ellr_t_threads(work.features) if format == "ellr_t" else 1
@@ -196,10 +199,10 @@ def _on_cpu(format: str, work: Work) -> Terms:
     return {
         "launch": 1,
         "wake": float(not serial),
-        "memory": base["memory"],
+        "memory": base["memory"] * from_memory,
         "shared_cache": 0.0 if serial else base["cache"],
         "cache": base["cache"] * by_rows,
-        "x_memory": base["x_memory"],
+        "x_memory": base["x_memory"] * from_memory,
         "x_cache": base["x_cache"] * by_rows,
         "entries": entries * (even if format == "hyb" else by_rows) / _MILLION,
         "slots": slots * by_rows / _MILLION,
@@ -269,6 +272,9 @@ def sell_warps(features: Mapping[str, Any], slots: float, processors: int) -> in
 
 
 # Fitting and predicting
+
+
+PLACE_LENGTH = 8
 
 
 def place(features: Mapping[str, Any]) -> list[float]:

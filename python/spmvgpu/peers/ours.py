@@ -68,7 +68,9 @@ def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
 
 
 def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOperator:
-    return sg.aslinearoperator(problem.matrix, device=device, **arguments)
+    """As for a user who meets the matrix for the first time, whatever was measured before."""
+    with sg.cache.ignored():
+        return sg.aslinearoperator(problem.matrix, device=device, **arguments)
 
 
 def _other_kernels() -> list[str]:

@@ -1,0 +1,214 @@
+"""The user's cache: what was found out about devices and matrices, kept on disk between programs.
+
+``tuning/`` holds which format was found to be the fastest, a small file per kind of matrix and device;
+``profiles/`` what ``python -m spmvgpu calibrate`` measured. All of it can be deleted at any time. A file that
+is damaged, or cannot be read or written, is as good as none: there is one warning, and never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from .schema import check
+
+#: Tuning results beyond so many are dropped, the oldest first.
+MAX_TUNING_ENTRIES = 512
+
+_MAX_FILE_BYTES = 1 << 22  # several times a profile
+_warned: set[str] = set()
+_ignored: ContextVar[bool] = ContextVar("ignored", default=False)
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What is in the cache.
+
+    Attributes
+    ----------
+    directory : Path or None
+        Where it is; None if this user has no place for caches.
+    tuning_entries : int
+        Matrices for which a format is remembered.
+    profiles : tuple of str
+        Names of the calibrated devices' files.
+    bytes : int
+        Of all files together.
+    """
+
+    directory: Path | None
+    tuning_entries: int
+    profiles: tuple[str, ...]
+    bytes: int
+
+
+def directory() -> Path | None:
+    """Where the cache is: `SPMVGPU_CACHE_DIR`, or ``spmvgpu`` in the user's own directory for caches.
+
+    Returns
+    -------
+    Path or None
+        None if neither is known, as for a user without a home.
+    """
+    given = os.environ.get("SPMVGPU_CACHE_DIR")
+    if given:
+        return Path(given)
+    try:
+        path = platformdirs.user_cache_path("spmvgpu", appauthor=False)
+    except (OSError, RuntimeError, KeyError):
+        path = Path()
+    if path.is_absolute():
+        return path
+    warn_once(
+        "no directory for caches is known, as there is no home directory: nothing that is found out is kept. "
+        "The environment variable SPMVGPU_CACHE_DIR names one"
+    )
+    return None
+
+
+def info() -> CacheInfo:
+    """What is in the cache.
+
+    Returns
+    -------
+    CacheInfo
+    """
+    where = directory()
+    tuning, profiles = _files(where, "tuning"), _files(where, "profiles")
+    size = sum(_size(file) for file in [*tuning, *profiles])
+    return CacheInfo(where, len(tuning), tuple(sorted(file.stem for file in profiles)), size)
+
+
+def clear(*, profiles: bool = False) -> int:
+    """Forget which formats were found to be the fastest, so that they are found anew.
+
+    Parameters
+    ----------
+    profiles : bool, default False
+        Also delete what `calibrate` measured, which takes minutes to measure again.
+
+    Returns
+    -------
+    int
+        How many files were deleted.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be deleted.
+    """
+    where = directory()
+    files = _files(where, "tuning") + (_files(where, "profiles") if profiles else [])
+    for file in files:
+        file.unlink(missing_ok=True)
+    return len(files)
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Within it, tuning results are neither read nor written: formats are found as if for the first time."""
+    token = _ignored.set(True)
+    try:
+        yield
+    finally:
+        _ignored.reset(token)
+
+
+def is_ignored() -> bool:
+    """Whether this thread is within `ignored`."""
+    return _ignored.get()
+
+
+def warn_once(message: str) -> None:
+    """Warn, unless the same was said before in this process."""
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def read(path: Path, table: Any) -> Any:
+    """The content of a JSON file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read, or does not fit the table (see `spmvgpu.schema`); says why.
+    """
+    try:
+        # Not waiting for somebody who writes, in case it is a named pipe.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ValueError("it is not a regular file")
+            text = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(error.strerror or type(error).__name__) from error
+    if len(text) > _MAX_FILE_BYTES:
+        raise ValueError(f"it has more than {_MAX_FILE_BYTES} bytes")
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON: {str(error)[:100]}") from error
+    check(content, table)
+    return content
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file so that a reader, or another writer, never meets half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def drop_oldest(folder: Path) -> None:
+    """Keep the cache small: with too many tuning results, delete the oldest quarter."""
+    files = list(folder.glob("*.json"))
+    if len(files) <= MAX_TUNING_ENTRIES:
+        return
+
+    def age(file: Path) -> float:
+        try:
+            return file.stat().st_mtime
+        except OSError:  # another process was faster
+            return 0.0
+
+    for file in sorted(files, key=age)[: len(files) - MAX_TUNING_ENTRIES * 3 // 4]:
+        file.unlink(missing_ok=True)
+
+
+def _files(where: Path | None, kind: str) -> list[Path]:
+    if where is None:
+        return []
+    try:
+        return [file for file in (where / kind).iterdir() if file.suffix == ".json" and not file.is_dir()]
+    except OSError:  # nothing was kept yet, or nobody may look
+        return []
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
