@@ -190,6 +190,21 @@ def test_jacobi_of_another_type(device):
     assert sg.linalg.cg(sg.aslinearoperator(A, device=device), b, M=M)[1] == 0
 
 
+def test_the_copies_of_jacobi_stay_as_they_were_made(device):
+    A = spd("spread_diagonal", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    op = sg.aslinearoperator(A, device=device)
+    given = 1 / A.diagonal()
+    M = sg.linalg.Jacobi(given)
+    expected, _ = sg.linalg.cg(op, b, M=M)
+    given[:] = np.nan
+    np.testing.assert_array_equal(sg.linalg.cg(op, b, M=M)[0], expected)
+    with pytest.raises(ValueError, match="read-only"):
+        M.inverse_diagonal[0] = 1
+    with pytest.raises(AttributeError):
+        M.inverse_diagonal = np.ones(3)
+
+
 def test_jacobi_needs_a_positive_diagonal(device):
     A = sp.diags_array([1.0, 2.0, 0.0, -4.0])
     with pytest.raises(np.linalg.LinAlgError, match=r"2 of 4.*row 2"):

@@ -121,6 +121,17 @@ def test_bad_arguments(change, error, message, device):
     assert sg.linalg.cg(op, np.ones(2197))[1] == 0
 
 
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
+def test_jacobi_of_a_matrix_of_another_size(used, device):
+    """Also when a copy of the small one is on the device already."""
+    small, large = (sg.aslinearoperator(sp.eye_array(n, format="csr"), device=device) for n in (10, 50_000))
+    M = sg.linalg.jacobi(small)
+    if used:
+        sg.linalg.cg(small, np.ones(10), M=M)
+    with pytest.raises(ValueError, match=r"M has shape \(10, 10\).*\(50000, 50000\)"):
+        sg.linalg.cg(large, np.ones(50_000), M=M)
+
+
 def test_rectangular(device):
     op = sg.aslinearoperator(matrix("tall", np.dtype("float64")), device=device)
     with pytest.raises(ValueError, match="square"):

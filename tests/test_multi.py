@@ -121,6 +121,63 @@ def test_a_vector_may_be_filled_anew_while_products_are_under_way(names, dtype):
         assert_product(y.collect(), A, host)
 
 
+def test_assign_takes_turns_with_products(names, dtype):
+    """A vector is filled anew by one thread while another multiplies it: each product has seen one whole fill."""
+    n = 100_000
+    A = sp.diags_array([0.25, 0.5, 0.25], offsets=[-n // 2, 0, n // 2], shape=(n, n), dtype=dtype).tocsr()
+    op = spread(A, names, format="csr")
+    x, y = op.distribute(np.ones(n, dtype)), op.distribute()
+    row_sums = A @ np.ones(n, dtype)
+    done = False
+
+    def fill():
+        scale = 1
+        while not done:
+            scale = scale % 7 + 1
+            x.assign(np.full(n, scale, dtype))
+
+    with ThreadPoolExecutor(1) as pool:
+        filling = pool.submit(fill)
+        try:
+            for _ in range(100):
+                product = op.spmv(x, out=y).collect() / row_sums
+                assert product.min() == product.max()
+        finally:
+            done = True
+        filling.result()
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("cut", [1, 40, 149])
+def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
+    """Where a row of a part lies in y is where the share's row lies that it is."""
+    A = sp.random_array((300, 250), density=0.05, rng=3, format="csr", dtype=dtype)
+    options = {"format": "partitioned", "separator": cut, "partition": "pmf"}
+    op = sg.aslinearoperator(A, device=names, powers=[1.0] * len(names), **options)
+    start = vector(300, dtype) if beta else poisoned(300, dtype)
+    x = vector(250, dtype)
+    y = op.spmv(x, out=start.copy(), alpha=2.0, beta=beta)
+    assert_product(y, A, x, alpha=2.0, beta=beta, y=start if beta else None)
+    assert_product(op.spmv(x, out=poisoned(300, dtype)), A, x)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "options"),
+    [("ellpack", {}), ("sell", {"sigma": 1}), ("dia", {}), ("hyb", {"width": "max"}), ("partitioned", {"separator": 200})],
+    ids=["ellpack", "sell", "dia", "hyb", "partitioned"],
+)
+def test_the_transposed_matrix_is_csr_where_the_format_refuses_it(fmt, options, names, dtype):
+    """One column is full: its transpose is a row that no padded format takes, and has too few rows for the cut."""
+    n, narrow = 20_000, 300
+    dense = sp.coo_array((np.ones(n), (np.arange(n), np.zeros(n, int))), shape=(n, narrow))
+    A = sp.csr_array(dense + sp.eye_array(n, narrow), dtype=dtype)
+    op = spread(A, names, format=fmt, **options)
+    x = vector(n, dtype)
+    assert_product(op.T @ x, sp.csr_array(A.T), x)
+    assert op.T.format == "csr"
+    assert_same_entries(op.T.tocsr(), sp.csr_array(A.T))
+
+
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
 def test_alpha_and_beta(beta, names, by, dtype):
     A = matrix("power_law_rows", dtype)

@@ -3,6 +3,9 @@
 
 #include <pybind11/numpy.h>
 
+#include <memory>
+#include <utility>
+
 #include "bindings/gil.hpp"
 #include "formats/csr.hpp"
 
@@ -43,9 +46,14 @@ pybind11::array to_numpy(const Array<T>& array) {
     }
 }
 
+// A NumPy array that keeps an array in host memory, which nobody else has, as its memory.
 template <class T>
-pybind11::tuple to_arrays(const Csr<T>& csr) {
-    return pybind11::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+pybind11::array_t<T> hand_over(Array<T> array) {
+    const auto size = static_cast<pybind11::ssize_t>(array.size());
+    auto owner = std::make_unique<Array<T>>(std::move(array));
+    T* const data = owner->data();
+    const pybind11::capsule base(owner.release(), [](void* kept) { delete static_cast<Array<T>*>(kept); });
+    return pybind11::array_t<T>(size, data, base);
 }
 
 template <class T, class M>
@@ -55,7 +63,7 @@ pybind11::tuple to_csr_arrays(const M& matrix) {
         const GilRelease release;
         csr = matrix.to_csr();
     }
-    return to_arrays(csr);
+    return pybind11::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
 }
 
 }  // namespace spmvgpu

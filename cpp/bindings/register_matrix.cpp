@@ -169,7 +169,8 @@ void register_transpose(py::module_& module) {
                 const GilRelease release;
                 transposed = transpose(csr);
             }
-            return to_arrays(transposed);
+            return py::make_tuple(hand_over(std::move(transposed.values)), hand_over(std::move(transposed.col_indices)),
+                                  hand_over(std::move(transposed.row_offsets)));
         },
         py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
         "(data, indices, indptr) of the transposed matrix, canonical.");

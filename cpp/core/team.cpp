@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/interrupt.hpp"
-
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
+
+#include "core/interrupt.hpp"
 
 namespace spmvgpu::team {
 
@@ -89,8 +89,8 @@ struct Job {
 private:
     void run_piece(std::int64_t piece) {
         try {
-            work.run(work.body, piece);
             check_interrupt();
+            work.run(work.body, piece);
         } catch (...) {
             if (!failed.exchange(true)) error = std::current_exception();
         }
@@ -181,8 +181,8 @@ void run(const Work& work, int threads) {
     threads = static_cast<int>(std::min<std::int64_t>({threads, work.count, kMaxThreads}));
     if (threads <= 1 || is_inside) {
         for (std::int64_t piece = 0; piece < work.count; ++piece) {
-            work.run(work.body, piece);
             check_interrupt();
+            work.run(work.body, piece);
         }
         return;
     }

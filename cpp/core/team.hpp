@@ -15,7 +15,8 @@ struct Work {
 };
 
 // Does the work on the calling thread and on idle ones of the team, at most `threads` in all. Returns when all of it is
-// done, and then throws what a piece threw, the first one, or what check_interrupt() throws between two pieces. A piece that calls this runs its own pieces by itself.
+// done, and then throws what a piece threw, the first one, or what check_interrupt() did between two of them. A piece
+// that calls this runs its own pieces by itself.
 void run(const Work& work, int threads);
 
 }  // namespace spmvgpu::team

@@ -1,43 +1,74 @@
 #include "formats/transpose.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
+#include "core/parallel.hpp"
 
 namespace spmvgpu {
 
-// A counting sort by column: as the rows go by in order, so do the columns of every row of the result.
+namespace {
+
+// Pieces of the rows, each counted by itself: as many as there are threads, so long as the counts, one for every column
+// and piece, do not outgrow the matrix.
+std::int64_t choose_pieces(index_t cols, index_t nnz) {
+    constexpr std::int64_t kWorthAThread = 100'000;
+    return std::clamp<std::int64_t>(std::min(nnz / (std::int64_t(cols) + 1), nnz / kWorthAThread), 1, max_threads());
+}
+
+}  // namespace
+
+// A counting sort by column. As the rows of a piece go by in order, and the pieces lie one behind the other, so do the
+// columns of every row of the result.
 template <class T>
 Csr<T> transpose(const Csr<T>& matrix) {
+    const std::int64_t cols = matrix.cols, pieces = choose_pieces(matrix.cols, matrix.nnz);
+    HostVector<index_t> places(pieces * cols, 0);  // of each piece in each column: first the count, then the next place
+    // Calls visit(row, k, place) for every entry of a piece, which has about as many as the others.
+    const auto visit_piece = [&](std::int64_t piece, auto visit) {
+        const auto row_at = [&](std::int64_t p) {
+            const auto nz = static_cast<index_t>(part_begin(matrix.nnz, pieces, p));
+            return p == pieces ? matrix.rows
+                               : std::lower_bound(matrix.row_offsets.begin(), matrix.row_offsets.end() - 1, nz) -
+                                     matrix.row_offsets.begin();
+        };
+        index_t* const own = places.data() + piece * cols;
+        InterruptTimer timer;
+        for (std::int64_t row = row_at(piece), end = row_at(piece + 1); row < end; ++row) {
+            const index_t first = matrix.row_offsets[row], last = matrix.row_offsets[row + 1];
+            for (index_t k = first; k < last; ++k) visit(row, k, own[matrix.col_indices[k]]);
+            timer.work(last - first + 1);
+        }
+    };
+
     Csr<T> result;
     result.rows = matrix.cols;
     result.cols = matrix.rows;
     result.nnz = matrix.nnz;
-    result.row_offsets = Array<index_t>(result.rows + std::size_t(1));
+    result.row_offsets = Array<index_t>(cols + 1);
     result.col_indices = Array<index_t>(result.nnz);
     result.values = Array<T>(result.nnz);
-
+    for_each_piece(pieces, [&](std::int64_t piece) {
+        visit_piece(piece, [](std::int64_t, index_t, index_t& count) { ++count; });
+    });
+    index_t next = 0;
     InterruptTimer timer;
-    std::fill(result.row_offsets.begin(), result.row_offsets.end(), 0);
-    for (index_t row = 0; row < matrix.rows; ++row) {
-        const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
-        for (index_t k = begin; k < end; ++k) ++result.row_offsets[matrix.col_indices[k] + std::size_t(1)];
-        timer.work(end - begin + 1);
-    }
-    std::partial_sum(result.row_offsets.begin(), result.row_offsets.end(), result.row_offsets.begin());
-    check_interrupt();
-    HostVector<index_t> next(result.row_offsets.begin(), result.row_offsets.end() - 1);
-    for (index_t row = 0; row < matrix.rows; ++row) {
-        const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
-        for (index_t k = begin; k < end; ++k) {
-            const index_t place = next[matrix.col_indices[k]]++;
-            result.col_indices[place] = row;
-            result.values[place] = matrix.values[k];
+    for (std::int64_t col = 0; col < cols; ++col) {
+        result.row_offsets[col] = next;
+        for (std::int64_t piece = 0; piece < pieces; ++piece) {
+            next += std::exchange(places[piece * cols + col], next);
         }
-        timer.work(end - begin + 1);
+        timer.work(pieces);
     }
+    result.row_offsets[cols] = next;
+    for_each_piece(pieces, [&](std::int64_t piece) {
+        visit_piece(piece, [&](std::int64_t row, index_t k, index_t& place) {
+            result.col_indices[place] = static_cast<index_t>(row);
+            result.values[place++] = matrix.values[k];
+        });
+    });
     return result;
 }
 
