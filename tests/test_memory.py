@@ -28,9 +28,22 @@ def test_nbytes_is_that_of_the_arrays(fmt, device, dtype):
     assert op.nbytes >= sum(array.nbytes for array in op._arrays().values())
 
 
-def test_nbytes_is_what_was_estimated(fmt, device, dtype):
-    A = matrix("power_law_rows", dtype)
-    assert build(A, fmt, device).nbytes == pytest.approx(sg.estimate(A, fmt)["bytes"], rel=0.1)
+@pytest.mark.parametrize("case", ["power_law_rows", "sym_hubs", "sym_mixed_nodes", "sym_dense", "long_row_middle"])
+def test_nbytes_is_what_was_estimated(case, fmt, device, dtype):
+    A = matrix(case, dtype)
+    try:
+        op = sg.aslinearoperator(A, fmt, device)
+    except sg.FormatError:
+        with pytest.raises(sg.FormatError):
+            sg.estimate(A, fmt, device)
+        return
+    op @ np.ones(A.shape[1], dtype)  # takes the scratch space
+    estimated = sg.estimate(A, fmt, device)["bytes"]
+    if device == "cpu":
+        assert op.nbytes == estimated
+    else:  # memory comes in pages there, and vectors that cross the bus are counted as well
+        arrays = op._arrays().values()
+        assert sum(array.nbytes for array in arrays) <= estimated <= op.nbytes
 
 
 def test_nbytes_counts_the_transposed_copy(fmt, device, dtype):

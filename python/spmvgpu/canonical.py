@@ -20,7 +20,7 @@ def canonical_csr(
     Parameters
     ----------
     A : SciPy or CuPy sparse matrix or array, (data, indices, indptr) tuple, or dense 2-D array
-        Never changed; the result may share its memory.
+        Never changed; the result has memory of its own, which an operator may keep.
     shape : tuple of int, optional
         Needed with, and only with, a tuple.
     dtype : dtype, optional
@@ -44,12 +44,11 @@ def canonical_csr(
             f"the matrix has {csr.nnz} stored entries; at most {_INDEX_LIMIT} (2**31 - 1) fit one operator. "
             "Give a list of devices, device=[...], which may be a list of one"
         )
-    narrow = _narrow if csr.nnz <= _INDEX_LIMIT else np.ascontiguousarray
+    index = np.int32 if csr.nnz <= _INDEX_LIMIT else csr.indices.dtype
     csr = sp.csr_array(
-        (csr.data.astype(target, copy=False), narrow(csr.indices), narrow(csr.indptr)), shape=csr.shape
+        (csr.data.astype(target), csr.indices.astype(index), csr.indptr.astype(index)), shape=csr.shape
     )
     if not csr.has_canonical_format:
-        csr = csr.copy()
         csr.sum_duplicates()
     if symmetric is not None:
         csr = _complete(csr, symmetric)
@@ -183,10 +182,6 @@ def _storage_dtype(given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
     if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise TypeError(f"dtype {dtype} is not supported; allowed are float32 and float64")
     return dtype
-
-
-def _narrow(indices: Any) -> Any:
-    return np.ascontiguousarray(indices, dtype=np.int32)
 
 
 def _complete(csr: Any, symmetric: Any) -> Any:

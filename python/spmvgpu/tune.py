@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _core
 from .canonical import canonical_csr
+from .devices import resolve_device
 from .schema import Range
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _table_of(allowed: Any) -> Any:
     return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
 
 
-def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
+def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
     """What a format would cost for a matrix, without building it.
 
     Parameters
@@ -85,36 +86,43 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
         As `aslinearoperator` takes it.
     format : str
         One of `formats()`.
+    device : str, default "auto"
+        As `aslinearoperator` takes it; what a GPU is to do is planned for that one.
     **options
         Tunables of the format.
 
     Returns
     -------
     dict
-        "bytes" on the device, and "padding", the stored slots per non-zero.
+        "bytes" on the device, with the scratch space that products take, and "padding", the stored slots per non-zero.
 
     Raises
     ------
     FormatError
         If the format does not fit the matrix.
     """
-    return estimate_csr(canonical_csr(A), check_format(format), options)
+    return estimate_csr(canonical_csr(A), check_format(format), resolve_device(device), options)
 
 
-def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
+def estimate_csr(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any] | None = None
+) -> dict[str, float]:
     """`estimate` of a matrix that is canonical CSR already."""
     matrix_type = _matrix_type(csr.dtype)
     size, padding = matrix_type.estimate(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}
+        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal
     )
     return {"bytes": size, "padding": padding}
 
 
 def build(csr: Any, choice: Choice, ordinal: int) -> Matrix:
-    """A matrix that is canonical CSR, in the chosen format on a device."""
+    """A matrix that is canonical CSR, in the chosen format on a device.
+
+    It may share the memory of `csr`, which must not change any more.
+    """
     matrix_type = _matrix_type(csr.dtype)
     return matrix_type(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal
+        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True
     )
 
 
