@@ -28,7 +28,9 @@ def test_nbytes_is_that_of_the_arrays(fmt, device, dtype):
     assert op.nbytes >= sum(array.nbytes for array in op._arrays().values())
 
 
-@pytest.mark.parametrize("case", ["power_law_rows", "sym_hubs", "sym_mixed_nodes", "sym_dense", "long_row_middle"])
+@pytest.mark.parametrize(
+    "case", ["power_law_rows", "sym_hubs", "sym_mixed_nodes", "sym_dense", "long_row_middle"]
+)
 def test_nbytes_is_what_was_estimated(case, fmt, device, dtype):
     A = matrix(case, dtype)
     try:

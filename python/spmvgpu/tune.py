@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _core
 from .canonical import canonical_csr
-from .devices import resolve_device
+from .devices import CPU, resolve_device
 from .schema import Range
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[
 def estimate_csr(
     csr: Any, format: str, ordinal: int, options: dict[str, Any] | None = None
 ) -> dict[str, float]:
-    """`estimate` of a matrix that is canonical CSR already."""
+    """`estimate` of a matrix that is canonical CSR already.
+
+    For a GPU that is not here, without what would be planned for it.
+    """
+    ordinal = ordinal if ordinal < _core.device_count() else CPU
     matrix_type = _matrix_type(csr.dtype)
     size, padding = matrix_type.estimate(
         csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal

@@ -204,12 +204,10 @@ def predict_csr(
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     is_own = is_profile_of(profile, ordinal)
-    # A profile predicts for a GPU that is not here, too; what would be planned for it is left out then.
-    here = ordinal if ordinal < _core.device_count() else CPU
     if by_roofline:
-        entries = _by_roofline(csr, here, profile, chosen, is_own)
+        entries = _by_roofline(csr, ordinal, profile, chosen, is_own)
     else:
-        entries = _by_guo2011(csr, here, profile, chosen)
+        entries = _by_guo2011(csr, ordinal, profile, chosen)
     source = profile.device
     if not is_own:
         source += f", {profile.processors} processors, which is another device: how far it is off is unknown"
@@ -221,7 +219,9 @@ def features(csr: Any) -> dict[str, Any]:
     return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
-def _by_roofline(csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool) -> list[Prediction]:
+def _by_roofline(
+    csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool
+) -> list[Prediction]:
     found = features(csr)
     at = roofline.place(found)
     parameters = profile.roofline[_key(csr.dtype)]
