@@ -30,9 +30,7 @@ def describe(device: str, peers: list[Any]) -> dict[str, Any]:
         "commit": commit(Path(__file__).parents[1], CODE),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
-        "build": {
-            key: build.get(key) for key in ("compiler", "cuda_version", "cuda_architectures", "openmp")
-        },
+        "build": {key: build.get(key) for key in ("compiler", "cuda_version", "cuda_architectures")},
         "cpu": cpu,
         "cores": os.cpu_count(),
     }

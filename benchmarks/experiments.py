@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import spmvgpu as sg
 from spmvgpu import peers as peer_modules
 from spmvgpu.peers.base import NotApplicableError, Variant
 from spmvgpu.peers.problem import Problem
@@ -183,11 +184,13 @@ def thread_counts() -> list[int]:
     return sorted({1, min(2, cores), cores})
 
 
-def limit_threads(threads: int) -> Any:
-    """Context in which OpenMP and MKL use this many threads."""
+@contextmanager
+def limit_threads(threads: int) -> Iterator[None]:
+    """Context in which our own loops and MKL use this many threads."""
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(threads)
+    with threadpool_limits(threads), sg.limit_threads(threads):
+        yield
 
 
 def _add(

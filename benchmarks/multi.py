@@ -86,7 +86,7 @@ class Run:
         """Device time of an ordinary operator."""
         op = sg.aslinearoperator(self.matrix, device=device, format=format)
         self.check("graph", op @ self.x)
-        times = [op._time_products(20) for _ in range(3)]
+        times = [op.time_products(20) for _ in range(3)]
         self.add("graph", [device], op, times)
 
     def over(self, devices: list[str], format: str) -> None:

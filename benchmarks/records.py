@@ -12,8 +12,8 @@ from typing import Any
 Row = dict[str, Any]
 
 EXPERIMENTS = ("spmv", "overhead", "roundtrip", "memory")
-# Those measured by a command of their own come last.
-FILES = (*EXPERIMENTS, "symmetric", "multi", "prediction", "reproduce/guo2011")
+# Whole jobs come first, as in the reports; those measured by a command of their own last.
+FILES = ("jobs", *EXPERIMENTS, "symmetric", "multi", "prediction", "reproduce/guo2011")
 # What every row of spmv.json has; other experiments keep the fields that make sense for them.
 SPMV_FIELDS = (
     "matrix", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes",

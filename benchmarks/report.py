@@ -1,6 +1,6 @@
 """Turn results into tables and plots: ``python -m benchmarks.report``; the goals alone: ``--check``.
 
-The README gets a summary of each device, a page in `docs/results` every matrix.
+The README gets whole jobs and a summary of the products on each device, a page in `docs/results` the rest.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import model_report, multi_report, symmetric_report
+from . import jobs_report, model_report, multi_report, symmetric_report
+from .markdown import microseconds, number, table
+from .product_report import CPU_BRIEF, cpu_parts, cpu_ratio_table, device_parts, ratio_table
 from .records import Row, Times, geometric_mean, ratio, read
-from .summary import BEST_CSR, Mark, Results, format_mark, marks
+from .summary import Mark, Results, format_mark, marks
 
-BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+# Parts of the README that are made here, each between two lines.
+TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
+SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,15 +44,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     pages = options.pages or options.readme.parent / "docs" / "results"
     pages.mkdir(parents=True, exist_ok=True)
-    sections = []
+    sections = [jobs_report.NOTE] if any("jobs" in results for results in devices.values()) else []
     for slug, results in devices.items():
         page = pages / f"{slug}.md"
         pictures = _draw(slug, results, options.plots)
         page.write_text(f"{section(results, _linked(pictures, pages))}\n", encoding="utf-8")
-        readme = options.readme.parent
-        sections.append(brief(results, _linked(pictures, readme), _linked([page], readme)[0]))
-    write_between(options.readme, "\n\n".join(sections))
-    print(f"{options.readme}: {len(sections)} devices")
+        sections.append(brief(results, _linked([page], options.readme.parent)[0]))
+    write_between(options.readme, TABLES, "\n\n".join(sections))
+    solvers = map(jobs_report.solver_text, devices.values())
+    write_between(options.readme, SOLVERS, "\n".join(text for text in solvers if text))
+    print(f"{options.readme}: {len(devices)} devices")
     return 0
 
 
@@ -78,33 +83,43 @@ def _draw(slug: str, results: Results, folder: Path) -> list[Path]:
     return draw(slug, results, folder)
 
 
-def write_between(readme: Path, text: str) -> None:
+def write_between(readme: Path, lines: tuple[str, str], text: str) -> None:
     """Replace what stands between the two marker lines."""
     content = readme.read_text(encoding="utf-8")
-    before, begin, rest = content.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = content.partition(lines[0])
+    _, end, after = rest.partition(lines[1])
     if not begin or not end:
-        raise SystemExit(f"{readme} lacks the lines {BEGIN} and {END}, between which the tables go")
-    readme.write_text(f"{before}{BEGIN}\n{text.strip()}\n{END}{after}", encoding="utf-8")
+        raise SystemExit(f"{readme} lacks the lines {lines[0]} and {lines[1]}, between which results go")
+    readme.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def brief(results: Results, pictures: Sequence[str], page: str) -> str:
-    """What the README says about one device: the generated matrices, the goals, and where the rest is."""
+def brief(results: Results, page: str) -> str:
+    """What the README says about one device: whole jobs, a summary of the products, and where the rest is."""
     parts = [_heading(results)]
-    parts += _product_parts(results, everything=False)
-    parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
-    parts += _multi_part(results)
-    goals = all_marks({name: content for name, content in results.items() if name != "memory"})
-    if goals:
-        parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
-    parts += _skipped_part(results)
-    parts.append(f"Every matrix, calls from Python and memory: [{page}]({page}).")
+    if "jobs" in results:
+        parts.append(_job_table(results, brief=True))
+    if "spmv" in results:
+        times = Times(results["spmv"])
+        if times.threads:
+            parts += [
+                "Products by themselves, speed over SciPy's `A @ x`:",
+                cpu_ratio_table(times, CPU_BRIEF),
+            ]
+        else:
+            parts += ["Products by themselves, time over that of others:", ratio_table(times, ("hot",))]
+    verdicts = [goal.reached for goal in _goals(results)]
+    text = f"{verdicts.count(True)} of {len(verdicts)} goals are reached; " if verdicts else ""
+    parts.append(f"{text}all of them, every job, matrix and format: [{page}]({page}).")
     return "\n\n".join(parts)
 
 
 def section(results: Results, pictures: Sequence[str] = ()) -> str:
     """All that is said about one device."""
-    parts = [_heading(results), *_product_parts(results)]
+    parts = [_heading(results), *_jobs_part(results)]
+    goals = _goals(results)
+    if goals:
+        parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
+    parts += _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
     parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
@@ -116,7 +131,16 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
 def all_marks(results: Results) -> list[Mark]:
     """The goals of all experiments beside what was measured."""
     others = (symmetric_report, multi_report, model_report)
-    return [*marks(results), *(mark for other in others for mark in other.marks(results))]
+    return [
+        *jobs_report.marks(results),
+        *marks(results),
+        *(mark for other in others for mark in other.marks(results)),
+    ]
+
+
+def _goals(results: Results) -> list[Mark]:
+    """Those of a page; what was measured of memory has a part of its own there."""
+    return all_marks({name: content for name, content in results.items() if name != "memory"})
 
 
 def _mark_table(goals: Iterable[Mark]) -> str:
@@ -126,11 +150,28 @@ def _mark_table(goals: Iterable[Mark]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *rows))
 
 
-def _product_parts(results: Results, everything: bool = True) -> list[str]:
+def _job_table(results: Results, brief: bool = False) -> str:
+    return table(jobs_report.head(results), jobs_report.table_rows(results, brief))
+
+
+def _jobs_part(results: Results) -> list[str]:
+    if "jobs" not in results:
+        return []
+    loops = table(jobs_report.LOOP_HEAD, jobs_report.loop_rows(results), words=3)
+    return [
+        jobs_report.NOTE,
+        _job_table(results),
+        jobs_report.LOOP_NOTE,
+        loops,
+        jobs_report.skipped_text(results),
+    ]
+
+
+def _product_parts(results: Results) -> list[str]:
     if "spmv" not in results:
         return []
     times = Times(results["spmv"])
-    return _cpu_parts(times) if times.threads else _device_parts(times, everything)
+    return cpu_parts(times) if times.threads else device_parts(times)
 
 
 def _heading(results: Results) -> str:
@@ -157,128 +198,6 @@ def _heading(results: Results) -> str:
             later.setdefault(commit, []).append(f"{name}.json")
     others = (f"{', '.join(names)} at commit `{commit}`" for commit, names in later.items())
     return f"{text} Measured apart: {'; '.join(others)}." if later else text
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table: the first two columns are text, the others numbers."""
-    rule = ["---" if column < 2 else "--:" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def microseconds(row: Row | None) -> str:
-    if row is None:
-        return "-"
-    us: float = row["time_us"]
-    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
-
-
-def _device_parts(times: Times, everything: bool) -> list[str]:
-    groups = {row["matrix"]: row["group"] for case in times.cases() for row in times.rows(*case)[:1]}
-    real = [case for case in times.cases() if groups.get(case[0]) == "real"]
-    others = [case for case in times.cases() if groups.get(case[0]) != "real"]
-    parts = [
-        _ratio_table(times),
-        "Microseconds per product, matrix re-used (hot), replayed from a CUDA graph. *x* is the time over "
-        "that of the fastest cuSPARSE CSR algorithm (for `sell`: over cuSPARSE SELL); below 1 is faster. "
-        "*TB/s* is the true bytes of our fastest over its time; more than memory gives comes from the L2. "
-        "CuPy and PyTorch: `A @ x` called from Python.",
-    ]
-    if others:
-        parts.append(_product_table(times, others))
-    if real and everything:
-        parts.append(
-            "<details><summary>Real matrices</summary>\n\n" + _product_table(times, real) + "\n\n</details>"
-        )
-    return parts
-
-
-def _ratio_table(times: Times) -> str:
-    """Geometric mean and worst ratio, over all matrices, per comparison."""
-    rows = []
-    comparisons = [
-        ("csr", "best cuSPARSE CSR", ("cusparse", BEST_CSR)),
-        ("csr_tuned", "best cuSPARSE CSR", ("cusparse", BEST_CSR)),
-        ("sell", "cuSPARSE SELL", ("cusparse", "sell")),
-        ("coo", "best cuSPARSE COO", ("cusparse", "coo")),
-        ("auto", "best of all cuSPARSE", ("cusparse", "")),
-        ("auto_called", "CuPy `A @ x`, both called from Python", ("cupy", "csr")),
-        ("auto_called", "PyTorch `A @ x`, both called from Python", ("torch", "csr")),
-    ]
-    for variant, against, theirs in comparisons:
-        for cache in ("hot", "cold"):
-            found = []
-            for case in times.cases():
-                if variant == "auto_called":
-                    other = times.row(*case, *theirs, cache=cache)
-                else:
-                    other = times.best(*case, *theirs, cache=cache)
-                quotient = ratio(times.row(*case, "spmvgpu", variant, cache=cache), other)
-                if quotient is not None:
-                    found.append(quotient)
-            if found:
-                numbers = (geometric_mean(found), min(found), max(found))
-                rows.append((f"`{variant}`", against, cache, str(len(found)), *map(number, numbers)))
-    return table(("spmvgpu", "over", "cache", "cases", "geometric mean", "best", "worst"), rows)
-
-
-def _product_table(times: Times, cases: Iterable[tuple[str, str]]) -> str:
-    head = (
-        "matrix", "dtype", "nnz", "best cuSPARSE CSR", "csr", "x", "csr tuned", "x",
-        "cuSPARSE SELL", "sell", "x", "our fastest", "", "TB/s", "CuPy", "PyTorch",
-    )  # fmt: skip
-    rows = []
-    for case in cases:
-        base = times.best(*case, "cusparse", BEST_CSR)
-        csr, tuned, sell = (times.row(*case, "spmvgpu", name) for name in ("csr", "csr_tuned", "sell"))
-        their_sell = times.row(*case, "cusparse", "sell")
-        fastest = times.best(*case, "spmvgpu")
-        some = times.rows(*case)[0]
-        speed = None if fastest is None else fastest["bytes"] / fastest["time_us"] / 1e6
-        rows.append(
-            (
-                case[0], case[1], f"{some['nnz'] / 1e6:.2f}M", microseconds(base),
-                microseconds(csr), number(ratio(csr, base)), microseconds(tuned), number(ratio(tuned, base)),
-                microseconds(their_sell), microseconds(sell), number(ratio(sell, their_sell)),
-                "-" if fastest is None else f"`{fastest['variant']}`", microseconds(fastest), number(speed),
-                microseconds(times.row(*case, "cupy", "csr")), microseconds(times.row(*case, "torch", "csr")),
-            )
-        )  # fmt: skip
-    return table(head, rows)
-
-
-def _cpu_parts(times: Times) -> list[str]:
-    cache = times.environment.get("cache_bytes") or 0
-    heads = [f"{name}, {n} thr." for n in times.threads for name in _cpu_names(times, n)]
-    rows = []
-    for case in times.cases():
-        base = times.row(*case, "scipy", "csr", threads=1)
-        if base is None:
-            continue
-        speeds = []
-        for threads in times.threads:
-            for name in _cpu_names(times, threads):
-                library, variant = ("mkl", "csr") if name == "MKL" else ("spmvgpu", name)
-                speeds.append(number(ratio(base, times.row(*case, library, variant, threads=threads))))
-        size = f"{base['bytes'] / 2**20:.0f}" + ("" if base["bytes"] > cache else " *")
-        rows.append((case[0], case[1], f"{base['nnz'] / 1e6:.2f}M", size, microseconds(base), *speeds))
-    note = (
-        "Speed over SciPy's `A @ x` (on one core) per format and number of threads; above 1 is faster. "
-        f"A star marks matrices within the {cache / 2**20:.0f} MiB cache."
-    )
-    return [note, table(("matrix", "dtype", "nnz", "MiB", "SciPy, us", *heads), rows)]
-
-
-def _cpu_names(times: Times, threads: int) -> list[str]:
-    names: dict[str, None] = {}  # a set that keeps its order
-    for case in times.cases():
-        for row in times.rows(*case, threads=threads):
-            if row["library"] != "scipy":
-                names["MKL" if row["library"] == "mkl" else row["variant"]] = None
-    return list(names)
 
 
 def _symmetric_part(results: Results) -> list[str]:

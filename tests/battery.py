@@ -101,8 +101,8 @@ def corners(rows, cols):
 def symmetric(A):
     """The lower triangle and its mirror image; stored zeros stay."""
     A = sp.coo_array(sp.tril(A))
-    (rows, cols), off = A.coords, A.coords[0] != A.coords[1]
-    coords = np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]])
+    off = A.row != A.col
+    coords = np.concatenate([A.row, A.col[off]]), np.concatenate([A.col, A.row[off]])
     return sp.csr_array((np.concatenate([A.data, A.data[off]]), coords), shape=A.shape)
 
 
@@ -113,7 +113,7 @@ def mixed_nodes():
     graph = sp.coo_array(symmetric(sp.triu(banded(400, [-1, 0, 1, 20])).T + sp.eye_array(400)))
     starts = np.concatenate([[0], np.cumsum(sizes)])
     pieces = [
-        (i, j) for n, m in zip(*graph.coords, strict=True)
+        (i, j) for n, m in zip(graph.row, graph.col, strict=True)
         for i in range(starts[n], starts[n + 1]) for j in range(starts[m], starts[m + 1])
     ]  # fmt: skip
     rows, cols = np.transpose(pieces)
@@ -228,6 +228,10 @@ def matrix(name, dtype):
     for array in arrays:
         array.flags.writeable = False
     return sp.csr_array(arrays, shape=A.shape)
+
+
+# Reordering one takes a permutation of rows and columns alike.
+SQUARE = [name for name in CASES if len(set(matrix(name, np.dtype("float64")).shape)) == 1]
 
 
 @cache

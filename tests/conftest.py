@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
+import tempfile
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 
+import libraries
+import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-
-# Threads that spin while they wait hold each other up on a busy machine: tests would take many times as long.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-import spmvgpu as sg
 
 hypothesis.settings.register_profile("spmvgpu", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("spmvgpu")
@@ -35,6 +32,29 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     config.hook.pytest_deselected(items=left_out)
     config.stash[LEFT_OUT] = len(left_out)
+
+
+def pytest_report_header():
+    """Say which array libraries the tests of operands do without."""
+    return f"array libraries not installed: {', '.join(libraries.MISSING) or 'none'}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Where there is a GPU, a test runs together with those of other processes or alone, fixtures included.
+
+    All tests, because an operator without a device goes to a GPU: one that fills the memory would starve it.
+    """
+    if not CUDA_DEVICES:
+        yield
+        return
+    from turnstile import turn  # needs POSIX
+
+    folder = Path(tempfile.gettempdir(), f"spmvgpu-tests-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    marks = {mark.name for mark in item.iter_markers()}
+    with turn(folder, alone=marks >= {"gpu", "alone_on_gpu"}):
+        yield
 
 
 def pytest_collection_finish():
@@ -91,7 +111,13 @@ def rng():
 def library(request):
     """A Python library with arrays on the GPU, behind the small interface of libraries.py."""
     pytest.importorskip(request.param, reason=f"{request.param} is not installed")
-    return getattr(importlib.import_module("libraries"), request.param.capitalize())()
+    return getattr(libraries, request.param.capitalize())()
+
+
+@pytest.fixture(scope="session", params=[n for n in libraries.HOST_LIBRARIES if n not in libraries.MISSING])
+def host_library(request):
+    """An installed Python library with arrays in host memory, behind the small interface of libraries.py."""
+    return libraries.HOST_LIBRARIES[request.param]()
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
-"""CuPy and PyTorch behind one small interface, for tests of arrays that live on a GPU."""
+"""Array libraries behind one small interface: some with arrays on a GPU, some with arrays in host memory."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 
 import numpy as np
 
@@ -163,6 +164,105 @@ class Torch:
             self.module.cuda.synchronize(device)
 
         replay.append(launch)
+
+
+class HostLibrary:
+    """What the libraries with arrays in host memory have in common."""
+
+    writable = True  # whether its arrays can be results of others, and have strides
+    array_type = np.ndarray
+
+
+class HostNumpy(HostLibrary):
+    """NumPy."""
+
+    def asarray(self, array):
+        """The array itself: views stay views."""
+        return array
+
+    def to_numpy(self, array):
+        """A NumPy array of the same contents and type."""
+        return np.asarray(array)
+
+
+class HostTorch(HostLibrary):
+    """PyTorch on the CPU."""
+
+    def __init__(self):
+        import torch
+
+        self.module = torch
+        self.array_type = torch.Tensor
+
+    def asarray(self, array):
+        """A tensor on the same memory where PyTorch can, which has no negative strides."""
+        return self.module.from_numpy(array if min(array.strides, default=0) >= 0 else array.copy())
+
+    def to_numpy(self, array):
+        """A NumPy array of the same contents and type."""
+        return array.numpy()
+
+
+class HostStrict(HostLibrary):
+    """The reference implementation of the array API standard."""
+
+    def __init__(self):
+        import array_api_strict
+
+        self.module = array_api_strict
+        self.array_type = type(array_api_strict.asarray(0.0))
+
+    def asarray(self, array):
+        """An array on the same memory."""
+        return self.module.from_dlpack(array) if array.flags.writeable else self.module.asarray(array)
+
+    def to_numpy(self, array):
+        """A NumPy array of the same contents and type."""
+        return np.from_dlpack(array)
+
+
+class HostJax(HostLibrary):
+    """JAX on the CPU, with arrays of 64 bits."""
+
+    writable = False
+
+    def __init__(self):
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_enable_x64", True)
+        self.module = jax.numpy
+        self.array_type = jax.Array
+
+    def asarray(self, array):
+        """A copy: JAX has neither strides nor views."""
+        return self.module.asarray(array)
+
+    def to_numpy(self, array):
+        """A NumPy array of the same contents and type."""
+        return np.asarray(array)
+
+
+class HostDlpack(HostLibrary):
+    """A library that nobody knows, with arrays that know nothing but DLPack; results for it are NumPy's."""
+
+    def asarray(self, array):
+        """A view."""
+        return OnlyDlpack(array)
+
+    def to_numpy(self, array):
+        """A NumPy array of the same contents and type."""
+        return array
+
+
+HOST_LIBRARIES = {
+    "numpy": HostNumpy,
+    "torch": HostTorch,
+    "array_api_strict": HostStrict,
+    "jax": HostJax,
+    "dlpack": HostDlpack,
+}
+MISSING = [name for name in HOST_LIBRARIES if name != "dlpack" and importlib.util.find_spec(name) is None]
 
 
 class OnlyDlpack:

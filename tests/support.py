@@ -12,13 +12,57 @@ import numpy as np
 import pytest
 
 import spmvgpu as sg
-from battery import vector
+from battery import matrix, vector
 from reference import assert_product
 
 # In place of the fixtures `fmt` and `dtype` where a matrix takes long to make. Those live for the session and
 # pytest groups tests by what lives longest: it would make every matrix anew for each format and type.
 each_format = pytest.mark.parametrize("fmt", sg.formats())
 each_type = pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("float64")], ids=str)
+
+
+def formats_of(A, only=None, **options):
+    """The formats, or `only` one, that hold a matrix, given as such or as the name of a case.
+
+    Tests are parametrised over these: a format that refuses has nothing to be tested with a product. That it
+    refuses what it should, and says why, is what test_refusals.py and the tests of the formats are for.
+    """
+    A = matrix(A, np.dtype("float64")) if isinstance(A, str) else A
+    return [fmt for fmt in ([only] if only else sg.formats()) if _holds(A, fmt, options)]
+
+
+def _holds(A, fmt, options):
+    try:
+        sg.estimate(A, fmt, **options)
+    except sg.FormatError:
+        return False
+    return True
+
+
+def each_format_of(A, **options):
+    """In place of the fixture `fmt`: the formats that hold `A`."""
+    return pytest.mark.parametrize("fmt", formats_of(A, **options))
+
+
+def format_fixture(A):
+    """The fixture `fmt` of a module whose tests share a matrix: the formats that hold it."""
+
+    @pytest.fixture(scope="session", params=formats_of(A))
+    def fmt(request):
+        return request.param
+
+    return fmt
+
+
+def pairs(cases):
+    """Every case with each of the formats that hold it."""
+    return [(case, fmt) for case in cases for fmt in formats_of(case)]
+
+
+def each_pair(cases):
+    """In place of a parameter `case` and the fixture `fmt`: every case with the formats that hold it."""
+    return pytest.mark.parametrize(("case", "fmt"), pairs(cases))
+
 
 BYTES = re.compile(r"\d[\d,._]*(\.\d+)?\s*([KMGT]i?B|bytes|B)\b")
 
@@ -33,12 +77,8 @@ def check_refusal(A, fmt, message, **shape):
 
 
 def build(A, fmt, device="cpu", **options):
-    """The operator of `A` in a format; a visible skip where that format justly refuses the matrix."""
-    try:
-        return sg.aslinearoperator(A, format=fmt, device=device, **options)
-    except sg.FormatError as error:
-        check_refusal(A, fmt, str(error), **{name: options[name] for name in options if name == "shape"})
-        pytest.skip(f"{fmt} refuses the matrix")
+    """The operator of `A` in a format, which must hold it: see `formats_of`."""
+    return sg.aslinearoperator(A, format=fmt, device=device, **options)
 
 
 def assert_multiplies(op, A):
@@ -69,8 +109,16 @@ def allowed_values(option):
     return list(allowed) if isinstance(allowed, (list, tuple, range)) else [option["default"]]
 
 
+# As in pyproject.toml, for a fresh interpreter: warnings of the package and of the code itself are errors.
+STRICT_WARNINGS = r"""import warnings
+warnings.filterwarnings("error", module=r"(__main__|spmvgpu)(\.|$)")
+for announcement in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+    warnings.simplefilter("default", announcement)
+"""
+
+
 def run_python(code, *, check=True, **environment):
-    """Run code in a fresh interpreter where warnings are errors; a variable set to None is removed.
+    """Run code in a fresh interpreter with STRICT_WARNINGS; a variable set to None is removed.
 
     Returns
     -------
@@ -80,7 +128,7 @@ def run_python(code, *, check=True, **environment):
     variables = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
     for name in (name for name, value in environment.items() if value is None):
         variables.pop(name, None)
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+    command = [sys.executable, "-c", STRICT_WARNINGS + textwrap.dedent(code)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
     if check and done.returncode != 0:
         raise AssertionError(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -7,17 +7,28 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, banded, integer_matrix, integer_vector, matrix, vector
 from reference import assert_product
-from support import assert_same_entries, build, poisoned
+from support import assert_same_entries, build, each_format_of, formats_of, pairs, poisoned
+
+FAR_APART = sp.csr_array(
+    ([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], [0, 5, 2**28, 2**28 + 7])), shape=(3, 2**28 + 8)
+)
+LARGE_BAND = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400]))
 
 
-@pytest.fixture(scope="module", params=CASES)
-def case(request):
+@pytest.fixture(scope="module", params=pairs(CASES), ids="-".join)
+def pair(request):
+    """A case and a format that holds it."""
     return request.param
 
 
 @pytest.fixture(scope="module", name="A")
-def tested_matrix(case, dtype):
-    return matrix(case, dtype)
+def tested_matrix(pair, dtype):
+    return matrix(pair[0], dtype)
+
+
+@pytest.fixture(scope="module")
+def fmt(pair):
+    return pair[1]
 
 
 @pytest.fixture(scope="module")
@@ -25,58 +36,36 @@ def op(A, fmt, device):
     return build(A, fmt, device)
 
 
-def test_attributes(op, A, fmt, device):
-    assert (op.shape, op.dtype, op.nnz) == (A.shape, A.dtype, A.nnz)
-    assert (op.format, op.device) == (fmt, device)
-
-
-def test_spmv_overwrites_poison(op, A):
+def test_products(op, A):
+    """One vector over a poisoned result, with factors, again to the same bits; columns; transposed."""
     x = vector(A.shape[1], A.dtype)
     y = poisoned(A.shape[0], A.dtype)
     assert op.spmv(x, out=y) is y
     assert_product(y, A, x)
-
-
-def test_alpha_beta(op, A):
-    x = vector(A.shape[1], A.dtype)
+    for _ in range(5):
+        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), y)
+    np.testing.assert_array_equal(op @ x, y)
     start = vector(A.shape[0], A.dtype, seed=20)
     for alpha, beta in [(-1.5, 0.0), (1.0, 1.0), (0.5, -2.0), (0.0, 1.0), (0.0, 0.0)]:
         y = start.copy() if beta else poisoned(A.shape[0], A.dtype)
         op.spmv(x, out=y, alpha=alpha, beta=beta)
         assert_product(y, A, x, alpha, beta, start)
-
-
-def test_matmul_is_exact_for_small_integers(case, dtype, fmt, device):
-    A = integer_matrix(case, dtype)
-    x = integer_vector(A.shape[1], dtype)
-    y = build(A, fmt, device) @ x
-    assert y.dtype == dtype
-    np.testing.assert_array_equal(y, A @ x)
-
-
-def test_tocsr_gives_the_matrix_back(op, A):
-    B = op.tocsr()
-    assert B.has_canonical_format
-    assert B.dtype == A.dtype
-    assert_same_entries(B, A)
-
-
-def test_transposed_product(op, A):
+    X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
+    assert_product(op @ X, A, X)
     x = vector(A.shape[0], A.dtype)
     assert_product(op.rmatvec(x), A.T, x)
 
 
-def test_several_columns(op, A):
-    X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
-    assert_product(op @ X, A, X)
-
-
-def test_same_bits_every_time(op, A):
-    x = vector(A.shape[1], A.dtype)
-    first = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
-    for _ in range(5):
-        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), first)
-    np.testing.assert_array_equal(op @ x, first)
+def test_what_is_stored(op, A, fmt, device):
+    assert (op.shape, op.dtype, op.nnz) == (A.shape, A.dtype, A.nnz)
+    assert (op.format, op.device) == (fmt, device)
+    B = op.tocsr()
+    assert B.has_canonical_format
+    assert B.dtype == A.dtype
+    assert_same_entries(B, A)
+    estimate = sg.estimate(A, fmt)
+    assert estimate["padding"] >= 1.0 or A.nnz == 0
+    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize / 2  # a symmetric matrix may be stored by half
 
 
 def test_same_bits_from_a_second_operator(op, A, fmt, device):
@@ -84,33 +73,44 @@ def test_same_bits_from_a_second_operator(op, A, fmt, device):
     np.testing.assert_array_equal(build(A, fmt, device) @ x, op @ x)
 
 
-def test_estimate_before_building(op, A):
-    estimate = sg.estimate(A, op.format)
-    assert estimate["padding"] >= 1.0 or A.nnz == 0
-    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize / 2  # a symmetric matrix may be stored by half
+def integer_pairs():
+    """The patterns of all cases, which with other values may be symmetric no more, or by chance."""
+    cases = {case: integer_matrix(case, np.dtype("float64")) for case in CASES}
+    return [(case, fmt) for case, A in cases.items() for fmt in formats_of(A)]
 
 
-def test_automatic_format(A, device):
+@pytest.mark.parametrize(("case", "fmt"), integer_pairs())
+def test_matmul_is_exact_for_small_integers(case, fmt, dtype, device):
+    A = integer_matrix(case, dtype)
+    x = integer_vector(A.shape[1], dtype)
+    y = build(A, fmt, device) @ x
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, A @ x)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_automatic_format(case, dtype, device):
+    A = matrix(case, dtype)
     op = sg.aslinearoperator(A, device=device)
     assert op.format in sg.formats()
     x = vector(A.shape[1], A.dtype)
     assert_product(op @ x, A, x)
 
 
+@each_format_of(FAR_APART)
 def test_long_vector(fmt, device):
     """x of more than 2^31 bytes, of which only a few pages are touched on the CPU."""
     free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
     if free < 3 * 2**31:
         pytest.skip(f"needs 6 GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
-    columns = np.array([0, 5, 2**28, 2**28 + 7])
-    A = sp.csr_array(([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], columns)), shape=(3, 2**28 + 8))
-    x = np.zeros(2**28 + 8)
-    x[columns] = [10.0, 20.0, 30.0, 40.0]
-    np.testing.assert_array_equal(build(A, fmt, device) @ x, [10.0, 130.0, 160.0])
+    x = np.zeros(FAR_APART.shape[1])
+    x[FAR_APART.indices] = [10.0, 20.0, 30.0, 40.0]
+    np.testing.assert_array_equal(build(FAR_APART, fmt, device) @ x, [10.0, 130.0, 160.0])
 
 
+@each_format_of(LARGE_BAND)
 def test_a_large_banded_matrix(fmt, device, dtype):
     """Large enough for every thread and many tiles."""
-    A = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400])).astype(dtype)
+    A = LARGE_BAND.astype(dtype)
     x = vector(A.shape[1], dtype)
     assert_product(build(A, fmt, device) @ x, A, x)

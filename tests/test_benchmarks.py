@@ -232,6 +232,9 @@ def test_merge_keeps_other_matrices_of_the_same_device_only(tmp_path: Path) -> N
 # -- report --------------------------------------------------------------------------------------------------
 
 
+EMPTY = "\n".join((*report.SOLVERS, ""))  # the part of a README that only jobs fill
+
+
 def test_geometric_mean() -> None:
     assert geometric_mean([0.5, 2.0, 1.0]) == pytest.approx(1.0)
     assert geometric_mean([4.0]) == pytest.approx(4.0)
@@ -311,7 +314,7 @@ def test_marks_judge_by_the_stated_goals(made_up_results: Path) -> None:
 
 def test_report_fills_the_readme(made_up_results: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"# Title\n{report.BEGIN}\nold\n{report.END}\nend\n")
+    readme.write_text(f"# Title\n{EMPTY}{report.TABLES[0]}\nold\n{report.TABLES[1]}\nend\n")
     arguments = [
         "--results",
         str(made_up_results.parent),
@@ -324,12 +327,14 @@ def test_report_fills_the_readme(made_up_results: Path, tmp_path: Path) -> None:
 
     text = readme.read_text()
     assert text.startswith("# Title\n")
-    assert text.endswith(f"{report.END}\nend\n")
+    assert text.endswith(f"{report.TABLES[1]}\nend\n")
     assert "old" not in text
     assert "### Made-up GPU" in text
     assert "| `csr` | best cuSPARSE CSR | hot | 2 | 0.71 | 0.50 | 1.00 |" in text
-    assert "| first | f64 | 1.00M | 20.0 | 10.0 | 0.50 | 8.00 | 0.40 |" in text
-    assert "torch (not installed)" in text
+    page = (tmp_path / "docs" / "results" / "made-up-gpu.md").read_text()
+    assert "(docs/results/made-up-gpu.md)" in text
+    assert "| first | f64 | 1.00M | 20.0 | 10.0 | 0.50 | 8.00 | 0.40 |" in page
+    assert "torch (not installed)" in page
     again = text
     assert report.main(arguments) == 0
     assert readme.read_text() == again
@@ -338,20 +343,34 @@ def test_report_fills_the_readme(made_up_results: Path, tmp_path: Path) -> None:
 def test_report_draws_plots(made_up_results: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra [plot] is not installed")
     readme = tmp_path / "README.md"
-    readme.write_text(f"{report.BEGIN}\n{report.END}\n")
+    readme.write_text(f"{EMPTY}{report.TABLES[0]}\n{report.TABLES[1]}\n")
     plots = tmp_path / "docs" / "plots"
     report.main(["--results", str(made_up_results.parent), "--readme", str(readme), "--plots", str(plots)])
     assert (plots / "made-up-gpu.png").stat().st_size > 0
-    assert "(docs/plots/made-up-gpu.png)" in readme.read_text()
+    assert "(../plots/made-up-gpu.png)" in (tmp_path / "docs" / "results" / "made-up-gpu.md").read_text()
 
 
 def test_report_of_a_cpu_run(quick_run: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"{report.BEGIN}\n{report.END}\n")
+    readme.write_text(f"{EMPTY}{report.TABLES[0]}\n{report.TABLES[1]}\n")
     report.main(["--results", str(quick_run.parent), "--readme", str(readme), "--plots", str(tmp_path / "p")])
-    text = readme.read_text()
-    assert "csr, 1 thr." in text
-    assert all(name in text for name in suite.QUICK)
+    assert "| `csr` | 1 | 6 |" in readme.read_text()
+    page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
+    assert "csr, 1 thr." in page
+    assert all(name in page for name in suite.QUICK)
+
+
+def test_goals_of_a_cpu_count_matrices_that_are_slower_than_scipy() -> None:
+    rows = []
+    for matrix, ours in (("small", 20.0), ("large", 5.0)):
+        rows.append(made_up_row(matrix, "scipy", "csr", 10.0, threads=1))
+        rows.append(made_up_row(matrix, "spmvgpu", "csr", ours, threads=1))
+    content = {"environment": {"cache_bytes": 0}, "rows": rows, "skipped": []}
+
+    (mark,) = (mark for mark in marks({"spmv": content}) if "all 2 cases" in mark.name)
+
+    assert mark.reached is False
+    assert mark.measured == "geometric mean 1.00x, 1 slower, small f64 0.50x"
 
 
 def test_report_check_prints_the_goals(made_up_results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,4 +388,4 @@ def test_report_says_what_is_missing(
     readme = tmp_path / "plain.md"
     readme.write_text("no markers\n")
     with pytest.raises(SystemExit, match="benchmarks:begin"):
-        report.write_between(readme, "text")
+        report.write_between(readme, report.TABLES, "text")

@@ -68,9 +68,9 @@ def test_info(run):
 
 def test_python_m_spmvgpu():
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "spmvgpu", "info"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "spmvgpu", "info"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")  # a warning would be in the latter
     assert "formats" in done.stdout
 
 

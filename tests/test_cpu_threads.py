@@ -1,16 +1,23 @@
 """The CPU backend with any number of threads: every split of the work gives the product."""
 
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import spmvgpu as sg
 from battery import from_lengths, integer_matrix, integer_vector, uniform, vector
 from reference import assert_within, reference
-from support import assert_same_entries, build, each_format, each_type, poisoned
+from spmvgpu import _core, gallery
+from support import assert_same_entries, build, each_pair, formats_of, poisoned
 
-threadpoolctl = pytest.importorskip("threadpoolctl")
+CORES = _core.max_threads()
 
 # Large enough that every one of the threads gets a part
 LARGE = {
@@ -26,14 +33,20 @@ LARGE = {
 
 @pytest.fixture(params=[1, 2, 3, 8], ids=lambda count: f"threads_{count}")
 def threads(request):
-    """Limit of OpenMP threads while the test runs."""
-    with threadpoolctl.threadpool_limits(request.param, user_api="openmp"):
+    """Limit of threads while the test runs."""
+    with sg.limit_threads(request.param):
         yield request.param
 
 
-@pytest.fixture(scope="module", params=LARGE)
-def large(request):
-    return sp.csr_array(LARGE[request.param]())
+@cache
+def large(name):
+    return sp.csr_array(LARGE[name]()).sorted_indices()
+
+
+def held():
+    """Every matrix with the formats that hold it, and sell, however much it pads."""
+    formats = {name: {*formats_of(large(name)), "sell"} for name in LARGE}
+    return [(name, fmt) for name in LARGE for fmt in sorted(formats[name])]
 
 
 class Case(NamedTuple):
@@ -51,41 +64,90 @@ class Case(NamedTuple):
         return cls(A, x, start, reference(A, x), reference(A, x, -0.5, 2.0, start))
 
 
-@pytest.fixture(scope="module")
-def cases(large):
-    return {dtype: Case.of(large.astype(dtype)) for dtype in ("float32", "float64")}
+@cache
+def case_of(name, dtype):
+    return Case.of(large(name).astype(dtype))
 
 
-@pytest.fixture
-def case(cases, dtype):
-    return cases[dtype.name]
-
-
-@each_format
-@each_type
-def test_product(case, fmt, threads):
-    A, x = case.A, case.x
+@pytest.mark.parametrize(("name", "fmt"), held())
+def test_products(name, fmt, dtype, threads):
+    A, x, start, product, accumulated = case_of(name, dtype)
     op = build(A, fmt, max_padding=1e6) if fmt == "sell" else build(A, fmt)
     y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
-    assert_within(y, *case.product)
+    assert_within(y, *product)
     np.testing.assert_array_equal(op @ x, y)
+    y = op.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0)
+    assert_within(y, *accumulated)
+    assert_same_entries(op.tocsr(), A)
 
 
-@each_format
-@each_type
-def test_accumulation(case, fmt, threads):
-    y = case.start.copy()
-    build(case.A, fmt).spmv(case.x, out=y, alpha=-0.5, beta=2.0)
-    assert_within(y, *case.accumulated)
-
-
-@pytest.mark.parametrize("name", ["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
-def test_exact(name, fmt, dtype, threads):
-    A = integer_matrix(name, dtype)
+@each_pair(["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
+def test_exact(case, fmt, dtype, threads):
+    A = integer_matrix(case, dtype)
     x = integer_vector(A.shape[1], dtype)
     np.testing.assert_array_equal(build(A, fmt) @ x, A @ x)
 
 
-@each_format
-def test_roundtrip(large, fmt, threads):
-    assert_same_entries(build(large, fmt).tocsr(), large.sorted_indices())
+@pytest.mark.parametrize(("name", "fmt"), held())
+def test_same_bits_with_any_number_of_threads(name, fmt, dtype, threads):
+    case = case_of(name, dtype)
+    A, x = case.A, case.x
+    op = build(A, fmt, max_padding=1e6) if fmt == "sell" else build(A, fmt)
+    with sg.limit_threads(1):
+        alone = op @ x
+    np.testing.assert_array_equal(op @ x, alone)
+
+
+def test_same_bits_of_a_solution_with_any_number_of_threads(dtype, threads):
+    A, b = gallery.elasticity3d(16)
+    op = sg.aslinearoperator(A, device="cpu", format="csr", dtype=dtype)
+    b = b.astype(dtype)
+    with sg.limit_threads(1):
+        alone, _ = sg.linalg.cg(op, b, rtol=0.0, maxiter=20)
+    np.testing.assert_array_equal(sg.linalg.cg(op, b, rtol=0.0, maxiter=20)[0], alone)
+
+
+def test_threads_of_other_threads_are_their_own():
+    def count(_):
+        return _core.max_threads()
+
+    with ThreadPoolExecutor(1) as pool, sg.limit_threads(1):
+        assert _core.max_threads() == 1
+        assert list(pool.map(count, [0])) == [CORES]
+
+
+@pytest.mark.parametrize("bad", [0, -1])
+def test_limits_are_positive(bad):
+    with pytest.raises(ValueError, match="positive number"), sg.limit_threads(bad):
+        pass
+    assert _core.max_threads() == CORES
+
+
+@pytest.mark.parametrize("variable", ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_environment(variable):
+    code = "from spmvgpu import _core; print(_core.max_threads())"
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {variable: "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "3"
+
+
+def test_import_leaves_the_environment_alone():
+    code = "import os; before = dict(os.environ); import spmvgpu; assert dict(os.environ) == before"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["even", "one_dense_row"])
+def test_many_callers_at_once(name):
+    """Callers share the team: each gets what is idle, and none waits for another."""
+    A = large(name)
+    op, x = sg.aslinearoperator(A, device="cpu", format="csr"), vector(A.shape[1], A.dtype)
+    wanted = op @ x
+    with ThreadPoolExecutor(8) as pool:
+        for y in pool.map(lambda _: op @ x, range(64)):
+            np.testing.assert_array_equal(y, wanted)

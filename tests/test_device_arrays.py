@@ -180,7 +180,7 @@ def test_capture_in_a_graph(op, A, x, library, cuda_device):
 def test_wrong_type(op, x, library, cuda_device):
     other = "float64" if op.dtype == np.float32 else "float32"
     with pytest.raises(TypeError, match=other) as caught:
-        op @ library.asarray(x.astype(other), cuda_device)
+        op.spmv(library.asarray(x.astype(other), cuda_device))
     assert str(op.dtype) in str(caught.value)
 
 

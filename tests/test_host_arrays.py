@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from battery import matrix, vector
 from libraries import OnlyDlpack
 from reference import assert_product
-from support import build
+from support import build, each_format_of
 
 # Around powers of two of elements up to several MB: every chunk size of the staging has a boundary here
 SIZES = [2**k + d for k in (10, 13, 16, 17, 18, 19, 20, 21) for d in (-1, 0, 1)]
@@ -72,6 +72,7 @@ def test_recycled_results_are_not_seen_through_old_views(size, device, dtype):
         np.testing.assert_array_equal(view, scale * expected)
 
 
+@each_format_of("uniform")
 def test_result_is_an_ordinary_array(device, fmt, dtype):
     op = build(matrix("uniform", dtype), fmt, device)
     y = op @ vector(op.shape[1], dtype)
@@ -83,6 +84,7 @@ def test_result_is_an_ordinary_array(device, fmt, dtype):
     y.sort()
 
 
+@each_format_of("equal_rows")
 def test_round_trips_from_many_threads(device, fmt, dtype):
     A = matrix("equal_rows", dtype)
     op = build(A, fmt, device)
@@ -113,6 +115,7 @@ def test_x_may_change_as_soon_as_the_call_returns(device, dtype):
     np.testing.assert_array_equal(y, op.tocsr().data)
 
 
+@each_format_of("uniform")
 def test_tensor_of_the_cpu(fmt, dtype):
     torch = pytest.importorskip("torch")
     A = matrix("uniform", dtype)
@@ -123,6 +126,7 @@ def test_tensor_of_the_cpu(fmt, dtype):
     assert_product(y.numpy(), A, x)
 
 
+@each_format_of("uniform")
 def test_host_memory_through_dlpack(fmt, dtype):
     A = matrix("uniform", dtype)
     x = vector(A.shape[1], dtype)

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference import assert_product
-from support import build, poisoned
+from support import build, format_fixture, poisoned
 
+fmt = format_fixture("0x5")  # hold any small matrix, symmetric or not
 LARGEST = 2.0**40  # products and sums of 40 of them stay finite in float32
 
 

@@ -9,9 +9,11 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import uniform, vector
 from reference import assert_product
-from support import build
+from support import build, each_format, format_fixture
 
 KINDS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
+MATRIX = uniform(60, 44, 6)
+fmt = format_fixture(MATRIX)  # every format but the symmetric one
 BUFFERS = ("data", "indices", "indptr", "row", "col", "rows", "offsets")
 
 
@@ -21,7 +23,7 @@ def make(kind, flavour, A):
 
 @pytest.fixture(name="A")
 def tested_matrix(dtype):
-    return uniform(60, 44, 6).astype(dtype)
+    return MATRIX.astype(dtype)
 
 
 def check(op, A, dtype=None):
@@ -198,12 +200,14 @@ def test_value_types(given, kept, fmt):
 
 
 @pytest.mark.parametrize("given", ["float32", "float64", "int32", "bool"])
+@each_format
 def test_asked_value_type_wins(given, dtype, fmt, device):
     A = sp.csr_array(np.eye(4), dtype=given)
     assert build(A, fmt, device, dtype=dtype).dtype == dtype
 
 
 @pytest.mark.parametrize("spelling", [np.float32, "float32", "f4", np.dtype("float32"), ">f4"], ids=str)
+@each_format
 def test_spellings_of_a_type(spelling, fmt):
     assert build(np.eye(3), fmt, dtype=spelling).dtype == np.float32
 
@@ -228,12 +232,14 @@ def symmetric(dtype):
 
 
 @pytest.mark.parametrize("stored", ["lower", "upper"])
+@each_format
 def test_one_triangle_is_mirrored(stored, symmetric, fmt, device):
     half = sp.tril(symmetric) if stored == "lower" else sp.triu(symmetric)
     check(build(sp.csr_array(half), fmt, device, symmetric=stored), symmetric)
 
 
 @pytest.mark.parametrize("symmetric_as", [True, None])
+@each_format
 def test_symmetric_in_full_storage(symmetric_as, symmetric, fmt, device):
     op = build(symmetric, fmt, device, symmetric=symmetric_as)
     check(op, symmetric)

@@ -108,7 +108,7 @@ def test_other_preconditioners_are_for_scipy(make, op, b):
         ({"atol": "legacy"}, ValueError, "atol='legacy'"),
         ({"atol": None}, ValueError, "atol=None"),
         ({"maxiter": 0}, ValueError, "maxiter=0"),
-        ({"maxiter": 2.5}, TypeError, "float"),
+        ({"maxiter": 2.5}, TypeError, "maxiter=2.5"),
         ({"callback": 3}, TypeError, "callable"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,

@@ -5,15 +5,10 @@ import pytest
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-from support import allowed_values, build, poisoned
+from support import allowed_values, build, each_format_of, formats_of, poisoned
 
-OPTIONS = [
-    pytest.param(name, option["name"], value, id=f"{name}-{option['name']}-{value}")
-    for name in sg.formats()
-    for option in sg.format_options(name)
-    for value in allowed_values(option)
-]
-NAMES = sorted({(name, option["name"]) for name in sg.formats() for option in sg.format_options(name)})
+OPTIONS = [(name, option) for name in sg.formats() for option in sg.format_options(name)]
+NAMES = sorted({(name, option["name"]) for name, option in OPTIONS})
 AUTOMATIC = (0, "auto")  # op.options then says what was chosen
 SOME_CASES = [
     "uniform",
@@ -22,11 +17,22 @@ SOME_CASES = [
     "warp_lengths",
     "empty_rows_first",
     "no_entries",
+    "sym_mixed_nodes",
 ]
 
 
-@pytest.mark.parametrize("case", SOME_CASES)
-@pytest.mark.parametrize(("name", "option", "value"), OPTIONS)
+def held():
+    """Every value of every option, with the cases that the format then holds."""
+    return [
+        pytest.param(name, option["name"], value, case, id=f"{name}-{option['name']}-{value}-{case}")
+        for name, option in OPTIONS
+        for value in allowed_values(option)
+        for case in SOME_CASES
+        if name in formats_of(case, only=name, **{option["name"]: value})
+    ]
+
+
+@pytest.mark.parametrize(("name", "option", "value", "case"), held())
 def test_product(name, option, value, case, dtype, device):
     A = matrix(case, dtype)
     op = build(A, name, device, **{option: value})
@@ -38,17 +44,21 @@ def test_product(name, option, value, case, dtype, device):
 @pytest.mark.parametrize(("name", "option"), NAMES)
 def test_default_is_used_and_allowed(name, option):
     described = next(entry for entry in sg.format_options(name) if entry["name"] == option)
-    A = matrix("uniform", "float64")
+    A = matrix("sym_band", "float64")
     assert option in build(A, name).options
     build(A, name, **{option: described["default"]})
 
 
-@pytest.mark.parametrize("value", ["nonsense", -7, None, float("nan"), [1]])
-@pytest.mark.parametrize(("name", "option"), NAMES)
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        pytest.param(name, option["name"], value, id=f"{name}-{option['name']}-{value}")
+        for name, option in OPTIONS
+        for value in ["nonsense", -7, None, float("nan"), [1]]
+        if value != option["default"]
+    ],
+)
 def test_bad_value(name, option, value):
-    described = next(entry for entry in sg.format_options(name) if entry["name"] == option)
-    if value == described["default"]:
-        pytest.skip(f"{value!r} is the default of {option}")
     with pytest.raises((ValueError, TypeError), match=option) as caught:
         sg.aslinearoperator(matrix("uniform", "float64"), format=name, device="cpu", **{option: value})
     assert str(value) in str(caught.value)
@@ -66,6 +76,7 @@ def test_unknown_format_of_options():
         sg.format_options("nonsense")
 
 
+@each_format_of("power_law_rows")
 def test_full_tuning_keeps_the_product(fmt, device, dtype):
     A = matrix("power_law_rows", dtype)
     op = build(A, fmt, device, tune="full")

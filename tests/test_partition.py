@@ -339,9 +339,9 @@ def test_submatrices_add_up(name, block_size):
     assert parts.remainder.has_canonical_format
 
 
-@pytest.mark.parametrize("block_size", [0, -1, 1.5])
+@pytest.mark.parametrize("block_size", [0, -1])
 def test_bad_block_size(block_size):
-    with pytest.raises(ValueError, match="block_size is"):
+    with pytest.raises(ValueError, match="block_size="):
         partition.by_submatrices(sp.eye_array(3), block_size=block_size)
 
 
@@ -380,7 +380,7 @@ def test_bad_powers(split, powers, error):
         ([1.5, 2], TypeError, "row lengths must be integers"),
         ([1, -2], ValueError, "row 1 has -2"),
         ((np.ones(1), np.zeros(1, int), np.array([0, 1])), TypeError, "need a shape"),
-        ("matrix", TypeError, "not supported"),
+        ("matrix", TypeError, "no matrix"),
         (sp.csr_array(np.ones((2, 2), complex)), TypeError, "complex128"),
     ],
 )

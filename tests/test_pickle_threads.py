@@ -10,9 +10,10 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix, vector
-from support import allowed_values, build, run_python
+from support import allowed_values, build, each_format_of, format_fixture, run_python
 
 THREADS = 8
+fmt = format_fixture("power_law_rows")
 
 
 @pytest.fixture(name="A")
@@ -67,6 +68,7 @@ def test_pickle_of_the_transposed_operator(op):
     np.testing.assert_array_equal(other @ x, op.T @ x)
 
 
+@each_format_of("0x5")
 def test_pickle_of_an_empty_matrix(fmt, device, dtype):
     other = pickle.loads(pickle.dumps(build(matrix("0x5", dtype), fmt, device)))
     assert other.shape == (0, 5)
@@ -82,6 +84,7 @@ LOAD = """
 """
 
 
+@each_format_of("uniform")
 def test_automatic_device_is_chosen_anew_where_it_is_loaded(tmp_path, fmt):
     A = matrix("uniform", np.dtype("float64"))
     path = tmp_path / "operator.pickle"

@@ -40,7 +40,7 @@ def operator(kind: str, slices: int = 2) -> sg.SparseOperator:
 
 
 def schedules(op: sg.SparseOperator) -> list[plot_symmetric.Schedule]:
-    return [plot_symmetric.schedule_of(op, tile) for tile in range(len(op._arrays()["tiles"]) - 1)]
+    return [plot_symmetric.schedule_of(op, tile) for tile in range(len(op.arrays()["tiles"]) - 1)]
 
 
 @each_kind
@@ -55,7 +55,7 @@ def test_schedules_and_remainder_hold_the_lower_triangle_once(kind: str) -> None
             assert column + width <= row or (column, width) == (row, height)
             block = itertools.product(range(row, row + height), range(column, column + width))
             found += [(i, j) for i, j in block if j <= i]  # those on the diagonal are stored in full
-    arrays = op._arrays()
+    arrays = op.arrays()
     offsets = arrays["remainder_row_offsets"]
     rest = sp.csr_array(matrix.shape)
     if len(offsets):
@@ -80,7 +80,7 @@ def test_no_two_threads_meet(kind: str) -> None:
 
 def test_halo_columns_are_numbers_of_the_matrix() -> None:
     op = operator("halo")
-    tiles = op._arrays()["tiles"]
+    tiles = op.arrays()["tiles"]
     plan = plot_symmetric.schedule_of(op, 2)
     real = plan.rows >= 0
     assert plan.rows[real].min() >= tiles[2, 0]
@@ -110,11 +110,11 @@ def test_tiles_are_drawn_over_the_matrix(pyplot, kind: str) -> None:
     op = operator(kind)
     ax = pyplot.figure().add_subplot()
     assert plot_symmetric.tiles(op, ax=ax) is ax
-    tiles = op._arrays()["tiles"]
+    tiles = op.arrays()["tiles"]
     squares = [patch for patch in ax.patches if not patch.get_fill()]
     assert [patch.get_width() for patch in squares] == (op.options["block"] * np.diff(tiles[:, 0])).tolist()
     shaded = sum(patch.get_width() for patch in ax.patches if patch.get_fill())
-    assert shaded == op.options["block"] * len(op._arrays()["halo_nodes"])
+    assert shaded == op.options["block"] * len(op.arrays()["halo_nodes"])
     ax.figure.canvas.draw()
 
 

@@ -13,7 +13,7 @@ import spmvgpu as sg
 from spmvgpu.cli import main
 from spmvgpu.peers.problem import WrongResultError
 from spmvgpu.reproduce import PAPERS, claims, figures, matrices, measure, tao2015, yin2012
-from spmvgpu.reproduce.matrices import PaperMatrix
+from spmvgpu.reproduce.matrices import PaperMatrix, Sample
 from spmvgpu.reproduce.run import Run
 from spmvgpu.reproduce.stand_ins import stand_in
 
@@ -207,7 +207,7 @@ class FakeOperator:
         self.format, self.options, self.model = variant.format, dict(variant.options), model
         self.shape, self.nnz, self.dtype = matrix.shape, matrix.nnz, matrix.dtype
 
-    def _time_products(self, repeats):
+    def time_products(self, repeats):
         gather = self.model["gather"] if self.options.get("gather") == "device" else 0
         options = tuple(value for name, value in self.options.items() if name != "max_padding")
         slower = self.model.get((self.format, *options), self.model.get(self.format, 1.0))
@@ -301,6 +301,49 @@ def test_yin2012_claims(run_fake):
         assert content["figures"] == [f"yin2012_figure{number}.png" for number in range(12, 18)]
     for row in content["rows"]:
         assert row["gflops"] == pytest.approx(2 * row["nnz"] / row["time_us"] / 1e3)
+
+
+# -- stand-ins by name ---------------------------------------------------------------------------------------
+
+
+def test_stand_ins_do_not_go_by_the_name_alone(tmp_path, capsys):
+    run = Run("tao2015", "cpu", tmp_path, quick=True)
+    for name, origin in (
+        ("cant", "generated"),
+        ("cant2", "real"),
+        ("rma10 1/16", "recipe"),
+        ("dense", "exact"),
+    ):
+        run.introduce(Sample(name, SMALL_MATRIX, origin, "made for a test"))
+    assert run.called("less on cant, cant2, rma10 1/16; dense/cant") == (
+        "less on stand-in for cant, cant2, stand-in for rma10 1/16; dense/cant"
+    )
+
+    drawn = []
+
+    def picture(path, title, *data):
+        drawn.extend((title, *data))
+        return path
+
+    if figures.available():
+        run.draw("figure1", "times of cant", picture, ["cant", "dense"], {"csr": {"cant": 1.0, "dense": 2.0}})
+        assert drawn[0].startswith("times of stand-in for cant\n")
+        assert drawn[1:] == [
+            ["stand-in for cant", "dense"],
+            {"csr": {"stand-in for cant": 1.0, "dense": 2.0}},
+        ]
+
+    run.table("times", {"csr": {"cant": 1.0, "dense": 2.0}}, ["cant", "dense"])
+    run.claims = [claims.judge("1", "faster on cant", {"cant": 0.5, "dense": 2.0}, "speed")]
+    run.finish()
+    printed = capsys.readouterr().out
+    text = " ".join(printed.split())
+    assert "stand-in for cant 40 x 40" in text
+    assert "stand-in for cant 1.0 dense 2.0" in text
+    assert "less on stand-in for cant" in text
+    (claim,) = json.loads((tmp_path / "tao2015.json").read_text())["claims"]
+    assert claim["here"].endswith("less on stand-in for cant")
+    assert set(claim["gains"]) == {"cant", "dense"}
 
 
 # -- the command ---------------------------------------------------------------------------------------------

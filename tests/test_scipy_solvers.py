@@ -6,7 +6,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from battery import uniform, vector
-from support import build
+from support import build, each_format_of
+
+TALL = uniform(120, 80, 9)
 
 
 @pytest.fixture
@@ -39,8 +41,9 @@ def test_krylov_solvers(solver, spd, fmt, device):
 
 
 @pytest.mark.parametrize("solver", [spla.lsqr, spla.lsmr], ids=lambda f: f.__name__)
+@each_format_of(TALL)
 def test_least_squares(solver, fmt, device):
-    A = uniform(120, 80, 9)
+    A = TALL
     expected = vector(80, A.dtype)
     x = solver(build(A, fmt, device), A @ expected, atol=1e-13, btol=1e-13)[0]
     np.testing.assert_allclose(x, expected, rtol=1e-6)
@@ -51,8 +54,9 @@ def test_eigsh(spd, fmt, device):
     np.testing.assert_allclose(np.sort(found), np.linalg.eigvalsh(spd.toarray())[-3:], rtol=1e-4)
 
 
+@each_format_of(TALL)
 def test_svds(fmt, device):
-    A = uniform(120, 80, 9)
+    A = TALL
     found = spla.svds(build(A, fmt, device), k=4, return_singular_vectors=False, v0=vector(80, A.dtype))
     np.testing.assert_allclose(np.sort(found), np.linalg.svd(A.toarray(), compute_uv=False)[3::-1], rtol=1e-8)
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from battery import from_lengths, integer_vector, matrix, vector
 from reference import assert_product
-from support import build, poisoned
+from support import build, each_format_of, each_pair, poisoned
 
 SPECIAL = [np.nan, np.inf, -np.inf]
 PADDED_CASES = [
@@ -20,12 +20,16 @@ PADDED_CASES = [
 ]
 
 
-@pytest.fixture(params=PADDED_CASES, name="A")
-def tested_matrix(request, dtype):
-    return matrix(request.param, dtype)
+each_padded = each_pair(PADDED_CASES)
+
+
+@pytest.fixture(name="A")
+def tested_matrix(case, dtype):
+    return matrix(case, dtype)
 
 
 @pytest.mark.parametrize("special", SPECIAL)
+@each_padded
 def test_special_x_reaches_only_the_rows_that_use_it(A, special, fmt, device):
     """Padding must not multiply: formats like to pad with column 0 or the last column."""
     op = build(A, fmt, device)
@@ -40,6 +44,7 @@ def test_special_x_reaches_only_the_rows_that_use_it(A, special, fmt, device):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
+@each_padded
 def test_special_x_everywhere(A, special, fmt, device):
     """Empty rows stay zero; a row of one sign keeps its infinity, mixed signs give NaN."""
     x = np.full(A.shape[1], special, A.dtype)
@@ -50,6 +55,7 @@ def test_special_x_everywhere(A, special, fmt, device):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
+@each_format_of("warp_lengths")
 def test_special_entry_stays_in_its_row(special, fmt, device, dtype):
     A = matrix("warp_lengths", dtype).copy()
     A.data = A.data.copy()
@@ -62,20 +68,26 @@ def test_special_entry_stays_in_its_row(special, fmt, device, dtype):
     assert_product(y, A, x)
 
 
+STORED_ZEROS = sp.csr_array((np.array([0.0, 1, 0, 2]), [0, 1, 1, 0], [0, 2, 2, 4]), shape=(3, 2))
+
+
 @pytest.mark.parametrize("special", SPECIAL)
+@each_format_of(STORED_ZEROS)
 def test_stored_zeros_multiply(special, fmt, device, dtype):
-    A = sp.csr_array((np.array([0, 1, 0, 2], dtype), [0, 1, 1, 0], [0, 2, 2, 4]), shape=(3, 2))
+    A = STORED_ZEROS.astype(dtype)
     op = build(A, fmt, device)
     assert op.nnz == 4
     np.testing.assert_array_equal(op @ np.array([special, 1.0], dtype), [np.nan, 0.0, 2 * special])
 
 
+@each_format_of("only_explicit_zeros")
 def test_stored_zeros_survive(fmt, device, dtype):
     op = build(matrix("only_explicit_zeros", dtype), fmt, device)
     assert op.nnz == op.tocsr().nnz == matrix("only_explicit_zeros", dtype).nnz
     assert op.T.nnz == op.nnz
 
 
+@each_format_of(sp.csr_array((2, 8)))
 def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
     """The roundtrip keeps bits, not only values."""
     tiny = np.finfo(dtype).smallest_subnormal
@@ -95,6 +107,7 @@ def test_subnormal_numbers_are_not_flushed(fmt, device, dtype):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
+@each_padded
 def test_beta_zero_never_reads_the_result(A, special, fmt, device):
     x = vector(A.shape[1], A.dtype)
     y = np.full(A.shape[0], special, A.dtype)
@@ -103,6 +116,7 @@ def test_beta_zero_never_reads_the_result(A, special, fmt, device):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
+@each_padded
 def test_beta_not_zero_reads_the_result(A, special, fmt, device):
     x = vector(A.shape[1], A.dtype)
     start = vector(A.shape[0], A.dtype)
@@ -112,9 +126,13 @@ def test_beta_not_zero_reads_the_result(A, special, fmt, device):
     assert_product(y, A, x, beta=0.5, y=start)
 
 
+MANY_EMPTY_ROWS = from_lengths([0, 3, 0, 0, 5] * 50, 100)
+
+
 @pytest.mark.parametrize("beta", [1.0, -0.25])
+@each_format_of(MANY_EMPTY_ROWS)
 def test_beta_scales_empty_rows(beta, fmt, device, dtype):
-    A = from_lengths([0, 3, 0, 0, 5] * 50, 100).astype(dtype)
+    A = MANY_EMPTY_ROWS.astype(dtype)
     start = vector(250, dtype)
     y = start.copy()
     build(A, fmt, device).spmv(vector(100, dtype), out=y, beta=beta)
@@ -131,6 +149,7 @@ def test_factors_may_be_any_real_number(fmt, device, dtype):
         np.testing.assert_array_equal(op.spmv(x, alpha=alpha), expected)
 
 
+@each_format_of("power_law_rows")
 def test_repeated_accumulation(fmt, device, dtype):
     A = matrix("power_law_rows", dtype)
     A = sp.csr_array((np.ones(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
@@ -146,7 +165,7 @@ def test_repeated_accumulation(fmt, device, dtype):
 # Determinism
 
 
-@pytest.mark.parametrize("case", ["uniform", "long_rows_in_a_row", "power_law_rows", "1xN_dense"])
+@each_pair(["uniform", "long_rows_in_a_row", "power_law_rows", "1xN_dense"])
 def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     A = matrix(case, dtype)
     op = build(A, fmt, device)
@@ -154,10 +173,24 @@ def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     assert len({(op @ x).tobytes() for _ in range(100)}) == 1
 
 
-def test_columns_give_the_bits_of_single_products(fmt, device, dtype):
-    A = matrix("power_law_rows", dtype)
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 33])
+@pytest.mark.parametrize("order", ["C", "F"])
+@each_pair(["power_law_rows", "long_rows_in_a_row", "1xN_dense", "Nx1_dense"])
+def test_columns_give_the_bits_of_single_products(case, order, columns, fmt, device, dtype):
+    A = matrix(case, dtype)
     op = build(A, fmt, device)
-    X = vector(3 * A.shape[1], dtype).reshape(-1, 3)
+    X = np.asarray(vector(columns * A.shape[1], dtype).reshape(-1, columns), order=order)
     Y = op @ X
-    for column in range(3):
+    assert_product(Y, A, X)
+    for column in range(columns):
+        np.testing.assert_array_equal(Y[:, column], op @ X[:, column])
+
+
+def test_columns_of_a_matrix_whose_long_rows_are_shared_by_threads(fmt, device, dtype):
+    A = sp.random_array((20, 30_000), density=0.2, format="csr", rng=5, dtype=dtype)
+    op = build(A, fmt, device)
+    X = vector(5 * A.shape[1], dtype).reshape(-1, 5)
+    Y = op @ X
+    assert_product(Y, A, X)
+    for column in range(5):
         np.testing.assert_array_equal(Y[:, column], op @ X[:, column])

@@ -42,13 +42,12 @@ Array<T> share_array(const Dense<T>& array) {
     return Array<T>::share({owner, const_cast<T*>(array.data())}, array.size());
 }
 
-// As csr_view, but the arrays become those of the matrix.
+// As csr_view, but the index arrays become those of the matrix.
 template <class T>
 Csr<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
     Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
     csr.row_offsets = share_array(indptr);
     csr.col_indices = share_array(indices);
-    csr.values = share_array(data);
     return csr;
 }
 

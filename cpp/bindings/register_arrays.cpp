@@ -2,7 +2,10 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "bindings/bindings.hpp"
@@ -47,51 +50,54 @@ private:
     std::shared_ptr<dlpack::ManagedTensor> tensor_;
 };
 
-// A vector of floats on a CUDA device, for callers whose own library cannot be asked for one.
-struct DeviceVector {
-    Array<char> memory;
-    std::int64_t size;
+// An array of floats in C order on a CUDA device, for callers whose own library cannot be asked for one.
+struct DeviceArray {
+    std::vector<std::int64_t> shape;
     int item_bytes;
+    Array<char> memory;
 
-    DeviceVector(std::int64_t size, int item_bytes, int ordinal)
-        : memory(static_cast<std::size_t>(size) * item_bytes, Device{ordinal}), size(size), item_bytes(item_bytes) {}
+    DeviceArray(std::vector<std::int64_t> given, int item_bytes, int ordinal)
+        : shape(std::move(given)),
+          item_bytes(item_bytes),
+          memory(std::accumulate(shape.begin(), shape.end(), static_cast<std::size_t>(item_bytes), std::multiplies<>()),
+                 Device{ordinal}) {}
 
     std::uintptr_t pointer() const { return reinterpret_cast<std::uintptr_t>(memory.data()); }
 };
 
-void check_fits(const DeviceVector& vector, const py::array& host) {
+void check_fits(const DeviceArray& array, const py::array& host) {
     const bool in_order = (host.flags() & py::array::c_style) != 0;
-    if (!in_order || host.nbytes() != static_cast<py::ssize_t>(vector.memory.bytes())) {
+    if (!in_order || host.nbytes() != static_cast<py::ssize_t>(array.memory.bytes())) {
         throw std::invalid_argument("a host array of another size, or not contiguous");
     }
 }
 
-void upload(DeviceVector& vector, const py::array& host) {
-    check_fits(vector, host);
+void upload(DeviceArray& array, const py::array& host) {
+    check_fits(array, host);
     const void* const from = host.data();
     const py::gil_scoped_release release;
-    copy_bytes(vector.memory.data(), vector.memory.device(), from, {}, vector.memory.bytes());
+    copy_bytes(array.memory.data(), array.memory.device(), from, {}, array.memory.bytes());
 }
 
-void download(const DeviceVector& vector, py::array host) {
-    check_fits(vector, host);
+void download(const DeviceArray& array, py::array host) {
+    check_fits(array, host);
     void* const to = host.mutable_data();
     const py::gil_scoped_release release;
-    copy_bytes(to, {}, vector.memory.data(), vector.memory.device(), vector.memory.bytes());
+    copy_bytes(to, {}, array.memory.data(), array.memory.device(), array.memory.bytes());
 }
 
-py::capsule export_dlpack(const DeviceVector& vector) {
+py::capsule export_dlpack(const DeviceArray& array) {
     struct Export {
         Array<char> memory;
-        std::int64_t shape;
+        std::vector<std::int64_t> shape;
         dlpack::ManagedTensor managed;
     };
-    auto* exported = new Export{vector.memory, vector.size, {}};
+    auto* exported = new Export{array.memory, array.shape, {}};
     exported->managed.tensor = {exported->memory.data(),
-                                {dlpack::kCuda, vector.memory.device().ordinal},
-                                1,
-                                {dlpack::kFloat, static_cast<std::uint8_t>(8 * vector.item_bytes), 1},
-                                &exported->shape,
+                                {dlpack::kCuda, array.memory.device().ordinal},
+                                static_cast<std::int32_t>(exported->shape.size()),
+                                {dlpack::kFloat, static_cast<std::uint8_t>(8 * array.item_bytes), 1},
+                                exported->shape.data(),
                                 nullptr,
                                 0};
     exported->managed.context = exported;
@@ -104,10 +110,10 @@ py::capsule export_dlpack(const DeviceVector& vector) {
     });
 }
 
-py::dict cuda_array_interface(const DeviceVector& vector) {
-    return py::dict(py::arg("shape") = py::make_tuple(vector.size),
-                    py::arg("typestr") = vector.item_bytes == 8 ? "<f8" : "<f4",
-                    py::arg("data") = py::make_tuple(vector.pointer(), false), py::arg("strides") = py::none(),
+py::dict cuda_array_interface(const DeviceArray& array) {
+    return py::dict(py::arg("shape") = py::tuple(py::cast(array.shape)),
+                    py::arg("typestr") = array.item_bytes == 8 ? "<f8" : "<f4",
+                    py::arg("data") = py::make_tuple(array.pointer(), false), py::arg("strides") = py::none(),
                     py::arg("version") = 3, py::arg("stream") = 1);
 }
 
@@ -124,17 +130,18 @@ void register_arrays(py::module_& module) {
         .def_property_readonly("device_type", [](const DlpackView& v) { return int(v.tensor().device.type); })
         .def_property_readonly("device_id", [](const DlpackView& v) { return int(v.tensor().device.id); });
 
-    py::class_<DeviceVector>(module, "DeviceVector",
-                             "A float vector on a CUDA device, for exchange with other libraries.")
-        .def(py::init<std::int64_t, int, int>(), py::arg("size"), py::arg("item_bytes"), py::arg("ordinal"))
-        .def("upload", &upload, py::arg("host"), "Copy a NumPy array into the vector.")
-        .def("download", &download, py::arg("host"), "Copy the vector into a NumPy array.")
-        .def_property_readonly("pointer", &DeviceVector::pointer)
-        .def_property_readonly("shape", [](const DeviceVector& v) { return py::make_tuple(v.size); })
+    py::class_<DeviceArray>(module, "DeviceArray",
+                            "An array of floats on a CUDA device, for exchange with other libraries.")
+        .def(py::init<std::vector<std::int64_t>, int, int>(), py::arg("shape"), py::arg("item_bytes"),
+             py::arg("ordinal"))
+        .def("upload", &upload, py::arg("host"), "Copy a NumPy array into it.")
+        .def("download", &download, py::arg("host"), "Copy it into a NumPy array.")
+        .def_property_readonly("pointer", &DeviceArray::pointer)
+        .def_property_readonly("shape", [](const DeviceArray& v) { return py::tuple(py::cast(v.shape)); })
         .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
-        .def("__dlpack__", [](const DeviceVector& v, const py::kwargs&) { return export_dlpack(v); })
+        .def("__dlpack__", [](const DeviceArray& v, const py::kwargs&) { return export_dlpack(v); })
         .def("__dlpack_device__",
-             [](const DeviceVector& v) { return py::make_tuple(int(dlpack::kCuda), v.memory.device().ordinal); });
+             [](const DeviceArray& v) { return py::make_tuple(int(dlpack::kCuda), v.memory.device().ordinal); });
 }
 
 }  // namespace spmvgpu

@@ -1,11 +1,15 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "core/column_products.hpp"
 #include "core/matrix.hpp"
 #include "cuda/transfer.hpp"
 
@@ -38,6 +42,26 @@ py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const st
     return y;
 }
 
+// X may have any strides. The result is in the order of X, so that vectors that lie next to each other need no copies.
+template <class T>
+py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X) {
+    if (X.ndim() != 2 || X.shape(0) != matrix.cols()) throw std::invalid_argument("array of wrong shape");
+    constexpr auto kItem = static_cast<py::ssize_t>(sizeof(T));
+    const py::ssize_t rows = matrix.rows(), count = X.shape(1);
+    if (count > std::numeric_limits<index_t>::max()) throw std::invalid_argument("2^31 columns or more");
+    const bool by_columns = X.strides(0) == kItem && X.shape(0) > 1 && count > 1;
+    py::array_t<T> y({rows, count}, by_columns ? std::vector<py::ssize_t>{kItem, std::max<py::ssize_t>(rows, 1) * kItem}
+                                               : std::vector<py::ssize_t>{count * kItem, kItem});
+    const auto width = static_cast<index_t>(count);
+    const Columns<const T> from{X.data(), width, X.strides(0) / kItem, X.strides(1) / kItem};
+    const Columns<T> to{y.mutable_data(), width, y.strides(0) / kItem, y.strides(1) / kItem};
+    {
+        const py::gil_scoped_release release;
+        multiply_columns(matrix, from, to);
+    }
+    return y;
+}
+
 template <class T>
 py::dict arrays(const Matrix<T>& matrix) {
     py::dict result;
@@ -65,6 +89,8 @@ void register_base(py::module_& module, const char* name) {
             "Product of vectors on the matrix's own device; queued on the stream.")
         .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
              py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
+        .def("multiply_columns", static_cast<py::array (*)(const M&, const py::array_t<T, 0>&)>(&multiply_columns<T>),
+             py::arg("X").noconvert(), "Product of the columns of an array in host memory.")
         .def(
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
             "Declares the x of the products that follow; 0 ends it.")
@@ -108,7 +134,7 @@ void register_type(py::module_& module, const char* name) {
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
              py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
-             "With share, arrays that fit as they are become those of the matrix, and must never change again.")
+             "With share, the index arrays may become those of the matrix, and must never change again.")
         .def_static(
             "estimate",
             [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,

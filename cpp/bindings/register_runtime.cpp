@@ -50,8 +50,7 @@ py::dict device_properties(int ordinal) {
 py::dict build_info() {
     return py::dict(py::arg("version") = SPMVGPU_VERSION, py::arg("cuda") = kHasCuda,
                     py::arg("cuda_version") = cuda::version(),
-                    py::arg("cuda_architectures") = SPMVGPU_CUDA_ARCHITECTURES, py::arg("compiler") = SPMVGPU_COMPILER,
-                    py::arg("openmp") = _OPENMP);
+                    py::arg("cuda_architectures") = SPMVGPU_CUDA_ARCHITECTURES, py::arg("compiler") = SPMVGPU_COMPILER);
 }
 
 }  // namespace
@@ -63,7 +62,9 @@ void register_runtime(py::module_& module) {
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
-    module.def("max_threads", &max_threads, "Threads the CPU backend may use.");
+    module.def("max_threads", &max_threads, "Threads that the calling thread's loops may use.");
+    module.def("set_thread_limit", &set_thread_limit, py::arg("threads"),
+               "Bounds the threads of the calling thread's loops; gives the bound before.");
     module.def(
         "device_of", [](std::uintptr_t pointer) { return cuda::device_of(reinterpret_cast<void*>(pointer)).ordinal; },
         py::arg("pointer"), "CUDA device that a pointer lives on, or -1.");

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/columns.hpp"
 #include "core/timing.hpp"
 #include "core/types.hpp"
 
@@ -24,6 +25,10 @@ public:
 
     // The same with x and y in host memory, whatever the device. Complete when it returns.
     virtual void spmv_host(const Product<T>& product) const = 0;
+
+    // Whether the matrix multiplies several vectors at once, and that product; x and y are in host memory.
+    virtual bool multiplies_panels() const { return false; }
+    virtual void multiply_panel(const PanelProduct<T>&) const {}
 
     // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per
     // stream), until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.

@@ -63,6 +63,12 @@ concept Symmetric = Format::kSymmetric;
 template <class Format>
 concept ReadsDiagonals = Format::kReadsDiagonals;
 
+// A format that multiplies several vectors at once on the CPU.
+template <class Format>
+concept MultipliesPanels = requires(const Format& format, const PanelProduct<typename Format::value_type>& product) {
+    format.multiply_panel(product);
+};
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -167,6 +173,22 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
     exchange.run(
         product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, crossing);
     sent_version_ = version;
+}
+
+template <class T>
+bool Matrix<T>::multiplies_panels() const {
+    return !device_.is_cuda() &&
+           std::visit([](const auto& format) { return MultipliesPanels<std::remove_cvref_t<decltype(format)>>; },
+                      storage_);
+}
+
+template <class T>
+void Matrix<T>::multiply_panel(const PanelProduct<T>& product) const {
+    std::visit(
+        [&](const auto& format) {
+            if constexpr (MultipliesPanels<std::remove_cvref_t<decltype(format)>>) format.multiply_panel(product);
+        },
+        storage_);
 }
 
 template <class T>

@@ -38,6 +38,8 @@ public:
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
+    bool multiplies_panels() const override;
+    void multiply_panel(const PanelProduct<T>& product) const override;
     void set_x(const T* x) override;
     double time_products(const Series& series) const override;
 

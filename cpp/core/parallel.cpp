@@ -1,14 +1,16 @@
 #include "core/parallel.hpp"
 
-#include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <thread>
 
 namespace spmvgpu {
 
@@ -17,33 +19,37 @@ namespace {
 bool is_forked = false;
 [[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
 
+int usable_cores() {
+#ifdef __linux__
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+#endif
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+int threads_at_start() {
+    for (const char* name : {"SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"}) {
+        const char* const text = std::getenv(name);
+        const long asked = text == nullptr ? 0 : std::strtol(text, nullptr, 10);  // of a list, the first
+        if (asked > 0) return static_cast<int>(std::min<long>(asked, std::numeric_limits<int>::max()));
+    }
+    return usable_cores();
+}
+
+thread_local int thread_limit = std::numeric_limits<int>::max();
+
 }  // namespace
 
-int max_threads() { return is_forked ? 1 : omp_get_max_threads(); }
-
-ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
-    omp_set_num_threads(std::clamp(threads, 1, before_));
+int max_threads() {
+    static const int of_process = threads_at_start();
+    return is_forked ? 1 : std::min(of_process, thread_limit);
 }
 
-ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+int set_thread_limit(int threads) { return std::exchange(thread_limit, std::max(threads, 1)); }
 
-int threads_for(std::int64_t work) {
-    constexpr std::int64_t kWorthWaking = 40'000;
-    return work < kWorthWaking ? 1 : max_threads();
-}
+ThreadLimit::ThreadLimit(int threads) : before_(set_thread_limit(std::min(threads, thread_limit))) {}
 
-void parallel_parts(std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part) {
-    constexpr std::size_t kWorthWaking = 128 << 10, kLine = 64;
-    constexpr int kMaxThreads = 8;  // reach several times the bandwidth of a PCIe bus
-    const int threads = bytes < kWorthWaking ? 1 : std::min(max_threads(), kMaxThreads);
-    const std::size_t lines_per_thread = (bytes / kLine + threads) / threads;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        const std::size_t begin = std::min(bytes, t * lines_per_thread * kLine);
-        const std::size_t end = std::min(bytes, begin + lines_per_thread * kLine);
-        if (begin < end) part(begin, end);
-    }
-}
+ThreadLimit::~ThreadLimit() { thread_limit = before_; }
 
 void parallel_copy(void* to, const void* from, std::size_t bytes) {
     parallel_parts(bytes, [&](std::size_t begin, std::size_t end) {

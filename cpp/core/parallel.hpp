@@ -1,9 +1,13 @@
-// Helpers for the OpenMP backend.
+// Loops on the CPU's cores, and what else they need.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <utility>
+#include <vector>
+
+#include "core/team.hpp"
 
 // Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
@@ -14,12 +18,17 @@
 
 namespace spmvgpu {
 
-int max_threads();  // 1 in a process that was forked off: OpenMP's threads do not survive a fork
+// Threads that a loop of the calling thread may use: as many as the process has cores, unless SPMVGPU_NUM_THREADS,
+// OMP_NUM_THREADS or a limit says otherwise; 1 in a process that was forked off, which is usually one of many.
+int max_threads();
 
-// Bounds the threads of the calling thread's parallel work while it lives.
+// Bounds the threads of the calling thread's loops, and gives the bound that was there.
+int set_thread_limit(int threads);
+
+// Bounds the threads of the calling thread's loops while it lives.
 class ThreadLimit {
 public:
-    explicit ThreadLimit(int threads);
+    explicit ThreadLimit(int threads);  // never above a limit that is there already
     ~ThreadLimit();
     ThreadLimit(const ThreadLimit&) = delete;
     ThreadLimit& operator=(const ThreadLimit&) = delete;
@@ -28,15 +37,66 @@ private:
     int before_;
 };
 
-// Threads for so many units of work, one unit being about a nanosecond: one, or all. Nothing in between, because OpenMP
-// ends threads when a team is smaller than the one before, and starting them again takes longer than a product.
-int threads_for(std::int64_t work);
-
 // Begin of part p of n items cut into `parts` nearly equal parts; part p ends where p + 1 begins.
-inline std::int64_t part_begin(std::int64_t n, int parts, int p) { return n / parts * p + n % parts * p / parts; }
+inline std::int64_t part_begin(std::int64_t n, std::int64_t parts, std::int64_t p) {
+    return n / parts * p + n % parts * p / parts;
+}
 
-// Calls part(begin, end) for parts of `bytes` bytes, by several threads at once; begin is a multiple of 64.
-void parallel_parts(std::size_t bytes, const std::function<void(std::size_t begin, std::size_t end)>& part);
+// How many pieces a loop of so many nanoseconds of work is cut into. That depends on the work alone, and not on the
+// number of threads: so sums over pieces, added in their order, have the same bits on every machine.
+inline std::int64_t piece_count(std::int64_t nanoseconds) {
+    constexpr std::int64_t kPiece = 20'000, kMost = 4096;  // long enough to be worth waking a thread for
+    return std::clamp<std::int64_t>(nanoseconds / kPiece, 1, kMost);
+}
+
+// Calls body(piece) for every piece from 0 to count - 1, on several threads. What a piece throws is thrown to the
+// caller.
+template <class Body>
+void for_each_piece(std::int64_t count, const Body& body) {
+    if (count == 1) return body(std::int64_t(0));
+    const auto run = [](const void* b, std::int64_t piece) { (*static_cast<const Body*>(b))(piece); };
+    team::run({count, run, &body}, max_threads());
+}
+
+// Calls body(begin, end) for pieces that make up 0 to n - 1; the whole loop is `nanoseconds` of work for one thread.
+template <class Body>
+void parallel_ranges(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
+    const std::int64_t pieces = std::min(piece_count(nanoseconds), n);
+    if (pieces <= 0) return;
+    for_each_piece(pieces, [&](std::int64_t p) { body(part_begin(n, pieces, p), part_begin(n, pieces, p + 1)); });
+}
+
+// Calls body(i) for i from 0 to n - 1.
+template <class Index, class Body>
+void parallel_for(Index n, std::int64_t nanoseconds, const Body& body) {
+    parallel_ranges(n, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) body(static_cast<Index>(i));
+    });
+}
+
+// The sum, by +=, of what body(begin, end) gives for the pieces, added in their order.
+template <class Sum, class Body>
+Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
+    const std::int64_t pieces = std::min(piece_count(nanoseconds), n);
+    if (pieces <= 0) return Sum{};
+    std::vector<Sum> sums(pieces);
+    for_each_piece(pieces,
+                   [&](std::int64_t p) { sums[p] = body(part_begin(n, pieces, p), part_begin(n, pieces, p + 1)); });
+    for (std::int64_t p = 1; p < pieces; ++p) sums[0] += sums[p];
+    return std::move(sums[0]);
+}
+
+// Calls part(begin, end) for parts of `bytes` bytes that are read and written; begin is a multiple of 64.
+template <class Part>
+void parallel_parts(std::size_t bytes, const Part& part) {
+    constexpr std::size_t kPart = 256 << 10, kLine = 64;
+    constexpr int kMaxThreads = 8;  // reach several times the bandwidth of a PCIe bus
+    const std::int64_t lines = bytes / kLine, parts = std::max<std::int64_t>(1, bytes / kPart);
+    const ThreadLimit limit(kMaxThreads);
+    for_each_piece(parts, [&](std::int64_t p) {
+        part(part_begin(lines, parts, p) * kLine, p + 1 == parts ? bytes : part_begin(lines, parts, p + 1) * kLine);
+    });
+}
 
 // memcpy by several threads: one core does not reach the memory bandwidth of a socket.
 void parallel_copy(void* to, const void* from, std::size_t bytes);

@@ -52,17 +52,15 @@ void gather(T* to, const T* from, const Array<index_t>& places, Stream stream) {
     const auto count = static_cast<index_t>(places.size());
     const Device device = places.device();
     if (device.is_cuda()) return cuda::gather(to, from, places.data(), count, device.ordinal, stream);
-#pragma omp parallel for num_threads(threads_for(count)) schedule(static)
-    for (index_t i = 0; i < count; ++i) to[i] = from[places[i]];
+    parallel_for(count, count, [&](index_t i) { to[i] = from[places[i]]; });
 }
 
 template <class T>
 void scatter_on_host(T* y, const T* from, const Places& places, index_t count, T beta) {
-#pragma omp parallel for num_threads(threads_for(count)) schedule(static)
-    for (index_t i = 0; i < count; ++i) {
+    parallel_for(count, count, [&](index_t i) {
         T& target = y[places[i]];
         target = beta == T(0) ? from[i] : from[i] + beta * target;
-    }
+    });
 }
 
 template void gather(float*, const float*, const Array<index_t>&, Stream);

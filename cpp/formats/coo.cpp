@@ -53,13 +53,15 @@ Coo<T> Coo<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target
     coo.col_indices = matrix.col_indices;
     coo.values = matrix.values;
     coo.row_indices = Array<index_t>(coo.nnz);
-    index_t empty = 0;
-#pragma omp parallel for num_threads(threads_for(coo.nnz)) schedule(static) reduction(+ : empty)
-    for (index_t row = 0; row < coo.rows; ++row) {
-        const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
-        std::fill(coo.row_indices.begin() + begin, coo.row_indices.begin() + end, row);
-        empty += begin == end;
-    }
+    const auto empty = parallel_sum<index_t>(coo.rows, coo.nnz, [&](std::int64_t first, std::int64_t last) {
+        index_t count = 0;
+        for (auto row = static_cast<index_t>(first); row < last; ++row) {
+            const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
+            std::fill(coo.row_indices.begin() + begin, coo.row_indices.begin() + end, row);
+            count += begin == end;
+        }
+        return count;
+    });
     coo.has_empty_rows = empty > 0;
     if (target.device.is_cuda()) {
         const index_t strip = coo.tuning.strip, nnz = coo.nnz;
@@ -87,34 +89,31 @@ Csr<T> Coo<T>::to_csr() const {
 
 template <class T>
 void Coo<T>::spmv(const Product<T>& product) const {
-    const int row_threads = threads_for(rows);
-#pragma omp parallel for num_threads(row_threads) schedule(static)
-    for (index_t row = 0; row < rows; ++row) {
+    parallel_for(rows, rows, [&](index_t row) {
         T& y = product.y[product.row_of_y(row)];
         y = product.beta == T(0) ? T(0) : product.beta * y;
-    }
+    });
 
-    // Each thread adds whole rows to y itself; the first row of its part may belong to the thread before it as well,
-    // and is added after all have finished.
-    const int threads = threads_for(nnz);
-    std::vector<T> first_row_sums(threads, T(0));
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        const auto begin = static_cast<index_t>(part_begin(nnz, threads, t));
-        const auto end = static_cast<index_t>(part_begin(nnz, threads, t + 1));
+    // A piece adds whole rows to y itself; its first row may belong to the piece before it as well, and is added after
+    // all have finished.
+    const std::int64_t pieces = piece_count(nnz);
+    std::vector<T> first_row_sums(pieces, T(0));
+    for_each_piece(pieces, [&](std::int64_t p) {
+        const auto begin = static_cast<index_t>(part_begin(nnz, pieces, p));
+        const auto end = static_cast<index_t>(part_begin(nnz, pieces, p + 1));
         for (index_t k = begin; k < end;) {
             const index_t row = row_indices[k];
             T sum = 0;
             for (; k < end && row_indices[k] == row; ++k) sum += values[k] * product.x[col_indices[k]];
             if (row == row_indices[begin]) {
-                first_row_sums[t] = sum;
+                first_row_sums[p] = sum;
             } else {
                 add_to_row(product, row, sum);
             }
         }
-    }
-    for (int t = 0; t < threads && nnz > 0; ++t) {
-        add_to_row(product, row_indices[part_begin(nnz, threads, t)], first_row_sums[t]);
+    });
+    for (std::int64_t p = 0; p < pieces && nnz > 0; ++p) {
+        add_to_row(product, row_indices[part_begin(nnz, pieces, p)], first_row_sums[p]);
     }
 }
 

@@ -57,7 +57,7 @@ struct Coo {
     // Two partial sums a strip: of the row that enters it from the left, and of the row that leaves it to the right.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * strips() : 0; }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/coo.cu
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/parallel.hpp"
+#include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
 
 namespace spmvgpu {
@@ -167,8 +168,13 @@ Csr<T> Csr<T>::to_csr() const {
 template <class T>
 void Csr<T>::spmv(const Product<T>& product) const {
     spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [this](index_t begin, index_t end, const T* x) {
-        return sum_products(values.data(), col_indices.data(), x, begin, end);
+        return sum_products(values.data(), begin, end, [&](index_t k) { return x[col_indices[k]]; });
     });
+}
+
+template <class T>
+void Csr<T>::multiply_panel(const PanelProduct<T>& product) const {
+    multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
 template struct Csr<float>;

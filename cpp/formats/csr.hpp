@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/array.hpp"
+#include "core/columns.hpp"
 #include "core/options.hpp"
 #include "core/types.hpp"
 
@@ -103,7 +104,8 @@ struct Csr {
     // A partial sum a segment, and a counter a cut row, which says when all of them are there.
     std::size_t workspace_bytes() const { return segments * sizeof(T) + spans.size() * sizeof(unsigned); }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
+    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr.cu
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.hpp"
+#include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
 #include "formats/spans.hpp"
 
@@ -24,11 +25,11 @@ Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int
     }
     const auto row_of = [&](index_t nz) { return row_of_entry(row_offsets, nz); };
     const auto fragments = static_cast<index_t>(bounds.size());
-#pragma omp parallel for num_threads(threads_for(nnz)) schedule(static)
-    for (index_t f = 0; f < fragments; ++f) {
+    constexpr std::int64_t kNanosecondsPerSearch = 200;
+    parallel_for(fragments, 2 * kNanosecondsPerSearch * fragments, [&](index_t f) {
         const index_t begin = f * fragment;
         bounds[f] = {row_of(begin), row_of(begin + std::min(fragment, nnz - begin) - 1)};
-    }
+    });
     return bounds;
 }
 
@@ -89,8 +90,13 @@ Csr<T> CsrB<T>::to_csr() const {
 template <class T>
 void CsrB<T>::spmv(const Product<T>& product) const {
     spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [this](index_t begin, index_t end, const T* x) {
-        return sum_products(values.data(), col_indices.data(), x, begin, end);
+        return sum_products(values.data(), begin, end, [&](index_t k) { return x[col_indices[k]]; });
     });
+}
+
+template <class T>
+void CsrB<T>::multiply_panel(const PanelProduct<T>& product) const {
+    multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
 template struct CsrB<float>;

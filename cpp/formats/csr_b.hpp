@@ -69,7 +69,8 @@ struct CsrB {
     // Two partial sums a fragment: of its first row, if that began before, and of its last, if that goes on.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * bounds.size() : 0; }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
+    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr_b.cu
 };
 

@@ -1,21 +1,10 @@
 #include "formats/csr_m.hpp"
 
 #include "core/parallel.hpp"
+#include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
 
 namespace spmvgpu {
-
-namespace {
-
-template <class T>
-T sum_pairs(const T* values, const T* col_x, index_t begin, index_t end) {
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (index_t k = begin; k < end; ++k) sum += values[k] * col_x[k];
-    return sum;
-}
-
-}  // namespace
 
 std::vector<Options> CsrMTuning::candidates() {
     using namespace std::string_literals;
@@ -65,16 +54,18 @@ template <class T>
 void CsrM<T>::spmv(const Product<T>& product) const {
     T* const col_x = static_cast<T*>(product.scratch);
     if (!product.gathered) {
-        const int threads = threads_for(nnz);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int t = 0; t < threads; ++t) {
-            const auto begin = static_cast<index_t>(part_begin(nnz, threads, t));
-            gather(product.x, col_x + begin, begin, static_cast<index_t>(part_begin(nnz, threads, t + 1)));
-        }
+        parallel_ranges(nnz, nnz, [&](std::int64_t begin, std::int64_t end) {
+            gather(product.x, col_x + begin, static_cast<index_t>(begin), static_cast<index_t>(end));
+        });
     }
     spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [&](index_t begin, index_t end, const T*) {
-        return sum_pairs(values.data(), col_x, begin, end);
+        return sum_products(values.data(), begin, end, [&](index_t k) { return col_x[k]; });
     });
+}
+
+template <class T>
+void CsrM<T>::multiply_panel(const PanelProduct<T>& product) const {
+    multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
 template struct CsrM<float>;

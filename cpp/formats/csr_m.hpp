@@ -73,7 +73,8 @@ struct CsrM {
     // col_x, unless it comes from the host; the CPU has one too.
     std::size_t workspace_bytes() const { return indices_stay_on_host ? 0 : nnz * sizeof(T); }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
+    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr_m.cu
 };
 

@@ -22,8 +22,7 @@ std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
     const std::int64_t possible = std::int64_t(matrix.rows) + matrix.cols;
     Array<Word> used(possible / kBits + 1);
     std::fill(used.begin(), used.end(), Word(0));
-#pragma omp parallel for num_threads(threads_for(matrix.nnz)) schedule(static)
-    for (index_t row = 0; row < matrix.rows; ++row) {
+    parallel_for(matrix.rows, matrix.nnz, [&](index_t row) {
         const std::int64_t shift = std::int64_t(matrix.rows) - 1 - row;
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
             const std::int64_t i = matrix.col_indices[k] + shift;
@@ -32,7 +31,7 @@ std::vector<index_t> find_diagonals(const Csr<T>& matrix) {
             // Read first: nearly always the bit is there already, and reads alone do not slow other threads down.
             if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_relaxed);
         }
-    }
+    });
     std::vector<index_t> offsets;
     for (std::size_t w = 0; w < used.size(); ++w) {
         for (Word word = used[w]; word != 0; word &= word - 1) {
@@ -87,16 +86,16 @@ Dia<T> Dia<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target
     dia.values = Array<T>(diagonals.size() * dia.pitch);
     dia.tuning = tuning;
     const auto slots = static_cast<std::int64_t>(dia.values.size());
-#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
-    for (std::int64_t slot = 0; slot < slots; ++slot) dia.values[slot] = std::bit_cast<T>(dia.padding);
-#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
-    for (index_t row = 0; row < dia.rows; ++row) {
+    parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
+        std::fill(dia.values.begin() + begin, dia.values.begin() + end, std::bit_cast<T>(dia.padding));
+    });
+    parallel_for(dia.rows, slots, [&](index_t row) {
         std::int64_t d = 0;  // columns ascend in a row, and so do the diagonals they lie on
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
             while (dia.offsets[d] < matrix.col_indices[k] - row) ++d;
             dia.values[d * dia.pitch + row] = matrix.values[k];
         }
-    }
+    });
     return dia;
 }
 
@@ -145,9 +144,7 @@ SPMVGPU_SIMD_CLONES void add_diagonal(const T* values, const T* x, typename Dia<
 template <class T>
 void Dia<T>::spmv(const Product<T>& product) const {
     const index_t blocks = rows / kBlockRows + (rows % kBlockRows != 0);
-    const int threads = threads_for(static_cast<std::int64_t>(values.size()) + rows);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (index_t block = 0; block < blocks; ++block) {
+    parallel_for(blocks, static_cast<std::int64_t>(values.size()) + rows, [&](index_t block) {
         const std::int64_t first = std::int64_t(block) * kBlockRows;
         const std::int64_t last = std::min<std::int64_t>(rows, first + kBlockRows);
         T sums[kBlockRows] = {};
@@ -162,7 +159,7 @@ void Dia<T>::spmv(const Product<T>& product) const {
         for (std::int64_t row = first; row < last; ++row) {
             store_row(product, static_cast<index_t>(row), sums[row - first]);
         }
-    }
+    });
 }
 
 template struct Dia<float>;

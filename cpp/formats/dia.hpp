@@ -54,7 +54,7 @@ struct Dia {
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/dia.cu
 };
 

@@ -10,7 +10,6 @@ namespace spmvgpu {
 
 EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_per_row) {
     index_t longest = 0;
-#pragma omp parallel for num_threads(threads_for(rows)) schedule(static) reduction(max : longest)
     for (index_t row = 0; row < rows; ++row) longest = std::max(longest, row_offsets[row + 1] - row_offsets[row]);
     const index_t width = longest / threads_per_row + (longest % threads_per_row != 0);
     return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
@@ -18,8 +17,7 @@ EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_
 
 Array<index_t> count_row_lengths(index_t rows, const Array<index_t>& row_offsets) {
     Array<index_t> lengths(rows);
-#pragma omp parallel for num_threads(threads_for(rows)) schedule(static)
-    for (index_t row = 0; row < rows; ++row) lengths[row] = row_offsets[row + 1] - row_offsets[row];
+    parallel_for(rows, rows, [&](index_t row) { lengths[row] = row_offsets[row + 1] - row_offsets[row]; });
     return lengths;
 }
 
@@ -35,20 +33,18 @@ template <class T>
 EllSlots<T> EllSlots<T>::from_csr(const Csr<T>& matrix, const EllShape& shape) {
     const std::int64_t slots = shape.slots();
     EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots)};
-#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
-    for (std::int64_t slot = 0; slot < slots; ++slot) {
-        ell.col_indices[slot] = -1;
-        ell.values[slot] = T(0);
-    }
-#pragma omp parallel for num_threads(threads_for(slots)) schedule(static)
-    for (index_t row = 0; row < shape.rows; ++row) {
+    parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
+        std::fill(ell.col_indices.begin() + begin, ell.col_indices.begin() + end, -1);
+        std::fill(ell.values.begin() + begin, ell.values.begin() + end, T(0));
+    });
+    parallel_for(shape.rows, slots, [&](index_t row) {
         const index_t begin = matrix.row_offsets[row];
         for (index_t k = begin; k < matrix.row_offsets[row + 1]; ++k) {
             const std::int64_t slot = shape.slot(row, k - begin);
             ell.col_indices[slot] = matrix.col_indices[k];
             ell.values[slot] = matrix.values[k];
         }
-    }
+    });
     return ell;
 }
 
@@ -81,10 +77,7 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
     const int lanes = shape.threads_per_row;
     const index_t slice_rows = kSliceLanes / lanes;
     const index_t slices = shape.rows / slice_rows + (shape.rows % slice_rows != 0);
-    const int threads = threads_for(shape.slots() + shape.rows);
-    // Rows may differ in length, so slices go to whichever thread is free; the sum of a row does not depend on that.
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
-    for (index_t s = 0; s < slices; ++s) {
+    parallel_for(slices, shape.slots() + shape.rows, [&](index_t s) {
         const index_t begin = s * slice_rows;
         const index_t end = begin + std::min(slice_rows, shape.rows - begin);
         index_t columns = shape.width;
@@ -101,7 +94,7 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
             for (int lane = 1; lane < lanes; ++lane) sum += parts[lane];
             store_row(product, row, sum);
         }
-    }
+    });
 }
 
 template struct EllSlots<float>;

@@ -36,7 +36,7 @@ struct Ellpack {
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack.cu
 };
 

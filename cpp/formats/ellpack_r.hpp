@@ -37,7 +37,7 @@ struct EllpackR {
     Csr<T> to_csr() const { return ell.to_csr(); }
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack_r.cu
 };
 

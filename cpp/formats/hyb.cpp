@@ -89,13 +89,12 @@ Csr<T> take_entries(const Csr<T>& matrix, First first, Last last) {
     part.nnz = part.row_offsets[part.rows];
     part.col_indices = Array<index_t>(part.nnz);
     part.values = Array<T>(part.nnz);
-#pragma omp parallel for num_threads(threads_for(part.nnz)) schedule(static)
-    for (index_t row = 0; row < part.rows; ++row) {
+    parallel_for(part.rows, part.nnz, [&](index_t row) {
         const index_t from = matrix.row_offsets[row] + first(row_length(matrix.row_offsets, row));
         const index_t to = part.row_offsets[row], count = row_length(part.row_offsets, row);
         std::copy_n(matrix.col_indices.begin() + from, count, part.col_indices.begin() + to);
         std::copy_n(matrix.values.begin() + from, count, part.values.begin() + to);
-    }
+    });
     return part;
 }
 

@@ -59,7 +59,7 @@ struct Hyb {
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return coo.workspace_bytes(); }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/hyb.cu
 };
 

@@ -12,11 +12,10 @@ namespace {
 // For each row, whether its columns are those of the row before.
 std::vector<char> find_repeats(index_t rows, const index_t* offsets, const index_t* cols) {
     std::vector<char> repeats(rows, 0);
-#pragma omp parallel for num_threads(threads_for(offsets[rows])) schedule(static)
-    for (index_t row = 1; row < rows; ++row) {
-        repeats[row] =
-            std::equal(cols + offsets[row - 1], cols + offsets[row], cols + offsets[row], cols + offsets[row + 1]);
-    }
+    parallel_for(rows, offsets[rows], [&](index_t row) {
+        repeats[row] = row > 0 && std::equal(cols + offsets[row - 1], cols + offsets[row], cols + offsets[row],
+                                             cols + offsets[row + 1]);
+    });
     return repeats;
 }
 
@@ -55,10 +54,9 @@ NodePattern find_nodes(index_t rows, const index_t* row_offsets, const index_t* 
 
     const index_t nodes = pattern.nodes();
     std::vector<index_t> node_of(rows);
-#pragma omp parallel for num_threads(threads_for(rows)) schedule(static)
-    for (index_t node = 0; node < nodes; ++node) {
+    parallel_for(nodes, rows, [&](index_t node) {
         std::fill(node_of.begin() + pattern.rows[node], node_of.begin() + pattern.rows[node + 1], node);
-    }
+    });
     // visit(column) for every block of a node up to its diagonal.
     const auto for_each_block = [&](index_t node, auto visit) {
         const index_t row = pattern.rows[node];
@@ -69,20 +67,17 @@ NodePattern find_nodes(index_t rows, const index_t* row_offsets, const index_t* 
         }
     };
     pattern.offsets.assign(nodes + std::size_t(1), 0);
-    const int threads = threads_for(row_offsets[rows]);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (index_t node = 0; node < nodes; ++node) {
+    parallel_for(nodes, row_offsets[rows], [&](index_t node) {
         index_t count = 0;
         for_each_block(node, [&](index_t) { ++count; });
         pattern.offsets[node + 1] = count;
-    }
+    });
     std::partial_sum(pattern.offsets.begin(), pattern.offsets.end(), pattern.offsets.begin());
     pattern.columns.resize(pattern.offsets[nodes]);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (index_t node = 0; node < nodes; ++node) {
+    parallel_for(nodes, row_offsets[rows], [&](index_t node) {
         index_t* column_out = pattern.columns.data() + pattern.offsets[node];
         for_each_block(node, [&](index_t column) { *column_out++ = column; });
-    }
+    });
     return pattern;
 }
 

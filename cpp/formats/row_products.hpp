@@ -1,6 +1,6 @@
-// The OpenMP product shared by every format that keeps non-zeros in row order behind row_offsets: rows and non-zeros
-// together are split evenly over the threads (merge path: Merrill and Garland, SC 2016), so that neither a long row nor
-// a run of empty ones leaves one thread with the work of all.
+// The CPU product shared by every format that keeps non-zeros in row order behind row_offsets: rows and non-zeros
+// together are cut into even pieces (merge path: Merrill and Garland, SC 2016), so that neither a long row nor a run of
+// empty ones leaves one thread with the work of all.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,32 @@
 
 namespace spmvgpu {
 
-// Sum of values[k] * x[col_indices[k]] over [begin, end).
-template <class T>
-inline T sum_products(const T* values, const index_t* col_indices, const T* x, index_t begin, index_t end) {
-    T sum = 0;
-    // Vector set-up and remainder cost more than they save on the short rows of stencils.
-    constexpr index_t kShortRow = 16;
+// Vector set-up and remainder cost more than they save on the short rows of stencils: such rows are added up in order.
+inline constexpr index_t kShortRow = 16;
+
+// In a longer row entry k goes to sum k % kSumLanes, and then halves of the sums are added to each other. The order is
+// fixed here, rather than left to the compiler, so that products with several vectors can keep it.
+inline constexpr int kSumLanes = 8;
+
+// Sum of values[k] * factor(k) over [begin, end).
+template <class T, class Factor>
+inline T sum_products(const T* values, index_t begin, index_t end, Factor factor) {
     if (end - begin < kShortRow) {
-        for (index_t k = begin; k < end; ++k) sum += values[k] * x[col_indices[k]];
+        T sum = 0;
+        for (index_t k = begin; k < end; ++k) sum += values[k] * factor(k);
         return sum;
     }
-#pragma omp simd reduction(+ : sum)
-    for (index_t k = begin; k < end; ++k) sum += values[k] * x[col_indices[k]];
-    return sum;
+    T lanes[kSumLanes] = {};
+    index_t k = begin;
+    for (; end - k >= kSumLanes; k += kSumLanes) {
+#pragma omp simd
+        for (int lane = 0; lane < kSumLanes; ++lane) lanes[lane] += values[k + lane] * factor(k + lane);
+    }
+    for (int lane = 0; k < end; ++lane, ++k) lanes[lane] += values[k] * factor(k);
+    for (int half = kSumLanes / 2; half > 0; half /= 2) {
+        for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    }
+    return lanes[0];
 }
 
 // A point on the merge path of row ends with non-zeros: `row` rows are finished and `nz` non-zeros are consumed.
@@ -60,11 +73,12 @@ inline void add_to_row(const Product<T>& product, index_t row, T sum) {
     product.y[product.row_of_y(row)] += product.alpha * sum;
 }
 
-// One thread's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not
-// is returned, for the caller to add once the thread that ends that row has written it.
+// A piece's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is
+// returned, for the caller to add once the piece that ends that row has written it. Static, for a function with clones
+// cannot be merged between object files.
 template <class T, class RowSum>
-SPMVGPU_SIMD_CLONES T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product,
-                                RowSum row_sum) {
+SPMVGPU_SIMD_CLONES static T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets,
+                                       Product<T> product, RowSum row_sum) {
     index_t nz = begin.nz;
     for (index_t row = begin.row; row < end.row; ++row) {
         store_row(product, row, row_sum(nz, row_offsets[row + 1], product.x));
@@ -73,21 +87,42 @@ SPMVGPU_SIMD_CLONES T walk_rows(MergePoint begin, MergePoint end, const index_t*
     return nz < end.nz ? row_sum(nz, end.nz, product.x) : T(0);
 }
 
+// The pieces that rows and non-zeros are cut into.
+struct RowPieces {
+    index_t rows;
+    const index_t* row_offsets;
+    std::int64_t steps, count;
+
+    RowPieces(index_t rows, const index_t* row_offsets)
+        : rows(rows),
+          row_offsets(row_offsets),
+          steps(std::int64_t(rows) + row_offsets[rows]),
+          count(piece_count(steps)) {}
+
+    // Where piece p begins.
+    MergePoint begin(std::int64_t p) const { return merge_point(part_begin(steps, count, p), rows, row_offsets); }
+};
+
 // row_sum(begin, end, x): the sum of the products of the non-zeros [begin, end).
 template <class T, class RowSum>
 void spmv_by_rows_and_nonzeros(index_t rows, const index_t* row_offsets, const Product<T>& product, RowSum row_sum) {
     if (rows == 0) return;
-    const std::int64_t steps = std::int64_t(rows) + row_offsets[rows];
-    const int threads = threads_for(steps);
-    std::vector<MergePoint> points(threads + 1);
-    std::vector<T> unfinished(threads);
-    for (int t = 0; t <= threads; ++t) points[t] = merge_point(part_begin(steps, threads, t), rows, row_offsets);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        unfinished[t] = walk_rows(points[t], points[t + 1], row_offsets, product, row_sum);
+    const RowPieces pieces(rows, row_offsets);
+    if (pieces.count == 1) {
+        walk_rows(pieces.begin(0), pieces.begin(1), row_offsets, product, row_sum);
+        return;
     }
-    for (int t = 0; t + 1 < threads; ++t) {
-        if (points[t + 1].row < rows) add_to_row(product, points[t + 1].row, unfinished[t]);
+    struct Rest {
+        index_t row;
+        T sum;
+    };
+    std::vector<Rest> unfinished(pieces.count);
+    for_each_piece(pieces.count, [&](std::int64_t p) {
+        const MergePoint end = pieces.begin(p + 1);
+        unfinished[p] = {end.row, walk_rows(pieces.begin(p), end, row_offsets, product, row_sum)};
+    });
+    for (const Rest& rest : unfinished) {
+        if (rest.row < rows) add_to_row(product, rest.row, rest.sum);
     }
 }
 

@@ -27,11 +27,11 @@ Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_
     if (sigma == 1) return order;
     const auto length = [&](index_t row) { return row_offsets[row + 1] - row_offsets[row]; };
     const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
-#pragma omp parallel for num_threads(threads_for(rows)) schedule(dynamic)
-    for (std::int64_t w = 0; w < windows; ++w) {
+    constexpr std::int64_t kNanosecondsPerRow = 20;
+    parallel_for(windows, kNanosecondsPerRow * rows, [&](std::int64_t w) {
         std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
                          [&](index_t a, index_t b) { return length(a) > length(b); });
-    }
+    });
     return order;
 }
 
@@ -131,8 +131,7 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     std::copy(layout.offsets.begin(), layout.offsets.end(), sell.slice_offsets.begin());
     sell.col_indices = Array<index_t>(layout.slots());
     sell.values = Array<T>(layout.slots());
-#pragma omp parallel for num_threads(threads_for(layout.slots())) schedule(dynamic, 64)
-    for (index_t s = 0; s < sell.slices; ++s) {
+    parallel_for(sell.slices, layout.slots(), [&](index_t s) {
         const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
         std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
         std::fill(sell.values.begin() + begin, sell.values.begin() + end, T(0));
@@ -144,7 +143,7 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
                 sell.values[slot] = matrix.values[k];
             }
         }
-    }
+    });
     return sell;
 }
 
@@ -168,32 +167,31 @@ Csr<T> Sell<T>::to_csr() const {
         csr.row_offsets[row_at(i) + 1] = length;
     }
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
-#pragma omp parallel for num_threads(threads_for(nnz)) schedule(static)
-    for (index_t i = 0; i < rows; ++i) {
+    parallel_for(rows, nnz, [&](index_t i) {
         const index_t row = row_at(i);
         index_t slot = first_slot(i);
         for (index_t k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k, slot += kSliceRows) {
             csr.col_indices[k] = col_indices[slot];
             csr.values[k] = values[slot];
         }
-    }
+    });
     return csr;
 }
 
 template <class T>
 void Sell<T>::spmv(const Product<T>& product) const {
     const index_t slots = slices ? slice_offsets[slices] : 0;
-    const int threads = threads_for(slots + std::int64_t(rows));
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-        // Slices are dealt out by their slots; the last thread takes the empty ones at the end as well.
-        const auto slice_at = [&](int part) {
-            const auto slot = static_cast<index_t>(part_begin(slots, threads, part));
-            return part == threads ? slices
+    const std::int64_t pieces = piece_count(slots + std::int64_t(rows));
+    for_each_piece(pieces, [&](std::int64_t p) {
+        // Slices are dealt out by their slots; the last piece takes the empty ones at the end as well.
+        const auto slice_at = [&](std::int64_t piece) {
+            const auto slot = static_cast<index_t>(part_begin(slots, pieces, piece));
+            return piece == pieces ? slices
                                    : index_t(std::lower_bound(slice_offsets.begin(), slice_offsets.end() - 1, slot) -
                                              slice_offsets.begin());
         };
-        for (index_t s = slice_at(t); s < slice_at(t + 1); ++s) {
+        const index_t last = slice_at(p + 1);
+        for (index_t s = slice_at(p); s < last; ++s) {
             const index_t begin = slice_offsets[s];
             T sums[kSliceRows];
             const index_t columns = (slice_offsets[s + 1] - begin) / kSliceRows;
@@ -202,7 +200,7 @@ void Sell<T>::spmv(const Product<T>& product) const {
                 store_row(product, permutation.size() ? permutation[i] : i, sums[i % kSliceRows]);
             }
         }
-    }
+    });
 }
 
 template struct Sell<float>;

@@ -63,7 +63,7 @@ struct Sell {
     std::size_t workspace_bytes() const { return 0; }
     bool stores_in_order() const { return permutation.size() == 0; }  // neighbouring lanes write neighbouring rows
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell.cu
 };
 

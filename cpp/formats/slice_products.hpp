@@ -1,4 +1,4 @@
-// The OpenMP inner loop shared by every format that stores rows side by side, column of slots by column of slots.
+// The CPU's inner loop shared by every format that stores rows side by side, column of slots by column of slots.
 #pragma once
 
 #include "core/parallel.hpp"

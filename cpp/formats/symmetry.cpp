@@ -1,8 +1,10 @@
 #include "formats/symmetry.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -63,16 +65,16 @@ bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::in
 
 template <class T>
 bool is_symmetric(const Csr<T>& matrix) {
-    const int threads = threads_for(matrix.nnz);
-    std::int64_t surplus = 0;
-    bool mirrored = true;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : surplus) reduction(&& : mirrored)
-    for (int t = 0; t < threads; ++t) {
-        const auto begin = static_cast<index_t>(part_begin(matrix.rows, threads, t));
-        const auto end = static_cast<index_t>(part_begin(matrix.rows, threads, t + 1));
-        mirrored = rows_are_mirrored(matrix, begin, end, surplus) && mirrored;
-    }
-    return mirrored && surplus == 0;
+    // Few and large: every piece keeps a cursor for each row that its mirror images lie in.
+    const std::int64_t pieces = std::min<std::int64_t>(piece_count(matrix.nnz), 64);
+    std::vector<std::int64_t> surplus(pieces, 0);
+    std::atomic<bool> mirrored = true;
+    for_each_piece(pieces, [&](std::int64_t p) {
+        const auto begin = static_cast<index_t>(part_begin(matrix.rows, pieces, p));
+        const auto end = static_cast<index_t>(part_begin(matrix.rows, pieces, p + 1));
+        if (mirrored && !rows_are_mirrored(matrix, begin, end, surplus[p])) mirrored = false;
+    });
+    return mirrored && std::accumulate(surplus.begin(), surplus.end(), std::int64_t(0)) == 0;
 }
 
 std::string place(index_t row, index_t col) {

@@ -311,10 +311,8 @@ Tsmv<T> Tsmv<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     tsmv.columns = Array<std::uint16_t>(halo ? layout.slots : 0);
     tsmv.coordinates = Array<std::uint32_t>(halo ? 0 : layout.slots);
     tsmv.values = Array<T>(layout.slots * layout.limits.block * layout.limits.block);
-#pragma omp parallel for num_threads(threads_for(layout.slots)) schedule(dynamic, 4)
-    for (std::size_t t = 0; t < layout.tiles.size(); ++t) {
-        fill_tile(layout.tiles[t], tsmv.tiles[t], layout.pattern, matrix, tsmv);
-    }
+    parallel_for(layout.tiles.size(), static_cast<std::int64_t>(layout.slots),
+                 [&](std::size_t t) { fill_tile(layout.tiles[t], tsmv.tiles[t], layout.pattern, matrix, tsmv); });
     list_merges(layout, tsmv);
     if (layout.remainder > 0) tsmv.remainder = Csr<T>::from_csr(take_remainder(layout, matrix), {}, target);
     return tsmv;
@@ -345,8 +343,7 @@ Csr<T> Tsmv<T>::to_csr() const {
     for (index_t t = 0; t < tile_count(); ++t) for_each_entry(*this, t, put);
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
-#pragma omp parallel for num_threads(threads_for(nnz)) schedule(dynamic, 1024)
-    for (index_t row = 0; row < rows; ++row) {
+    parallel_for(rows, nnz, [&](index_t row) {
         for (index_t k = remainder.rows ? remainder.row_offsets[row] : 0;
              remainder.rows && k < remainder.row_offsets[row + 1]; ++k) {
             entries[next[row]++] = {remainder.col_indices[k], remainder.values[k]};
@@ -358,7 +355,7 @@ Csr<T> Tsmv<T>::to_csr() const {
             csr.col_indices[k] = entries[k].col;
             csr.values[k] = entries[k].value;
         }
-    }
+    });
     return csr;
 }
 
@@ -369,11 +366,9 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
     const index_t slots = step_offsets.size() ? step_offsets[step_offsets.size() - 1] : 0;
     // A node's part of a vector, `width` values of which it may use fewer.
     const auto rows_of = [this](index_t node) { return first_row(node + 1) - first_row(node); };
-#pragma omp parallel num_threads(threads_for(std::int64_t(slots) * width + rows))
-    {
+    parallel_ranges(tile_count(), std::int64_t(slots) * width + rows, [&](std::int64_t first, std::int64_t last) {
         std::vector<T> x, y;  // of a tile, in its numbering
-#pragma omp for schedule(dynamic)
-        for (index_t t = 0; t < tile_count(); ++t) {
+        for (auto t = static_cast<index_t>(first); t < last; ++t) {
             const TsmvTile &at = tiles[t], &end = tiles[t + 1];
             const index_t halo = end.halo - at.halo, nodes = halo + end.node - at.node;
             x.assign(nodes * width, T(0));
@@ -390,10 +385,9 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
                 for (int i = 0; i < rows_of(node); ++i) store_row(product, row + i, sums[i]);
             }
         }
-    }
+    });
     const auto merges = static_cast<index_t>(merge_nodes.size());
-#pragma omp parallel for num_threads(threads_for(merges* std::int64_t(width))) schedule(static)
-    for (index_t m = 0; m < merges; ++m) {
+    parallel_for(merges, merges * std::int64_t(width), [&](index_t m) {
         const index_t row = first_row(merge_nodes[m]);
         for (int i = 0; i < rows_of(merge_nodes[m]); ++i) {
             T sum = 0;
@@ -402,7 +396,7 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
             }
             add_to_row(product, row + i, sum);
         }
-    }
+    });
     if (remainder.nnz > 0) remainder.spmv(remainder_product(product));
 }
 

@@ -154,7 +154,7 @@ struct Tsmv {
         return rest;
     }
 
-    void spmv(const Product<T>& product) const;                      // OpenMP
+    void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/tsmv.cu
 };
 

@@ -291,24 +291,17 @@ std::vector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimit
     const index_t nodes = pattern.nodes();
     const index_t chunks = nodes / limits.tile_nodes + (nodes % limits.tile_nodes != 0);
     std::vector<std::vector<TsmvTilePlan>> planned(chunks);
-    std::exception_ptr failure;
     constexpr std::int64_t kNanosecondsPerBlock = 20;
-#pragma omp parallel num_threads(threads_for(kNanosecondsPerBlock* pattern.offsets[nodes]))
-    {
-        std::optional<Planner> planner;
-#pragma omp for schedule(dynamic)
-        for (index_t c = 0; c < chunks; ++c) {
+    // Few pieces: each has a planner of its own, with memory for all nodes.
+    const std::int64_t pieces = std::clamp<std::int64_t>(piece_count(kNanosecondsPerBlock * pattern.offsets[nodes]), 1,
+                                                         std::max<index_t>(1, std::min(chunks, 4 * max_threads())));
+    for_each_piece(pieces, [&](std::int64_t p) {
+        Planner planner(pattern, limits);
+        for (auto c = static_cast<index_t>(part_begin(chunks, pieces, p)); c < part_begin(chunks, pieces, p + 1); ++c) {
             const index_t begin = c * limits.tile_nodes;
-            try {
-                if (!planner) planner.emplace(pattern, limits);
-                planner->plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
-            } catch (...) {  // out of memory; no exception may leave a thread
-#pragma omp critical
-                failure = std::current_exception();
-            }
+            planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
         }
-    }
-    if (failure) std::rethrow_exception(failure);
+    });
     std::vector<TsmvTilePlan> tiles;
     std::size_t kept = 0, remainder = 0;
     for (auto& chunk : planned) {

@@ -46,20 +46,29 @@ private:
 
 void read_row_lengths(Features& features, const index_t* row_offsets) {
     const index_t rows = features.rows, warps = rows / kWarp + (rows % kWarp != 0);
-    std::int64_t empty = 0;
-    index_t longest = 0;
-    double squares = 0;
-    double steps[Features::kLaneCounts] = {};
-#pragma omp parallel for num_threads(threads_for(rows)) reduction(+ : empty, squares, steps) reduction(max : longest)
-    for (index_t warp = 0; warp < warps; ++warp) {
+    struct Lengths {
+        std::int64_t empty = 0;
+        index_t longest = 0;
+        double squares = 0;
+        double steps[Features::kLaneCounts] = {};
+
+        Lengths& operator+=(const Lengths& other) {
+            empty += other.empty;
+            longest = std::max(longest, other.longest);
+            squares += other.squares;
+            for (int i = 0; i < Features::kLaneCounts; ++i) steps[i] += other.steps[i];
+            return *this;
+        }
+    };
+    const auto read_warp = [&](index_t warp, Lengths& found) {
         const index_t begin = warp * kWarp, end = std::min(rows - begin, kWarp) + begin;
         // The longest of groups of one row, of two, of four, ...: a level of 2^g rows goes with 32 / 2^g lanes a row.
         index_t lengths[kWarp] = {};
         for (index_t row = begin; row < end; ++row) {
             const index_t length = row_offsets[row + 1] - row_offsets[row];
             lengths[row - begin] = length;
-            empty += length == 0;
-            squares += double(length) * length;
+            found.empty += length == 0;
+            found.squares += double(length) * length;
         }
         for (int level = 0; level < Features::kLaneCounts; ++level) {
             const int lanes_log = Features::kLaneCounts - 1 - level, groups = kWarp >> level;
@@ -68,10 +77,17 @@ void read_row_lengths(Features& features, const index_t* row_offsets) {
                 if (level > 0) lengths[g] = std::max(lengths[2 * g], lengths[2 * g + 1]);
                 sum += (std::int64_t(lengths[g]) + (1 << lanes_log) - 1) >> lanes_log;
             }
-            steps[lanes_log] += static_cast<double>(sum);
+            found.steps[lanes_log] += static_cast<double>(sum);
         }
-        longest = std::max(longest, lengths[0]);
-    }
+        found.longest = std::max(found.longest, lengths[0]);
+    };
+    constexpr std::int64_t kNanosecondsPerRow = 4;
+    const auto [empty, longest, squares, steps] =
+        parallel_sum<Lengths>(warps, kNanosecondsPerRow * rows, [&](std::int64_t begin, std::int64_t end) {
+            Lengths found;
+            for (std::int64_t warp = begin; warp < end; ++warp) read_warp(static_cast<index_t>(warp), found);
+            return found;
+        });
     features.empty_rows = static_cast<index_t>(empty);
     features.longest = longest;
     features.mean = double(features.nnz) / std::max<index_t>(rows, 1);
@@ -109,8 +125,8 @@ void sample_groups(Features& features, const index_t* row_offsets, const index_t
     constexpr index_t kSamples = 64, kBlock = Features::kBlock, kInFlight = Features::kInFlight;
     const index_t blocks = features.rows / kBlock + (features.rows % kBlock != 0), samples = std::min(blocks, kSamples);
     std::vector<std::array<Tally, 2 * Features::kLaneCounts>> tallies(samples);
-#pragma omp parallel for num_threads(threads_for(std::int64_t(samples) * 100'000))
-    for (index_t s = 0; s < samples; ++s) {
+    constexpr std::int64_t kNanosecondsPerSample = 100'000;
+    parallel_for(samples, kNanosecondsPerSample * samples, [&](index_t s) {
         SectorSet set(4 * kBlock * kInFlight);
         const auto row = static_cast<index_t>(part_begin(blocks, samples, s)) * kBlock;
         for (int i = 0; i < Features::kLaneCounts; ++i) {
@@ -122,7 +138,7 @@ void sample_groups(Features& features, const index_t* row_offsets, const index_t
             read_group(features, row_offsets, col_indices, shift, row, kBlock, lanes, kInFlight, set,
                        tallies[s][2 * i + 1]);
         }
-    }
+    });
     for (int i = 0; i < Features::kLaneCounts; ++i) {
         Tally warp, block;
         for (const auto& tally : tallies) {
@@ -139,17 +155,17 @@ double sample_windows(const Features& features, const index_t* col_indices, int 
     constexpr index_t kSampled = 1 << 19;
     const index_t windows = features.nnz / window + (features.nnz % window != 0);
     const index_t taken = std::min(windows, std::max<index_t>(2, kSampled / window));
-    std::int64_t sectors = 0, entries = 0;
-#pragma omp parallel for num_threads(threads_for(std::int64_t(taken) * window * 4)) reduction(+ : sectors, entries)
-    for (index_t s = 0; s < taken; ++s) {
+    std::vector<Tally> tallies(taken);
+    parallel_for(taken, std::int64_t(taken) * window * 4, [&](index_t s) {
         const auto begin = static_cast<index_t>(part_begin(windows, taken, s)) * window;
         const index_t end = std::min(features.nnz - begin, window) + begin;
         SectorSet set(2 * (end - begin));
         for (index_t i = begin; i < end; ++i) set.add(col_indices[i] >> shift);
-        sectors += set.count();
-        entries += end - begin;
-    }
-    return static_cast<double>(sectors) / static_cast<double>(std::max<std::int64_t>(entries, 1));
+        tallies[s] = {static_cast<double>(set.count()), static_cast<double>(end - begin)};
+    });
+    Tally total;
+    for (const Tally& tally : tallies) total.sectors += tally.sectors, total.entries += tally.entries;
+    return total.per_entry();
 }
 
 index_t count_fragment_rows(const Features& features, const index_t* row_offsets) {
@@ -158,10 +174,13 @@ index_t count_fragment_rows(const Features& features, const index_t* row_offsets
         const index_t begin = fragment < fragments ? fragment * Features::kFragment : features.nnz;
         return std::lower_bound(row_offsets, row_offsets + features.rows, begin) - row_offsets;
     };
-    std::int64_t most = 0;
-#pragma omp parallel for num_threads(threads_for(fragments* std::int64_t(200))) reduction(max : most)
-    for (index_t f = 0; f < fragments; ++f) most = std::max<std::int64_t>(most, first_row(f + 1) - first_row(f));
-    return static_cast<index_t>(most);
+    std::vector<index_t> first(fragments + std::size_t(1));
+    constexpr std::int64_t kNanosecondsPerSearch = 200;
+    parallel_for(first.size(), kNanosecondsPerSearch * fragments,
+                 [&](std::size_t f) { first[f] = static_cast<index_t>(first_row(static_cast<index_t>(f))); });
+    index_t most = 0;
+    for (index_t f = 0; f < fragments; ++f) most = std::max(most, first[f + 1] - first[f]);
+    return most;
 }
 
 }  // namespace

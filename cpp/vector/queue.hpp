@@ -21,16 +21,9 @@ public:
     void sweep(index_t n, State* state, const Step& step) {
         static_assert(Step::kSums <= kMaxSums);
         if (step.idle(*state)) return;
-        const int threads = threads_for(n);
-        std::vector<Sums<Step::kSums>> partial(threads);  // added in order: the same bits every time
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int t = 0; t < threads; ++t) {
-            partial[t] = sweep_part(part_begin(n, threads, t), part_begin(n, threads, t + 1), *state, step);
-        }
-        if constexpr (Step::kSums > 0) {
-            for (int t = 1; t < threads; ++t) partial[0] += partial[t];
-            step.then(*state, partial[0]);
-        }
+        const auto sums = parallel_sum<Sums<Step::kSums>>(
+            n, n, [&](std::int64_t begin, std::int64_t end) { return sweep_part(begin, end, *state, step); });
+        if constexpr (Step::kSums > 0) step.then(*state, sums);
     }
 
     template <class State>

@@ -7,17 +7,15 @@
 array([1., 0., 0., 0., 1.])
 """
 
-from . import _threads  # isort: skip  (before the first import of _core)
 from . import cache, linalg, partition
 from ._core import CudaError, FormatError
 from .construct import aslinearoperator
-from .devices import DeviceInfo, build_info, devices
+from .devices import DeviceInfo, build_info, devices, limit_threads
 from .model.predict import Prediction, Predictions, predict, separator
 from .multi import DistributedVector, MultiDeviceOperator
 from .operator import SparseOperator
 from .tune import estimate, format_options, formats
 
-_threads.restore()
 __version__ = build_info()["version"]
 
 __all__ = [
@@ -36,6 +34,7 @@ __all__ = [
     "estimate",
     "format_options",
     "formats",
+    "limit_threads",
     "linalg",
     "partition",
     "predict",

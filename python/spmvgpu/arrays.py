@@ -1,7 +1,8 @@
-"""Vectors of other libraries: where they lie, and how to make a result of the same kind.
+"""Array libraries: where an array lies, and how to make copies and results of the same kind.
 
-CuPy and PyTorch are asked through their own attributes, which takes a fraction of the time of the protocols;
-every other library goes through DLPack or the CUDA Array Interface.
+Arrays in host memory are used through NumPy views of them. Arrays on a CUDA device are used through their
+address; CuPy and PyTorch are asked for it through their own attributes, which takes a fraction of the time of
+the protocols; every other library goes through DLPack or the CUDA Array Interface.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _core
 from .devices import CPU
@@ -19,47 +21,103 @@ from .devices import CPU
 class Located(NamedTuple):
     """Where an array lies."""
 
-    pointer: int
+    pointer: int  # on a CUDA device; 0 in host memory, which is used through `host`
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: Any  # NumPy's, or the library's own for a type that NumPy lacks
     ordinal: int  # CUDA device, or CPU
-    contiguous: bool  # C order without gaps
+    contiguous: bool  # C order without gaps, and aligned
     writable: bool = True
+    host: Any = None  # a NumPy view of an array in host memory
     owner: Any = None  # what must stay alive while the pointer is used
     stream: int | None = None  # stream to order the work after, where the array itself names one
 
 
 class Library(Protocol):
-    """What the operator asks of an array library."""
+    """What products ask of an array library; after the first two, of one with arrays on CUDA devices."""
 
-    def inspect(self, x: Any) -> Located:
-        """Where `x` lies."""
+    moves: bool  # whether its arrays may lie elsewhere than the operator, and are copied to it and back
+
+    def locate(self, x: Any, name: str) -> Located:
+        """Where the argument called `name` lies."""
+
+    def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
+        """A NumPy array that was made for the purpose, as an array of the same kind."""
 
     def stream(self, located: Located) -> int:
         """The CUDA stream that work on the array must be ordered after."""
 
-    def transposed(self, x: Any) -> Any:
-        """A C-contiguous copy of the transpose of a 2-D array."""
+    def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """`x` in C order as `dtype`; itself if it is so."""
 
-    def empty(self, shape: Any, like: Any, located: Located) -> tuple[Any, int]:
-        """A new array of the same kind and on the same device, and its address."""
+    def transposed(self, x: Any) -> Any:
+        """The transpose of a 2-D array, which may be a view."""
+
+    def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
+        """Both parts of a complex array, which may be views."""
+
+    def join(self, real: Any, imaginary: Any) -> Any:
+        """The complex array of two parts."""
+
+    def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
+        """A new array of the same kind, type and device, and its address."""
 
     def deliver(self, result: Any, like: Any, stream: int) -> Any:
-        """What the caller gets, once the product is queued on `stream`."""
+        """What the caller gets for `result`, made by `empty`, once what fills it is queued on `stream`."""
+
+
+class _Numpy:
+    moves = True
+
+    def locate(self, x: Any, name: str) -> Located:
+        if type(x) is not np.ndarray:
+            x = _plain(x, name)
+        flags = x.flags
+        return Located(0, x.shape, x.dtype, CPU, flags.c_contiguous and flags.aligned, flags.writeable, x)
+
+    def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
+        return result
+
+
+def _plain(x: Any, name: str) -> npt.NDArray[Any]:
+    """An array of a subclass of NumPy's as one of NumPy's own."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, and a product has no use for masks; give {name}.filled(value)"
+        )
+    return np.asarray(x)
 
 
 class _Cupy:
-    def inspect(self, x: Any) -> Located:
+    moves = False
+
+    def locate(self, x: Any, name: str) -> Located:
         memory = x.data
         return Located(memory.ptr, x.shape, x.dtype, memory.device_id, x.flags.c_contiguous)
+
+    def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
+        raise AssertionError("CuPy has no arrays in host memory")
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream(located.ordinal).ptr)
 
-    def transposed(self, x: Any) -> Any:
-        return sys.modules["cupy"].ascontiguousarray(x.T)
+    def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        with x.device:
+            return sys.modules["cupy"].ascontiguousarray(x, dtype)
 
-    def empty(self, shape: Any, like: Any, located: Located) -> tuple[Any, int]:
+    def transposed(self, x: Any) -> Any:
+        return x.T
+
+    def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
+        return x.real, x.imag
+
+    def join(self, real: Any, imaginary: Any) -> Any:
+        with real.device:
+            result = sys.modules["cupy"].empty(real.shape, np.result_type(real.dtype, np.complex64))
+            result.real = real
+            result.imag = imaginary
+        return result
+
+    def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
         cupy = sys.modules["cupy"]
         if cupy.cuda.runtime.getDevice() == located.ordinal:
             result = cupy.ndarray(shape, located.dtype)
@@ -73,19 +131,59 @@ class _Cupy:
 
 
 class _Torch:
-    def inspect(self, x: Any) -> Located:
-        ordinal = x.device.index if x.device.type == "cuda" else CPU
-        return Located(
-            x.data_ptr(), tuple(x.shape), _numpy_dtype_of_torch(x.dtype), ordinal, x.is_contiguous()
-        )
+    moves = False
+
+    def __init__(self) -> None:
+        self._dtypes: dict[Any, Any] = {}
+
+    def locate(self, x: Any, name: str) -> Located:
+        device, dtype = x.device, self._dtypes.get(x.dtype)
+        if dtype is None:
+            dtype = self._dtypes[x.dtype] = _numpy_dtype_of_torch(x.dtype)
+        if device.type == "cuda":
+            # A tensor may be a view that negates; what lies at its address is something else then.
+            in_order = x.is_contiguous() and not x.is_neg()
+            try:
+                pointer = x.data_ptr()
+            except RuntimeError:
+                raise _not_dense(x, name) from None
+            return Located(pointer, tuple(x.shape), dtype, device.index, in_order)
+        if device.type != "cpu":
+            raise ValueError(
+                f"{name} lies on the PyTorch device {str(device)!r}; "
+                "only tensors on 'cpu' and 'cuda' can be used"
+            )
+        if not isinstance(dtype, np.dtype):  # NumPy can have no view of it
+            in_order = x.is_contiguous()
+            x = x.detach().to(
+                sys.modules["torch"].complex64 if dtype.is_complex else sys.modules["torch"].float32
+            )
+            return Located(0, tuple(x.shape), dtype, CPU, in_order, True, x.resolve_conj().numpy())
+        try:
+            host = x.detach().resolve_conj().resolve_neg().numpy()
+        except (RuntimeError, TypeError):
+            raise _not_dense(x, name) from None
+        return Located(0, host.shape, dtype, CPU, host.flags.c_contiguous, not x.is_neg(), host)
+
+    def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
+        return sys.modules["torch"].from_numpy(result)
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
 
-    def transposed(self, x: Any) -> Any:
-        return x.t().contiguous()
+    def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        return x.detach().to(getattr(sys.modules["torch"], dtype.name)).resolve_neg().contiguous()
 
-    def empty(self, shape: Any, like: Any, located: Located) -> tuple[Any, int]:
+    def transposed(self, x: Any) -> Any:
+        return x.t()
+
+    def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
+        return x.real, x.imag
+
+    def join(self, real: Any, imaginary: Any) -> Any:
+        return sys.modules["torch"].complex(real, imaginary)
+
+    def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
         result = like.new_empty(shape)
         return result, result.data_ptr()
 
@@ -93,21 +191,30 @@ class _Torch:
         return result
 
 
-def _numpy_dtype_of_torch(dtype: Any) -> np.dtype[Any]:
-    name = str(dtype).removeprefix("torch.")
+def _numpy_dtype_of_torch(dtype: Any) -> Any:
     try:
-        return np.dtype(name)
+        return np.dtype(str(dtype).removeprefix("torch."))
     except TypeError:  # bfloat16 and other types that NumPy lacks
-        raise TypeError(f"x has dtype {dtype}; allowed are float32 and float64") from None
+        return dtype
+
+
+def _not_dense(x: Any, name: str) -> TypeError:
+    return TypeError(
+        f"{name} is a tensor of layout {x.layout}, whose memory cannot be read; give a dense one"
+    )
 
 
 class _Protocols:
     """A library that is only known by DLPack or the CUDA Array Interface."""
 
-    def inspect(self, x: Any) -> Located:
+    moves = False
+
+    def locate(self, x: Any, name: str) -> Located:
         if hasattr(x, "__dlpack__"):
-            return self._inspect_dlpack(x)
+            return self._locate_dlpack(x, name)
         interface = x.__cuda_array_interface__
+        if interface.get("mask") is not None:
+            raise TypeError(f"{name} has a mask, and a product has no use for masks; give an array without")
         dtype = np.dtype(interface["typestr"])
         shape = tuple(interface["shape"])
         pointer = int(interface["data"][0])
@@ -115,66 +222,120 @@ class _Protocols:
         in_order = strides is None or tuple(strides) == _c_strides(shape, dtype.itemsize)
         ordinal = _core.device_of(pointer) if pointer else 0
         writable = not interface["data"][1]
-        return Located(pointer, shape, dtype, ordinal, in_order, writable, x, interface.get("stream"))
+        stream = interface.get("stream")
+        return Located(pointer, shape, dtype, ordinal, in_order, writable, None, x, stream)
 
-    def _inspect_dlpack(self, x: Any) -> Located:
-        kind, number = x.__dlpack_device__()
-        if int(kind) == _DLPACK_CPU:
-            host = np.from_dlpack(x)
+    def _locate_dlpack(self, x: Any, name: str) -> Located:
+        kind, number = (int(part) for part in x.__dlpack_device__())
+        if kind in (_DLPACK_CPU, _DLPACK_CUDA_HOST):
+            host = _host_view(x, name)
+            flags = host.flags
             return Located(
-                host.ctypes.data,
-                host.shape,
-                host.dtype,
-                CPU,
-                host.flags.c_contiguous,
-                host.flags.writeable,
-                host,
+                0, host.shape, host.dtype, CPU, flags.c_contiguous and flags.aligned, flags.writeable, host
             )
-        if int(kind) not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
+        if kind not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
             raise ValueError(
-                f"x lies on a device of DLPack type {int(kind)}; only CPU and CUDA arrays can be used"
+                f"{name} lies on a device of DLPack type {kind}{_DLPACK_NAMES.get(kind, '')}; "
+                "only CPU and CUDA arrays can be used"
             )
         view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
-        names = {0: "int", 1: "uint", 2: "float", 5: "complex"}
         try:
-            dtype = np.dtype(f"{names[view.type_code]}{view.type_bits}")
+            dtype = np.dtype(f"{_DLPACK_KINDS[view.type_code]}{view.type_bits}".replace("bool8", "bool"))
         except (KeyError, TypeError):
             raise TypeError(
-                f"x has DLPack type code {view.type_code}; allowed are float32 and float64"
+                f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy "
+                "lacks; convert it to float32 or float64"
             ) from None
-        return Located(view.pointer, tuple(view.shape), dtype, int(number), view.contiguous, True, view)
+        return Located(view.pointer, tuple(view.shape), dtype, number, view.contiguous, True, None, view)
 
-    def stream(self, located: Located) -> int:
-        return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
-
-    def transposed(self, x: Any) -> Any:
-        raise TypeError(
-            f"products with a 2-D {type(x).__name__} are not supported; give its columns one by one, "
-            "or a NumPy, CuPy or PyTorch array"
-        )
-
-    def empty(self, shape: Any, like: Any, located: Located) -> tuple[Any, int]:
-        if located.ordinal == CPU:
-            host = np.empty(shape, located.dtype)
-            return host, host.ctypes.data
-        result = _core.DeviceVector(shape, located.dtype.itemsize, located.ordinal)
-        return result, result.pointer
-
-    def deliver(self, result: Any, like: Any, stream: int) -> Any:
-        if isinstance(result, _core.DeviceVector):
-            # Nobody can say on which stream the result will be read, so it is finished first.
-            _core.synchronize(stream, result.__dlpack_device__()[1])
+    def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         if hasattr(like, "__array_namespace__"):
             return like.__array_namespace__().from_dlpack(result)
         return result
 
+    def stream(self, located: Located) -> int:
+        return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
 
-_DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_MANAGED = 1, 2, 13
+    def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        located = self.locate(x, "x")
+        if located.contiguous and located.dtype == dtype:
+            return x
+        if located.dtype != dtype and hasattr(x, "__array_namespace__"):
+            namespace = x.__array_namespace__()
+            converted = namespace.astype(x, getattr(namespace, dtype.name))
+            located = self.locate(converted, "x")
+            if located.contiguous and located.dtype == dtype:
+                return converted
+        raise TypeError(
+            f"x is a {type(x).__name__} of dtype {located.dtype}, {'' if located.contiguous else 'not '}"
+            "contiguous, and its library is not known to convert or copy it; give a C-contiguous one of "
+            f"{dtype}, or an array of CuPy or PyTorch"
+        )
+
+    def transposed(self, x: Any) -> Any:
+        if hasattr(x, "__array_namespace__"):
+            return x.__array_namespace__().permute_dims(x, (1, 0))
+        raise TypeError(
+            f"x is a 2-D {type(x).__name__} on a CUDA device, and its library is not known to transpose it; "
+            "give its columns one by one, or an array of CuPy or PyTorch"
+        )
+
+    def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
+        if hasattr(x, "__array_namespace__"):
+            namespace = x.__array_namespace__()
+            return namespace.real(x), namespace.imag(x)
+        raise TypeError(
+            f"x is a complex {type(x).__name__} on a CUDA device, and its library is not known to take it "
+            "apart; give real and imaginary parts one by one, or an array of CuPy or PyTorch"
+        )
+
+    def join(self, real: Any, imaginary: Any) -> Any:
+        raise TypeError(
+            f"complex results cannot be made as a {type(real).__name__} on a CUDA device; give real and "
+            "imaginary parts one by one, or an array of CuPy or PyTorch"
+        )
+
+    def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
+        result = _core.DeviceArray(shape, located.dtype.itemsize, located.ordinal)
+        return result, result.pointer
+
+    def deliver(self, result: Any, like: Any, stream: int) -> Any:
+        # Nobody can say on which stream the result will be read, so it is finished first.
+        _core.synchronize(stream, result.__dlpack_device__()[1])
+        return self.from_host(result, like)
+
+
+def _host_view(x: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as refused:
+        # A read-only array cannot cross DLPack before its version 1.0, which NumPy reads from 2.1 on. What
+        # comes instead may be a copy, so nothing must be written to it.
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+            view = _plain(np.asarray(x), name).view()
+            view.flags.writeable = False
+            return view
+        raise TypeError(
+            f"{name} is a {type(x).__name__} that NumPy cannot read through DLPack: {refused}"
+        ) from None
+
+
+_DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
+_DLPACK_NAMES = {
+    4: " (OpenCL)",
+    7: " (Vulkan)",
+    8: " (Metal)",
+    10: " (ROCm)",
+    14: " (oneAPI)",
+    15: " (WebGPU)",
+}
+_DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex", 6: "bool"}
 _LEGACY_DEFAULT_STREAM = 1
 
-_KNOWN: dict[str, Library] = {"cupy": _Cupy(), "torch": _Torch()}
+NUMPY: Any = _Numpy()
+_KNOWN: dict[str, Library] = {"numpy": NUMPY, "cupy": _Cupy(), "torch": _Torch()}
 _PROTOCOLS = _Protocols()
-_by_type: dict[type, Library | None] = {}
+_by_type: dict[type, Library | None] = {np.ndarray: NUMPY}
 
 
 def library_of(x: Any) -> Library | None:
@@ -185,8 +346,11 @@ def library_of(x: Any) -> Library | None:
     except KeyError:
         pass
     library: Library | None = None
-    if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
-        library = _KNOWN.get(kind.__module__.partition(".")[0], _PROTOCOLS)
+    if isinstance(x, np.ndarray):
+        library = NUMPY
+    elif hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
+        roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+        library = next((_KNOWN[root] for root in roots if root in _KNOWN), _PROTOCOLS)
     _by_type[kind] = library
     return library
 
@@ -211,15 +375,3 @@ def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
     return tuple(strides)
-
-
-def check_operand(x: Any, ndim: int, length: int) -> Any:
-    """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
-    shape: tuple[int, ...] = tuple(getattr(x, "shape", ()))
-    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
-    if not fits:
-        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
-        raise ValueError(f"dimension mismatch: x has shape {shape}; the operator needs {wanted}")
-    return x

@@ -2,16 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 from . import multi, parts
+from .arguments import one_of, plain_options
 from .arrays import stream_handle
-from .canonical import Symmetric, canonical_csr
-from .choose import PARTITIONED, choose
+from .canonical import Symmetric, canonical_csr, checked_symmetry
+from .choose import MODES, PARTITIONED, choose
 from .devices import resolve_device
+from .multi import MultiDeviceOperator
 from .operator import SparseOperator
-from .reorder import Reorder, order_for
+from .reorder import Reorder, check_reorder, order_for
+from .tune import check_format
+
+
+@overload
+def aslinearoperator(
+    A: Any,
+    format: str = "auto",
+    device: str = "auto",
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    **format_options: Any,
+) -> SparseOperator: ...
+
+
+@overload
+def aslinearoperator(
+    A: Any,
+    format: str = "auto",
+    *,
+    device: list[str] | tuple[str, ...],
+    dtype: Any = None,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    **format_options: Any,
+) -> MultiDeviceOperator: ...
+
+
+@overload
+def aslinearoperator(
+    A: Any,
+    format: str,
+    device: list[str] | tuple[str, ...],
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    **format_options: Any,
+) -> MultiDeviceOperator: ...
 
 
 def aslinearoperator(
@@ -37,7 +97,8 @@ def aslinearoperator(
     A : sparse matrix
         Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
         `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
-        summed on a copy.
+        summed on a copy. A `SparseOperator` is given back as it is if nothing else is asked for; otherwise
+        its matrix is taken.
     format : str, default "auto"
         One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
         by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
@@ -48,12 +109,12 @@ def aslinearoperator(
         result is a `MultiDeviceOperator` then.
     dtype : {None, float32, float64}
         Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else
-        float64.
+        float64; longdouble is refused then, and rounded where a dtype is given.
     shape : tuple of int, optional
         (rows, columns), for a ``(data, indices, indptr)`` tuple.
-    symmetric : {None, True, "lower", "upper"}
+    symmetric : {None, False, True, "lower", "upper"}
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
-        in `A`.
+        in `A`. None and False: nothing is known.
     reorder : {None, "rcm", "auto"}
         "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
         neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
@@ -62,11 +123,12 @@ def aslinearoperator(
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
     tune : {"cached", "off", "full"}
-        How much is tried. "cached": with format="auto", the two or three formats that are predicted to be the
-        fastest are timed with a few products, unless the prediction is clear or an earlier result for a
-        matrix like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the
-        tunables of the formats, or of the one format asked for, are tried on the device. What was found is
-        kept on disk, see `SparseOperator.tuning` for what it took.
+        How much is tried. "cached": with format="auto" on a GPU, the two or three formats that are predicted
+        to be the fastest are timed with a few products, unless the prediction is clear; on a CPU it is csr.
+        An earlier result for a matrix like this one goes before either. "off": nothing is timed or looked up.
+        "full": also the tunables of the formats, or of the one format asked for, are tried on the device,
+        unless that was done before. What was found is kept on disk, see `spmvgpu.cache`, and
+        `SparseOperator.tuning` for what it took.
     powers : sequence of float, optional
         Relative computing powers of the devices in the list. By default they are equal for devices of one
         kind, and measured otherwise.
@@ -96,25 +158,59 @@ def aslinearoperator(
     CudaError
         If a CUDA device is asked for that is not there, or a CUDA call fails.
     """
+    if isinstance(A, SparseOperator) and not format_options:
+        asked = (
+            format,
+            device,
+            dtype,
+            shape,
+            symmetric,
+            reorder,
+            stream,
+            tune,
+            powers,
+            partition,
+            memory_limit,
+        )
+        if _is_default(asked):
+            return A
     default_stream = None if stream is None else stream_handle(stream)
-    is_spread = isinstance(device, list | tuple) or partition != "nnz"
+    format_options = _checked(format, tune, reorder, format_options)
+    is_symmetric = checked_symmetry(symmetric) is not None
+    is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
     if is_spread or powers is not None or memory_limit is not None:
         if reorder == "rcm":
             raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
         wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
         csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
-        return multi.spread(csr, wish, symmetric is not None, default_stream)
+        return multi.spread(csr, wish, is_symmetric, default_stream)
     ordinal = resolve_device(device)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
     if format == PARTITIONED and reorder is not None:
         raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
     order = order_for(csr, reorder)
     stored = csr if order is None else parts.submatrix(csr, order, order)
-    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, symmetric is not None)
+    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, is_symmetric)
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.behind(matrix, order)
-    operator = SparseOperator(
-        matrix, csr.shape, ordinal, choice, device, symmetric is not None, default_stream
-    )
+    operator = SparseOperator(matrix, csr.shape, ordinal, choice, device, is_symmetric, default_stream)
     operator._tuning = tuning
     return operator
+
+
+def _is_default(*asked: Any) -> bool:
+    """Whether the arguments after `A`, in the order of the signature, are all as if they were not given."""
+    defaults = ("auto", "auto", None, None, None, None, None, "cached", None, "nnz", None)
+    return all(
+        given is default or (isinstance(given, str) and given == default)
+        for given, default in zip(asked, defaults, strict=True)
+    )
+
+
+def _checked(format: Any, tune: Any, reorder: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as plain numbers and names; all four are refused here, before the matrix is converted."""
+    if not isinstance(format, str) or format not in ("auto", PARTITIONED):
+        check_format(format)
+    one_of("tune", tune, MODES)
+    check_reorder(reorder)
+    return plain_options(options)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +66,31 @@ def devices() -> tuple[DeviceInfo, ...]:
     return tuple(found)
 
 
+@contextmanager
+def limit_threads(threads: int) -> Iterator[None]:
+    """Bound the threads of the CPU backend, for what the calling thread does inside the ``with`` block.
+
+    Without a limit products use as many threads as the process has cores, or as the environment variable
+    ``SPMVGPU_NUM_THREADS``, or else ``OMP_NUM_THREADS``, said when the first one ran. Results have the same
+    bits whatever the number.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1.
+    """
+    count = operator.index(threads)
+    if count < 1:
+        raise ValueError(f"threads={threads}; give a positive number of threads")
+    before = _core.set_thread_limit(min(count, 2**31 - 1))
+    try:
+        yield
+    finally:
+        _core.set_thread_limit(before)
+
+
 def build_info() -> dict[str, Any]:
-    """How the compiled core was built: version, CUDA and its architectures, compiler, OpenMP."""
+    """How the compiled core was built: version, CUDA and its architectures, compiler."""
     return _core.build_info()
 
 
@@ -99,10 +125,17 @@ def resolve_device(device: object) -> int:
     if kind != "cuda" or (":" in name and not (number.isascii() and number.isdigit())):
         source = "" if name == device else " in the environment variable SPMVGPU_DEVICE"
         raise ValueError(f"unknown device {name!r}{source}; {_ALLOWED}")
-    ordinal = int(number or 0)
+    # A number with more digits than any device has may be too long for the core, or for Python, to read.
+    ordinal = int(number or 0) if len(number) < 10 else _BEYOND
     if ordinal >= _core.device_count():
-        _core.device_properties(ordinal)  # raises CudaError that says what is missing
+        try:
+            _core.device_properties(ordinal)  # raises CudaError that says what is missing
+        except _core.CudaError as error:
+            raise _core.CudaError(f"device={name!r}: {error}") from None
     return ordinal
+
+
+_BEYOND = 10**9  # a device that there is not
 
 
 _ALLOWED = "allowed are 'auto', 'cpu', 'cuda' and 'cuda:N'"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from . import _core
-from .arrays import Library, Located, library_of
+from .arguments import whole_number
+from .arrays import NUMPY, Located, library_of
 from .devices import CPU
 from .multi import MultiDeviceOperator
+from .operands import converted_vector
 from .operator import SparseOperator
+
+_MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
 
 def cg(
@@ -38,8 +41,8 @@ def cg(
     op : SparseOperator
         Made by `aslinearoperator`. That it is symmetric is not checked.
     b : (n,) or (n, 1) array
-        Right-hand side: a NumPy array, which is converted to the operator's dtype; or an array of another
-        library, of the operator's dtype and on its device.
+        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
+        of another library on the operator's device.
     x0 : (n,) or (n, 1) array, optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float
@@ -81,13 +84,12 @@ def cg(
         raise TypeError(
             "op is on several devices, and this solver runs on one; scipy.sparse.linalg.cg takes it"
         )
-    limit = 10 * op.shape[0] if maxiter is None else operator.index(maxiter)
-    if maxiter is not None and limit < 1:
-        raise ValueError(f"maxiter={maxiter}; give a positive number of iterations")
+    limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
+    limit = min(limit, _MOST_ITERATIONS)
     relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
     if isinstance(b, list | tuple):
         b = np.asarray(b)
-    vectors = _vectors_like(op, b)
+    vectors = _Vectors(op, b)
     right = vectors.take("b", b)
     guess = _NOTHING if x0 is None else vectors.take("x0", x0)
     inverse = _NOTHING if M is None else _inverse_diagonal(op, M, vectors)
@@ -133,8 +135,10 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
     def _on_device(self, op: SparseOperator) -> _Placed:
         """A copy for an operator, made once."""
         key = op._ordinal, op.dtype
+        if op.shape != self.shape:
+            raise ValueError(f"M has shape {self.shape}; the operator has {op.shape}")
         if key not in self._copies:
-            self._copies[key] = _place(_as_vector(op, "M", self.inverse_diagonal), op._ordinal)
+            self._copies[key] = _place_numpy(op, self.inverse_diagonal)
         return self._copies[key]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -178,116 +182,78 @@ class _Placed(NamedTuple):
 _NOTHING = _Placed(0, None)
 
 
-class _Vectors(Protocol):
+class _Vectors:
     """The vectors of one solve, of the kind that `b` has."""
 
-    stream: int | None  # the solve starts after what this stream holds; None: there is nothing to wait for
-
-    def take(self, name: str, array: Any) -> _Placed:
-        """A vector that the caller gave, checked."""
-
-    def new(self) -> _Placed:
-        """Memory for the result."""
-
-    def result(self) -> Any:
-        """The result for the caller."""
-
-
-class _NumpyVectors:
-    """NumPy arrays; on a GPU the solver works on copies."""
-
-    stream: int | None = None
-
-    def __init__(self, op: SparseOperator) -> None:
-        self._op = op
-
-    def take(self, name: str, array: Any) -> _Placed:
-        return _place(_as_vector(self._op, name, array), self._op._ordinal)
-
-    def new(self) -> _Placed:
-        self._x = np.empty(self._op.shape[0], self._op.dtype)
-        self._placed = _place(self._x, self._op._ordinal, upload=False)
-        return self._placed
-
-    def result(self) -> npt.NDArray[Any]:
-        if self._placed.owner is not self._x:
-            self._placed.owner.download(self._x)
-        return self._x
-
-
-class _LibraryVectors:
-    """Arrays of another library; they are on the operator's device, and stay there."""
-
-    def __init__(self, op: SparseOperator, library: Library, b: Any) -> None:
+    def __init__(self, op: SparseOperator, b: Any) -> None:
+        library = library_of(b)
+        if library is None:
+            raise TypeError(f"b must be an array, not {type(b).__name__}")
         self._op, self._library, self._b = op, library, b
-        self.stream: int | None = None
+        self.stream: int | None = (
+            None  # the solve starts after what it holds; None: there is nothing to wait for
+        )
 
     def take(self, name: str, array: Any) -> _Placed:
+        """A vector that the caller gave, checked and converted."""
+        if isinstance(array, list | tuple) and self._library is NUMPY:
+            array = np.asarray(array)
         if library_of(array) is not self._library:
-            raise TypeError(f"{name} must be an array of the same library as b, not {type(array).__name__}")
-        located = self._library.inspect(array)
-        if not located.contiguous and hasattr(array, "reshape"):
-            array = self._library.transposed(array.reshape(-1))
-            located = self._library.inspect(array)
-        n = self._op.shape[0]
-        self._op._check_device(name, located)
-        flat = located._replace(shape=(n,)) if located.shape == (n, 1) else located
-        self._op._check_vector(name, flat, n)
+            wanted = "a NumPy array like b" if self._library is NUMPY else "an array of the same library as b"
+            raise TypeError(f"{name} must be {wanted}, not {type(array).__name__}")
+        array, located = converted_vector(self._op, name, array, self._library)
+        if located.host is not None:
+            return _place(located.host, self._op._ordinal)
+        if name == "b":
+            self._like = array, located
         self._wait_for(located)
         return _Placed(located.pointer, (array, located))
 
     def _wait_for(self, located: Located) -> None:
-        if self._op._ordinal == CPU:
-            return
         stream = self._library.stream(located) if self._op._stream is None else self._op._stream
         if self.stream is not None and stream != self.stream:
             _core.synchronize(self.stream, self._op._ordinal)
         self.stream = stream
 
     def new(self) -> _Placed:
-        located = self._library.inspect(self._b)
-        self._x, pointer = self._library.empty(self._op.shape[0], self._b, located)
-        return _Placed(pointer, self._x)
+        """Memory for the result, once `take` has had b."""
+        n = self._op.shape[0]
+        if self.stream is None:
+            self._x: Any = np.empty(n, self._op.dtype)
+            self._placed = _place(self._x, self._op._ordinal, upload=False)
+        else:
+            self._x, pointer = self._library.empty((n,), *self._like)
+            self._placed = _Placed(pointer, self._x)
+        return self._placed
 
     def result(self) -> Any:
-        return self._library.deliver(self._x, self._b, self.stream or 0)
-
-
-def _vectors_like(op: SparseOperator, b: Any) -> _Vectors:
-    if isinstance(b, np.ndarray):
-        return _NumpyVectors(op)
-    library = library_of(b)
-    if library is None:
-        raise TypeError(f"b must be an array, not {type(b).__name__}")
-    return _LibraryVectors(op, library, b)
-
-
-def _as_vector(op: SparseOperator, name: str, array: Any) -> npt.NDArray[Any]:
-    if not isinstance(array, np.ndarray | list | tuple):
-        raise TypeError(f"{name} must be a NumPy array like b, not {type(array).__name__}")
-    array, n = np.asarray(array), op.shape[0]
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {array.dtype}; conjugate gradients here need real numbers")
-    if array.shape not in ((n,), (n, 1)):
-        raise ValueError(f"{name} has shape {array.shape}; {n} equations need ({n},) or ({n}, 1)")
-    return np.ascontiguousarray(array.ravel(), op.dtype)
+        """The result for the caller."""
+        if self.stream is not None:
+            return self._library.deliver(self._x, self._b, self.stream)
+        if self._placed.owner is not self._x:
+            self._placed.owner.download(self._x)
+        return self._library.from_host(self._x, self._b)
 
 
 def _place(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> _Placed:
     """A NumPy array where the device can read it: as it is on the CPU, in the GPU's memory otherwise."""
     if ordinal == CPU:
         return _Placed(array.ctypes.data, array)
-    memory = _core.DeviceVector(array.size, array.dtype.itemsize, ordinal)
+    memory = _core.DeviceArray(array.shape, array.dtype.itemsize, ordinal)
     if upload:
         memory.upload(array)
     return _Placed(memory.pointer, memory)
+
+
+def _place_numpy(op: SparseOperator, array: npt.NDArray[Any]) -> _Placed:
+    return _place(converted_vector(op, "M", array, NUMPY)[1].host, op._ordinal)
 
 
 def _inverse_diagonal(op: SparseOperator, M: Any, vectors: _Vectors) -> _Placed:
     if isinstance(M, Jacobi):
         return M._on_device(op)
     if isinstance(M, np.ndarray) and (M.ndim == 1 or M.shape == (op.shape[0], 1)):
-        return _place(_as_vector(op, "M", M), op._ordinal)
+        return _place_numpy(op, M)
     if isinstance(M, np.ndarray) or library_of(M) is None:
         raise TypeError(
             "M must be spmvgpu.linalg.jacobi(op) or the inverse of a diagonal as a 1-D array, "

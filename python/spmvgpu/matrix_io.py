@@ -1,43 +1,36 @@
 """Reading matrices and vectors from files, with errors that say which file and what is wrong with it.
 
 The parsing is SciPy's and NumPy's. What is added here: a file that is broken, truncated or not what its name
-says raises `ValueError` whatever the parser tripped over, and values that Matrix Market readers would drop
-without a word are refused.
+says raises `ValueError` whatever the parser tripped over; values that Matrix Market readers would drop
+without a word are refused; and what a file announces is compared with what is there, before memory is taken.
 """
 
 from __future__ import annotations
 
 import gzip
-import io
+import inspect
+import math
 import os
-import re
+import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import scipy.io
 import scipy.sparse as sp
 
+from .canonical import canonical_csr
+from .compressed import INDEX_LIMIT
+from .matrix_market import LineEnding, check_text
+
 __all__ = ["MATRIX_SUFFIXES", "VECTOR_SUFFIXES", "read_matrix", "read_vector"]
 
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
 
-# Numbers on a line of a Matrix Market file, by format and field.
-_NUMBERS_PER_LINE = {
-    ("coordinate", "pattern"): 2,
-    ("coordinate", "integer"): 3,
-    ("coordinate", "unsigned-integer"): 3,
-    ("coordinate", "real"): 3,
-    ("coordinate", "complex"): 4,
-    ("array", "integer"): 1,
-    ("array", "unsigned-integer"): 1,
-    ("array", "real"): 1,
-    ("array", "complex"): 2,
-}
-_NUMBER_BYTES = b"0123456789+-.eE \t\r\n" + b"nainftyNAINFTY"  # the letters of nan, inf and infinity
-_COMMENT = re.compile(rb"^[ \t]*%.*$", re.MULTILINE)
+# Newer versions of SciPy want to be told which class to give; older ones cannot be, and give a matrix.
+_CLASS = {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
 
 
 def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
@@ -53,7 +46,7 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
     -------
     scipy.sparse.csr_array
         In full storage: a file that holds one triangle of a symmetric matrix is expanded. Duplicates are
-        summed.
+        summed. Of float32, float64 or complex numbers; integers and bool become float64.
 
     Raises
     ------
@@ -67,10 +60,11 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
     path = _checked_path(path, MATRIX_SUFFIXES)
     try:
         matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
-        # Canonical here, where a failing allocation can still be reported with the file's name.
-        matrix = sp.csr_array(matrix)
-        matrix.sum_duplicates()
-        return matrix
+        # Canonical here, where whatever fails can still be reported with the file's name.
+        try:
+            return _canonical(matrix)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
     except MemoryError as error:
         raise MemoryError(f"{path}: the matrix does not fit the memory of this machine ({error})") from error
 
@@ -111,29 +105,24 @@ def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Pa
         return path
 
 
-class _ForwardOnly:
-    """A byte stream that offers nothing but `read`.
-
-    SciPy's reader seeks back when it closes a stream it has not read to the end; if that fails, it ends the
-    process.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.read = stream.read
+def _canonical(matrix: Any) -> sp.csr_array:
+    if matrix.dtype.kind != "c":
+        return cast(sp.csr_array, canonical_csr(matrix, wide=True))
+    csr = sp.csr_array(matrix)
+    csr.sum_duplicates()
+    return csr
 
 
 def _load_matrix_market(path: Path) -> Any:
     """Content of a Matrix Market file: a sparse matrix, or an array where the file is in the array format."""
     try:
-        if path.suffix != ".gz":
-            with path.open("rb") as stream:
-                _check_text(stream, path.stat().st_size)
-            return scipy.io.mmread(path)  # by name: SciPy then parses on several threads
-        # Unpacked here, because SciPy's reader takes a damaged archive for the end of the file.
-        text = io.BytesIO(gzip.decompress(path.read_bytes()))
-        _check_text(text, len(text.getbuffer()))
-        text.seek(0)
-        return scipy.io.mmread(_ForwardOnly(text))
+        with _open(path) as text:
+            header = check_text(text, None if path.suffix == ".gz" else path.stat().st_size)
+        if header.layout == "array" and header.rows * header.cols == 0:
+            return np.zeros((header.rows, header.cols))  # on which SciPy's reader divides by zero
+        _check_size(header.rows, header.cols, header.entries)
+        with _open(path) as text:
+            return scipy.io.mmread(LineEnding(text), **_CLASS)
     except MemoryError:
         raise
     except Exception as error:
@@ -141,38 +130,48 @@ def _load_matrix_market(path: Path) -> Any:
         raise ValueError(f"{path}: not a valid Matrix Market file: {_reason(error)}") from error
 
 
-def _check_text(stream: IO[bytes], length: int) -> None:
-    """Refuse what SciPy's reader reads wrongly without a word, allocates too much for or crashes on."""
-    rows, cols, entries, layout, field, symmetry = scipy.io.mminfo(_ForwardOnly(stream))
-    if entries > length:
-        raise ValueError(f"truncated: the header announces {entries} entries, more than {length} bytes hold")
-    if symmetry != "general" and rows != cols:
-        raise ValueError(f"the header says {symmetry}, but the shape is {rows} x {cols}")
-    stream.seek(0)
-    lines = (line.split() for line in stream if line.strip() and not line.startswith(b"%"))
-    next(lines, None)  # the sizes
-    entry = next(lines, None)
-    expected = _NUMBERS_PER_LINE[layout, field]
-    # The reader drops what is left of a line after the numbers it expects ...
-    if entry is not None and len(entry) != expected:
-        raise ValueError(f"a {layout} {field} file has {expected} numbers a line, this one {len(entry)}")
-    # ... and what is left of a number after the part it understands: 1.0D+03 would be 1, and 2,5 would be 2.
-    stream.seek(0)
-    last = b""
-    while chunk := stream.read(1 << 24) + stream.readline():
-        last = chunk[-1:]
-        if chunk.translate(None, _NUMBER_BYTES):
-            strange = _COMMENT.sub(b"", chunk).translate(None, _NUMBER_BYTES)
-            if strange:
-                raise ValueError(f"character {chr(strange[0])!r} among the numbers")
-    if last in b"eE+-":  # the reader runs past the end of such a file
-        raise ValueError("truncated: it ends in the middle of a number")
+def _open(path: Path) -> IO[bytes]:
+    # Unpacked here, because SciPy's reader takes a damaged archive for the end of the file.
+    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _check_size(rows: int, cols: int, entries: int) -> None:
+    """Refuse a matrix that is known not to fit, before anything is allocated for it."""
+    needed = 4 * rows + 28 * entries  # as coordinates and as CSR, in the smallest types
+    available = _available_memory()
+    if needed > available:
+        raise MemoryError(
+            f"{rows} x {cols} with {entries} entries takes {needed} bytes, and {available} are available"
+        )
+    if max(rows, cols) > INDEX_LIMIT:
+        raise ValueError(f"the matrix is {rows} x {cols}; at most {INDEX_LIMIT} rows and columns fit")
+
+
+def _available_memory() -> int:
+    """Bytes that can be had without swapping; all that the machine has where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return 1024 * int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _load_npz(path: Path) -> Any:
     try:
         with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
+            with zipfile.ZipFile(stream) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            if unpacked > (available := _available_memory()):
+                raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
+            stream.seek(0)
             matrix = sp.load_npz(stream)
+        if matrix.ndim != 2:
+            raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
+        rows, cols = matrix.shape
+        _check_size(rows, cols, matrix.nnz)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
         return matrix
@@ -185,11 +184,27 @@ def _load_npz(path: Path) -> Any:
 def _load_npy(path: Path) -> npt.NDArray[Any]:
     try:
         with path.open("rb") as stream:
+            _check_npy_size(stream, path.stat().st_size)
             return np.lib.format.read_array(stream, allow_pickle=False)
     except MemoryError:
         raise
     except Exception as error:
         raise ValueError(f"{path}: not a valid .npy file: {_reason(error)}") from error
+
+
+def _check_npy_size(stream: IO[bytes], length: int) -> None:
+    """Compare the size that the header announces with that of the file, and go back to its begin."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    read_header = readers.get(np.lib.format.read_magic(stream))
+    if read_header is not None:  # the others are for records with field names beyond latin-1
+        shape, _, dtype = read_header(stream)
+        announced = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and announced > length - stream.tell():
+            raise ValueError(f"truncated: an array of shape {shape} takes {announced} bytes")
+    stream.seek(0)
 
 
 def _reason(error: Exception) -> str:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import index
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import parts, shares
+from .arguments import whole_number
 from .arrays import Located
 from .canonical import canonical_csr
 from .devices import CPU, device_name, resolve_device
 from .operator import SparseOperator
-from .partition import check_powers
+from .partition import Partition, check_powers
 from .parts import DistributedMatrix
-from .shares import Share, Wish
+from .shares import PARTITIONS, Share, Wish
 from .tune import Choice
 
 
@@ -232,8 +232,10 @@ def check_wish(
     checked = None if powers is None else tuple(check_powers(powers).tolist())
     if checked is not None and len(checked) != len(names):
         raise ValueError(f"{len(checked)} powers for {len(names)} devices; give one each")
+    if not isinstance(partition, Partition) and not (isinstance(partition, str) and partition in PARTITIONS):
+        kind = ValueError if isinstance(partition, str) else TypeError
+        allowed = ", ".join(map(repr, PARTITIONS))
+        raise kind(f"partition={partition!r} is not allowed; give {allowed} or a Partition")
     if memory_limit is not None:
-        memory_limit = index(memory_limit)
-        if memory_limit < 0:
-            raise ValueError(f"memory_limit={memory_limit}; give a number of bytes")
+        memory_limit = whole_number("memory_limit", memory_limit, 0)
     return Wish(names, format, tune, tuple(options.items()), checked, partition, memory_limit)

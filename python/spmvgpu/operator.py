@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import _core, describe, parts
-from .arrays import Library, Located, check_operand, library_of, stream_handle
+from . import _core, describe, operands, parts
+from .arrays import Located, library_of
 from .canonical import canonical_csr
 from .choose import Tuning
-from .devices import CPU, device_name, resolve_device
+from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
 
@@ -133,34 +133,52 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
     # Products
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, np.ndarray):
-            return self._multiply_numpy(x)
         library = library_of(x)
         if library is not None:
-            return self._multiply_array(x, library)
+            return operands.multiply(self, x, library)
         if np.isscalar(x):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
         return self.dot(x)
 
     def dot(self, x: Any) -> Any:
-        """``A @ x`` for a vector or the columns of a 2-D array; also composes operators, as in SciPy."""
-        if isinstance(x, np.ndarray) or library_of(x) is not None:
-            return self @ x
+        """``A @ x`` for a vector or the columns of a 2-D array; also composes operators, as in SciPy.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array
+            NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
+            the operator's type where it lies; a complex one gives two products.
+
+        Returns
+        -------
+        (m,) or (m, k) array
+            Of the library of `x` and on its device, of the type that NumPy's promotion gives.
+
+        Raises
+        ------
+        TypeError
+            For an array that is not numeric, or that its library is not known to convert.
+        ValueError
+            For an array of wrong shape or on another device.
+        """
+        library = library_of(x)
+        if library is not None:
+            return operands.multiply(self, x, library)
         if sp.issparse(x):
             raise TypeError(
                 "a product with a sparse matrix is not supported; use A.tocsr() @ x, or x.toarray()"
             )
         if isinstance(x, list | tuple):
-            return self._multiply_numpy(np.asarray(x))
+            return self.dot(np.asarray(x))
         return super().dot(x)
 
     def matvec(self, x: Any) -> Any:
         """``A @ x`` for a vector of shape (n,) or (n, 1)."""
-        return self.dot(check_operand(x, 1, self.shape[1]))
+        return self.dot(operands.check_shape(x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
         """``A @ X`` for a 2-D array of shape (n, k)."""
-        return self.dot(check_operand(X, 2, self.shape[1]))
+        return self.dot(operands.check_shape(X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
         """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use."""
@@ -182,8 +200,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             is never read.
         alpha, beta : float
         stream : optional
-            CUDA stream for device arrays: integer handle, CuPy or PyTorch stream. The call returns once the
-            product is queued there.
+            CUDA stream for arrays on a GPU, and for them only: integer handle, CuPy or PyTorch stream. The
+            call returns once the product is queued there.
 
         Returns
         -------
@@ -193,32 +211,13 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         Raises
         ------
         TypeError
-            For an array of another dtype.
+            For an array of another dtype, `out` of another library, factors that are no real numbers, and
+            `stream` with arrays in host memory.
         ValueError
             For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
         """
-        if out is None and beta != 0:
-            raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
-        if not isinstance(x, np.ndarray):
-            library = library_of(x)
-            if library is None:
-                raise TypeError(f"x must be a NumPy array or a device array, not {type(x).__name__}")
-            return self._spmv_array(x, library, library.inspect(x), out, alpha, beta, stream)
-        self._check_vector(
-            "x", Located(0, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous), self.shape[1]
-        )
-        if out is not None:
-            if not isinstance(out, np.ndarray):
-                raise TypeError(f"out must be a NumPy array like x, not {type(out).__name__}")
-            target = Located(
-                0, out.shape, out.dtype, self._ordinal, out.flags.c_contiguous, out.flags.writeable
-            )
-            self._check_vector("out", target, self.shape[0])
-            if np.may_share_memory(x, out):
-                raise ValueError("out overlaps x; give an array of its own")
-        result = self._matrix.multiply_numpy(x, out, alpha, beta)
-        return result if out is None else out
+        return operands.scaled_product(self, x, out, alpha, beta, stream)
 
     def set_x(self, x: Any) -> None:
         """Declare that products with this very array follow, so that it is gathered from only once.
@@ -241,109 +240,44 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         """
         if x is None:
             self._matrix.set_x(0)
-        elif isinstance(x, np.ndarray):
-            located = Located(x.ctypes.data, x.shape, x.dtype, self._ordinal, x.flags.c_contiguous)
-            self._check_vector("x", located, self.shape[1])
-            self._matrix.set_x(located.pointer)
         else:
-            library = library_of(x)
-            if library is None:
-                raise TypeError(f"x must be a NumPy array or a device array, not {type(x).__name__}")
-            located = library.inspect(x)
-            self._check_device("x", located)
-            self._check_vector("x", located, self.shape[1])
-            self._matrix.set_x(located.pointer)
+            _, located = operands.vector(self, "x", x, self.shape[1])
+            self._matrix.set_x(operands.address(located))
         self._declared_x = x
 
-    def _time_products(self, repeats: int = 50) -> float:
-        """Median microseconds of one product in a series: device time on a GPU, wall time on the CPU."""
+    def time_products(self, repeats: int = 50) -> float:
+        """Time products, to compare formats, options or devices.
+
+        Parameters
+        ----------
+        repeats : int
+            How many products are made, one after the other, all with the same vector.
+
+        Returns
+        -------
+        float
+            Median microseconds of a product: device time on a GPU, wall time on the CPU. Copies of NumPy
+            arrays to and from a GPU are not in it.
+
+        Raises
+        ------
+        ValueError
+            For less than one repeat.
+        """
+        if repeats < 1:
+            raise ValueError(f"repeats is {repeats}; at least one product must be timed")
         return self._matrix.time_products(repeats)
 
-    def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of the stored arrays, by the names that the format's header gives them."""
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of the arrays that the matrix is stored in.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            By the names that the format has for them (``row_offsets``, ``col_indices``, ``values``), in host
+            memory.
+        """
         return parts.arrays(self._matrix)
-
-    def _multiply_numpy(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
-            raise self._dimension_mismatch(x.shape)
-        if x.dtype.kind == "c":
-            result: np.ndarray[Any, Any] = self._multiply_numpy(x.real) + 1j * self._multiply_numpy(x.imag)
-            return result
-        if x.dtype.kind not in "biuf":
-            raise TypeError(
-                f"x has dtype {x.dtype}, which is not numeric; allowed are real and complex numbers"
-            )
-        if x.ndim == 1:
-            y = self._matrix.multiply_numpy(np.ascontiguousarray(x, self.dtype))
-        else:
-            columns = np.ascontiguousarray(x.T, self.dtype)
-            y = np.empty((x.shape[1], self.shape[0]), self.dtype)
-            for column, result_column in zip(columns, y, strict=True):
-                self._matrix.multiply_numpy(column, result_column)
-            y = y.T
-        if x.dtype == self.dtype:
-            return y
-        return y.astype(np.result_type(self.dtype, x.dtype), copy=False)
-
-    def _multiply_array(self, x: Any, library: Library) -> Any:
-        located = library.inspect(x)
-        if len(located.shape) == 1:
-            if not located.contiguous:
-                x = library.transposed(x)
-                located = library.inspect(x)
-            return self._spmv_array(x, library, located, None, 1.0, 0.0, None)
-        if len(located.shape) != 2 or located.shape[0] != self.shape[1]:
-            raise self._dimension_mismatch(located.shape)
-        columns = library.transposed(x)
-        located = library.inspect(columns)
-        self._check_device("x", located)
-        result, pointer = library.empty((located.shape[0], self.shape[0]), columns, located)
-        stream = self._stream_for(library, located, None)
-        item = self.dtype.itemsize
-        for i in range(located.shape[0]):
-            self._matrix.multiply_pointers(
-                located.pointer + i * self.shape[1] * item,
-                pointer + i * self.shape[0] * item,
-                1.0,
-                0.0,
-                stream,
-            )
-        return library.deliver(result, x, stream).T
-
-    def _spmv_array(
-        self, x: Any, library: Library, located: Located, out: Any, alpha: float, beta: float, stream: Any
-    ) -> Any:
-        self._check_device("x", located)
-        self._check_vector("x", located, self.shape[1])
-        handle = self._stream_for(library, located, stream)
-        if out is None:
-            result, pointer = library.empty(self.shape[0], x, located)
-            self._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
-            return library.deliver(result, x, handle)
-        out_library = library_of(out)
-        if out_library is None or isinstance(out, np.ndarray):
-            raise TypeError(f"out must be an array on the same device as x, not {type(out).__name__}")
-        target = out_library.inspect(out)
-        self._check_device("out", target, located.ordinal)
-        self._check_vector("out", target, self.shape[0])
-        x_end = located.pointer + self.dtype.itemsize * self.shape[1]
-        out_end = target.pointer + self.dtype.itemsize * self.shape[0]
-        if located.pointer < out_end and target.pointer < x_end:
-            raise ValueError("out overlaps x; give an array of its own")
-        self._matrix.multiply_pointers(located.pointer, target.pointer, alpha, beta, handle)
-        return out
-
-    def _stream_for(self, library: Library, located: Located, stream: Any) -> int:
-        if located.ordinal == CPU:
-            return 0
-        if stream is not None:
-            return stream_handle(stream)
-        return library.stream(located) if self._stream is None else self._stream
-
-    def _dimension_mismatch(self, shape: tuple[int, ...]) -> ValueError:
-        return ValueError(
-            f"dimension mismatch: an operator of shape {self.shape} cannot multiply an array of shape {shape}"
-        )
 
     def _check_device(self, name: str, located: Located, home: int | None = None) -> None:
         """On the operator's device, or on the one given, where x lies."""
@@ -351,25 +285,13 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             other = f"the operator on {self.device!r}" if home is None else f"x on {device_name(home)!r}"
             raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}, {other}; move one of them")
 
-    def _check_vector(self, name: str, located: Located, length: int) -> None:
-        if located.dtype is not self.dtype and located.dtype != self.dtype:
-            raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {self.dtype}")
-        if located.shape != (length,):
-            raise ValueError(
-                f"{name} has shape {located.shape}; an operator of shape {self.shape} needs ({length},)"
-            )
-        if not located.contiguous:
-            raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
-        if name == "out" and not located.writable:
-            raise ValueError("out is read-only; give an array that may be written")
-
     # What LinearOperator's own algebra calls
 
     def _matvec(self, x: Any) -> Any:
-        return self._multiply_numpy(np.asarray(x))
+        return self.dot(np.asarray(x))
 
     def _matmat(self, X: Any) -> Any:
-        return self._multiply_numpy(np.asarray(X))
+        return self.dot(np.asarray(X))
 
     def _adjoint(self) -> SparseOperator:
         return self._transpose()  # real

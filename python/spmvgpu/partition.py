@@ -26,7 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from .arguments import real_number, whole_number
 from .canonical import canonical_csr
+from .compressed import INDEX_LIMIT, as_array
 
 __all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]
 
@@ -101,7 +103,7 @@ class _Parts(ABC):
         value_size, index_size : int
             Bytes of a value and of an index; float64 and int32 by default.
         """
-        if not bus_rate > 0:
+        if not real_number("bus_rate", bus_rate, "bytes per second") > 0:
             raise ValueError(f"bus_rate is {bus_rate}; it must be a positive number of bytes per second")
         return float(self.storage(value_size, index_size).sum() / bus_rate)
 
@@ -151,16 +153,18 @@ class Partition(_Parts):
             If a row is in no set or in several, or a set has no power.
         """
         lengths = row_lengths(lengths)
+        if isinstance(sets, str) or not isinstance(sets, Sequence | np.ndarray) or len(sets) == 0:
+            raise TypeError(f"sets must be a sequence with the rows of each part, not {sets!r}")
         parts = tuple(np.sort(_row_indices(rows)) for rows in sets)
         powers = check_powers(np.ones(len(parts)) if powers is None else powers)
         if len(powers) != len(parts):
             raise ValueError(f"there are {len(parts)} sets and {len(powers)} powers; give one power per set")
-        every = np.sort(np.concatenate(parts))
-        if not np.array_equal(every, np.arange(len(lengths))):
-            raise ValueError(
-                f"the sets must hold each of the {len(lengths)} rows once; {_misplaced(every, len(lengths))}"
-            )
+        _check_rows(parts, len(lengths), "the sets must")
         return _partition(parts, lengths, powers)
+
+    def check_rows(self, count: int) -> None:
+        """Refuse, with ValueError, a matrix of so many rows that this is no partition of."""
+        _check_rows(self.sets, count, "the partition is of another matrix: its sets would have to")
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
         """Bytes that each part takes in ELLPACK with row lengths, DS(A_i); formula (12)."""
@@ -299,8 +303,7 @@ def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int 
     -------
     Submatrices
     """
-    if block_size != int(block_size) or block_size < 1:
-        raise ValueError(f"block_size is {block_size}; it must be a whole number, at least 1")
+    block_size = whole_number("block_size", block_size, 1, INDEX_LIMIT)
     checked = check_powers(powers)
     if len(checked) != 2:
         raise ValueError(f"there are {len(checked)} powers; give two, for the blocks and for the rest")
@@ -315,7 +318,7 @@ def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int 
         rows=np.full(2, matrix.shape[0]),
         nnz=nnz,
         elements=np.array([len(offsets) * matrix.shape[0], remainder.nnz]),
-        block_size=int(block_size),
+        block_size=block_size,
         offsets=offsets,
         blocks=blocks,
         remainder=remainder,
@@ -344,10 +347,9 @@ def pmf(A: Any) -> tuple[Array, Array]:
 
 def row_lengths(A: Any) -> Array:
     """Entries of each row of a matrix, duplicates counted once; lengths are checked and given back."""
-    if isinstance(A, tuple) and any(map(np.ndim, A)):
+    if isinstance(A, tuple) and any(isinstance(entry, Sequence | np.ndarray) for entry in A):
         raise TypeError("CSR arrays need a shape: give csr_array((data, indices, indptr), shape=...)")
-    if not sp.issparse(A) and np.ndim(A) == 1:
-        lengths = np.asarray(A)
+    if isinstance(A, list | tuple | np.ndarray) and (lengths := as_array("A", A)).ndim == 1:
         if lengths.size and lengths.dtype.kind not in "iu":
             raise TypeError(f"row lengths must be integers, not {lengths.dtype}")
         if lengths.size and lengths.min() < 0:
@@ -360,7 +362,7 @@ def row_lengths(A: Any) -> Array:
 
 def check_powers(powers: Any) -> Array:
     """Computing powers as an array of float64, checked."""
-    checked = np.asarray(powers)
+    checked = as_array("powers", powers)
     if checked.ndim != 1 or checked.dtype.kind not in "biuf" or len(checked) == 0:
         raise TypeError(f"powers must be a sequence of numbers, one per processor, not {powers!r}")
     checked = checked.astype(np.float64)
@@ -425,10 +427,16 @@ def _entries(matrix: Any, kept: Array) -> Any:
 
 
 def _row_indices(rows: Any) -> Array:
-    indices = np.asarray(rows)
+    indices = as_array("a set of rows", rows)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise TypeError(f"a set must be a sequence of row numbers, not {rows!r}")
     return indices.astype(np.int64)
+
+
+def _check_rows(sets: Sequence[Array], count: int, who: str) -> None:
+    every = np.sort(np.concatenate(sets))
+    if not np.array_equal(every, np.arange(count)):
+        raise ValueError(f"{who} hold each of the {count} rows once; {_misplaced(every, count)}")
 
 
 def _misplaced(every: Array, count: int) -> str:

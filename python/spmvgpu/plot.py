@@ -101,7 +101,7 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     numbered.sum_duplicates()
     numbered.data = np.arange(1.0, numbered.nnz + 1)
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
-    arrays = aslinearoperator(numbered, format, "cpu", **options)._arrays()
+    arrays = aslinearoperator(numbered, format, "cpu", **options).arrays()
     panels = [
         (name, array, line or _line_length(array, row_of))
         for name, array in arrays.items()

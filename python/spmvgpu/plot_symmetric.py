@@ -212,4 +212,4 @@ def tiles(op: SparseOperator, *, ax: Any = None) -> Any:
 def _arrays(op: SparseOperator) -> dict[str, _Array]:
     if op.format != "tsmv":
         raise ValueError(f"the operator is in format {op.format!r}; tiles are those of 'tsmv'")
-    return op._arrays()
+    return op.arrays()

@@ -18,6 +18,13 @@ _NEAR_BYTES = 32 * 1024
 _WORTHWHILE_GAIN = 2.0
 
 
+def check_reorder(reorder: Any) -> None:
+    """Refuse what `order_for` does not take."""
+    if reorder is None or (isinstance(reorder, str) and reorder in ("rcm", "auto")):
+        return
+    raise ValueError(f"reorder={reorder!r} is not allowed; give 'rcm', 'auto' or None")
+
+
 def order_for(csr: Any, reorder: Reorder) -> np.ndarray[Any, Any] | None:
     """The new order of rows and columns, or None to leave the matrix as it is.
 
@@ -39,10 +46,9 @@ def order_for(csr: Any, reorder: Reorder) -> np.ndarray[Any, Any] | None:
     ValueError
         For another value, and for "rcm" with a matrix that is not square.
     """
+    check_reorder(reorder)
     if reorder is None:
         return None
-    if reorder not in ("rcm", "auto"):
-        raise ValueError(f"reorder={reorder!r} is not allowed; give 'rcm', 'auto' or None")
     rows, cols = csr.shape
     if rows != cols:
         if reorder == "auto":

@@ -101,14 +101,12 @@ def divide(csr: Any, wish: Wish, ordinals: Sequence[int]) -> list[Share]:
         sets = wish.partition.sets
         if len(sets) != len(ordinals):
             raise ValueError(f"the partition has {len(sets)} sets of rows for {len(ordinals)} devices")
-    elif wish.partition in PARTITIONS:
+        wish.partition.check_rows(csr.shape[0])
+    else:
         powers = wish.powers or measured_powers(csr, wish, ordinals)
         if len(powers) != len(ordinals):
             raise ValueError(f"{len(powers)} powers for {len(ordinals)} devices; give one each")
         sets = PARTITIONS[wish.partition](np.diff(csr.indptr), powers).sets
-    else:
-        allowed = ", ".join(map(repr, PARTITIONS))
-        raise ValueError(f"partition={wish.partition!r} is not allowed; give {allowed} or a Partition")
     return [Share(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
 
 

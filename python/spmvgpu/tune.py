@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from .arguments import plain_options
 from .canonical import canonical_csr
 from .devices import CPU, resolve_device
 from .schema import Range
@@ -94,14 +95,16 @@ def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[
     Returns
     -------
     dict
-        "bytes" on the device, with the scratch space that products take, and "padding", the stored slots per non-zero.
+        "bytes" on the device, with the scratch space that products take, and "padding", the stored slots per
+        non-zero.
 
     Raises
     ------
     FormatError
         If the format does not fit the matrix.
     """
-    return estimate_csr(canonical_csr(A), check_format(format), resolve_device(device), options)
+    ordinal = resolve_device(device)
+    return estimate_csr(canonical_csr(A), check_format(format), ordinal, plain_options(options))
 
 
 def estimate_csr(
@@ -122,7 +125,7 @@ def estimate_csr(
 def build(csr: Any, choice: Choice, ordinal: int) -> Matrix:
     """A matrix that is canonical CSR, in the chosen format on a device.
 
-    It may share the memory of `csr`, which must not change any more.
+    It may keep the index arrays of `csr`, which must not change any more.
     """
     matrix_type = _matrix_type(csr.dtype)
     return matrix_type(
@@ -139,8 +142,9 @@ def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.Mat
     return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
 
 
-def check_format(format: str) -> str:
+def check_format(format: Any) -> str:
     """The name itself, if it is one of `formats()`."""
-    if format not in _FORMATS:
-        raise ValueError(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
+    if not isinstance(format, str) or format not in _FORMATS:
+        kind = ValueError if isinstance(format, str) else TypeError
+        raise kind(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
     return format

@@ -9,7 +9,7 @@ from reference import assert_product
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="coo", device=device, dtype=dtype)._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="coo", device=device, dtype=dtype).arrays()
     np.testing.assert_array_equal(arrays["row_indices"], [0, 0, 2, 3, 3, 3, 4])
     np.testing.assert_array_equal(arrays["col_indices"], [0, 3, 1, 0, 2, 3, 3])
     np.testing.assert_array_equal(arrays["values"], [10, 11, 20, 30, 31, 32, 40])

@@ -15,7 +15,7 @@ NASTIEST = ["long_rows_in_a_row", "warp_lengths", "empty_rows_every_other", "pow
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="csr", device=device, dtype=dtype)._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="csr", device=device, dtype=dtype).arrays()
     np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 2, 3, 6, 7])
     np.testing.assert_array_equal(arrays["col_indices"], [0, 3, 1, 0, 2, 3, 3])
     np.testing.assert_array_equal(arrays["values"], [10, 11, 20, 30, 31, 32, 40])

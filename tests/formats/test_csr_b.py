@@ -14,7 +14,7 @@ NASTIEST = ["long_rows_in_a_row", "warp_lengths", "empty_rows_every_other", "pow
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="csr_b", device=device, dtype=dtype)._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="csr_b", device=device, dtype=dtype).arrays()
     np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 4, 7, 9])
     np.testing.assert_array_equal(arrays["col_indices"], [0, 1, 1, 2, 0, 2, 3, 1, 3])
     np.testing.assert_array_equal(arrays["values"], [1, 7, 2, 8, 5, 3, 9, 6, 4])
@@ -41,7 +41,7 @@ def test_golden_product(dtype, device):
 def test_golden_bounds(lengths, bounds, dtype, device):
     A = from_lengths(lengths, 2000).astype(dtype)
     op = sg.aslinearoperator(A, format="csr_b", device=device, fragment=256)
-    np.testing.assert_array_equal(op._arrays()["bounds"], bounds)
+    np.testing.assert_array_equal(op.arrays()["bounds"], bounds)
     x = vector(2000, dtype)
     assert_product(op.spmv(x, out=poisoned(len(lengths), dtype)), A, x)
 
@@ -50,7 +50,7 @@ def test_rows_that_cross_fragments(dtype, cuda_device):
     """The second kernel's plan: each such row with the fragments it lies in."""
     A = from_lengths([100, 200, 212, 1000, 24], 2000)
     op = sg.aslinearoperator(A, format="csr_b", device=cuda_device, dtype=dtype, fragment=256)
-    np.testing.assert_array_equal(op._arrays()["spans"], [[1, 0, 1], [3, 2, 5]])
+    np.testing.assert_array_equal(op.arrays()["spans"], [[1, 0, 1], [3, 2, 5]])
 
 
 def test_defaults_are_those_of_the_paper():

@@ -14,7 +14,7 @@ PITCH = 32
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="dia", device=device, dtype=dtype)._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="dia", device=device, dtype=dtype).arrays()
     np.testing.assert_array_equal(arrays["offsets"], [-2, 0, 1])
     values = arrays["values"].reshape(3, PITCH)
     np.testing.assert_array_equal(values[:, :4], [[0, 0, 5, 6], [1, 2, 3, 4], [7, 8, 9, 0]])
@@ -89,7 +89,7 @@ def test_shapes(shape, block_size, dtype, device):
     A = sp.diags_array([1.0] * len(offsets), offsets=offsets, shape=shape, format="csr", dtype=dtype)
     A.data[:] = vector(A.nnz, dtype)
     op = sg.aslinearoperator(A, format="dia", device=device, block_size=block_size)
-    np.testing.assert_array_equal(op._arrays()["offsets"], offsets)
+    np.testing.assert_array_equal(op.arrays()["offsets"], offsets)
     x = vector(cols, dtype)
     assert_product(op @ x, A, x)
     np.testing.assert_array_equal(op.tocsr().toarray(), A.toarray())

@@ -12,7 +12,7 @@ VALUES = [[2, 1, 1, 1], [4, 2, 0, 1], [0, 3, 0, 0]]
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(FIGURE, format="ellpack", device=device, dtype=dtype)._arrays()
+    arrays = sg.aslinearoperator(FIGURE, format="ellpack", device=device, dtype=dtype).arrays()
     columns = arrays["col_indices"].reshape(3, PITCH)
     values = arrays["values"].reshape(3, PITCH)
     np.testing.assert_array_equal(columns[:, :4], COLUMNS)

@@ -9,7 +9,7 @@ PITCH = 32
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(FIGURE, format="ellpack_r", device=device, dtype=dtype)._arrays()
+    arrays = sg.aslinearoperator(FIGURE, format="ellpack_r", device=device, dtype=dtype).arrays()
     columns = arrays["col_indices"].reshape(3, PITCH)
     values = arrays["values"].reshape(3, PITCH)
     np.testing.assert_array_equal(arrays["row_lengths"], [2, 3, 1, 2])
@@ -22,7 +22,7 @@ def test_golden_arrays(dtype, device):
 
 def test_it_is_an_ellpack_with_lengths(dtype):
     plain, with_lengths = (
-        sg.aslinearoperator(FIGURE, format=name, device="cpu", dtype=dtype)._arrays()
+        sg.aslinearoperator(FIGURE, format=name, device="cpu", dtype=dtype).arrays()
         for name in ("ellpack", "ellpack_r")
     )
     assert set(with_lengths) == {*plain, "row_lengths"}

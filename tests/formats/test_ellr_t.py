@@ -17,7 +17,7 @@ THREADS = [1, 2, 4, 8, 16, 32]
 def test_golden_arrays_of_two_threads(dtype, device):
     """The picture of the header: each thread of the four rows has a slot in every column."""
     op = sg.aslinearoperator(MATRIX, format="ellr_t", device=device, dtype=dtype, threads_per_row=2)
-    arrays = op._arrays()
+    arrays = op.arrays()
     columns = arrays["col_indices"].reshape(2, PITCH)
     values = arrays["values"].reshape(2, PITCH)
     np.testing.assert_array_equal(columns[:, :8], [[0, 1, 1, 2, 0, 2, 1, 3], [-1, -1, -1, -1, 3, -1, -1, -1]])
@@ -28,8 +28,8 @@ def test_golden_arrays_of_two_threads(dtype, device):
 
 
 def test_one_thread_is_ellpack_r(dtype):
-    one = sg.aslinearoperator(MATRIX, format="ellr_t", device="cpu", dtype=dtype, threads_per_row=1)._arrays()
-    other = sg.aslinearoperator(MATRIX, format="ellpack_r", device="cpu", dtype=dtype)._arrays()
+    one = sg.aslinearoperator(MATRIX, format="ellr_t", device="cpu", dtype=dtype, threads_per_row=1).arrays()
+    other = sg.aslinearoperator(MATRIX, format="ellpack_r", device="cpu", dtype=dtype).arrays()
     assert set(one) == set(other)
     for name, array in other.items():
         np.testing.assert_array_equal(one[name], array)
@@ -40,7 +40,7 @@ def test_slot_of_every_entry(threads, dtype):
     """Entry k of a row is read by the row's thread k % T as the entry k // T of that thread."""
     A = matrix("half_warp_lengths", dtype)
     op = sg.aslinearoperator(A, format="ellr_t", device="cpu", threads_per_row=threads)
-    values = op._arrays()["values"].reshape(-(-17 // threads), -1)
+    values = op.arrays()["values"].reshape(-(-17 // threads), -1)
     assert values.shape[1] % PITCH == 0
     for row in range(0, A.shape[0], 7):
         entries = A.data[A.indptr[row] : A.indptr[row + 1]]

@@ -7,7 +7,7 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, build, check_refusal
+from support import assert_multiplies, assert_same_entries, build, check_refusal, formats_of
 
 PITCH = 32  # slots per column for up to 32 rows
 
@@ -20,7 +20,7 @@ def columns(rows, padding):
 
 
 def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=2)._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=2).arrays()
     np.testing.assert_array_equal(arrays["ell_col_indices"], columns([[0, 1, 0, 1], [1, 2, 2, 3]], -1))
     np.testing.assert_array_equal(arrays["ell_values"], columns([[1, 2, 5, 6], [7, 8, 3, 4]], 0))
     np.testing.assert_array_equal(arrays["coo_row_indices"], [2])
@@ -30,7 +30,7 @@ def test_golden_arrays(dtype, device):
 
 
 def test_golden_arrays_of_maximal_width(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width="max")._arrays()
+    arrays = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width="max").arrays()
     np.testing.assert_array_equal(
         arrays["ell_col_indices"], columns([[0, 1, 0, 1], [1, 2, 2, 3], [-1, -1, 3, -1]], -1)
     )
@@ -57,11 +57,20 @@ def test_automatic_width(lengths, width, device):
     A = from_lengths(lengths, 50)
     op = sg.aslinearoperator(A, format="hyb", device=device)
     assert op.options["width"] == width
-    assert op._arrays()["coo_values"].size == np.maximum(np.array(lengths) - width, 0).sum()
+    assert op.arrays()["coo_values"].size == np.maximum(np.array(lengths) - width, 0).sum()
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("width", [1, 3, "max"])
+def held():
+    """Every case with the widths at which the format holds it."""
+    return [
+        (width, case)
+        for width in (1, 3, "max")
+        for case in CASES
+        if formats_of(case, only="hyb", width=width, max_padding=100.0)
+    ]
+
+
+@pytest.mark.parametrize(("width", "case"), held())
 def test_widths_through_the_battery(width, case, dtype, device):
     """With a width of its own: the automatic one leaves the ELL part of such small matrices empty."""
     A = matrix(case, dtype)

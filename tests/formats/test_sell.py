@@ -15,7 +15,7 @@ SLICE = 32
 @pytest.mark.parametrize("sigma", [1, SLICE])
 def test_golden_arrays(sigma, dtype, device):
     op = sg.aslinearoperator(MATRIX, format="sell", device=device, dtype=dtype, sigma=sigma)
-    arrays = op._arrays()
+    arrays = op.arrays()
     order = [0, 1, 2, 3, 4] if sigma == 1 else [3, 0, 2, 4, 1]
     entries = {0: [(0, 10), (3, 11)], 1: [], 2: [(1, 20)], 3: [(0, 30), (2, 31), (3, 32)], 4: [(3, 40)]}
     np.testing.assert_array_equal(arrays["slice_offsets"], [0, 3 * SLICE])

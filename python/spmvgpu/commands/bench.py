@@ -38,7 +38,7 @@ def run_bench(args: argparse.Namespace) -> int:
         except (sg.FormatError, MemoryError) as error:
             print(f"{name:<10} left out: {error}")
             continue
-        _row(name, op.device, op._time_products(args.repeats), reference, op.nbytes, matrix)
+        _row(name, op.device, op.time_products(args.repeats), reference, op.nbytes, matrix)
     print("\nus/product: repeated products, matrix hot; GB/s: bytes of the format and of both vectors, once.")
     return 0
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 import spmvgpu as sg
-from spmvgpu.reproduce.measure import NotMeasuredError
 
 Array = npt.NDArray[Any]
 
@@ -34,21 +33,9 @@ class ThreadParts:
     ----------
     nbytes : int
         Bytes of all parts.
-
-    Raises
-    ------
-    NotMeasuredError
-        Without threadpoolctl, which keeps the threads from starting further ones.
     """
 
     def __init__(self, matrix: Any, sets: Sequence[Array]) -> None:
-        try:
-            from threadpoolctl import ThreadpoolController
-        except ImportError as error:
-            raise NotMeasuredError(
-                'threads with parts of their own need threadpoolctl: pip install "spmvgpu[bench]"'
-            ) from error
-        self._threads = ThreadpoolController()
         self._sets = sets
         self._ops = [sg.aslinearoperator(matrix[rows], "csr", "cpu") for rows in sets]
         self._results = [np.empty(len(rows), matrix.dtype) for rows in sets]
@@ -76,7 +63,7 @@ class ThreadParts:
         ready = threading.Barrier(len(self._ops) + 1)
 
         def work(op: sg.SparseOperator, result: Array) -> None:
-            with self._threads.limit(limits=1, user_api="openmp"):
+            with sg.limit_threads(1):
                 op.spmv(x, out=result)  # once, to warm up
                 ready.wait()
                 for _ in range(repeats):

@@ -97,7 +97,7 @@ class Models:
         except NotMeasuredError as error:
             self.run.skip(sample, self.dtype, label, error)
             return None
-        time_us = op._time_products(self.run.repeats)
+        time_us = op.time_products(self.run.repeats)
         return self.run.add(
             sample,
             self.dtype,
@@ -153,7 +153,7 @@ class Models:
             "auto",
             sample,
             choice=variant_name(op.format, op._choice.options),
-            time_us=op._time_products(self.run.repeats),
+            time_us=op.time_products(self.run.repeats),
             best=best,
             best_us=times[best],
             products=op.tuning.products if op.tuning is not None else 0,

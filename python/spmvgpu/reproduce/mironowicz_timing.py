@@ -87,7 +87,7 @@ class Stopwatch:
         elif self.device != "cpu":
             for label, product in products.items():
                 if product.operator is not None:
-                    found[label] = product.operator._time_products(self._repeats)
+                    found[label] = product.operator.time_products(self._repeats)
         return found
 
     def _captured(self, launch: Launch) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +21,9 @@ STAND_INS = (
     "generated: their sizes, non-zeros and row lengths are those of the paper's; where the entries of a row"
     " lie, and so how x is read, is not"
 )
+
+# Origins of matrices that are others than the paper's, whose names they have.
+STANDING_IN = ("generated", "recipe")
 
 Table = dict[str, dict[str, Any]]  # label -> matrix -> value
 Record = dict[str, Any]
@@ -47,13 +51,13 @@ class Run:
         self.quick = quick
         self.repeats = QUICK_REPEATS if quick else REPEATS
         self.environment = describe(self.device) | {"quick": quick}
-        self.stand_ins = STAND_INS
+        self.stand_ins = STAND_INS  # what is said of generated matrices
         self.rows: list[Record] = []
         self.records: dict[str, list[Record]] = {}  # what is no measurement of a product, by kind
         self.skipped: list[dict[str, Any]] = []
         self.claims: list[claims.Claim] = []
         self.figures: list[str] = []
-        self.stand_ins = STAND_INS  # what is said of generated matrices
+        self._not_theirs: set[str] = set()  # names of matrices that are others than the paper's
         out.mkdir(parents=True, exist_ok=True)  # before measuring, so that a bad folder costs nothing
 
     @property
@@ -75,12 +79,31 @@ class Run:
     def introduce(self, sample: Sample) -> Sample:
         """Say what is measured next."""
         rows, cols = sample.matrix.shape
+        if sample.origin in STANDING_IN:
+            self._not_theirs.add(sample.name)
         print(
-            f"{sample.name:<20} {rows} x {cols}, {sample.matrix.nnz} non-zeros; {sample.origin}:"
+            f"{self.called(sample.name):<20} {rows} x {cols}, {sample.matrix.nnz} non-zeros; {sample.origin}:"
             f" {sample.source}",
             flush=True,
         )
         return sample
+
+    def called(self, text: str) -> str:
+        """A text in which no stand-in goes by the name of the paper's matrix alone."""
+        names = sorted(map(re.escape, self._not_theirs), key=len, reverse=True)
+        if not names:
+            return text
+        return re.sub(rf"(?<![\w/-])({'|'.join(names)})(?![\w/-])", r"stand-in for \1", text)
+
+    def _called_within(self, data: Any) -> Any:
+        """`called` for all texts in lists, tuples and mappings."""
+        if isinstance(data, str):
+            return self.called(data)
+        if isinstance(data, Mapping):
+            return {self._called_within(key): self._called_within(value) for key, value in data.items()}
+        if isinstance(data, list | tuple):
+            return type(data)(map(self._called_within, data))
+        return data
 
     def add(self, sample: Sample, dtype: str, variant: str, **measured: Any) -> dict[str, Any]:
         """One measurement; `measured` has at least label, time_us and bytes."""
@@ -137,13 +160,17 @@ class Run:
         """Print {column: {matrix: value}} with a row per matrix."""
         print(f"\n{title}")
         widths = [max(len(label), 9) for label in columns]
-        print(" " * 20 + "".join(f" {label:>{width}}" for label, width in zip(columns, widths, strict=True)))
+        shown = {name: self.called(name) for name in matrices}
+        first = max([20, *(len(name) + 1 for name in shown.values())])
+        print(
+            " " * first + "".join(f" {label:>{width}}" for label, width in zip(columns, widths, strict=True))
+        )
         for name in matrices:
             cells = (
                 f" {format(values[name], form) if name in values else '-':>{width}}"
                 for values, width in zip(columns.values(), widths, strict=True)
             )
-            print(f"{name:<20}{''.join(cells)}")
+            print(f"{shown[name]:<{first}}{''.join(cells)}")
 
     def figure(self, number: int, title: str, ylabel: str, matrices: Sequence[str], series: Table) -> None:
         """Draw one of the paper's figures as bars."""
@@ -152,8 +179,11 @@ class Run:
     def draw(self, name: str, title: str, picture: Callable[..., Path], *data: Any) -> None:
         """Call ``picture(path, title, *data)``, which draws a PNG, if matplotlib is there."""
         if figures.available():
-            title = f"{title}\n{self.environment['device']}" + (", quick run" if self.quick else "")
-            self.figures.append(picture(self.out / f"{self.paper}_{name}.png", title, *data).name)
+            title = f"{self.called(title)}\n{self.environment['device']}" + (
+                ", quick run" if self.quick else ""
+            )
+            path = self.out / f"{self.paper}_{name}.png"
+            self.figures.append(picture(path, title, *self._called_within(data)).name)
 
     def finish(self) -> Path:
         """Print the claims, write the JSON file and say what was written."""
@@ -162,6 +192,9 @@ class Run:
                 replace(claim, verdict=claims.OPEN, why="these are CPU figures") if claim.of_gpu else claim
                 for claim in self.claims
             ]
+        self.claims = [
+            replace(claim, here=self.called(claim.here), why=self.called(claim.why)) for claim in self.claims
+        ]
         matrices = {row["matrix"]: row["origin"] for row in self.rows}
         generated = list(matrices.values()).count("generated")
         if generated:

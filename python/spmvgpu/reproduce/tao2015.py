@@ -81,7 +81,7 @@ def _kernel(
     except NotMeasuredError as error:
         run.skip(sample, dtype, variant.label, error)
         return None
-    time_us = op._time_products(run.repeats)
+    time_us = op.time_products(run.repeats)
     return run.add(
         sample,
         dtype,

@@ -201,7 +201,7 @@ def _measure(
     repeats = min(run.repeats, CPU_REPEATS)
     time_us = time_calls(op, [problem.x], repeats)
     if isinstance(device, str) and device != "cpu":
-        more["kernel_us"] = op._time_products(run.repeats)
+        more["kernel_us"] = op.time_products(run.repeats)
     return _add(run, sample, dtype, op.format, variant.label, test, time_us, size, more)
 
 
@@ -266,7 +266,7 @@ def _blocks(run: Run, sample: Sample, dtype: str, problem: Problem, device: str,
     both.close()
     fields: dict[str, Any] = {"mean_density": split.mean_density}
     if device != "cpu":
-        fields["kernel_us"] = max(blocks._time_products(run.repeats), rest._time_products(CPU_REPEATS))
+        fields["kernel_us"] = max(blocks.time_products(run.repeats), rest.time_products(CPU_REPEATS))
     _add(run, sample, dtype, "dia+csr", BLOCKS, test, time_us, size, fields)
 
 
@@ -304,8 +304,8 @@ def _test_2(run: Run, sample: Sample, dtype: str, problem: Problem, powers: list
                 )
             )
             alone = {
-                "gpu_us": on_gpu._time_products(run.repeats),
-                "cpu_us": on_cpu._time_products(CPU_REPEATS),
+                "gpu_us": on_gpu.time_products(run.repeats),
+                "cpu_us": on_cpu.time_products(CPU_REPEATS),
             }
             more = {**alone, "kernel_us": max(alone.values())}
         except NotMeasuredError as error:

@@ -95,7 +95,7 @@ def _kernel(run: Run, sample: Sample, problem: Problem, variant: Variant) -> dic
         op.set_x(problem.x)  # a CPU, which is its own host, would gather in every product
         time_us = time_calls(op, [problem.x], run.repeats)
     else:
-        time_us = op._time_products(run.repeats)
+        time_us = op.time_products(run.repeats)
     return _add(run, sample, variant, op, size, time_us, NEW if gathers == "device" else KEPT)
 
 

@@ -1,0 +1,69 @@
+#include <pybind11/numpy.h>
+
+#include <string>
+
+#include "bindings/bindings.hpp"
+#include "bindings/csr.hpp"
+#include "formats/canonical.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+// (indptr, indices, whether they are canonical): checked copies of a caller's arrays.
+template <class In, class Out>
+py::tuple copy_pattern(const Dense<In>& indptr, const Dense<In>& indices, std::int64_t cols, const std::string& axis) {
+    const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
+    if (rows < 0) throw std::invalid_argument("indptr is empty; it needs an entry more than there are rows");
+    py::array_t<Out> row_offsets(indptr.size()), col_indices(indices.size());
+    Out* const to_offsets = row_offsets.mutable_data();
+    Out* const to_indices = col_indices.mutable_data();
+    bool is_canonical = false;
+    {
+        const py::gil_scoped_release release;
+        copy_row_offsets(indptr.data(), rows, indices.size(), to_offsets);
+        is_canonical = copy_col_indices(indices.data(), to_offsets, rows, cols, axis, to_indices);
+    }
+    return py::make_tuple(row_offsets, col_indices, is_canonical);
+}
+
+template <class In, class Out>
+void register_copy(py::module_& module, const char* name) {
+    module.def(name, &copy_pattern<In, Out>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+               py::arg("cols"), py::arg("axis"), "Checked copies of CSR index arrays, and whether they are canonical.");
+}
+
+template <class Index, class T>
+void register_sum(py::module_& module) {
+    module.def(
+        "sum_duplicates",
+        [](py::array_t<Index, py::array::c_style>& indptr, py::array_t<Index, py::array::c_style>& indices,
+           Dense<T>& data) {
+            Index* const row_offsets = indptr.mutable_data();
+            Index* const col_indices = indices.mutable_data();
+            T* const values = data.mutable_data();
+            const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
+            if (rows < 0 || indices.size() != data.size() || row_offsets[rows] != data.size())
+                throw std::invalid_argument("inconsistent CSR arrays");
+            const py::gil_scoped_release release;
+            return sum_duplicates(rows, row_offsets, col_indices, values);
+        },
+        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+        "Sorts rows and adds up duplicates, in place; returns the entries that are left.");
+}
+
+}  // namespace
+
+void register_canonical(py::module_& module) {
+    register_copy<std::int32_t, std::int32_t>(module, "copy_pattern");
+    register_copy<std::int64_t, std::int32_t>(module, "copy_pattern");
+    register_copy<std::int64_t, std::int64_t>(module, "copy_wide_pattern");
+    register_sum<std::int32_t, float>(module);
+    register_sum<std::int32_t, double>(module);
+    register_sum<std::int64_t, float>(module);
+    register_sum<std::int64_t, double>(module);
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,28 @@
+#include "core/columns.hpp"
+
+#include <algorithm>
+
+#include "core/parallel.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length) {
+    // A block of rows stays in the first-level cache while its columns are gone through one by one.
+    constexpr index_t kRows = 256;
+    const auto blocks = static_cast<index_t>((std::int64_t(length) + kRows - 1) / kRows);
+    parallel_for(blocks, std::int64_t(length) * from.count, [&](index_t block) {
+        const std::ptrdiff_t begin = std::ptrdiff_t(block) * kRows;
+        const std::ptrdiff_t end = std::min<std::ptrdiff_t>(begin + kRows, length);
+        for (index_t j = 0; j < from.count; ++j) {
+            const T* const source = from.column(j);
+            T* const target = to.column(j);
+            for (std::ptrdiff_t i = begin; i < end; ++i) target[i * to.row_stride] = source[i * from.row_stride];
+        }
+    });
+}
+
+template void copy_columns(const Columns<const float>&, const Columns<float>&, index_t);
+template void copy_columns(const Columns<const double>&, const Columns<double>&, index_t);
+
+}  // namespace spmvgpu

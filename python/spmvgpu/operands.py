@@ -1,0 +1,257 @@
+"""The one way of operands through an operator: check, convert, multiply, deliver.
+
+Products with `@` take every real and complex type, as NumPy does: the operand is converted to the operator's
+type by its own library, where it lies, and the result has the type that NumPy's promotion gives. `spmv` and
+`set_x`, which promise not to allocate, take their operands as they are or refuse them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .arrays import Library, Located, library_of, stream_handle
+
+if TYPE_CHECKING:
+    from .operator import SparseOperator
+
+
+# Products of any type and layout
+
+
+def multiply(op: SparseOperator, x: Any, library: Library) -> Any:
+    """``op @ x`` for a vector, or the columns of a 2-D array."""
+    if type(x) is np.ndarray and x.dtype is op.dtype and x.shape == (op.shape[1],):
+        # What most products are, known by as few questions as can be: what the way below makes of it, sooner.
+        flags = x.flags
+        if flags.c_contiguous and flags.aligned:
+            return op._matrix.multiply_numpy(x)
+    located = library.locate(x, "x")
+    if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
+        raise ValueError(
+            f"dimension mismatch: an operator of shape {op.shape} cannot multiply an array of shape "
+            f"{located.shape}"
+        )
+    if not library.moves:
+        op._check_device("x", located)
+    if located.host is not None:
+        return library.from_host(_on_host(op, located), x)
+    return _on_device(op, x, library, located)
+
+
+def _on_host(op: SparseOperator, located: Located) -> npt.NDArray[Any]:
+    x = located.host
+    if located.dtype == op.dtype:
+        return _host_product(op, x, located.contiguous)
+    target = promoted(op, located.dtype)
+    if x.dtype.kind == "c":
+        # Part by part: 1j * inf, a product of complex numbers, has NaN for its real part.
+        result = np.empty((op.shape[0], *x.shape[1:]), target)
+        result.real = _host_product(op, x.real.astype(op.dtype, "C"), True)
+        result.imag = _host_product(op, x.imag.astype(op.dtype, "C"), True)
+        return result
+    return _host_product(op, x.astype(op.dtype, "C"), True).astype(target, copy=False)
+
+
+def _host_product(op: SparseOperator, x: npt.NDArray[Any], contiguous: bool) -> npt.NDArray[Any]:
+    if x.ndim == 2:
+        return op._matrix.multiply_columns(x if x.flags.aligned else x.copy())
+    return op._matrix.multiply_numpy(x if contiguous else x.copy())
+
+
+def _on_device(op: SparseOperator, x: Any, library: Library, located: Located) -> Any:
+    own = library.stream(located)
+    stream = own if op._stream is None else op._stream
+    if len(located.shape) == 1 and located.contiguous and located.dtype == op.dtype:
+        return _device_product(op, x, library, located, stream)
+    if located.dtype == op.dtype:
+        return _converted_product(op, x, library, located, own, stream)
+    target = promoted(op, located.dtype)
+    if kind_of(located.dtype) == "c":
+        results = [
+            _converted_product(op, part, library, located, own, stream)
+            for part in library.real_and_imaginary(x)
+        ]
+        part_type = np.empty(0, target).real.dtype
+        return library.join(*(library.contiguous(part, part_type) for part in results))
+    result = _converted_product(op, x, library, located, own, stream)
+    return result if target == op.dtype else library.contiguous(result, target)
+
+
+def _device_product(op: SparseOperator, x: Any, library: Library, located: Located, stream: int) -> Any:
+    result, pointer = library.empty((op.shape[0],), x, located)
+    op._matrix.multiply_pointers(located.pointer, pointer, 1.0, 0.0, stream)
+    return library.deliver(result, x, stream)
+
+
+def _converted_product(
+    op: SparseOperator, x: Any, library: Library, located: Located, own: int, stream: int
+) -> Any:
+    """The product of what must be copied first, which the library does on a stream of its own."""
+    many = len(located.shape) == 2
+    rows, cols = op.shape
+    x = library.contiguous(library.transposed(x) if many else x, op.dtype)
+    located = library.locate(x, "x")
+    if stream != own:
+        _core.synchronize(own, located.ordinal)
+    if many:
+        count = located.shape[0]
+        item = op.dtype.itemsize
+        result, pointer = library.empty((count, rows), x, located)
+        for i in range(count):
+            op._matrix.multiply_pointers(
+                located.pointer + i * cols * item, pointer + i * rows * item, 1.0, 0.0, stream
+            )
+    else:
+        result, pointer = library.empty((rows,), x, located)
+        op._matrix.multiply_pointers(located.pointer, pointer, 1.0, 0.0, stream)
+    if stream != own:
+        _core.synchronize(stream, located.ordinal)
+    result = library.deliver(result, x, stream)
+    return library.transposed(result) if many else result
+
+
+def kind_of(dtype: Any) -> str:
+    """NumPy's kind of a type, also of one that only another library has."""
+    if isinstance(dtype, np.dtype):
+        return dtype.kind
+    if getattr(dtype, "is_complex", False):
+        return "c"
+    return "f" if getattr(dtype, "is_floating_point", False) else "V"
+
+
+def promoted(op: SparseOperator, dtype: Any) -> np.dtype[Any]:
+    """The type of a product, or TypeError for a type that has none."""
+    kind = kind_of(dtype)
+    if kind not in "biufc":
+        raise TypeError(f"x has dtype {dtype}, which is not numeric; allowed are real and complex numbers")
+    if not isinstance(dtype, np.dtype):  # narrower than every type of an operator
+        dtype = np.complex64 if kind == "c" else np.float16
+    return np.result_type(op.dtype, dtype)
+
+
+# Products into an array of the caller's
+
+
+def scaled_product(op: SparseOperator, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
+    """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
+    alpha, beta = _factor("alpha", alpha), _factor("beta", beta)
+    if out is None and beta != 0:
+        raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
+    library, located = vector(op, "x", x, op.shape[1])
+    target = None
+    if out is not None:
+        same_place = located.ordinal if located.host is None else None
+        out_library, target = vector(op, "out", out, op.shape[0], same_place)
+        if (target.host is None) != (located.host is None) or out_library.moves != library.moves:
+            raise TypeError(
+                f"out must be an array on the same device as x, which is a {type(x).__name__}, "
+                f"not a {type(out).__name__}"
+            )
+    if located.host is not None:
+        if stream is not None:
+            raise TypeError(
+                f"stream={stream!r} is for arrays on a CUDA device; leave it out for {type(x).__name__}"
+            )
+        if target is not None and np.may_share_memory(located.host, target.host):
+            raise ValueError("out overlaps x; give an array of its own")
+        result = op._matrix.multiply_numpy(located.host, None if target is None else target.host, alpha, beta)
+        return library.from_host(result, x) if out is None else out
+    handle = _stream_for(op, library, located, stream)
+    if target is None:
+        result, pointer = library.empty((op.shape[0],), x, located)
+        op._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
+        return library.deliver(result, x, handle)
+    item = op.dtype.itemsize
+    if (
+        located.pointer < target.pointer + item * op.shape[0]
+        and target.pointer < located.pointer + item * op.shape[1]
+    ):
+        raise ValueError("out overlaps x; give an array of its own")
+    op._matrix.multiply_pointers(located.pointer, target.pointer, alpha, beta, handle)
+    return out
+
+
+def vector(
+    op: SparseOperator, name: str, x: Any, length: int, same_place: int | None = None
+) -> tuple[Library, Located]:
+    """A vector that is used as it is: of the operator's type and on its device, or refused."""
+    library = library_of(x)
+    if library is None:
+        raise TypeError(f"{name} must be a NumPy array or a device array, not {type(x).__name__}")
+    located = library.locate(x, name)
+    if not library.moves:
+        op._check_device(name, located, same_place)
+    if located.dtype is not op.dtype and located.dtype != op.dtype:
+        raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {op.dtype}")
+    if located.shape != (length,):
+        raise ValueError(
+            f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({length},)"
+        )
+    if not located.contiguous:
+        raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
+    if name == "out" and not located.writable:
+        raise ValueError("out is read-only; give an array that may be written")
+    return library, located
+
+
+def address(located: Located) -> int:
+    """The address of the first element."""
+    return located.pointer if located.host is None else int(located.host.ctypes.data)
+
+
+def _stream_for(op: SparseOperator, library: Library, located: Located, stream: Any) -> int:
+    if stream is not None:
+        return stream_handle(stream)
+    return library.stream(located) if op._stream is None else op._stream
+
+
+def _factor(name: str, value: Any) -> float:
+    if type(value) is float:
+        return value
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be a real number, not {value!r}") from None
+
+
+# Vectors of solvers
+
+
+def converted_vector(op: SparseOperator, name: str, x: Any, library: Library) -> tuple[Any, Located]:
+    """A real vector that fits a square operator, converted to its type; a copy only if need be."""
+    n = op.shape[0]
+    located = library.locate(x, name)
+    if kind_of(located.dtype) not in "biuf":
+        raise TypeError(f"{name} has dtype {located.dtype}; a system of equations here needs real numbers")
+    if located.shape not in ((n,), (n, 1)):
+        raise ValueError(f"{name} has shape {located.shape}; {n} equations need ({n},) or ({n}, 1)")
+    if not library.moves:
+        op._check_device(name, located)
+    if located.host is not None:
+        host = np.require(located.host.reshape(-1), op.dtype, ["C", "A"])
+        return host, located._replace(host=host, shape=(n,), dtype=op.dtype, contiguous=True)
+    if not located.contiguous or located.dtype != op.dtype:
+        x = library.contiguous(x.reshape(-1) if hasattr(x, "reshape") else x, op.dtype)
+        if op._stream is not None and op._stream != library.stream(located):
+            _core.synchronize(library.stream(located), located.ordinal)
+        located = library.locate(x, name)
+    return x, located
+
+
+def check_shape(x: Any, ndim: int, length: int) -> Any:
+    """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
+    if isinstance(x, list | tuple):
+        x = np.asarray(x)
+    library = library_of(x)
+    shape = () if library is None else tuple(x.shape if hasattr(x, "shape") else library.locate(x, "x").shape)
+    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
+    if not fits:
+        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
+        raise ValueError(f"dimension mismatch: x has shape {shape}; the operator needs {wanted}")
+    return x

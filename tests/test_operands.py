@@ -1,0 +1,381 @@
+"""Operands of every library, type and layout: converted as NumPy does it, or refused with a reason."""
+
+import numpy as np
+import pytest
+
+import spmvgpu as sg
+from battery import integer_matrix
+from libraries import OnlyCudaArrayInterface, OnlyDlpack
+
+ROWS, COLS = 120, 80
+REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+REAL += ["float16", "float32", "float64"]
+COMPLEX = ["complex64", "complex128"]
+SHAPES = [(COLS,), (COLS, 1), (COLS, 3), (COLS, 9), (COLS, 0)]
+
+LAYOUTS = {
+    "C": lambda x: np.ascontiguousarray(x),
+    "Fortran": lambda x: np.asfortranarray(x),
+    "strided": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "part_of_columns": lambda x: np.repeat(x, 2, axis=-1)[..., ::2] if x.ndim == 2 else x,
+    "backwards": lambda x: x[::-1].copy()[::-1],
+    "columns_backwards": lambda x: x[..., ::-1].copy()[..., ::-1],
+    "read_only": lambda x: read_only(x.copy()),
+}
+
+
+def read_only(x):
+    x.flags.writeable = False
+    return x
+
+
+def numbers(shape, dtype):
+    """Small integers, with which every product is exact in every type; complex ones have both parts."""
+    values = np.arange(np.prod(shape)).reshape(shape) % 3
+    return (values + 1j * (values % 2) if np.dtype(dtype).kind == "c" else values).astype(dtype)
+
+
+@pytest.fixture(scope="module", name="A")
+def tested_matrix():
+    """A matrix of small integers."""
+    return integer_matrix("uniform", np.dtype("float64"))[:ROWS, :COLS]
+
+
+@pytest.fixture(params=["float32", "float64"])
+def op(request, A):
+    return sg.aslinearoperator(A.astype(request.param), format="csr", device="cpu")
+
+
+def check(result, library, op, A, x):
+    """The exact product, of the library and type that it should have."""
+    assert isinstance(result, library.array_type)
+    result = library.to_numpy(result)
+    assert result.dtype == np.result_type(op.dtype, x.dtype)
+    assert result.shape == (ROWS, *x.shape[1:])
+    np.testing.assert_array_equal(result, A @ x.astype(np.result_type(x.dtype, np.float64)))
+
+
+def given(library, x):
+    try:
+        return library.asarray(x)
+    except (TypeError, BufferError) as lacking:
+        pytest.skip(f"the library has no such array: {lacking}")
+
+
+@pytest.mark.parametrize("kind", REAL + COMPLEX)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_type(kind, shape, host_library, op, A):
+    x = numbers(shape, kind)
+    check(op @ given(host_library, x), host_library, op, A, x)
+
+
+@pytest.mark.parametrize("kind", ["longdouble", "clongdouble"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_long_double_is_promoted_as_by_numpy(kind, shape, op, A):
+    x = numbers(shape, kind)
+    result = op @ x
+    assert result.dtype == np.result_type(op.dtype, kind)
+    np.testing.assert_array_equal(result, A @ x.astype(np.complex128))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "complex128"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_layout(layout, kind, shape, host_library, op, A):
+    x = LAYOUTS[layout](numbers(shape, kind))
+    before = x.copy()
+    check(op @ given(host_library, x), host_library, op, A, x)
+    np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("call", ["dot", "matvec", "matmat", "rmatvec", "rmatmat"])
+@pytest.mark.parametrize("kind", ["float32", "float64", "int8", "complex64"])
+def test_every_method_takes_the_same_operands(call, kind, host_library, op, A):
+    length = ROWS if call.startswith("r") else COLS
+    x = numbers((length, 5) if call.endswith("mat") else (length,), kind)
+    array = given(host_library, x)
+    result = host_library.to_numpy(getattr(op, call)(array))
+    assert result.dtype == np.result_type(op.dtype, kind)
+    np.testing.assert_array_equal(result, (A.T if call.startswith("r") else A) @ x)
+
+
+@pytest.mark.parametrize("shape", [(COLS - 1,), (COLS + 1, 2), (0,), (), (COLS, 2, 2), (2, COLS)], ids=str)
+def test_wrong_shapes(shape, host_library, op):
+    array = given(host_library, np.ones(shape, op.dtype))
+    with pytest.raises(ValueError, match=r"dimension mismatch.*\(120, 80\)") as caught:
+        op @ array
+    assert str(shape) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["object", "U1", "M8[s]", "m8[s]"])
+def test_types_that_are_not_numeric(kind, op):
+    with pytest.raises(TypeError, match=r"not numeric"):
+        op @ np.ones((COLS, 2), "int64").astype(kind)
+
+
+@pytest.mark.parametrize("shape", [(COLS,), (COLS, 2)], ids=str)
+def test_masks_are_refused(shape, op):
+    x = np.ma.masked_array(np.ones(shape, op.dtype), mask=np.zeros(shape, bool))
+    for call in (lambda: op @ x, lambda: op.dot(x), lambda: op.matvec(x.reshape(-1)[:COLS])):
+        with pytest.raises(TypeError, match=r"masked array.*filled"):
+            call()
+    with pytest.raises(TypeError, match=r"out is a masked array"):
+        op.spmv(np.ones(COLS, op.dtype), out=np.ma.masked_array(np.ones(ROWS, op.dtype)))
+
+
+@pytest.mark.parametrize("shape", [(COLS,), (COLS, 2)], ids=str)
+def test_parts_of_complex_numbers_do_not_meet(shape, host_library, op):
+    """An infinite imaginary part leaves the real part as it is."""
+    x = np.ones(shape, np.complex128)
+    x.imag = np.inf
+    result = host_library.to_numpy(op @ given(host_library, x))
+    np.testing.assert_array_equal(result.real, op @ np.ones(shape))
+    assert not np.isfinite(result.imag).all()
+
+
+def test_parts_of_complex_numbers_that_overflow(op):
+    big = np.finfo(op.dtype).max
+    x = np.full(COLS, 1 + 1j * big, np.result_type(op.dtype, np.complex64))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal((op @ x).real, (op @ np.ones(COLS)).astype(x.real.dtype))
+
+
+# Products into an array
+
+
+def test_into_out(host_library, op, A):
+    x, out = numbers(COLS, op.dtype), np.full(ROWS, np.nan, op.dtype)
+    target = given(host_library, out)
+    if not host_library.writable:
+        with pytest.raises(ValueError, match="read-only"):
+            op.spmv(given(host_library, x), out=target)
+        return
+    assert op.spmv(given(host_library, x), out=target, alpha=2.0) is target
+    np.testing.assert_array_equal(out, 2 * (A @ x))
+
+
+@pytest.mark.parametrize("kind", [*REAL, *COMPLEX])
+def test_spmv_stays_strict(kind, host_library, op):
+    x = numbers(COLS, kind)
+    if x.dtype == op.dtype:
+        x = np.repeat(x, 2)[::2]
+        if not host_library.writable:
+            return  # every one of its arrays is contiguous
+    with pytest.raises((TypeError, ValueError), match=rf"x has dtype {x.dtype}|not contiguous"):
+        op.spmv(given(host_library, x))
+
+
+def test_out_that_overlaps(host_library, dtype):
+    square = sg.aslinearoperator(np.eye(8, dtype=dtype), format="csr", device="cpu")
+    buffer = np.ones(12, dtype)
+    with pytest.raises(ValueError, match=r"overlap|read-only"):
+        square.spmv(given(host_library, buffer[:8]), out=given(host_library, buffer[4:]))
+    np.testing.assert_array_equal(buffer, 1)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_read_only_x(frozen, host_library, op, A):
+    x = numbers(COLS, op.dtype)
+    x.flags.writeable = not frozen
+    np.testing.assert_array_equal(host_library.to_numpy(op.spmv(given(host_library, x))), A @ x)
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("value", ["text", "1.5", None, 1j, [1.0, 2.0], 10**400], ids=lambda v: str(v)[:8])
+def test_factors_that_are_no_numbers(name, value, op):
+    with pytest.raises(TypeError, match=f"^{name} must be a real number"):
+        op.spmv(np.ones(COLS, op.dtype), out=np.ones(ROWS, op.dtype), **{name: value})
+
+
+def test_stream_without_a_device(host_library, op):
+    with pytest.raises(TypeError, match="stream='bogus'"):
+        op.spmv(given(host_library, np.ones(COLS, op.dtype)), stream="bogus")
+
+
+def test_set_x_takes_what_spmv_takes(host_library, A, dtype):
+    op = sg.aslinearoperator(A.astype(dtype), format="csr_m", device="cpu")
+    x = numbers(COLS, dtype)
+    array = given(host_library, x)
+    op.set_x(array)
+    np.testing.assert_array_equal(host_library.to_numpy(op.spmv(array)), A @ x)
+    with pytest.raises(TypeError, match="x has dtype int8"):
+        op.set_x(given(host_library, x.astype("int8")))
+    op.set_x(None)
+
+
+# Where arrays lie, and types that NumPy lacks
+
+
+class Elsewhere:
+    """An array of another kind of device."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __dlpack__(self, **options):
+        raise AssertionError("nobody may read it")
+
+    def __dlpack_device__(self):
+        return self.kind, 0
+
+
+@pytest.mark.parametrize(("kind", "word"), [(8, "Metal"), (10, "ROCm"), (14, "oneAPI"), (99, "99")])
+def test_devices_that_are_not_cuda(kind, word, op):
+    with pytest.raises(ValueError, match=word):
+        op @ Elsewhere(kind)
+
+
+class Mute:
+    """A producer whose export fails."""
+
+    def __dlpack__(self, **options):
+        raise BufferError("not today")
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+def test_array_that_cannot_be_exported(op):
+    with pytest.raises(TypeError, match=r"Mute.*not today"):
+        op @ Mute()
+
+
+class ReadOnlyBefore:
+    """A read-only array that, as NumPy's before 2.1, cannot cross DLPack, but converts."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        raise BufferError("read-only")
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def test_array_that_only_converts(op, A):
+    x = numbers(COLS, op.dtype)
+    np.testing.assert_array_equal(op @ ReadOnlyBefore(x), A @ x)
+    out = np.ones(ROWS, op.dtype)
+    with pytest.raises(ValueError, match="read-only"):
+        op.spmv(x=OnlyDlpack(x), out=ReadOnlyBefore(out))
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_tensors_of_other_devices_and_types(op, A):
+    torch = pytest.importorskip("torch")
+    for shape in ((COLS,), (COLS, 2)):
+        with pytest.raises(ValueError, match="meta"):
+            op @ torch.ones(shape, device="meta")
+        result = op @ torch.ones(shape, dtype=torch.bfloat16)
+        assert str(result.dtype) == f"torch.{op.dtype}"
+        np.testing.assert_array_equal(result.numpy(), A @ np.ones(shape))
+    with pytest.raises(TypeError, match="dense"):
+        op @ torch.eye(COLS).to_sparse()
+    with pytest.raises(TypeError, match="bfloat16"):
+        op.spmv(torch.ones(COLS, dtype=torch.bfloat16))
+    conjugate = torch.from_numpy(numbers(COLS, "complex64")).conj()
+    np.testing.assert_array_equal((op @ conjugate).numpy(), A @ numbers(COLS, "complex64").conj())
+    np.testing.assert_array_equal((op @ conjugate.imag).numpy(), A @ -numbers(COLS, "complex64").imag)
+
+
+# Solvers
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int16"])
+def test_solver_converts(kind, host_library, dtype):
+    op = sg.aslinearoperator(np.diag(np.arange(1.0, 9.0)).astype(dtype), device="cpu")
+    b = numbers(8, kind)
+    x, info = sg.linalg.cg(op, given(host_library, b), given(host_library, b), rtol=1e-6, maxiter=50)
+    assert info == 0
+    assert isinstance(x, host_library.array_type)
+    np.testing.assert_allclose(host_library.to_numpy(x), b / np.arange(1.0, 9.0), rtol=1e-4)
+    assert host_library.to_numpy(x).dtype == dtype
+
+
+def test_solver_refuses_complex_numbers(host_library, dtype):
+    op = sg.aslinearoperator(np.eye(8, dtype=dtype), device="cpu")
+    with pytest.raises(TypeError, match="b has dtype complex128"):
+        sg.linalg.cg(op, given(host_library, np.ones(8, complex)))
+
+
+def test_preconditioner_of_another_size(dtype):
+    small, large = (sg.aslinearoperator(np.eye(n, dtype=dtype), device="cpu") for n in (4, 400))
+    M = sg.linalg.jacobi(small)
+    sg.linalg.cg(small, np.ones(4), M=M)
+    with pytest.raises(ValueError, match=r"\(4, 4\).*\(400, 400\)"):
+        sg.linalg.cg(large, np.ones(400), M=M)
+
+
+# On a GPU
+
+
+@pytest.fixture
+def gpu_op(A, cuda_device, dtype):
+    return sg.aslinearoperator(A.astype(dtype), format="csr", device=cuda_device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", REAL + COMPLEX)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_type_on_a_gpu(kind, shape, library, gpu_op, A, cuda_device):
+    x = numbers(shape, kind)
+    result = gpu_op @ library.asarray(x, cuda_device)
+    assert library.device_name(result) == cuda_device
+    check(result, library, gpu_op, A, x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "complex128"])
+@pytest.mark.parametrize("shape", SHAPES[:4], ids=str)
+@pytest.mark.parametrize(
+    "step", [(slice(None, None, 2),), (slice(None, None, 2), slice(None, None, 2))], ids=len
+)
+def test_strided_on_a_gpu(kind, shape, step, library, gpu_op, A, cuda_device):
+    step = step[: len(shape)]
+    wide = numbers(tuple(2 * n if i < len(step) else n for i, n in enumerate(shape)), kind)
+    result = gpu_op @ library.asarray(wide, cuda_device)[step]
+    check(result, library, gpu_op, A, wide[step])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "complex64"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_numpy_on_a_gpu(kind, shape, gpu_op, A):
+    x = numbers(shape, kind)
+    np.testing.assert_array_equal(gpu_op @ x, A @ x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["float16", "int32", "complex64"])
+def test_conversion_is_ordered_before_the_operators_stream(kind, library, A, cuda_device, dtype):
+    """The library converts on its stream, the operator multiplies on another."""
+    x = library.asarray(numbers((COLS, 3), kind), cuda_device)
+    late = library.asarray(np.zeros((COLS, 3), kind), cuda_device)
+    with library.new_stream(cuda_device) as stream:
+        handle = library.handle(stream)
+        op = sg.aslinearoperator(A.astype(dtype), format="csr", device=cuda_device, stream=handle)
+        with library.new_stream(cuda_device) as own:
+            library.delay()
+            library.fill(late, x)
+            result = op @ late
+            library.synchronize(own)
+            np.testing.assert_array_equal(library.to_numpy(result), A @ numbers((COLS, 3), kind))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("producer", [OnlyDlpack, OnlyCudaArrayInterface])
+def test_producers_of_one_protocol_that_cannot_convert(producer, library, gpu_op, cuda_device):
+    for x in (np.ones(COLS, "int32"), np.ones((COLS, 2), gpu_op.dtype), np.ones(COLS, complex)):
+        with pytest.raises(TypeError, match=r"CuPy or PyTorch"):
+            gpu_op @ producer(library.asarray(x, cuda_device))
+
+
+@pytest.mark.gpu
+def test_mask_in_the_array_interface(library, gpu_op, cuda_device):
+    x = library.asarray(np.ones(COLS, gpu_op.dtype), cuda_device)
+    with pytest.raises(TypeError, match="mask"):
+        gpu_op @ OnlyCudaArrayInterface(x, mask=x)

@@ -1,0 +1,46 @@
+"""What a format refuses by default, it refuses on every device, with its cost and with formats that fit."""
+
+import pytest
+
+import spmvgpu as sg
+from battery import CASES, matrix
+from support import check_refusal, formats_of
+
+REFUSED = [(case, fmt) for case in CASES for fmt in sg.formats() if fmt not in formats_of(case)]
+
+
+def test_only_some_formats_refuse():
+    """Those that pad, and the one that stores half; no one refuses everything."""
+    refusing = {fmt for _, fmt in REFUSED}
+    assert refusing == {"ellpack", "ellpack_r", "ellr_t", "dia", "sell", "tsmv"}
+    for fmt in refusing:
+        assert sum(fmt == other for _, other in REFUSED) < 0.8 * len(CASES)
+
+
+@pytest.mark.parametrize(("case", "fmt"), REFUSED)
+def test_refused(case, fmt, dtype, device):
+    A = matrix(case, dtype)
+    with pytest.raises(sg.FormatError) as refused:
+        sg.aslinearoperator(A, format=fmt, device=device)
+    check_refusal(A, fmt, str(refused.value))
+    with pytest.raises(sg.FormatError) as estimated:
+        sg.estimate(A, fmt)
+    assert fmt in str(estimated.value)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "cases"),
+    [
+        ("dia", ["uniform", "antidiagonal", "arrow", "dense_column_middle"]),
+        ("ellpack", ["long_row_first", "power_law_rows", "arrow"]),
+        ("sell", ["long_row_first", "long_row_among_empty"]),
+        ("tsmv", ["uniform", "upper_triangle", "wide", "tall"]),
+    ],
+)
+def test_what_must_be_refused(fmt, cases):
+    assert not [case for case in cases if fmt in formats_of(case)]
+
+
+@pytest.mark.parametrize("fmt", ["coo", "csr", "csr_m", "csr_b", "hyb"])
+def test_formats_without_padding_refuse_nothing(fmt):
+    assert [case for case in CASES if fmt not in formats_of(case)] == []
