@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import banded, from_lengths, matrix, vector
-from support import build, each_format_of, free_device_bytes, resident_bytes, run_python
+from support import build, each_format_of, each_pair, free_device_bytes, resident_bytes, run_python
 
 MB = 1_000_000
 
@@ -37,10 +37,17 @@ def test_nbytes_is_that_of_the_arrays(fmt, device, dtype):
     assert op.nbytes >= sum(array.nbytes for array in op.arrays().values())
 
 
-@each_format_of("power_law_rows")
-def test_nbytes_is_what_was_estimated(fmt, device, dtype):
-    A = matrix("power_law_rows", dtype)
-    assert build(A, fmt, device).nbytes == pytest.approx(sg.estimate(A, fmt)["bytes"], rel=0.1)
+@each_pair(["power_law_rows", "sym_hubs", "sym_mixed_nodes", "sym_dense", "long_row_middle"])
+def test_nbytes_is_what_was_estimated(case, fmt, device, dtype):
+    A = matrix(case, dtype)
+    op = build(A, fmt, device)
+    op @ np.ones(A.shape[1], dtype)  # takes the scratch space
+    estimated = sg.estimate(A, fmt, device)["bytes"]
+    if device == "cpu":
+        assert op.nbytes == estimated
+    else:  # memory comes in pages there, and vectors that cross the bus are counted as well
+        arrays = op.arrays().values()
+        assert sum(array.nbytes for array in arrays) <= estimated <= op.nbytes
 
 
 @each_format_of("tall")

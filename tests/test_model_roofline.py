@@ -7,6 +7,7 @@ import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import gallery
 from spmvgpu.canonical import canonical_csr
+from spmvgpu.devices import CPU
 from spmvgpu.model import roofline
 from spmvgpu.model.predict import features
 from spmvgpu.model.roofline import Fit, Machine, Work
@@ -18,7 +19,7 @@ NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
 
 def work(A, format, machine=GPU):
     csr = canonical_csr(A)
-    cost = estimate_csr(csr, format)
+    cost = estimate_csr(csr, format, CPU)
     return Work(features(csr), csr.dtype.itemsize, cost["bytes"], cost["padding"], machine)
 
 
@@ -91,7 +92,7 @@ def test_the_model_knows_what_the_formats_choose(make, n):
             op = sg.aslinearoperator(A, format=format, device="cpu")
         except sg.FormatError:
             continue
-        slots = estimate_csr(A, format)["padding"] * A.nnz
+        slots = estimate_csr(A, format, CPU)["padding"] * A.nnz
         threads = sg.devices()[0].multiprocessors
         expected = {
             "threads_per_row": roofline.ellr_t_threads(known),

@@ -31,6 +31,28 @@ Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, con
     return csr;
 }
 
+// The memory of a NumPy array, which lives as long as somebody has it; whoever lets go of it last need not hold the
+// interpreter's lock.
+template <class T>
+Array<T> share_array(const Dense<T>& array) {
+    const auto release = [](PyObject* object) {
+        if (!Py_IsInitialized()) return;  // the interpreter has gone, and its memory goes with the process
+        const pybind11::gil_scoped_acquire lock;
+        Py_DECREF(object);
+    };
+    const std::shared_ptr<PyObject> owner(pybind11::object(array).release().ptr(), release);
+    return Array<T>::share({owner, const_cast<T*>(array.data())}, array.size());
+}
+
+// As csr_view, but the index arrays become those of the matrix.
+template <class T>
+Csr<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
+    Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+    csr.row_offsets = share_array(indptr);
+    csr.col_indices = share_array(indices);
+    return csr;
+}
+
 // A NumPy array of its own with the contents of an array on any device.
 template <class T>
 pybind11::array to_numpy(const Array<T>& array) {

@@ -127,27 +127,30 @@ void register_type(py::module_& module, const char* name) {
     using M = Matrix<T>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One sparse matrix in one format on one device.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
-                         index_t cols, const std::string& format, const Options& options, int ordinal) {
-                 const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+                         index_t cols, const std::string& format, const Options& options, int ordinal, bool share) {
+                 const Csr<T> csr =
+                     share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
                  const GilRelease release;
                  return std::make_shared<M>(csr, format, options, Device{ordinal});
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-             py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"))
+             py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
+             "With share, the index arrays may become those of the matrix, and must never change again.")
         .def_static(
             "estimate",
             [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
-               const std::string& format, const Options& options) {
+               const std::string& format, const Options& options, int ordinal) {
                 const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
                 Estimate estimate;
                 {
                     const GilRelease release;
-                    estimate = M::estimate(csr, format, options);
+                    estimate = M::estimate(csr, format, options, Device{ordinal});
                 }
                 return py::make_tuple(estimate.bytes, estimate.padding);
             },
             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
-            py::arg("format"), py::arg("options"), "Bytes and slots per non-zero of a format, before it is built.")
+            py::arg("format"), py::arg("options"), py::arg("ordinal"),
+            "Bytes and slots per non-zero of a format, before it is built.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)

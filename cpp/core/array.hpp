@@ -29,6 +29,16 @@ public:
         return array;
     }
 
+    // Memory of our own, as far as anybody else is concerned: it is never written to again and freed with the last
+    // copy.
+    static Array share(std::shared_ptr<void> memory, std::size_t size) {
+        Array array;
+        array.memory_ = std::move(memory);
+        array.size_ = size;
+        array.owned_ = true;
+        return array;
+    }
+
     template <class Allocator>
     static Array from(const std::vector<T, Allocator>& host) {
         Array array(host.size());

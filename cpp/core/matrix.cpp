@@ -103,11 +103,12 @@ Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& o
 }
 
 template <class T>
-Estimate Matrix<T>::estimate(const Csr<T>& csr, const std::string& format, const Options& options) {
+Estimate Matrix<T>::estimate(const Csr<T>& csr, const std::string& format, const Options& options, Device device) {
     Estimate estimate;
     with_format<T>(format, [&](auto* tag) {
         using Format = std::remove_pointer_t<decltype(tag)>;
-        estimate = Format::estimate(csr, read_options<typename Format::Tuning>(format, options));
+        const auto tuning = read_options<typename Format::Tuning>(format, options);
+        estimate = Format::estimate(csr, tuning, make_target(device));
     });
     return estimate;
 }

@@ -35,7 +35,7 @@ public:
     // format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
     Matrix(const Csr<T>& csr, const std::string& format, const Options& options, Device device);
 
-    static Estimate estimate(const Csr<T>& csr, const std::string& format, const Options& options);
+    static Estimate estimate(const Csr<T>& csr, const std::string& format, const Options& options, Device device);
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;

@@ -1,5 +1,6 @@
 #include "core/memory.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,10 +15,17 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
+// Memory that is written for the first time takes as long per page as it is large: so few and huge ones, as NumPy does.
+constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 4 << 20;
+
 std::shared_ptr<void> allocate_host(std::size_t bytes) {
-    const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    void* memory = std::aligned_alloc(kAlignment, rounded);
+    const std::size_t alignment = bytes < kWorthHugePages ? kAlignment : kHugePage;
+    const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, rounded);
     if (memory == nullptr) throw OutOfMemory("cpu", bytes, free_host_memory());
+#ifdef MADV_HUGEPAGE
+    if (alignment == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
+#endif
     return {memory, std::free};
 }
 

@@ -51,7 +51,7 @@ struct Product {
 
 // What a format would cost, known before it is built.
 struct Estimate {
-    std::size_t bytes = 0;  // device memory of the stored arrays
+    std::size_t bytes = 0;  // device memory of the stored arrays, and of the scratch space of products on one stream
     double padding = 1.0;   // stored slots per non-zero
 };
 

@@ -27,8 +27,19 @@ std::vector<Options> CooTuning::candidates() {
 }
 
 template <class T>
-Estimate Coo<T>::estimate(const Csr<T>& matrix, const Tuning&) {
-    return {static_cast<std::size_t>(matrix.nnz) * (sizeof(T) + 2 * sizeof(index_t)), 1.0};
+Estimate Coo<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    std::size_t bytes = matrix.nnz * (sizeof(T) + 2 * sizeof(index_t));
+    if (target.device.is_cuda()) {
+        const index_t nnz = matrix.nnz;
+        const index_t strip = tuning.strip == 0 ? choose_strip(nnz, target.processors) : tuning.strip;
+        const index_t strips = nnz / strip + (nnz % strip != 0);
+        const auto row_of = [&](index_t nz) { return row_of_entry(matrix.row_offsets, nz); };
+        const auto spans = find_spans(
+            strips, [&](index_t s) { return row_of(s * strip); },
+            [&](index_t s) { return row_of(s * strip + std::min(strip, nnz - s * strip) - 1); });
+        bytes += spans.size() * sizeof(RowSpan) + (spans.empty() ? 0 : 2 * sizeof(T) * strips);
+    }
+    return {bytes, 1.0};
 }
 
 template <class T>

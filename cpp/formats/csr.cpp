@@ -67,6 +67,16 @@ int choose_tile(index_t nnz, double mean_row_length, int processors) {
 // spread the rows of a small matrix.
 index_t choose_segment(index_t tile) { return std::clamp<index_t>(4 * tile, 1024, 4096); }
 
+// Chooses what the tuning leaves open.
+template <class T>
+CsrTuning complete(const Csr<T>& csr, CsrTuning tuning, const Target& target) {
+    const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
+    if (tuning.lanes_per_row == 0) tuning.lanes_per_row = choose_lanes(mean, csr.nnz);
+    if (tuning.tile == 0) tuning.tile = choose_tile(csr.nnz, mean, target.processors);
+    if (tuning.kernel == CsrKernel::kAuto) tuning.kernel = choose_kernel(csr, tuning.lanes_per_row);
+    return tuning;
+}
+
 struct Plan {
     HostVector<Tile> tiles;
     HostVector<RowSpan> spans;
@@ -127,19 +137,21 @@ std::vector<Options> CsrTuning::candidates() {
 }
 
 template <class T>
-Estimate Csr<T>::estimate(const Csr& matrix, const Tuning&) {
-    const auto nnz = static_cast<std::size_t>(matrix.nnz);
-    return {nnz * (sizeof(T) + sizeof(index_t)) + (matrix.rows + std::size_t(1)) * sizeof(index_t), 1.0};
+Estimate Csr<T>::estimate(const Csr& matrix, const Tuning& tuning, const Target& target) {
+    std::size_t bytes = matrix.matrix_bytes();
+    const Tuning completed = complete(matrix, tuning, target);
+    if (target.device.is_cuda() && completed.kernel == CsrKernel::kBalanced) {
+        const Plan plan = plan_tiles(matrix.rows, matrix.row_offsets, completed.tile);
+        bytes += plan.tiles.size() * sizeof(Tile) + plan.spans.size() * (sizeof(RowSpan) + sizeof(unsigned)) +
+                 plan.segments * sizeof(T);
+    }
+    return {bytes, 1.0};
 }
 
 template <class T>
 Csr<T> Csr<T>::from_csr(const Csr& matrix, const Tuning& tuning, const Target& target) {
     Csr csr = matrix;
-    csr.tuning = tuning;
-    const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
-    if (tuning.lanes_per_row == 0) csr.tuning.lanes_per_row = choose_lanes(mean, csr.nnz);
-    if (tuning.tile == 0) csr.tuning.tile = choose_tile(csr.nnz, mean, target.processors);
-    if (tuning.kernel == CsrKernel::kAuto) csr.tuning.kernel = choose_kernel(csr, csr.tuning.lanes_per_row);
+    csr.tuning = complete(matrix, tuning, target);
     if (target.device.is_cuda() && csr.tuning.kernel == CsrKernel::kBalanced) {
         const Plan plan = plan_tiles(csr.rows, csr.row_offsets, csr.tuning.tile);
         csr.tiles = Array<Tile>::from(plan.tiles);

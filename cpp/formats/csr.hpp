@@ -94,9 +94,13 @@ struct Csr {
         visit("spans", self.spans);
     }
 
-    static Estimate estimate(const Csr& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr& matrix, const Tuning& tuning, const Target& target);
     static Csr from_csr(const Csr& matrix, const Tuning& tuning, const Target& target);
     Csr to_csr() const;
+    // Of the matrix without a plan: what other formats are compared with.
+    std::size_t matrix_bytes() const {
+        return nnz * (sizeof(T) + sizeof(index_t)) + (rows + std::size_t(1)) * sizeof(index_t);
+    }
     // A partial sum a segment, and a counter a cut row, which says when all of them are there.
     std::size_t workspace_bytes() const { return segments * sizeof(T) + spans.size() * sizeof(unsigned); }
 

@@ -23,12 +23,7 @@ Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int
         std::fill(bounds.begin(), bounds.end(), RowBound{0, rows - 1});
         return bounds;
     }
-    // The row of a non-zero is the last one that begins at or before it.
-    const auto row_of = [&](index_t nz) {
-        return static_cast<index_t>(std::upper_bound(row_offsets.begin(), row_offsets.end(), nz) -
-                                    row_offsets.begin()) -
-               1;
-    };
+    const auto row_of = [&](index_t nz) { return row_of_entry(row_offsets, nz); };
     const auto fragments = static_cast<index_t>(bounds.size());
     constexpr std::int64_t kNanosecondsPerSearch = 200;
     parallel_for(fragments, 2 * kNanosecondsPerSearch * fragments, [&](index_t f) {
@@ -36,6 +31,12 @@ Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int
         bounds[f] = {row_of(begin), row_of(begin + std::min(fragment, nnz - begin) - 1)};
     });
     return bounds;
+}
+
+HostVector<RowSpan> spans_of(const Array<RowBound>& bounds) {
+    return find_spans(
+        static_cast<index_t>(bounds.size()), [&](index_t f) { return bounds[f].first; },
+        [&](index_t f) { return bounds[f].last; });
 }
 
 }  // namespace
@@ -49,9 +50,14 @@ std::vector<Options> CsrBTuning::candidates() {
 }
 
 template <class T>
-Estimate CsrB<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
-    const std::size_t bounds = count_fragments(matrix.rows, matrix.nnz, tuning.fragment);
-    return {Csr<T>::estimate(matrix, {}).bytes + bounds * sizeof(RowBound), 1.0};
+Estimate CsrB<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    const std::size_t fragments = count_fragments(matrix.rows, matrix.nnz, tuning.fragment);
+    std::size_t bytes = matrix.matrix_bytes() + fragments * sizeof(RowBound);
+    if (target.device.is_cuda()) {
+        const auto spans = spans_of(find_bounds(matrix.rows, matrix.row_offsets, tuning.fragment));
+        bytes += spans.size() * sizeof(RowSpan) + (spans.empty() ? 0 : 2 * sizeof(T) * fragments);
+    }
+    return {bytes, 1.0};
 }
 
 template <class T>
@@ -65,12 +71,7 @@ CsrB<T> CsrB<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     csr_b.col_indices = matrix.col_indices;
     csr_b.values = matrix.values;
     csr_b.bounds = find_bounds(csr_b.rows, csr_b.row_offsets, tuning.fragment);
-    if (target.device.is_cuda()) {
-        const auto& bounds = csr_b.bounds;
-        csr_b.spans = Array<RowSpan>::from(find_spans(
-            static_cast<index_t>(bounds.size()), [&](index_t f) { return bounds[f].first; },
-            [&](index_t f) { return bounds[f].last; }));
-    }
+    if (target.device.is_cuda()) csr_b.spans = Array<RowSpan>::from(spans_of(csr_b.bounds));
     return csr_b;
 }
 

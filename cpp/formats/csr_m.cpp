@@ -12,10 +12,10 @@ std::vector<Options> CsrMTuning::candidates() {
 }
 
 template <class T>
-Estimate CsrM<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
-    const auto nnz = static_cast<std::size_t>(matrix.nnz);
-    const std::size_t indices = tuning.gather == Gather::kHost ? 0 : nnz * sizeof(index_t);
-    return {2 * nnz * sizeof(T) + indices + (matrix.rows + std::size_t(1)) * sizeof(index_t), 1.0};
+Estimate CsrM<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    const bool only_values = target.device.is_cuda() && tuning.gather == Gather::kHost;
+    const std::size_t gathered = only_values ? 0 : sizeof(index_t) + sizeof(T);
+    return {matrix.nnz * (sizeof(T) + gathered) + (matrix.rows + std::size_t(1)) * sizeof(index_t), 1.0};
 }
 
 template <class T>

@@ -61,7 +61,7 @@ struct CsrM {
         visit("values", self.values);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static CsrM from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
 

@@ -49,7 +49,7 @@ template <class T>
 Estimate check_fit(const Csr<T>& matrix, const PaddedTuning& tuning, std::size_t diagonals) {
     const std::int64_t slots = static_cast<std::int64_t>(diagonals) * aligned_pitch(matrix.rows);
     const std::size_t bytes = slots * sizeof(T) + diagonals * sizeof(index_t);
-    check_padding(Dia<T>::kName, slots, matrix.nnz, tuning.max_padding, bytes, Csr<T>::estimate(matrix, {}).bytes);
+    check_padding(Dia<T>::kName, slots, matrix.nnz, tuning.max_padding, bytes, matrix.matrix_bytes());
     return {bytes, static_cast<double>(slots) / std::max<index_t>(matrix.nnz, 1)};
 }
 
@@ -71,7 +71,7 @@ typename Dia<T>::Bits find_padding(const Array<T>& values) {
 }  // namespace
 
 template <class T>
-Estimate Dia<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+Estimate Dia<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
     return check_fit(matrix, tuning, find_diagonals(matrix).size());
 }
 

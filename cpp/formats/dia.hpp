@@ -49,7 +49,7 @@ struct Dia {
 
     index_t diagonals() const { return static_cast<index_t>(offsets.size()); }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static Dia from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }

@@ -26,7 +26,7 @@ template <class T>
 Estimate EllSlots<T>::estimate(const char* name, const EllShape& shape, const Csr<T>& matrix, double max_padding,
                                std::size_t extra_bytes) {
     const std::size_t bytes = shape.slots() * (sizeof(T) + sizeof(index_t)) + extra_bytes;
-    check_padding(name, shape.slots(), matrix.nnz, max_padding, bytes, Csr<T>::estimate(matrix, {}).bytes);
+    check_padding(name, shape.slots(), matrix.nnz, max_padding, bytes, matrix.matrix_bytes());
     return {bytes, static_cast<double>(shape.slots()) / std::max<index_t>(matrix.nnz, 1)};
 }
 

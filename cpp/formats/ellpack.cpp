@@ -3,7 +3,7 @@
 namespace spmvgpu {
 
 template <class T>
-Estimate Ellpack<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+Estimate Ellpack<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
     const EllShape shape = fit_shape(matrix.rows, matrix.row_offsets, 1);
     return EllSlots<T>::estimate(kName, shape, matrix, tuning.max_padding, 0);
 }

@@ -31,7 +31,7 @@ struct Ellpack {
         EllSlots<T>::each_array(self.slots, visit);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static Ellpack from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }

@@ -3,14 +3,14 @@
 namespace spmvgpu {
 
 template <class T>
-Estimate EllpackR<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+Estimate EllpackR<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
     const EllShape shape = fit_shape(matrix.rows, matrix.row_offsets, 1);
     return EllSlots<T>::estimate(kName, shape, matrix, tuning.max_padding, matrix.rows * sizeof(index_t));
 }
 
 template <class T>
 EllpackR<T> EllpackR<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    estimate(matrix, tuning);  // refuses in this format's name and with its bytes
+    estimate(matrix, tuning, target);  // refuses in this format's name and with its bytes
     return {matrix.rows,
             matrix.cols,
             matrix.nnz,

@@ -32,7 +32,7 @@ struct EllpackR {
         visit("row_lengths", self.row_lengths);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static EllpackR from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const { return ell.to_csr(); }
     std::size_t workspace_bytes() const { return 0; }

@@ -35,14 +35,14 @@ std::vector<Options> EllrTTuning::candidates() {
 }
 
 template <class T>
-Estimate EllrT<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+Estimate EllrT<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
     return EllSlots<T>::estimate(kName, shape_of(matrix, tuning), matrix, tuning.padded.max_padding,
                                  matrix.rows * sizeof(index_t));
 }
 
 template <class T>
-EllrT<T> EllrT<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    estimate(matrix, tuning);
+EllrT<T> EllrT<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    estimate(matrix, tuning, target);
     const EllShape shape = shape_of(matrix, tuning);
     EllrT ell{matrix.rows,
               matrix.cols,

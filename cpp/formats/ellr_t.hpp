@@ -49,7 +49,7 @@ struct EllrT {
         visit("row_lengths", self.row_lengths);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static EllrT from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const { return slots.to_csr(cols, nnz); }
     std::size_t workspace_bytes() const { return 0; }

@@ -53,12 +53,31 @@ Split choose_split(index_t rows, const Array<index_t>& row_offsets, int width) {
     return split;
 }
 
+// Where the rows begin if each has its entries from number first(length) to number last(length), exclusive, only.
+template <class First, class Last>
+Array<index_t> offsets_of_part(index_t rows, const Array<index_t>& row_offsets, First first, Last last) {
+    Array<index_t> offsets(rows + std::size_t(1));
+    offsets[0] = 0;
+    for (index_t row = 0; row < rows; ++row) {
+        const index_t length = row_length(row_offsets, row);
+        offsets[row + 1] = offsets[row] + last(length) - first(length);
+    }
+    return offsets;
+}
+
 template <class T>
-Estimate estimate_split(const Csr<T>& matrix, const Split& split, double max_padding) {
+Estimate estimate_split(const Csr<T>& matrix, const Split& split, const HybTuning& tuning, const Target& target) {
     const std::int64_t in_coo = matrix.nnz - split.nnz;
-    const std::size_t bytes = split.slots * (sizeof(T) + sizeof(index_t)) + in_coo * (sizeof(T) + 2 * sizeof(index_t));
-    check_padding(Hyb<T>::kName, split.slots + in_coo, matrix.nnz, max_padding, bytes,
-                  Csr<T>::estimate(matrix, {}).bytes);
+    Csr<T> rest;  // without its entries, which do not matter
+    rest.rows = matrix.rows;
+    rest.nnz = static_cast<index_t>(in_coo);
+    rest.row_offsets = offsets_of_part(
+        matrix.rows, matrix.row_offsets, [&](index_t length) { return std::min(length, split.width); },
+        [](index_t length) { return length; });
+    const std::size_t bytes =
+        split.slots * (sizeof(T) + sizeof(index_t)) + Coo<T>::estimate(rest, tuning.coo, target).bytes;
+    const double max_padding = tuning.ell.max_padding;
+    check_padding(Hyb<T>::kName, split.slots + in_coo, matrix.nnz, max_padding, bytes, matrix.matrix_bytes());
     return {bytes, static_cast<double>(split.slots + in_coo) / std::max<index_t>(matrix.nnz, 1)};
 }
 
@@ -68,12 +87,7 @@ Csr<T> take_entries(const Csr<T>& matrix, First first, Last last) {
     Csr<T> part;
     part.rows = matrix.rows;
     part.cols = matrix.cols;
-    part.row_offsets = Array<index_t>(matrix.rows + std::size_t(1));
-    part.row_offsets[0] = 0;
-    for (index_t row = 0; row < matrix.rows; ++row) {
-        const index_t length = row_length(matrix.row_offsets, row);
-        part.row_offsets[row + 1] = part.row_offsets[row] + last(length) - first(length);
-    }
+    part.row_offsets = offsets_of_part(matrix.rows, matrix.row_offsets, first, last);
     part.nnz = part.row_offsets[part.rows];
     part.col_indices = Array<index_t>(part.nnz);
     part.values = Array<T>(part.nnz);
@@ -111,14 +125,14 @@ std::vector<Options> HybTuning::candidates() {
 }
 
 template <class T>
-Estimate Hyb<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
-    return estimate_split(matrix, choose_split(matrix.rows, matrix.row_offsets, tuning.width), tuning.ell.max_padding);
+Estimate Hyb<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+    return estimate_split(matrix, choose_split(matrix.rows, matrix.row_offsets, tuning.width), tuning, target);
 }
 
 template <class T>
 Hyb<T> Hyb<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
     const Split split = choose_split(matrix.rows, matrix.row_offsets, tuning.width);
-    estimate_split(matrix, split, tuning.ell.max_padding);
+    estimate_split(matrix, split, tuning, target);
     Hyb hyb;
     hyb.rows = matrix.rows;
     hyb.cols = matrix.cols;

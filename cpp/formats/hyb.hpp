@@ -54,7 +54,7 @@ struct Hyb {
         Coo<T>::each_array(self.coo, [&](std::string name, auto& array) { visit(("coo_" + name).c_str(), array); });
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static Hyb from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return coo.workspace_bytes(); }

@@ -116,10 +116,10 @@ std::vector<Options> SellTuning::candidates() {
 }
 
 template <class T>
-Estimate Sell<T>::estimate(const Csr<T>& matrix, const Tuning& tuning) {
+Estimate Sell<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
     const Layout layout = choose_layout(matrix.rows, matrix.nnz, matrix.row_offsets, tuning.sigma);
     const std::size_t bytes = stored_bytes<T>(layout);
-    check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, bytes, Csr<T>::estimate(matrix, {}).bytes);
+    check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, bytes, matrix.matrix_bytes());
     return {bytes, static_cast<double>(layout.slots()) / std::max<index_t>(matrix.nnz, 1)};
 }
 
@@ -127,7 +127,7 @@ template <class T>
 Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
     const Layout layout = choose_layout(matrix.rows, matrix.nnz, matrix.row_offsets, tuning.sigma);
     check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, stored_bytes<T>(layout),
-                  Csr<T>::estimate(matrix, {}).bytes);
+                  matrix.matrix_bytes());
     Sell sell;
     sell.rows = matrix.rows;
     sell.cols = matrix.cols;

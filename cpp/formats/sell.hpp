@@ -57,7 +57,7 @@ struct Sell {
         visit("permutation", self.permutation);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static Sell from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }

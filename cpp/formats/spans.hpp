@@ -1,10 +1,18 @@
 // Planning for formats that cut the non-zeros into parts of equal size without regard to rows.
 #pragma once
 
+#include <algorithm>
+
 #include "core/host_vector.hpp"
 #include "formats/csr.hpp"
 
 namespace spmvgpu {
+
+// The row of an entry is the last one that begins at or before it.
+inline index_t row_of_entry(const Array<index_t>& row_offsets, index_t entry) {
+    const auto* const after = std::upper_bound(row_offsets.begin(), row_offsets.end(), entry);
+    return static_cast<index_t>(after - row_offsets.begin()) - 1;
+}
 
 // The rows that two or more consecutive parts share; first_row(p) and last_row(p) are the rows of the first and the
 // last non-zero of part p.

@@ -113,7 +113,7 @@ void check_symmetric(const std::string& format, const Csr<T>& matrix) {
         return;
     }
     throw FormatError("format '" + format + "' needs " + why + "; format 'csr' fits in " +
-                      std::to_string(Csr<T>::estimate(matrix, {}).bytes) + " bytes");
+                      std::to_string(matrix.matrix_bytes()) + " bytes");
 }
 
 template void check_symmetric(const std::string&, const Csr<float>&);

@@ -72,7 +72,7 @@ void check_memory(const Layout& layout, const Csr<T>& matrix, double max_memory)
     constexpr std::size_t kAlwaysAllowed = 1 << 19;  // below this nothing is worth refusing
     constexpr std::size_t kMaxSlots = std::numeric_limits<index_t>::max();
     const std::size_t bytes = array_bytes<T>(layout, matrix.rows) + layout.halo * layout.limits.block * sizeof(T);
-    const std::size_t csr_bytes = Csr<T>::estimate(matrix, {}).bytes;
+    const std::size_t csr_bytes = matrix.matrix_bytes();
     const double ratio = static_cast<double>(bytes) / static_cast<double>(csr_bytes);
     std::string why;
     if (layout.slots > kMaxSlots) {
@@ -285,12 +285,17 @@ std::vector<Options> TsmvTuning::candidates() {
 }
 
 template <class T>
-Estimate Tsmv<T>::estimate(const Csr<T>& matrix, const Tuning& given) {
+Estimate Tsmv<T>::estimate(const Csr<T>& matrix, const Tuning& given, const Target& target) {
     Tuning tuning = given;
-    const Layout layout = lay_out(matrix, tuning, {});
+    const Layout layout = lay_out(matrix, tuning, target);
+    std::size_t bytes = array_bytes<T>(layout, matrix.rows) + Tsmv::halo_bytes(layout.halo, tuning.block);
+    if (layout.remainder > 0) {
+        const Csr<T> remainder = take_remainder(layout, matrix);
+        bytes += Csr<T>::estimate(remainder, {}, target).bytes - remainder.matrix_bytes();
+    }
     const auto stored = static_cast<double>(layout.entries + layout.remainder);
     const auto slots = static_cast<double>(layout.slots * tuning.block * tuning.block + layout.remainder);
-    return {array_bytes<T>(layout, matrix.rows), slots / std::max(stored, 1.0)};
+    return {bytes, slots / std::max(stored, 1.0)};
 }
 
 template <class T>

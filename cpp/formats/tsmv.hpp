@@ -130,7 +130,7 @@ struct Tsmv {
                            [&](std::string name, auto& array) { visit(("remainder_" + name).c_str(), array); });
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning);
+    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     static Tsmv from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
 
@@ -142,7 +142,10 @@ struct Tsmv {
         return begin * tuning.block * tuning.block + i * slots + thread;
     }
     // y of every halo, then what the remainder needs.
-    std::size_t halo_bytes() const { return (halo_nodes.size() * tuning.block * sizeof(T) + 255) / 256 * 256; }
+    static std::size_t halo_bytes(std::size_t halo_nodes, int block) {
+        return (halo_nodes * block * sizeof(T) + 255) / 256 * 256;
+    }
+    std::size_t halo_bytes() const { return halo_bytes(halo_nodes.size(), tuning.block); }
     std::size_t workspace_bytes() const { return halo_bytes() + remainder.workspace_bytes(); }
     Product<T> remainder_product(const Product<T>& product) const {
         Product<T> rest = product;

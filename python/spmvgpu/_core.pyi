@@ -119,6 +119,7 @@ class _Matrix(_AnyMatrix[_Value]):
         format: str,
         options: Mapping[str, Any],
         ordinal: int,
+        share: bool = False,
     ) -> None: ...
     @staticmethod
     def estimate(
@@ -128,6 +129,7 @@ class _Matrix(_AnyMatrix[_Value]):
         cols: int,
         format: str,
         options: Mapping[str, Any],
+        ordinal: int,
     ) -> tuple[int, float]: ...
     def to_csr(self) -> tuple[npt.NDArray[_Value], _Indices, _Indices]: ...
     def arrays(self) -> dict[str, _Array]: ...

@@ -109,9 +109,6 @@ def choose(
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
     start = perf_counter()
     tuning = Tuning(mode)
-    options = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()
-    }
     if format == PARTITIONED:
         choice = _partitioned(csr, ordinal, options)
         matrix = build(csr, choice, ordinal)

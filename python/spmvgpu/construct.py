@@ -123,11 +123,12 @@ def aslinearoperator(
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
     tune : {"cached", "off", "full"}
-        How much is tried. "cached": with format="auto", the two or three formats that are predicted to be the
-        fastest are timed with a few products, unless the prediction is clear or an earlier result for a
-        matrix like this one is at hand. "off": nothing is timed, the prediction decides. "full": also the
-        tunables of the formats, or of the one format asked for, are tried on the device. What was found is
-        kept on disk, see `SparseOperator.tuning` for what it took.
+        How much is tried. "cached": with format="auto" on a GPU, the two or three formats that are predicted
+        to be the fastest are timed with a few products, unless the prediction is clear; on a CPU it is csr.
+        An earlier result for a matrix like this one goes before either. "off": nothing is timed or looked up.
+        "full": also the tunables of the formats, or of the one format asked for, are tried on the device,
+        unless that was done before. What was found is kept on disk, see `spmvgpu.cache`, and
+        `SparseOperator.tuning` for what it took.
     powers : sequence of float, optional
         Relative computing powers of the devices in the list. By default they are equal for devices of one
         kind, and measured otherwise.

@@ -201,10 +201,12 @@ def _sample(csr: Any, room: int | None = None) -> Any:
 
 def _bytes_needed(piece: Any, wish: Wish, ordinal: int) -> int:
     name, options = wish.format, dict(wish.options)
-    if name == "auto":
+    if name == "auto" and ordinal == CPU:
+        name = "csr"
+    elif name == "auto":
         expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal)).best
         name, options = expected.format, expected.options
-    return int(tune.estimate_csr(piece, name, options)["bytes"])
+    return int(tune.estimate_csr(piece, name, ordinal, options)["bytes"])
 
 
 def _build(piece: Any, wish: Wish, ordinal: int) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from . import _core
 from .arguments import plain_options
 from .canonical import canonical_csr
+from .devices import CPU, resolve_device
 from .schema import Range
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _table_of(allowed: Any) -> Any:
     return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
 
 
-def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
+def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
     """What a format would cost for a matrix, without building it.
 
     Parameters
@@ -86,36 +87,49 @@ def estimate(A: Any, format: str, **options: Any) -> dict[str, float]:
         As `aslinearoperator` takes it.
     format : str
         One of `formats()`.
+    device : str, default "auto"
+        As `aslinearoperator` takes it; what a GPU is to do is planned for that one.
     **options
         Tunables of the format.
 
     Returns
     -------
     dict
-        "bytes" on the device, and "padding", the stored slots per non-zero.
+        "bytes" on the device, with the scratch space that products take, and "padding", the stored slots per
+        non-zero.
 
     Raises
     ------
     FormatError
         If the format does not fit the matrix.
     """
-    return estimate_csr(canonical_csr(A), check_format(format), plain_options(options))
+    ordinal = resolve_device(device)
+    return estimate_csr(canonical_csr(A), check_format(format), ordinal, plain_options(options))
 
 
-def estimate_csr(csr: Any, format: str, options: dict[str, Any] | None = None) -> dict[str, float]:
-    """`estimate` of a matrix that is canonical CSR already."""
+def estimate_csr(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any] | None = None
+) -> dict[str, float]:
+    """`estimate` of a matrix that is canonical CSR already.
+
+    For a GPU that is not here, without what would be planned for it.
+    """
+    ordinal = ordinal if ordinal < _core.device_count() else CPU
     matrix_type = _matrix_type(csr.dtype)
     size, padding = matrix_type.estimate(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}
+        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal
     )
     return {"bytes": size, "padding": padding}
 
 
 def build(csr: Any, choice: Choice, ordinal: int) -> Matrix:
-    """A matrix that is canonical CSR, in the chosen format on a device."""
+    """A matrix that is canonical CSR, in the chosen format on a device.
+
+    It may keep the index arrays of `csr`, which must not change any more.
+    """
     matrix_type = _matrix_type(csr.dtype)
     return matrix_type(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal
+        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True
     )
 
 

@@ -210,7 +210,7 @@ def test_device_x_with_host_gather_is_refused(library, dtype, cuda_device):
 def test_estimate_is_exact():
     values, indices, offsets = 9 * 8, 9 * 4, 5 * 4
     assert sg.estimate(MATRIX, "csr_m") == {"bytes": 2 * values + indices + offsets, "padding": 1.0}
-    assert sg.estimate(MATRIX, "csr_m", gather="host") == {"bytes": 2 * values + offsets, "padding": 1.0}
+    assert sg.estimate(MATRIX, "csr_m", "cpu", gather="host") == sg.estimate(MATRIX, "csr_m", "cpu")
 
 
 def test_host_gather_holds_no_indices_and_no_x_on_the_device(dtype, cuda_device):

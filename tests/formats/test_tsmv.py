@@ -329,7 +329,8 @@ def test_more_memory_than_csr_is_refused(dtype):
 @pytest.mark.parametrize("case", ["sym_band", "sym_hubs", "sym_mixed_nodes"])
 def test_estimate_is_exact(case, variant, dtype):
     A = matrix(case, dtype)
-    estimate = sg.estimate(A, "tsmv", variant=variant, max_memory=100)
-    arrays = build(A, variant=variant, max_memory=100).arrays()
-    assert estimate["bytes"] == sum(array.nbytes for array in arrays.values())
+    estimate = sg.estimate(A, "tsmv", "cpu", variant=variant, max_memory=100)
+    op = build(A, variant=variant, max_memory=100)
+    op @ np.ones(A.shape[1], dtype)
+    assert estimate["bytes"] == op.nbytes
     assert estimate["padding"] >= 1.0

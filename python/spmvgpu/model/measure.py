@@ -36,7 +36,7 @@ def time_variants(
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     for format, options in variants:
         try:
-            cost = estimate_csr(csr, format, options)
+            cost = estimate_csr(csr, format, ordinal, options)
             built = build(csr, Choice(format, options), ordinal)
         except (_core.FormatError, MemoryError):
             continue

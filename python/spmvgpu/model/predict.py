@@ -13,7 +13,7 @@ import numpy as np
 from spmvgpu import _core
 from spmvgpu.arguments import one_of
 from spmvgpu.canonical import canonical_csr
-from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.devices import CPU, device_name, resolve_device
 from spmvgpu.model import roofline
 from spmvgpu.model.guo2011 import KNOWN, Guo2011, Separator, find_separator
 from spmvgpu.model.profile import Profile, is_profile_of, load_profile
@@ -190,7 +190,7 @@ def separator_csr(csr: Any, profile: Profile) -> Separator:
 
 def _refuses(csr: Any, format: str) -> bool:
     try:
-        estimate_csr(csr, format)
+        estimate_csr(csr, format, CPU)
         return False
     except _core.FormatError:
         return True
@@ -204,7 +204,10 @@ def predict_csr(
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     is_own = is_profile_of(profile, ordinal)
-    entries = _by_roofline(csr, profile, chosen, is_own) if by_roofline else _by_guo2011(csr, profile, chosen)
+    if by_roofline:
+        entries = _by_roofline(csr, ordinal, profile, chosen, is_own)
+    else:
+        entries = _by_guo2011(csr, ordinal, profile, chosen)
     source = profile.device
     if not is_own:
         source += f", {profile.processors} processors, which is another device: how far it is off is unknown"
@@ -216,7 +219,9 @@ def features(csr: Any) -> dict[str, Any]:
     return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
-def _by_roofline(csr: Any, profile: Profile, names: Iterable[str], is_own: bool) -> list[Prediction]:
+def _by_roofline(
+    csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool
+) -> list[Prediction]:
     found = features(csr)
     at = roofline.place(found)
     parameters = profile.roofline[_key(csr.dtype)]
@@ -227,7 +232,7 @@ def _by_roofline(csr: Any, profile: Profile, names: Iterable[str], is_own: bool)
     entries = []
     for name in names:
         try:
-            cost = estimate_csr(csr, name)
+            cost = estimate_csr(csr, name, ordinal)
         except _core.FormatError as refused:
             entries.append(Prediction(name, note=str(refused)))
             continue
@@ -246,12 +251,12 @@ def _by_roofline(csr: Any, profile: Profile, names: Iterable[str], is_own: bool)
     return entries
 
 
-def _by_guo2011(csr: Any, profile: Profile, names: Iterable[str]) -> list[Prediction]:
+def _by_guo2011(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
     times = _guo2011(profile, csr.dtype).predict(np.diff(csr.indptr))
     entries = []
     for name in names:
         try:
-            cost = estimate_csr(csr, name)
+            cost = estimate_csr(csr, name, ordinal)
         except _core.FormatError as refused:
             entries.append(Prediction(name, note=str(refused)))
             continue

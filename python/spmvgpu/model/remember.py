@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache as cache_result
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,12 @@ SCHEMA = 2
 _TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": (type(None), Range(0, 1e12))}
 
 # Entries of every array of a matrix that tell it from others.
-_SAMPLES = 4096
+_SAMPLES = 2048
 
 
 def fingerprint(csr: Any) -> str:
     """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
-    digest = hashlib.blake2b(repr((csr.shape, csr.nnz, str(csr.dtype))).encode(), digest_size=16)
+    digest = _digest(repr((csr.shape, csr.nnz, str(csr.dtype))).encode())
     for array in (csr.indptr, csr.indices):
         digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]))
     return digest.hexdigest()
@@ -35,16 +37,25 @@ def entry_path(matrix: str, ordinal: int, request: Mapping[str, Any]) -> Path | 
     where = None if cache.is_ignored() else cache.directory()
     if where is None:
         return None
-    build = _core.build_info()
     key = {
         "matrix": matrix,
         "device": slug(device_model(ordinal), ordinal),
         "request": request,
         "formats": formats(),
-        "build": [build["version"], build["cuda_version"]],
+        "build": _build(),
     }
-    name = hashlib.sha256(json.dumps(key, sort_keys=True, default=repr).encode()).hexdigest()[:32]
-    return where / "tuning" / f"{name}.json"
+    text = json.dumps(key, sort_keys=True, default=repr)
+    return where / "tuning" / f"{_digest(text.encode()).hexdigest()}.json"
+
+
+# The interpreter's own: nothing of OpenSSL has to be set up for a file name.
+_digest = partial(hashlib.blake2b, digest_size=16)
+
+
+@cache_result
+def _build() -> tuple[str, str]:
+    build = _core.build_info()
+    return build["version"], build["cuda_version"]
 
 
 def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice | None:
