@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -200,8 +202,18 @@ def locked(path):
         path.chmod(0o700)
 
 
+@pytest.fixture
+def readable():
+    """A folder that everybody may look into, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of this system are others")
-def test_a_folder_that_cannot_be_searched(folder):
+def test_a_folder_that_cannot_be_searched(folder, monkeypatch, readable):
+    # Somebody else may not be able to read the package: it may be installed for one user only.
+    monkeypatch.setattr(profile, "SHIPPED", shutil.copytree(SHIPPED, readable / "profiles"))
     tuned()
     folder.parent.chmod(0o755)
     with locked(folder):

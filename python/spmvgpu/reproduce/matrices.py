@@ -155,14 +155,14 @@ def real_names() -> list[str]:
 
 
 def read_real(path: Path) -> sp.csr_array:
-    """A real matrix in full storage, as float64; a pattern gets random values.
+    """A real matrix in full storage, as float64; a pattern, which is read as ones, gets random values.
 
     An `index.json` beside the file says where only a triangle is stored.
     """
     matrix = matrix_io.read_matrix(path)
     if np.iscomplexobj(matrix):
         raise ValueError(f"{path}: the matrix is complex; only real matrices are supported")
-    if matrix.dtype == bool:  # a pattern
+    if np.all(matrix.data == 1):
         matrix = with_random_values(matrix)
     matrix = matrix.astype(np.float64)
     index = path.parent / "index.json"
