@@ -413,7 +413,8 @@ def test_says_what_it_leaves_out(tmp_path, monkeypatch, capsys):
     assert figures.NO_MATPLOTLIB in text
     assert "CPU figures" in text
     assert "1 of 1 matrices are generated" in text
-    assert [file.name for file in tmp_path.iterdir()] == ["yin2012.json"]
+    assert {file.name for file in tmp_path.iterdir()} == {"yin2012.json", "yin2012.txt"}
+    assert (tmp_path / "yin2012.txt").read_text().strip() in text
 
 
 def test_unknown_paper_and_bad_folder(tmp_path, capsys):
