@@ -75,7 +75,7 @@ def directory() -> Path | None:
     return None
 
 
-# What says where a user's caches are, which is worked out only when one of these changes: every operator asks.
+# What says where a user's caches are, worked out only when one of these changes: every operator asks.
 _OF_USER = ("XDG_CACHE_HOME", "HOME", "USERPROFILE", "LOCALAPPDATA")
 
 
