@@ -77,8 +77,8 @@ inline void add_to_row(const Product<T>& product, index_t row, T sum) {
 // returned, for the caller to add once the piece that ends that row has written it. Static, for a function with clones
 // cannot be merged between object files.
 template <class T, class RowSum>
-SPMVGPU_SIMD_CLONES static T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets,
-                                       Product<T> product, RowSum row_sum) {
+SPMVGPU_SIMD_CLONES static T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product,
+                                       RowSum row_sum) {
     index_t nz = begin.nz;
     for (index_t row = begin.row; row < end.row; ++row) {
         store_row(product, row, row_sum(nz, row_offsets[row + 1], product.x));
