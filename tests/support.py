@@ -69,7 +69,7 @@ def each_pair(cases):
 MACHINERY = re.compile(
     "incompatible function arguments|truth value|unhashable|positional argument|has no attribute|"
     "JSON serializable|not supported between|unpack|broadcast|invalid literal|unsupported operand|"
-    "int too large|too big to convert|Exceeds the limit|object is not|must be real number|"
+    "int too large|too big to convert|Exceeds the limit|' object is not|must be real number|"
     "cannot convert float|argument must be|ufunc|bad argument type"
 )
 

@@ -105,6 +105,7 @@ TABLE = {
     "cg.rtol": (solve, "rtol", ("huge",)),
     "cg.atol": (solve, "atol", ("huge",)),
     "cg.x0": (solve, "x0", ()),
+    "cg.callback": (solve, "callback", ()),
     "cg.M": (solve, "M", ()),
     "cg.b": (given(linalg.cg, op()), "b", ()),
     "cg.op": (given(linalg.cg, b=np.ones(3)), "op", ()),
@@ -156,6 +157,21 @@ def test_the_message_names_the_parameter(function, name, value):
     message = str(caught.value)
     assert not MACHINERY.search(message), message
     assert re.search(rf"\b{name}\b", message), message
+
+
+@pytest.mark.parametrize("name", ["kernel", "lanes_per_row"])
+@pytest.mark.parametrize("text", ["\udc80", "\0"], ids=["surrogate", "zero"])
+def test_text_that_no_option_can_be(name, text):
+    for function in (sg.aslinearoperator, sg.estimate):
+        with pytest.raises(ValueError, match=f"{name}=") as caught:
+            function(A, format="csr", device="cpu", **{name: text})
+        assert not MACHINERY.search(str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_tolerances_beyond_every_float(name):
+    with pytest.raises(ValueError, match=f"{name}="):
+        solve(**{name: 10**400})
 
 
 @pytest.mark.parametrize("text", ["cuda:" + "9" * 20, "cuda:" + "9" * 5000, "cuda:-1", "cuda:٣", "cuda: 0"])

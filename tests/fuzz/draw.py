@@ -202,14 +202,8 @@ def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
     way = int(rng.integers(9))
     if way == 0:
         return pick(rng, NASTY)
-    if way == 1:  # numbers that fit nowhere
-        array = array.astype(pick(rng, ["i8", "f8", array.dtype]) if array.dtype.kind in "biuf" else "f8")
-        flat = array.reshape(-1)
-        if flat.size:
-            value = pick(rng, _INTEGERS) if array.dtype.kind in "iu" else pick(rng, [np.nan, np.inf, 1e300, 2.5])
-            kept = value if array.dtype.kind == "f" else np.array(value, "i8").astype(array.dtype)
-            flat[rng.integers(flat.size, size=1 + int(rng.integers(3)))] = kept
-        return array
+    if way == 1:
+        return _with_wild_numbers(rng, array)
     if way == 2:
         try:
             return array.astype(pick(rng, _TYPES))
@@ -224,5 +218,17 @@ def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
     if way == 6:
         return laid_out(array, pick(rng, LAYOUTS))
     if way == 7:
-        return pick(rng, [array.tolist(), tuple(array.tolist()), np.ma.masked_array(array, mask=False)])
-    return rng.permutation(array) if array.ndim else array
+        return pick(rng, [array.tolist(), tuple(array.reshape(-1).tolist()), np.ma.masked_array(array, mask=False)])
+    return array[rng.permutation(len(array))] if array.ndim else array
+
+
+def _with_wild_numbers(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
+    """Some entries replaced by numbers that fit nowhere, in the array's own type or a wider one."""
+    if array.dtype.kind in "iu":
+        array = array.astype(pick(rng, ["i8", "f8", array.dtype]))
+    wild = np.array(_INTEGERS if array.dtype.kind in "iu" else [np.nan, np.inf, 1e300, 2.5])
+    changed = array.copy()
+    if changed.size and changed.dtype.kind in "iufcO":
+        places = rng.integers(changed.size, size=1 + int(rng.integers(3)))
+        changed.reshape(-1)[places] = pick(rng, wild.astype(changed.dtype))
+    return changed
