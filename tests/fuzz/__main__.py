@@ -10,8 +10,7 @@ import resource
 import sys
 import tempfile
 
-from . import files, hostile, processes, products  # noqa: F401 (enter their kinds)
-from .cases import KINDS, finding_of
+from .cases import KINDS, default_kinds, finding_of
 from .runner import MEMORY, Finding, Task, channel, run, tasks
 
 
@@ -32,17 +31,28 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000, help="how many in all (default: %(default)s)")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), metavar="KIND", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--seed", type=int, default=0, help="the first one of every kind (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one for each core)")
+    parser.add_argument(
+        "--kinds", nargs="+", default=default_kinds(), metavar="KIND", help=f"of {', '.join(KINDS)}"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="the first one of every kind (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="processes (default: one for each core)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="begin no more batches after these"
+    )
     parser.add_argument("--device", default="cpu", help="where operators are (default: %(default)s)")
-    parser.add_argument("--memory", type=int, default=MEMORY, help="most bytes for a process; 0 for any number")
+    parser.add_argument(
+        "--memory", type=int, default=MEMORY, help="most bytes for a process; 0 for any number"
+    )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
 def _command(given: argparse.Namespace) -> int:
-    todo = list(tasks(given.kinds, given.seed, given.cases))
+    todo = tasks(given.kinds, given.seed, given.cases)
     done = 0
 
     def report(task: Task, findings: list[Finding]) -> None:
@@ -53,7 +63,7 @@ def _command(given: argparse.Namespace) -> int:
             print(f"\n== finding: python -m tests.fuzz {again}\n{finding.text}", flush=True)
         print(f"{done} of {given.cases} cases", end="\r", file=sys.stderr, flush=True)
 
-    found = run(todo, given.jobs, given.device, given.memory, report)
+    found = run(todo, given.jobs, given.device, given.memory, 60 * given.minutes, report)
     print(f"{done} cases of {len(given.kinds)} kinds from seed {given.seed}, {len(found)} findings")
     return 1 if found else 0
 

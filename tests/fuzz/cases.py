@@ -23,11 +23,16 @@ class Kind(NamedTuple):
     """A kind of case: a function of a generator, made from the seed, and of the device to be used."""
 
     body: Body
-    weight: float  # its part of the cases, relative to that of other kinds
+    weight: float  # its part of the cases, relative to that of other kinds; of 0, only when it is asked for
     batch: int  # seeds for one process
 
 
 KINDS: dict[str, Kind] = {}
+
+
+def default_kinds() -> list[str]:
+    """The kinds that are run where none are named."""
+    return [name for name, kind in KINDS.items() if kind.weight > 0]
 
 
 def kind(weight: float, batch: int = 2000) -> Callable[[Body], Body]:

@@ -150,7 +150,9 @@ def format_choice(rng: np.random.Generator, names: Sequence[str] = ()) -> dict[s
         if option["name"] in ("max_padding", "max_memory"):
             chosen[option["name"]] = allowed[1]
         elif maybe(rng, 0.4):
-            chosen[option["name"]] = pick(rng, [0, 1, 3, 200, "max"] if isinstance(allowed, tuple) else allowed)
+            chosen[option["name"]] = pick(
+                rng, [0, 1, 3, 200, "max"] if isinstance(allowed, tuple) else allowed
+            )
     return chosen
 
 
@@ -218,7 +220,9 @@ def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
     if way == 6:
         return laid_out(array, pick(rng, LAYOUTS))
     if way == 7:
-        return pick(rng, [array.tolist(), tuple(array.reshape(-1).tolist()), np.ma.masked_array(array, mask=False)])
+        return pick(
+            rng, [array.tolist(), tuple(array.reshape(-1).tolist()), np.ma.masked_array(array, mask=False)]
+        )
     return array[rng.permutation(len(array))] if array.ndim else array
 
 

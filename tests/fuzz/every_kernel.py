@@ -120,7 +120,9 @@ def run_others(device: str) -> int:
 
 def main() -> None:
     """Run all of it on a device, and say how much that was."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("device", help='as "cuda:0"')
     device = parser.parse_args().device
     print(f"{run_formats(device) + run_others(device)} operators on {device}: all products are right")

@@ -157,7 +157,12 @@ def options(rng: np.random.Generator, device: str) -> None:
             by = pick(rng, [partition.by_rows, partition.by_nnz, partition.by_pmf])
             attempt(by, lengths, pick(rng, [[1, 2], nasty[0]]))
         elif way == "by_submatrices":
-            attempt(partition.by_submatrices, matrix, pick(rng, [[1, 2], nasty[0]]), block_size=pick(rng, [8, nasty[1]]))
+            attempt(
+                partition.by_submatrices,
+                matrix,
+                pick(rng, [[1, 2], nasty[0]]),
+                block_size=pick(rng, [8, nasty[1]]),
+            )
         elif way == "from_sets":
             attempt(partition.Partition.from_sets, nasty[0], lengths, nasty[1])
         elif way == "format_options":
@@ -192,7 +197,9 @@ def operands(rng: np.random.Generator, device: str) -> None:
         given |= {name: _vector(rng, rows) for name in ("x0", "M") if maybe(rng, 0.3)}
         if callable(given.get("callback")):
             given["callback"] = lambda xk: None  # what calling the others raises is their own
-        attempt(linalg.cg, op, b, maxiter=5 if maybe(rng, 0.8) else pick(rng, [*NASTY[:16], *NASTY[-9:]]), **given)
+        attempt(
+            linalg.cg, op, b, maxiter=5 if maybe(rng, 0.8) else pick(rng, [*NASTY[:16], *NASTY[-9:]]), **given
+        )
     elif way == "jacobi":
         attempt(linalg.jacobi, op)
     elif way == "time_products":

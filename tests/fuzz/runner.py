@@ -9,11 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from . import faults, files, hostile, processes, products  # noqa: F401 (enter their kinds)
 from .cases import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -42,17 +45,19 @@ class Finding(NamedTuple):
     text: str
 
 
-def tasks(kinds: list[str], seed: int, cases: int) -> Iterator[Task]:
-    """Cases divided among the kinds by their weights, the first seed being the same for all."""
-    total = sum(KINDS[name].weight for name in kinds)
+def tasks(kinds: list[str], seed: int, cases: int) -> list[Task]:
+    """Cases divided among the kinds by their weights, the first seed being the same for all; kinds take turns."""
+    weights = [KINDS[name].weight or 1.0 for name in kinds]
+    total = sum(weights)
     ends, before = [], 0.0
-    for name in kinds:
-        before += KINDS[name].weight
+    for weight in weights:
+        before += weight
         ends.append(round(cases * before / total))
+    batches: list[list[Task]] = []
     for name, begin, end in zip(kinds, [0, *ends], ends, strict=False):
-        batch = KINDS[name].batch
-        for first in range(seed, seed + end - begin, batch):
-            yield Task(name, first, min(batch, seed + end - begin - first))
+        batch, last = KINDS[name].batch, seed + end - begin
+        batches.append([Task(name, k, min(batch, last - k)) for k in range(seed, last, batch)])
+    return [task for turn in zip_longest(*batches) for task in turn if task is not None]
 
 
 def run(
@@ -60,18 +65,24 @@ def run(
     jobs: int,
     device: str = "cpu",
     memory: int = MEMORY,
+    seconds: float = float("inf"),
     report: Callable[[Task, list[Finding]], None] = lambda task, findings: None,
 ) -> list[Finding]:
-    """Run all tasks, several at a time; `report` gets each as it is done, and its findings."""
-    found: list[Finding] = []
+    """Run the tasks, several at a time, and begin none when the seconds are over.
 
-    def work(task: Task) -> tuple[Task, list[Finding]]:
-        return task, list(_watch(task, device, memory))
+    `report` gets each task that was run, and its findings.
+    """
+    found: list[Finding] = []
+    end = time.monotonic() + seconds
+
+    def work(task: Task) -> list[Finding] | None:
+        return list(_watch(task, device, memory)) if time.monotonic() < end else None
 
     with ThreadPoolExecutor(jobs) as pool:
-        for task, findings in pool.map(work, todo):
-            report(task, findings)
-            found += findings
+        for task, findings in zip(todo, pool.map(work, todo), strict=True):
+            if findings is not None:
+                report(task, findings)
+                found += findings
     return found
 
 
@@ -80,10 +91,12 @@ def _watch(task: Task, device: str, memory: int) -> Iterator[Finding]:
     end = task.first + task.count
     seed = task.first
     while seed < end:
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
-            command = [sys.executable, "-m", "tests.fuzz", "--kinds", task.kind, "--seed", str(seed),
-                       "--cases", str(end - seed), "--device", device, "--memory", str(memory), "--worker"]  # fmt: skip
-            worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=said, text=True)
+        command = [sys.executable, "-m", "tests.fuzz", "--worker", "--kinds", task.kind]
+        command += ["--seed", str(seed), "--cases", str(end - seed), "--device", device, "--memory", str(memory)]
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as said,
+            subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=said, text=True) as worker,
+        ):
             for line in _lines(worker):
                 seed = line["seed"]
                 if "text" in line:
@@ -91,7 +104,8 @@ def _watch(task: Task, device: str, memory: int) -> Iterator[Finding]:
             if worker.wait() == 0:
                 return
             said.seek(0)
-            yield Finding(task.kind, seed, f"the process ended with {worker.returncode}\n{said.read()[-_SHOWN:]}")
+            text = f"the process ended with {worker.returncode}\n{said.read()[-_SHOWN:]}"
+            yield Finding(task.kind, seed, text)
         seed += 1
 
 
