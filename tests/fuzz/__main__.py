@@ -1,10 +1,11 @@
-"""``python -m tests.fuzz``: as many cases as one likes, from a checkout with the package installed or on its path."""
+"""As many cases as one likes, from a checkout: see docs/sanitizers.md."""
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
 import json
+import math
 import os
 import resource
 import sys
@@ -30,23 +31,14 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    kinds = default_kinds()
     parser.add_argument("--cases", type=int, default=2000, help="how many in all (default: %(default)s)")
-    parser.add_argument(
-        "--kinds", nargs="+", default=default_kinds(), metavar="KIND", help=f"of {', '.join(KINDS)}"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="the first one of every kind (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="processes (default: one for each core)"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=float("inf"), help="begin no more batches after these"
-    )
+    parser.add_argument("--kinds", nargs="+", default=kinds, metavar="KIND", help=f"of {', '.join(kinds)}")
+    parser.add_argument("--seed", type=int, default=0, help="the first of every kind (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more batches after these")
     parser.add_argument("--device", default="cpu", help="where operators are (default: %(default)s)")
-    parser.add_argument(
-        "--memory", type=int, default=MEMORY, help="most bytes for a process; 0 for any number"
-    )
+    parser.add_argument("--memory", type=int, default=MEMORY, help="most bytes of a process; 0 for any")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -63,9 +63,9 @@ def attempt(
         return call(*args, **kwargs)
     except errors as error:
         message = str(error)
-        assert message, f"a {type(error).__name__} without a message"
-        assert quotes or not MACHINERY.search(message), f"a message of the machinery: {message}"
-        return REFUSED
+    assert message, "an error without a message"
+    assert quotes or not MACHINERY.search(message), f"a message of the machinery: {message}"
+    return REFUSED
 
 
 def finding_of(name: str, seed: int, device: str) -> str | None:

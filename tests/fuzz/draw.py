@@ -95,7 +95,7 @@ def _pattern(rng: np.random.Generator, rows: int, cols: int) -> tuple[np.ndarray
     way = pick(rng, ["uniform", "diagonals", "long rows", "empty rows", "blocks", "full"])
     if way == "diagonals":
         row, col = np.divmod(np.arange(rows * cols), cols)
-        kept = np.isin(col - row, rng.integers(-rows, cols, 4).tolist() + [0])
+        kept = np.isin(col - row, [*rng.integers(-rows, cols, 4).tolist(), 0])
     elif way == "full":
         row, col = np.divmod(np.arange(rows * cols), cols)
         kept = rng.random(row.size) < pick(rng, [0.2, 0.9, 1.0])
@@ -188,7 +188,8 @@ NASTY: list[Any] = [
     "", "auto", "csr", "dia", "cpu", "cuda", "cuda:0", "cuda:-1", "cuda:" + "9" * 30, "nnz", "pmf", "lower",
     "rcm", "full", "bogus", "\0", "\udc80", "x" * 5000, b"csr", [], [1], [None], ["cpu"], ["cpu", "cpu"],
     [1, 2], [1e300, 1e300], [0, 0], [-1, 2], ["a", 1], [[1], [2, 3]], [[0], [1]], (), (1,), (1, 2), (3, 3, 3),
-    {}, {"a": 1}, set(), object(), lambda: 0, int, range(3), slice(None), pathlib.Path("x"), memoryview(b"ab"),
+    {}, {"a": 1}, set(), object(), lambda: 0, int, range(3), slice(None), pathlib.Path("x"),
+    memoryview(b"ab"),
     np.int64(3), np.uint8(2), np.float32(2), np.float64("nan"), np.bool_(True), np.str_("csr"), np.ma.masked,
     np.datetime64("2020-01-01"), np.array(3), np.array([1, 2]), np.array([1.0, 1.0]), np.array([]),
     np.array(["a"]), np.array([None]), np.zeros((2, 2)), np.ma.masked_equal([1, 2], 2), np.dtype("f4"),

@@ -1,7 +1,7 @@
 """Every kernel on small matrices, for checkers that slow a GPU down: see compute_sanitizer.sh.
 
-``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, one by one and
-together where a kernel depends on two, in both types, and multiplies, scales, solves and distributes with it.
+``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, one by one or,
+where they choose a kernel together, in all combinations, in both types, and multiplies, solves and distributes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import symmetric, vector
+from battery import from_lengths, symmetric, vector
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from support import poisoned
@@ -25,18 +25,19 @@ TYPES = ["float32", "float64"]
 
 # Options that choose a kernel together.
 TOGETHER = {
-    "csr": [("kernel", "lanes_per_row"), ("tile",)],
-    "csr_b": [("fragment", "lanes_per_row")],
+    "csr": [("kernel",), ("kernel", "lanes_per_row"), ("tile",)],
     "csr_m": [("gather", "kernel")],
-    "ellr_t": [("threads_per_row",), ("block_size",)],
-    "sell": [("warps_per_slice",), ("sigma",)],
-    "tsmv": [("variant", "block", "threads"), ("block", "slices"), ("depth",)],
+    "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",)],
 }
+# These do not pad, and can have a row that is longer than any tile, strip or fragment.
+UNPADDED = ["csr", "csr_b", "csr_m", "coo"]
 
 
 @cache
 def pattern(name: str) -> sp.csr_array:
-    """A small matrix that is symmetric, and has more than a few tiles of any kernel."""
+    """A small matrix with more than a few tiles of any kernel; symmetric, but for "long"."""
+    if name == "long":
+        return from_lengths([3] * 300 + [9000, 0, 5000] + [0] * 40 + [17] * 200, 9001)
     if name == "chain":  # single unknowns, rows of one to three entries
         return sp.csr_array(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-7, 0, 7], shape=(601, 601)))
     if name == "triples":  # blocks of three, as of finite elements, two dense rows and some empty ones
@@ -53,17 +54,20 @@ def pattern(name: str) -> sp.csr_array:
 
 
 def variants(name: str) -> Iterator[dict[str, Any]]:
-    """What a format is built with."""
+    """What a format is built with: its defaults, and every value that is not an automatic choice."""
     allowed = {option["name"]: option["allowed"] for option in sg.format_options(name)}
     loose = {option: allowed[option][1] for option in allowed if option.startswith("max_")}
-    listed = {option: values for option, values in allowed.items() if not isinstance(values, tuple)}
+    listed = {
+        option: [value for value in values if value not in (0, "auto")]
+        for option, values in allowed.items()
+        if not isinstance(values, tuple)
+    }
+    yield loose
     for options in TOGETHER.get(name, [(option,) for option in listed]):
         for values in product(*(listed[option] for option in options)):
             yield {**loose, **dict(zip(options, values, strict=True))}
     if name == "hyb":
         yield from ({**loose, "width": width} for width in (1, 3, "max"))
-    if not listed:
-        yield loose
 
 
 def check_products(op: sg.SparseOperator, A: sp.csr_array) -> None:
@@ -77,11 +81,16 @@ def check_products(op: sg.SparseOperator, A: sp.csr_array) -> None:
 def run_formats(device: str) -> int:
     """Every format with all of its variants; how many operators were made."""
     made = 0
-    for name, dtype, shape in product(sg.formats(), TYPES, ["chain", "triples", "pairs"]):
-        A = pattern(shape).astype(dtype)
-        for options in variants(name):
+    for name, dtype in product(sg.formats(), TYPES):
+        shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
+        for shape, options in product(shapes, variants(name)):
+            A = pattern(shape).astype(dtype)
             check_products(sg.aslinearoperator(A, format=name, device=device, **options), A)
             made += 1
+    for warps in (1, 2, 4, 8, 16, 32):  # sell has other kernels where a warp reads four to eight columns
+        A = from_lengths(np.full(200, 6 * warps), 400).astype(np.float32)
+        check_products(sg.aslinearoperator(A, format="sell", device=device, warps_per_slice=warps), A)
+        made += 1
     return made
 
 

@@ -30,14 +30,17 @@ from .draw import contained, maybe, numbers, pick, triplets
 _ERRORS = (*DOCUMENTED, OSError)
 
 _HEADERS = [
-    "matrix coordinate real general", "matrix coordinate real symmetric", "matrix coordinate pattern general",
-    "matrix coordinate integer skew-symmetric", "matrix coordinate complex hermitian", "matrix array real general",
-    "matrix array real symmetric", "matrix array complex general", "matrix coordinate unsigned-integer general",
+    "matrix coordinate real general", "matrix coordinate real symmetric",
+    "matrix coordinate pattern general", "matrix coordinate integer skew-symmetric",
+    "matrix coordinate complex hermitian", "matrix coordinate unsigned-integer general",
+    "matrix array real general", "matrix array real symmetric", "matrix array complex general",
     "vector coordinate real general", "matrix coordinate real", "matrix array pattern general",
 ]  # fmt: skip
 # Sizes that are refused for what they are; those in between would be tried, and take gigabytes.
-_WORDS = ["0", "-1", "1", "2", "7", "100000", "2147483648", "99999999999", "9" * 25, "1e3", "1.5", "nan", "inf", "-0",
-          "0x1", "1e400", "1e-400", "%", "%%", "a", "é", "\0", "\t", "\r\n", "\n", "\n\n", " ", "", "1 1 1", "+1"]  # fmt: skip
+_WORDS = [
+    "0", "-1", "1", "2", "7", "100000", "2147483648", "99999999999", "9" * 25, "1e3", "1.5", "nan", "inf",
+    "-0", "0x1", "1e400", "1e-400", "%", "%%", "a", "é", "\0", "\t", "\r\n", "\n", "\n\n", " ", "", "1 1 1", "+1",
+]  # fmt: skip
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
@@ -186,8 +189,8 @@ def archives(rng: np.random.Generator, device: str) -> None:
 
 # -- what tuning and calibration keep
 
-_VALUES = [None, True, False, 0, -1, 1, 2, 3, 2**31, 2**64, 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf"),
-           "", "csr", "sell", "cpu", "2", [], [1], [[]], {}, {"a": 1}, [None]]  # fmt: skip
+_VALUES = [None, True, False, 0, -1, 1, 2, 3, 2**31, 2**64, 10**400, 0.5, -0.0, 1e308, float("nan"),
+           float("inf"), "", "csr", "sell", "cpu", "2", [], [1], [[]], {}, {"a": 1}, [None]]  # fmt: skip
 
 
 def _changed(rng: np.random.Generator, content: Any) -> Any:

@@ -136,8 +136,8 @@ def options(rng: np.random.Generator, device: str) -> None:
     if maybe(rng, 0.6):
         given |= format_choice(rng)
     own = [option["name"] for option in sg.format_options(given.get("format", "sell"))]
-    names = ["format", "device", "dtype", "shape", "symmetric", "reorder", "stream", "tune", "powers", "partition",
-             "memory_limit", "separator", "bogus", *own]  # fmt: skip
+    names = ["format", "device", "dtype", "shape", "symmetric", "reorder", "stream", "tune", "powers",
+             "partition", "memory_limit", "separator", "bogus", *own]  # fmt: skip
     for _ in range(pick(rng, [1, 1, 2, 3])):
         given[pick(rng, names)] = pick(rng, NASTY)
     if maybe(rng, 0.2):
@@ -180,8 +180,8 @@ def operands(rng: np.random.Generator, device: str) -> None:
     if op is REFUSED:
         return
     rows, cols = op.shape
-    way = pick(rng, ["@", "dot", "matvec", "matmat", "rmatvec", "rmatmat", "spmv", "spmv", "set_x", "cg", "cg",
-                     "jacobi", "time_products"])  # fmt: skip
+    way = pick(rng, ["@", "dot", "matvec", "matmat", "rmatvec", "rmatmat", "spmv", "spmv", "set_x", "cg",
+                     "cg", "jacobi", "time_products"])  # fmt: skip
     length = rows if way.startswith("r") else cols
     x = _vector(rng, length)
     if way == "@":

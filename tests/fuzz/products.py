@@ -32,8 +32,9 @@ from .draw import (
 
 _SYMMETRIC = ["tsmv"]
 _FACTORS = [0.0, 1.0, -1.0, 0.5, -3.0, 1e-3]
-# The types that every library has.
+# The types and layouts that every library has.
 _COMMON_TYPES = ["?", "u1", "i4", "i8", "f4", "f8", "F", "D"]
+_COMMON_LAYOUTS = ["C", "F", "strided", "reversed"]
 
 
 @cache
@@ -88,24 +89,14 @@ def products(rng: np.random.Generator, device: str) -> None:
         _scaled(rng, op, A)
         return
     shape = (A.shape[1],) if maybe(rng, 0.5) else (A.shape[1], pick(rng, [0, 1, 2, 3, 7, 8, 9, 33]))
-    name = (
-        "numpy"
-        if maybe(rng, 0.8)
-        else pick(rng, [n for n in libraries.HOST_LIBRARIES if n not in libraries.MISSING])
-    )
-    x = numbers(
-        rng, int(np.prod(shape)), pick(rng, NUMBER_TYPES if name == "numpy" else _COMMON_TYPES)
-    ).reshape(shape)
+    there = [name for name in libraries.HOST_LIBRARIES if name not in libraries.MISSING]
+    name = "numpy" if maybe(rng, 0.8) else pick(rng, there)
+    dtype = pick(rng, NUMBER_TYPES if name == "numpy" else _COMMON_TYPES)
+    x = numbers(rng, int(np.prod(shape)), dtype).reshape(shape)
     if x.size and x.dtype.kind == "f" and maybe(rng, 0.1):
         x.reshape(-1)[int(rng.integers(x.size))] = pick(rng, [np.inf, -np.inf, np.nan])
         A = op.tocsr()  # whether zeros are stored makes a difference now
-    layout = pick(rng, LAYOUTS)
-    x = laid_out(
-        x,
-        layout
-        if name == "numpy" or layout not in ("unaligned", "swapped", "broadcast", "read-only")
-        else "C",
-    )
+    x = laid_out(x, pick(rng, LAYOUTS if name == "numpy" else _COMMON_LAYOUTS))
     library = _library(name)
     own = library.asarray(x)
     result = pick(rng, [lambda: op @ own, lambda: op.dot(own), lambda: _matmul(op, own)])()

@@ -1,4 +1,4 @@
-"""Cases in processes of their own, so that one that ends its process, or hangs, is a finding like any other."""
+"""Cases in processes of their own, so that one that ends its process or hangs is a finding, too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Finding(NamedTuple):
 
 
 def tasks(kinds: list[str], seed: int, cases: int) -> list[Task]:
-    """Cases divided among the kinds by their weights, the first seed being the same for all; kinds take turns."""
+    """Cases divided among the kinds by their weights, all from the same seed on; the kinds take turns."""
     weights = [KINDS[name].weight or 1.0 for name in kinds]
     total = sum(weights)
     ends, before = [], 0.0
@@ -92,7 +92,16 @@ def _watch(task: Task, device: str, memory: int) -> Iterator[Finding]:
     seed = task.first
     while seed < end:
         command = [sys.executable, "-m", "tests.fuzz", "--worker", "--kinds", task.kind]
-        command += ["--seed", str(seed), "--cases", str(end - seed), "--device", device, "--memory", str(memory)]
+        command += [
+            "--seed",
+            str(seed),
+            "--cases",
+            str(end - seed),
+            "--device",
+            device,
+            "--memory",
+            str(memory),
+        ]
         with (
             tempfile.TemporaryFile("w+", errors="replace") as said,
             subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=said, text=True) as worker,

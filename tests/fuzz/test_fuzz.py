@@ -37,7 +37,7 @@ def test_every_kernel(run_all, device):
 
 
 def test_what_is_wrong_is_found():
-    """Wrong results, escaped exceptions and processes that end are findings, and the cases after them are run."""
+    """Wrong results, other exceptions and processes that end are findings; the cases after them are run."""
     findings = run([Task("faults", 0, 10)], jobs=1)
     assert [(finding.kind, finding.seed) for finding in findings] == [
         ("faults", k) for k in (1, 2, 3, 6, 7, 8)
