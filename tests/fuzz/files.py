@@ -39,7 +39,8 @@ _HEADERS = [
 # Sizes that are refused for what they are; those in between would be tried, and take gigabytes.
 _WORDS = [
     "0", "-1", "1", "2", "7", "100000", "2147483648", "99999999999", "9" * 25, "1e3", "1.5", "nan", "inf",
-    "-0", "0x1", "1e400", "1e-400", "%", "%%", "a", "é", "\0", "\t", "\r\n", "\n", "\n\n", " ", "", "1 1 1", "+1",
+    "-0", "0x1", "1e400", "1e-400", "%", "%%", "a", "é", "\0", "\t", "\r\n", "\n", "\n\n", " ", "",
+    "1 1 1", "+1",
 ]  # fmt: skip
 
 
