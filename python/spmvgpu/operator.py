@@ -11,11 +11,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
+from .arguments import whole_number
 from .arrays import Located, library_of
 from .choose import Tuning
 from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
+
+_MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
 
 class SparseOperator(LinearOperator):  # type: ignore[misc]
@@ -260,12 +263,10 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError
-            For less than one repeat.
+        TypeError, ValueError
+            For what is no number of repeats, of which there must be one at least.
         """
-        if repeats < 1:
-            raise ValueError(f"repeats is {repeats}; at least one product must be timed")
-        return self._matrix.time_products(repeats)
+        return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the arrays that the matrix is stored in.
