@@ -1,15 +1,8 @@
 """Ctrl-C ends a long call, wherever it is."""
 
 import signal
-import threading
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
-
-import spmvgpu as sg
-from spmvgpu import _core, parts
-from support import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs pthread_kill")
 

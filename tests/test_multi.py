@@ -163,7 +163,13 @@ def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
 
 @pytest.mark.parametrize(
     ("fmt", "options"),
-    [("ellpack", {}), ("sell", {"sigma": 1}), ("dia", {}), ("hyb", {"width": "max"}), ("partitioned", {"separator": 200})],
+    [
+        ("ellpack", {}),
+        ("sell", {"sigma": 1}),
+        ("dia", {}),
+        ("hyb", {"width": "max"}),
+        ("partitioned", {"separator": 200}),
+    ],
     ids=["ellpack", "sell", "dia", "hyb", "partitioned"],
 )
 def test_the_transposed_matrix_is_csr_where_the_format_refuses_it(fmt, options, names, dtype):

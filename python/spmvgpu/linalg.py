@@ -87,6 +87,8 @@ def cg(
     limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
     limit = min(limit, _MOST_ITERATIONS)
     relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is not callable; give a function that takes xk")
     if isinstance(b, list | tuple):
         b = np.asarray(b)
     vectors = _Vectors(op, b)
@@ -145,8 +147,6 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
                 f"M has shape {self.shape}; an operator of shape {op.shape} needs one of its own"
             )
         key = op._ordinal, op.dtype
-        if op.shape != self.shape:
-            raise ValueError(f"M has shape {self.shape}; the operator has {op.shape}")
         if key not in self._copies:
             self._copies[key] = _place_numpy(op, self.inverse_diagonal)
         return self._copies[key]

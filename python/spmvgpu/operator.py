@@ -11,8 +11,11 @@ from scipy.sparse.linalg import LinearOperator
 
 from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
+from .arguments import whole_number
 from .arrays import Located, library_of
+from .canonical import canonical_csr
 from .choose import Tuning
+from .compressed import transpose
 from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
@@ -260,12 +263,10 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError
-            For less than one repeat.
+        TypeError, ValueError
+            For what is no whole number from 1 on.
         """
-        if repeats < 1:
-            raise ValueError(f"repeats is {repeats}; at least one product must be timed")
-        return self._matrix.time_products(repeats)
+        return self._matrix.time_products(whole_number("repeats", repeats, 1, 2**31 - 1))
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the arrays that the matrix is stored in.
@@ -311,7 +312,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return self._transposed
 
     def _make_transposed(self) -> SparseOperator:
-        csr = parts.transpose(self.tocsr())
+        csr = transpose(self.tocsr())
         matrix, choice = self._build_transposed(csr)
         return SparseOperator(
             matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
@@ -331,4 +332,5 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
 def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
     ordinal = resolve_device(device)
+    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
     return SparseOperator(build(csr, choice, ordinal), csr.shape, ordinal, choice, device, symmetric, None)
