@@ -163,6 +163,8 @@ BROKEN = {
     "dok, a key too large": ("dok", "M._dict[(60, 0)] = 1.0", "row"),
     "dok, a negative key": ("dok", "M._dict[(0, -1)] = 1.0", "col"),
     "dok, a key that wraps": ("dok", "M._dict[(2**32, 0)] = 1.0", "row"),
+    "dok, a key that is no pair": ("dok", "M._dict[3] = 1.0", "pairs"),
+    "dok, a key of three": ("dok", "M._dict[(1, 2, 3)] = 1.0", "pairs"),
     "dok, a NaN key": ("dok", "M._dict[(np.nan, 0)] = 1.0", "integers"),
     "dok, a value of text": ("dok", "M._dict[(0, 1)] = 'x'", "dtype"),
 }

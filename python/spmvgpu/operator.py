@@ -20,6 +20,8 @@ from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
 
+_MOST_REPEATS = 2**31 - 1  # as many as the core counts
+
 
 class SparseOperator(LinearOperator):  # type: ignore[misc]
     """A sparse matrix on one device, made by `aslinearoperator`.
@@ -264,9 +266,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         Raises
         ------
         TypeError, ValueError
-            For what is no whole number from 1 on.
+            For what is no number of repeats, of which there must be one at least.
         """
-        return self._matrix.time_products(whole_number("repeats", repeats, 1, 2**31 - 1))
+        return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the arrays that the matrix is stored in.

@@ -143,6 +143,9 @@ def _from_lil(A: Any, wanted: _Wanted, wide: bool) -> Any:
 
 def _from_dok(A: Any, wanted: _Wanted, wide: bool) -> Any:
     entries = list(A.items())
+    for key, _ in entries:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ValueError(f"the keys of a dok matrix must be pairs (row, column), which {key!r} is not")
     data = as_array("values", [value for _, value in entries])
     row, col = (as_array("keys", [key[axis] for key, _ in entries]) for axis in (0, 1))
     return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted), wide)
