@@ -72,7 +72,9 @@ template <class T>
 pybind11::array to_numpy(const Array<T>& array) {
     if constexpr (std::is_arithmetic_v<T>) {
         pybind11::array_t<T> copy(array.size());
-        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
+        T* const to = copy.mutable_data();
+        const GilRelease release;
+        copy_bytes(to, {}, array.data(), array.device(), array.bytes());
         return copy;
     } else {  // a plan of index_t records: one row each
         constexpr pybind11::ssize_t kFields = sizeof(T) / sizeof(index_t);

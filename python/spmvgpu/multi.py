@@ -12,6 +12,8 @@ import numpy.typing as npt
 from . import _core, parts, shares
 from .arguments import whole_number
 from .arrays import NUMPY, Located, library_of
+from .canonical import canonical_csr
+from .compressed import transpose
 from .devices import CPU, device_name, resolve_device
 from .operands import converted_vector
 from .operator import SparseOperator
@@ -195,7 +197,7 @@ class MultiDeviceOperator(SparseOperator):
     def _make_transposed(self) -> SparseOperator:
         """In the operator's own format, or as CSR where the parts refuse it or are cut by rows."""
         by = self._wish.partition if isinstance(self._wish.partition, str) else "nnz"
-        csr = parts.transpose(self.tocsr())
+        csr = transpose(self.tocsr())
         wish = replace(self._wish, partition=by)
         in_csr = replace(wish, format="csr", options=())
         if wish.format == "partitioned":  # a separator is a number of rows, which have become columns
@@ -215,7 +217,7 @@ def spread(csr: Any, wish: Wish, symmetric: bool, stream: int | None) -> MultiDe
 
 
 def _unpickle(csr: Any, wish: Wish, symmetric: bool) -> MultiDeviceOperator:
-    return spread(csr, wish, symmetric, None)
+    return spread(canonical_csr(csr, wide=True), wish, symmetric, None)
 
 
 def check_wish(

@@ -13,7 +13,9 @@ from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
 from .arguments import whole_number
 from .arrays import Located, library_of
+from .canonical import canonical_csr
 from .choose import Tuning
+from .compressed import transpose
 from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
@@ -312,7 +314,7 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         return self._transposed
 
     def _make_transposed(self) -> SparseOperator:
-        csr = parts.transpose(self.tocsr())
+        csr = transpose(self.tocsr())
         matrix, choice = self._build_transposed(csr)
         return SparseOperator(
             matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
@@ -332,4 +334,5 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
 def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
     ordinal = resolve_device(device)
+    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
     return SparseOperator(build(csr, choice, ordinal), csr.shape, ordinal, choice, device, symmetric, None)

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .compressed import as_array, check_integers, check_lengths, compressed, pattern, storage_dtype
+from .compressed import (
+    as_array,
+    check_integers,
+    check_lengths,
+    compressed,
+    pattern,
+    storage_dtype,
+    transpose,
+)
 
 _Wanted = np.dtype[Any] | None
 
@@ -59,9 +67,7 @@ def _from_csc(A: Any, wanted: _Wanted, wide: bool) -> Any:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     dtype = storage_dtype(data.dtype, wanted)
     transposed = compressed(data, indices, indptr, A.shape[::-1], dtype, wide=wide, axis="row")
-    csr = sp.csr_array(transposed.T.tocsr())
-    csr.has_canonical_format = True  # as those of the transposed matrix, columns come in order
-    return csr
+    return transpose(transposed)
 
 
 def _from_bsr(A: Any, wanted: _Wanted, wide: bool) -> Any:
