@@ -78,7 +78,7 @@ def _operator(rng: np.random.Generator, device: str) -> tuple[Any, sp.csr_array]
     return op, expected
 
 
-@kind(weight=24)
+@kind(weight=24, batch=4000)
 def products(rng: np.random.Generator, device: str) -> None:
     """Matrices x formats x operands of all libraries, types and layouts."""
     made = _operator(rng, device)

@@ -10,7 +10,7 @@ from . import cases as fuzz
 from .every_kernel import run_formats, run_others
 from .runner import ROOT, Task, run, tasks
 
-CASES = 5000
+CASES = 4000
 ALL = tasks(fuzz.default_kinds(), 0, CASES)
 # Few, and each takes a second: test_fork_exit.py has its own.
 TASKS = [task for task in ALL if task.kind not in ("forks", "exits")]
