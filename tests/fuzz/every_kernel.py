@@ -1,7 +1,7 @@
 """Every kernel on small matrices, for checkers that slow a GPU down: see compute_sanitizer.sh.
 
 ``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, in all
-combinations where they choose a kernel together, in both types, and multiplies, solves and distributes with it.
+combinations where they choose a kernel together, in both types, and multiplies, solves and distributes.
 """
 
 from __future__ import annotations

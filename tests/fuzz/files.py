@@ -282,6 +282,7 @@ def tunings(rng: np.random.Generator, device: str) -> None:
     x = np.ones(op.shape[1])
     assert_product(op @ x, _system(), x)
 
+
 _SAMPLES = 10
 
 
