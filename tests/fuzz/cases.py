@@ -68,9 +68,14 @@ def attempt(
     return REFUSED
 
 
+def generator(name: str, seed: int) -> np.random.Generator:
+    """What a case of a kind draws from."""
+    return np.random.default_rng([zlib.crc32(name.encode()), seed])
+
+
 def finding_of(name: str, seed: int, device: str) -> str | None:
     """Run one case; what is wrong with it, if anything is."""
-    rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
+    rng = generator(name, seed)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -1,7 +1,7 @@
 """Every kernel on small matrices, for checkers that slow a GPU down: see compute_sanitizer.sh.
 
 ``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, in all
-combinations where they choose a kernel together, in both types, and multiplies, solves and distributes with it.
+combinations where they choose a kernel together, in both types, and multiplies, solves and distributes.
 """
 
 from __future__ import annotations
@@ -110,10 +110,12 @@ def run_others(device: str) -> int:
             sg.aslinearoperator(A, device=device, format="partitioned", separator=100),
             sg.aslinearoperator(A, device=[device, "cpu"], powers=[2, 1], format="csr"),
             sg.aslinearoperator(A, device=[device] * 3, format="coo", partition="pmf"),
-            sg.aslinearoperator(A, device=device, memory_limit=A.data.nbytes, powers=[1], format="csr"),
         ]
         for op in operators:
             check_products(op, A)
+        short = pattern("chain").astype(dtype)  # of which a part is streamed through a GPU
+        limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
+        check_products(limited, short)
         spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
         here, there = spread.distribute(x), spread.distribute()
         assert_product(spread.spmv(here, out=there).collect(), A, x)
@@ -123,7 +125,7 @@ def run_others(device: str) -> int:
             solution, info = linalg.cg(op, b, rtol=1e-4, M=linalg.jacobi(op) if preconditioned else None)
             assert info == 0
             assert np.linalg.norm(b - P @ solution) <= 2e-4 * np.linalg.norm(b)
-        made += len(operators) + 4
+        made += len(operators) + 6
     return made
 
 

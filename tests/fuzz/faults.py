@@ -7,15 +7,21 @@ import os
 import numpy as np
 
 from .cases import kind
+from .draw import pick
+
+
+def fault_of(rng: np.random.Generator) -> str:
+    """What is wrong with a case; nothing for an empty string."""
+    return pick(rng, ["", "wrong", "IndexError", "Aborted"])
 
 
 @kind(weight=0)
 def faults(rng: np.random.Generator, device: str) -> None:
     """A wrong result, an exception of the wrong type, or the end of the process, depending on the seed."""
-    fault = rng.bit_generator.seed_seq.entropy[1] % 5
-    if fault == 1:
-        raise AssertionError("wrong")
-    if fault == 2:
+    fault = fault_of(rng)
+    if fault == "wrong":
+        raise AssertionError(fault)
+    if fault == "IndexError":
         raise IndexError
-    if fault == 3:
+    if fault == "Aborted":
         os.abort()

@@ -106,9 +106,11 @@ def _broken(rng: np.random.Generator, matrix: Any, shape: dict[str, Any]) -> tup
         if len(lists):
             lists[int(rng.integers(len(lists)))] = pick(rng, [pick(rng, NASTY), [pick(rng, NASTY)], [0, 0]])
     elif name in ("row", "col"):
-        other = list(matrix.coords)
-        other[name == "col"] = spoiled(rng, np.asarray(other[name == "col"]))
-        matrix.coords = tuple(other)
+        spoilt = spoiled(rng, np.asarray(getattr(matrix, name)))
+        if hasattr(matrix, "coords"):  # newer versions of SciPy would convert what is given for `row`
+            matrix.coords = (spoilt, matrix.coords[1]) if name == "row" else (matrix.coords[0], spoilt)
+        else:
+            setattr(matrix, name, spoilt)
     else:
         setattr(matrix, name, spoiled(rng, np.asarray(getattr(matrix, name))))
     if matrix.format == "dok" and maybe(rng, 0.7):

@@ -38,7 +38,7 @@ def _system(rng: np.random.Generator) -> Any:
     return Triplets(row, col, data, (n, n)).reference("f8")
 
 
-@kind(weight=1.0, batch=200)
+@kind(weight=0.4, batch=100)
 def threads(rng: np.random.Generator, device: str) -> None:
     """Threads multiply, transpose, solve and build at once; results are those of one thread."""
     A = _system(rng)
@@ -80,7 +80,7 @@ def threads(rng: np.random.Generator, device: str) -> None:
             done.result()
 
 
-@kind(weight=0.5, batch=500)
+@kind(weight=0.3, batch=200)
 def races(rng: np.random.Generator, device: str) -> None:
     """Arrays that another thread changes: whatever matrix that gives, no index of it lies outside."""
     A = _system(rng)

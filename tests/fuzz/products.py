@@ -78,7 +78,7 @@ def _operator(rng: np.random.Generator, device: str) -> tuple[Any, sp.csr_array]
     return op, expected
 
 
-@kind(weight=24)
+@kind(weight=24, batch=4000)
 def products(rng: np.random.Generator, device: str) -> None:
     """Matrices x formats x operands of all libraries, types and layouts."""
     made = _operator(rng, device)
@@ -159,7 +159,8 @@ def solutions(rng: np.random.Generator, device: str) -> None:
     """Systems that are positive definite by far: what `cg` calls converged solves them."""
     n = pick(rng, [1, 2, 3, 31, 32, 33, 64, 100, 257])
     dtype = np.dtype(pick(rng, ["f4", "f8"]))
-    A = sp.random_array((n, n), density=min(1.0, 4 / n), rng=rng)
+    row, col = rng.integers(0, n, (2, 2 * n))
+    A = sp.coo_array((rng.standard_normal(2 * n), (row, col)), shape=(n, n)).tocsr()
     A = sp.csr_array(A + A.T)
     A = sp.csr_array(A + sp.diags_array(np.abs(A).sum(axis=1) + rng.uniform(0.5, 2, n))).astype(dtype)
     op = attempt(sg.aslinearoperator, A, device=device, errors=sg.FormatError, **format_choice(rng))

@@ -8,9 +8,11 @@ import pytest
 
 from . import cases as fuzz
 from .every_kernel import run_formats, run_others
+from .faults import fault_of
 from .runner import ROOT, Task, run, tasks
 
-CASES = 5000
+CASES = 4000
+CASES_WITH_FAULTS = 8
 ALL = tasks(fuzz.default_kinds(), 0, CASES)
 # Few, and each takes a second: test_fork_exit.py has its own.
 TASKS = [task for task in ALL if task.kind not in ("forks", "exits")]
@@ -38,23 +40,24 @@ def test_every_kernel(run_all, device):
 
 def test_what_is_wrong_is_found():
     """Wrong results, other exceptions and processes that end are findings; the cases after them are run."""
-    findings = run([Task("faults", 0, 10)], jobs=1)
-    assert [(finding.kind, finding.seed) for finding in findings] == [
-        ("faults", k) for k in (1, 2, 3, 6, 7, 8)
-    ]
-    for finding, text in zip(
-        findings, ["wrong", "IndexError", "Fatal Python error: Aborted"] * 2, strict=True
-    ):
-        assert text in finding.text
+    faults = {seed: fault_of(fuzz.generator("faults", seed)) for seed in range(CASES_WITH_FAULTS)}
+    assert set(faults.values()) == {"", "wrong", "IndexError", "Aborted"}
+    findings = run([Task("faults", 0, CASES_WITH_FAULTS)], jobs=1)
+    assert [finding.seed for finding in findings] == [seed for seed, fault in faults.items() if fault]
+    for finding in findings:
+        assert faults[finding.seed] in finding.text
 
 
 def test_the_command():
-    command = [sys.executable, "-m", "tests.fuzz", "--kinds", "faults", "--cases", "5", "--jobs", "2"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == "5 cases of 1 kinds from seed 0, 3 findings"
-    reproduce = re.findall(r"python -m tests.fuzz (--kinds faults --seed \d --cases 1)", done.stdout)
-    assert len(reproduce) == 3
-    command = [*command[:3], *reproduce[0].split()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1] == "1 cases of 1 kinds from seed 1, 1 findings"
+    def last_line(*arguments):
+        command = [sys.executable, "-m", "tests.fuzz", "--kinds", "faults", *arguments, "--jobs", "1"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stdout.splitlines()[-1]
+
+    code, text, last = last_line("--cases", "4")
+    seeds = re.findall(r"python -m tests.fuzz --kinds faults --seed (\d) --cases 1", text)
+    assert (code, last) == (1, f"4 cases of 1 kinds from seed 0, {len(seeds)} findings")
+    code, _, last = last_line("--seed", seeds[0], "--cases", "1")  # is what reproduces it
+    assert (code, last) == (1, f"1 cases of 1 kinds from seed {seeds[0]}, 1 findings")
+    code, _, last = last_line("--cases", "4", "--minutes", "0")
+    assert (code, last) == (0, "0 cases of 1 kinds from seed 0, 0 findings")
