@@ -122,7 +122,7 @@ def test_a_vector_may_be_filled_anew_while_products_are_under_way(names, dtype):
 
 
 def test_assign_takes_turns_with_products(names, dtype):
-    """A vector is filled anew by one thread while another multiplies it: each product has seen one whole fill."""
+    """A vector is filled anew by one thread while another multiplies it: a product sees one whole fill."""
     n = 100_000
     A = sp.diags_array([0.25, 0.5, 0.25], offsets=[-n // 2, 0, n // 2], shape=(n, n), dtype=dtype).tocsr()
     op = spread(A, names, format="csr")
@@ -167,7 +167,7 @@ def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
     ids=["ellpack", "sell", "hyb", "partitioned"],
 )
 def test_the_transposed_matrix_is_csr_where_the_format_refuses_it(fmt, options, names, dtype):
-    """One column is full: its transpose is a row that no padded format takes, and has too few rows for the cut."""
+    """One column is full: transposed, a row that no padded format takes; too few rows are left for a cut."""
     n, narrow = 20_000, 300
     dense = sp.coo_array((np.ones(n), (np.arange(n), np.zeros(n, int))), shape=(n, narrow))
     A = sp.csr_array(dense + sp.eye_array(n, narrow), dtype=dtype)

@@ -229,7 +229,9 @@ def test_threads_with_parts_of_their_own():
         parts = ThreadParts(A, sets)
         np.testing.assert_allclose(parts.multiply(x), A @ x, rtol=1e-12, atol=1e-12)
         parts.time_us(x, 2)
-        np.testing.assert_allclose(parts.multiply(x), A @ x, rtol=1e-12, atol=1e-12)  # timing leaves them in order
+        np.testing.assert_allclose(
+            parts.multiply(x), A @ x, rtol=1e-12, atol=1e-12
+        )  # timing leaves them in order
 
 
 def test_two_devices_share_a_matrix(tmp_path, device):

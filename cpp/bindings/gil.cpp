@@ -32,7 +32,9 @@ void wait_for_exit() noexcept {
 
 thread_local GilRelease* GilRelease::innermost_ = nullptr;
 
-GilRelease::GilRelease() : outer_(innermost_), checked_(Clock::now()), state_(PyEval_SaveThread()) { innermost_ = this; }
+GilRelease::GilRelease() : outer_(innermost_), checked_(Clock::now()), state_(PyEval_SaveThread()) {
+    innermost_ = this;
+}
 
 GilRelease::~GilRelease() {
     innermost_ = outer_;

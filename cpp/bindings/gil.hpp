@@ -1,8 +1,9 @@
 // Giving the interpreter's lock away and taking it back, safe at the interpreter's exit.
 //
-// Once the interpreter is being finalized, a daemon thread that asks for the lock never gets it. Before Python 3.14 such
-// a thread is ended by a forced unwinding of its stack, which aborts the process at the first destructor or `noexcept`
-// function; from 3.14 on it waits for ever. Here it waits for ever in every version, until the process has exited.
+// Once the interpreter is being finalized, a daemon thread that asks for the lock never gets it. Before Python 3.14
+// such a thread is ended by a forced unwinding of its stack, which aborts the process at the first destructor or
+// `noexcept` function; from 3.14 on it waits for ever. Here it waits for ever in every version, until the process has
+// exited.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -72,8 +72,7 @@ void register_matrix_type(py::module_& module, const char* name) {
              "An uninitialised vector in pieces on the devices.")
         .def("multiply_distributed", &M::multiply, py::arg("alpha"), py::arg("x"), py::arg("beta"), py::arg("y"),
              py::call_guard<GilRelease>(), "Product of vectors that stay on the devices.")
-        .def("synchronize", &M::synchronize, py::call_guard<GilRelease>(),
-             "Wait for the products of such vectors.");
+        .def("synchronize", &M::synchronize, py::call_guard<GilRelease>(), "Wait for the products of such vectors.");
 }
 
 template <class T>

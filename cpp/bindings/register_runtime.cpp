@@ -71,8 +71,7 @@ void register_runtime(py::module_& module) {
     module.def(
         "synchronize",
         [](std::uintptr_t stream, int ordinal) { cuda::synchronize(reinterpret_cast<Stream>(stream), ordinal); },
-        py::arg("stream"), py::arg("ordinal"), py::call_guard<GilRelease>(),
-        "Wait for the work queued on a stream.");
+        py::arg("stream"), py::arg("ordinal"), py::call_guard<GilRelease>(), "Wait for the work queued on a stream.");
 }
 
 }  // namespace spmvgpu

@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(kBlockSize)
     const int lane = threadIdx.x % kLanes;
     T sum = 0;
     if (row < rows) {
-        sum = sum_strided<kInFlight>(col_indices, values, product.x, unsigned(row_offsets[row]) + lane, row_offsets[row + 1],
-                                     kLanes);
+        sum = sum_strided<kInFlight>(col_indices, values, product.x, unsigned(row_offsets[row]) + lane,
+                                     row_offsets[row + 1], kLanes);
     }
     sum = sum_lanes_shared(sums, sum, kLanes);
     if (row < rows && lane == 0) store_row(product, row, sum);

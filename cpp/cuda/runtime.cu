@@ -71,7 +71,8 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
     if (to_device.is_cuda() && !from_device.is_cuda()) {
         // For matrices, which are uploaded once; operators keep staging of their own for the vectors of their products.
         const DeviceGuard guard(to_device.ordinal);
-        Staging staging;  // lives until the data have arrived: another thread may fill its buffers as soon as it is gone
+        Staging
+            staging;  // lives until the data have arrived: another thread may fill its buffers as soon as it is gone
         staging.upload(to, from, bytes, nullptr);
         check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
         return;

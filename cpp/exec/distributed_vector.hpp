@@ -25,7 +25,7 @@ public:
     // Both take turns with products of such vectors, wait for those that are queued, and are complete on return.
     void assign(const T* host);
     void collect(T* host) const;
-    std::size_t nbytes() const;   // on GPUs
+    std::size_t nbytes() const;  // on GPUs
 
 private:
     friend class HaloProducts<T>;

@@ -9,7 +9,7 @@ namespace spmvgpu {
 
 // The lower triangle of blocks, a node taking the place of a row and of a column.
 struct NodePattern {
-    int block = 1;                 // rows in a node, at most
+    int block = 1;                // rows in a node, at most
     HostVector<index_t> rows;     // length nodes + 1: first row of each node
     HostVector<index_t> offsets;  // length nodes + 1
     HostVector<index_t> columns;  // length offsets[nodes]: nodes, ascending up to the node itself

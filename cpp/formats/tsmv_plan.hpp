@@ -32,8 +32,8 @@ struct TsmvTilePlan {
     HostVector<StepUse> steps;            // of all slices, one after the other
     HostVector<index_t> slice_steps;      // how many of them each slice has
     HostVector<index_t> slice_nodes;      // nodes in each slice
-    std::size_t kept = 0;                  // entries of the matrix that have a slot
-    std::size_t remainder = 0;             // entries of the matrix that are left to the remainder
+    std::size_t kept = 0;                 // entries of the matrix that have a slot
+    std::size_t remainder = 0;            // entries of the matrix that are left to the remainder
 
     int local_nodes() const { return static_cast<int>(halo_nodes.size()) + nodes; }
     // Slots of a step: whole warps up to the last thread with a block, but no more than the slice has nodes.
