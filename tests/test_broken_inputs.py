@@ -60,7 +60,7 @@ def shuffled(matrix, rng):
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("shape", [(3000, 40), (1, 20_000), (20_000, 7), (5, 5)], ids=str)
 def test_rows_are_sorted_and_summed(shape, wide, rng, monkeypatch):
-    matrix = sp.random_array(shape, density=0.3, format="csr", rng=rng)
+    matrix = sp.random_array(shape, density=0.3, format="csr", random_state=rng)
     if wide:  # as with 2**31 entries or more
         monkeypatch.setattr(compressed, "ENTRY_LIMIT", 0)
     made = canonical_csr(shuffled(matrix, rng), wide=wide)

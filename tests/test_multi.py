@@ -151,7 +151,7 @@ def test_assign_takes_turns_with_products(names, dtype):
 @pytest.mark.parametrize("cut", [1, 40, 60])
 def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
     """Where a row of a part lies in y is where the share's row lies that it is."""
-    A = sp.random_array((300, 250), density=0.05, rng=3, format="csr", dtype=dtype)
+    A = sp.random_array((300, 250), density=0.05, random_state=3, format="csr", dtype=dtype)
     options = {"format": "partitioned", "separator": cut, "partition": "pmf"}
     op = sg.aslinearoperator(A, device=names, powers=[1.0] * len(names), **options)
     start = vector(300, dtype) if beta else poisoned(300, dtype)

@@ -186,7 +186,7 @@ def test_columns_give_the_bits_of_single_products(case, order, columns, fmt, dev
         np.testing.assert_array_equal(Y[:, column], op @ X[:, column])
 
 
-LONG_ROWS = sp.random_array((20, 30_000), density=0.2, format="csr", rng=np.random.default_rng(5))
+LONG_ROWS = sp.random_array((20, 30_000), density=0.2, format="csr", random_state=np.random.default_rng(5))
 
 
 @each_format_of(LONG_ROWS)
