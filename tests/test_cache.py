@@ -26,9 +26,11 @@ def folder(tmp_path, monkeypatch):
     """A cache of its own for every test, and nothing warned of yet."""
     monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "_warned", set())
-    profile.forget_loaded()
+    for forget in (profile.forget_loaded, cache._of_user.cache_clear):
+        forget()
     yield tmp_path / "cache"
-    profile.forget_loaded()
+    for forget in (profile.forget_loaded, cache._of_user.cache_clear):
+        forget()
 
 
 def tuned(format="sell", **options):

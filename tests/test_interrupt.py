@@ -11,7 +11,8 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="nee
 
 # Signals come all the time. After a call that looks for none, or looks only once it is done, the handler runs
 # once, as those that came meanwhile count as one; in the middle of a call that does look it runs again and
-# again. A call that is too short for that is repeated with a larger matrix.
+# again. A call that is too short for that is repeated with a larger matrix, until it is long enough for the
+# next one to be interrupted for certain.
 COUNT = """
     import signal, threading, time
     import numpy as np
@@ -55,7 +56,7 @@ COUNT = """
             {setup}
             seen = 0
             {call}
-            if seen > 1:
+            if seen > 5:
                 break
         else:
             raise AssertionError("no signal was handled in the middle of the call")
