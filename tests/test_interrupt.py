@@ -54,8 +54,9 @@ COUNT = """
     with sg.limit_threads(1):
         for rows in (50_000, 200_000, 800_000, 3_200_000, 12_800_000):
             {setup}
-            seen = 0
-            {call}
+            for _ in range(2):  # the first call takes memory that the system has to find
+                seen = 0
+                {call}
             if seen > 5:
                 break
         else:
