@@ -11,10 +11,12 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import cg
 
 import spmvgpu as sg
-from battery import CASES, SQUARE, banded, matrix, vector
+from battery import CASES, SQUARE, banded, matrix, uniform, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
 from spmvgpu import multi, partition, shares
+from spmvgpu.canonical import canonical_csr
+from spmvgpu.devices import CPU
 from support import assert_multiplies, assert_same_entries, poisoned
 
 
@@ -573,3 +575,12 @@ def test_types_that_cannot_be_distributed(x):
     op = sg.aslinearoperator(np.eye(6), device=["cpu", "cpu"])
     with pytest.raises(TypeError, match="x "):
         op.distribute(x)
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_room_is_kept_for_a_matrix_cut_by_length(cut, dtype):
+    """What a share is expected to take before it goes to a GPU, here for the CPU."""
+    csr = canonical_csr(uniform(300, 250, 12), dtype=dtype)
+    op = sg.aslinearoperator(csr, "partitioned", "cpu", separator=cut)
+    wish = shares.Wish(("cpu",), "partitioned", options=(("separator", cut),))
+    assert shares._bytes_needed(csr, wish, CPU) == op.nbytes

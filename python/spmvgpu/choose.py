@@ -110,7 +110,7 @@ def choose(
     start = perf_counter()
     tuning = Tuning(mode)
     if format == PARTITIONED:
-        choice = _partitioned(csr, ordinal, options)
+        choice = cut_by_length(csr, ordinal, options)
         matrix = build(csr, choice, ordinal)
         tuning.seconds = perf_counter() - start
         return choice, matrix, tuning
@@ -193,8 +193,11 @@ def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
     return tuple(name for name in formats() if name not in same and (symmetric or not needs_symmetry(name)))
 
 
-def _partitioned(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
-    """Long rows as CSR and the others as ELLPACK (Guo et al. 2011, section 5), or one format for all."""
+def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
+    """The choice for format "partitioned": long rows as CSR and the others as ELLPACK, or one format for all.
+
+    From Guo et al. 2011, section 5.
+    """
     unknown = set(options) - {"separator"}
     if unknown:
         raise TypeError(f"format 'partitioned' has no option {min(unknown)!r}; its options are: separator")

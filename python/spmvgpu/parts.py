@@ -111,6 +111,18 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
     return parted_type(csr.shape[0], csr.shape[1], made)
 
 
+def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
+    """Bytes that the matrix takes that `build` makes."""
+    if not choice.parts:
+        return int(tune.estimate_csr(csr, choice.format, ordinal, choice.options)["bytes"])
+    return sum(
+        estimate(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
+        + part.rows.nbytes
+        + (0 if part.cols is None else part.cols.nbytes)
+        for part in choice.parts
+    )
+
+
 def _check_rows(parts: Sequence[Part], rows: int) -> None:
     """Before anything is built; the core checks once more what would corrupt memory."""
     every = np.concatenate([part.rows for part in parts])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from . import _core, partition, parts, tune
-from .choose import choose
+from .choose import PARTITIONED, choose, cut_by_length
 from .devices import CPU, device_name
 from .model.predict import predict_csr
 from .model.profile import calibrated_power, device_model, load_profile
@@ -200,13 +200,15 @@ def _sample(csr: Any, room: int | None = None) -> Any:
 
 
 def _bytes_needed(piece: Any, wish: Wish, ordinal: int) -> int:
-    name, options = wish.format, dict(wish.options)
-    if name == "auto" and ordinal == CPU:
-        name = "csr"
-    elif name == "auto":
+    choice = Choice(wish.format, dict(wish.options))
+    if wish.format == PARTITIONED:
+        choice = cut_by_length(piece, ordinal, choice.options)
+    elif wish.format == "auto" and ordinal == CPU:
+        choice = Choice("csr")
+    elif wish.format == "auto":
         expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal)).best
-        name, options = expected.format, expected.options
-    return int(tune.estimate_csr(piece, name, ordinal, options)["bytes"])
+        choice = Choice(expected.format, expected.options)
+    return parts.estimate(piece, choice, ordinal)
 
 
 def _build(piece: Any, wish: Wish, ordinal: int) -> Any:
