@@ -265,7 +265,16 @@ HOST_LIBRARIES = {
     "jax": HostJax,
     "dlpack": HostDlpack,
 }
-MISSING = [name for name in HOST_LIBRARIES if name != "dlpack" and importlib.util.find_spec(name) is None]
+
+def _is_there(name):
+    """Whether it is installed, and NumPy new enough to give it arrays and to take them back."""
+    if name in ("dlpack", "array_api_strict") and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        # Earlier ones export no array through DLPack that may only be read, and import no other.
+        return False
+    return name == "dlpack" or importlib.util.find_spec(name) is not None
+
+
+MISSING = [name for name in HOST_LIBRARIES if not _is_there(name)]
 
 
 class OnlyDlpack:
