@@ -44,8 +44,9 @@ def csr_of_sparse(A: Any, wanted: _Wanted, wide: bool) -> Any:
     ValueError
         For arrays that do not describe a matrix.
     """
-    if A.ndim != 2:
-        raise ValueError(f"A must have 2 dimensions, not {A.ndim}")
+    dimensions = len(A.shape)  # of older versions of SciPy, ndim is 2 whatever the shape
+    if dimensions != 2:
+        raise ValueError(f"A must have 2 dimensions, not {dimensions}")
     check_lengths(A.shape)
     convert = _CONVERSIONS.get(A.format)
     if convert is None:
