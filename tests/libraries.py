@@ -266,6 +266,7 @@ HOST_LIBRARIES = {
     "dlpack": HostDlpack,
 }
 
+
 def _is_there(name):
     """Whether it is installed, and NumPy new enough to give it arrays and to take them back."""
     if name in ("dlpack", "array_api_strict") and np.lib.NumpyVersion(np.__version__) < "2.1.0":

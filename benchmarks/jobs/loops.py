@@ -19,7 +19,7 @@ import scipy.sparse.linalg as sla
 import spmvgpu as sg
 
 from . import libraries, systems
-from .run import Run, check_product, empty_cache, in_turns
+from .run import Run, check_product, in_turns
 
 SECONDS = 0.4  # spent on one loop, or product, of one library
 LARGE = 500_000  # rows, from which on loops are shorter
@@ -112,7 +112,7 @@ def loops(run: Run) -> None:
     """
     # Seconds per unit of work of each loop on the matrix before, which say whether the next one fits.
     pace = dict.fromkeys(LOOPS, 0.0)
-    with empty_cache():
+    with sg.cache.empty():
         for name in systems.QUICK if run.quick else systems.LOOPS:
             if not run.fits(0, job=LOOP.format("cg"), matrix=name):
                 continue

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from spmvgpu import cache
+
 from . import libraries, systems
-from .run import Run, check_product, empty_cache, in_turns, timed
+from .run import Run, check_product, in_turns, timed
 
 THOUSAND = "1,000 products, NumPy vectors"
 COLUMNS = "op @ X, {} columns, {} arrays"
@@ -28,7 +30,7 @@ def thousand(run: Run) -> None:
         x = systems.right_hand_side(A)
         case = {"job": THOUSAND, **systems.describe(name, A), "variant": ""}
         for library in contestants:
-            with run.noted(job=THOUSAND, matrix=name, **library.fields), empty_cache():
+            with run.noted(job=THOUSAND, matrix=name, **library.fields), cache.empty():
                 built = library.build(systems.matrix(name))
                 check_product(A, x, library.multiply(built, x))
                 one, _ = timed(partial(library.multiply, built, x))
@@ -51,7 +53,7 @@ def columns(run: Run) -> None:
         if not run.fits(0, job="op @ X", matrix=name):
             continue
         A = systems.matrix(name)
-        with empty_cache():
+        with cache.empty():
             built = {}
             for library in contestants:
                 with run.noted(job="op @ X", matrix=name, **library.fields):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +16,6 @@ from ..records import Recorder
 Key = TypeVar("Key")
 Result = TypeVar("Result")
 Nothing = Callable[[], object]
-
-CACHE_VARIABLE = "SPMVGPU_CACHE_DIR"
 
 
 @dataclass
@@ -102,21 +98,6 @@ def in_turns(
                 spent[key] += took
                 samples[key].append(took * 1e6)
     return samples
-
-
-@contextmanager
-def empty_cache() -> Iterator[None]:
-    """A cache folder of its own, empty at first, for everything within."""
-    before = os.environ.get(CACHE_VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="spmvgpu-jobs-") as folder:
-        os.environ[CACHE_VARIABLE] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[CACHE_VARIABLE]
-            else:
-                os.environ[CACHE_VARIABLE] = before
 
 
 def check_product(A: Any, X: np.ndarray, Y: np.ndarray) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import spmvgpu as sg
 
 from . import libraries, systems
-from .run import Run, WrongResultError, empty_cache, timed
+from .run import Run, WrongResultError, timed
 
 RTOL = 1e-8
 SLACK = 3.0
@@ -53,7 +53,7 @@ def _warm_up(contestants: list[libraries.Library]) -> None:
     """Load libraries, start the device: what a process pays once is measured by itself, in `start`."""
     A = systems.matrix("poisson2d_20")
     b = systems.right_hand_side(A)
-    with empty_cache():
+    with sg.cache.empty():
         for library in contestants:
             assert library.solve is not None
             library.solve(A, b, {"rtol": RTOL})
@@ -70,7 +70,7 @@ def _iterations(run: Run, name: str, b: np.ndarray, expected: float) -> dict[str
         count += 1
 
     start = time.perf_counter()
-    with empty_cache():
+    with sg.cache.empty():
         op = sg.aslinearoperator(systems.matrix(name), device="cuda:0" if run.gpu else "cpu", tune="off")
         sg.linalg.cg(op, b, rtol=RTOL, maxiter=MAXITER, callback=step)
     return {"iterations": count, "seconds": time.perf_counter() - start}
@@ -83,7 +83,7 @@ def _measure(run: Run, library: libraries.Library, name: str, b: np.ndarray, cas
     times: dict[str, list[float]] = {variant: [] for variant in variants}
     spent = 0.0
     while spent < SECONDS and len(times[variants[0]]) < MOST:
-        with empty_cache():
+        with sg.cache.empty():
             for variant in variants:
                 A = systems.matrix(name)
                 took, x = timed(partial(library.solve, A, b, {"rtol": RTOL, "maxiter": MAXITER}))

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from spmvgpu import cache
+
 from . import libraries, systems
-from .run import Run, WrongResultError, empty_cache
+from .run import Run, WrongResultError
 
 JOB = "process start to first product"
 REPEATS = 3
@@ -77,7 +79,7 @@ def _measure(run: Run, case: dict[str, object], file: Path, expected: float) -> 
     for repeat in range(1 if run.quick else REPEATS):
         if repeat and not run.fits(2 * max(map(max, times.values())) / 1e6, **case, repeat=repeat):
             break
-        with empty_cache():
+        with cache.empty():
             for variant in variants:
                 times[variant].append(_process_us(script, file, expected))
     for variant, samples in times.items():

@@ -27,6 +27,7 @@ from .schema import check
 #: Tuning results beyond so many are dropped, the oldest first.
 MAX_TUNING_ENTRIES = 512
 
+_VARIABLE = "SPMVGPU_CACHE_DIR"
 _MAX_FILE_BYTES = 1 << 22  # several times a profile
 _warned: set[str] = set()
 _ignored: ContextVar[bool] = ContextVar("ignored", default=False)
@@ -62,7 +63,7 @@ def directory() -> Path | None:
     Path or None
         None if neither is known, as for a user without a home.
     """
-    given = os.environ.get("SPMVGPU_CACHE_DIR")
+    given = os.environ.get(_VARIABLE)
     if given:
         return Path(given)
     path = _of_user(*(os.environ.get(name) for name in _OF_USER))
@@ -123,6 +124,21 @@ def clear(*, profiles: bool = False) -> int:
     for file in files:
         file.unlink(missing_ok=True)
     return len(files)
+
+
+@contextmanager
+def empty() -> Iterator[None]:
+    """Within it, this process and those that it starts have an empty cache of their own, deleted at the end."""
+    before = os.environ.get(_VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="spmvgpu-") as folder:
+        os.environ[_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_VARIABLE]
+            else:
+                os.environ[_VARIABLE] = before
 
 
 @contextmanager

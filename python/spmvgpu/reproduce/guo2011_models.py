@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import spmvgpu as sg
-from spmvgpu import parts
+from spmvgpu import cache, parts
 from spmvgpu.devices import resolve_device
 from spmvgpu.model.guo2011 import Guo2011, find_separator
 from spmvgpu.model.predict import predict_csr
@@ -41,8 +39,6 @@ BY_OWN = {"ellpack": ELL, "hyb": HYB, "coo": COO}
 # What the library does by itself on a matrix that it never saw.
 AUTO = Variant("auto", "auto")
 
-CACHE_VARIABLE = "SPMVGPU_CACHE_DIR"
-
 # The parts of a partition, each tuned on its own.
 CSR_PART = Variant("CSR part", "csr", {"kernel": "shuffle", "tune": "full"})
 ELL_PART = Variant("ELL part", "ellpack", {**PAD_ALWAYS, "tune": "full"})
@@ -51,21 +47,15 @@ ELL_PART = Variant("ELL part", "ellpack", {**PAD_ALWAYS, "tune": "full"})
 @contextmanager
 def in_force(profile: Profile, ordinal: int) -> Iterator[None]:
     """Let the library use this profile, and remember nothing of earlier tuning, nor of this one."""
-    with TemporaryDirectory() as folder:
-        before = os.environ.get(CACHE_VARIABLE)
-        os.environ[CACHE_VARIABLE] = folder
-        try:
+    try:
+        with cache.empty():
             path = profile_path(ordinal)
-            assert path is not None  # the variable names it
+            assert path is not None  # an empty cache is in a folder that is known
             profile.save(path)
             forget_loaded()
             yield
-        finally:
-            if before is None:
-                del os.environ[CACHE_VARIABLE]
-            else:
-                os.environ[CACHE_VARIABLE] = before
-            forget_loaded()
+    finally:
+        forget_loaded()
 
 
 class Models:
