@@ -128,7 +128,7 @@ def clear(*, profiles: bool = False) -> int:
 
 @contextmanager
 def empty() -> Iterator[None]:
-    """Within it, this process and those that it starts have an empty cache of their own, deleted at the end."""
+    """Within it, this process and those that it starts have a cache of their own, empty at first."""
     before = os.environ.get(_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="spmvgpu-") as folder:
         os.environ[_VARIABLE] = folder
