@@ -194,11 +194,16 @@ class MultiDeviceOperator(SparseOperator):
 
     def _make_transposed(self) -> SparseOperator:
         """In the operator's own format, or as CSR where the parts refuse it or are cut by rows."""
+        return self._like_part(parts.transpose(self.tocsr()))
+
+    def _like(self, csr: Any, device: str | None = None) -> SparseOperator:
+        return spread(csr, self._wish, self._symmetric, self._stream)
+
+    def _like_part(self, csr: Any) -> SparseOperator:
         by = self._wish.partition if isinstance(self._wish.partition, str) else "nnz"
-        csr = parts.transpose(self.tocsr())
         wish = replace(self._wish, partition=by)
         in_csr = replace(wish, format="csr", options=())
-        if wish.format == "partitioned":  # a separator is a number of rows, which have become columns
+        if wish.format == "partitioned":  # a separator is a number of rows, and they are others
             return spread(csr, in_csr, False, self._stream)
         try:
             return spread(csr, wish, False, self._stream)
