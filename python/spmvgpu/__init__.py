@@ -15,6 +15,7 @@ from .devices import DeviceInfo, build_info, devices, limit_threads
 
 if TYPE_CHECKING:
     from . import cache, gallery, linalg, matrix_io, partition, plot, plot_partition, plot_symmetric
+    from . import torch as torch
     from .construct import aslinearoperator
     from .model.predict import Prediction, Predictions, predict, separator
     from .multi import DistributedVector, MultiDeviceOperator
@@ -61,6 +62,7 @@ _MODULES = (
     "plot",
     "plot_partition",
     "plot_symmetric",
+    "torch",
 )
 _HOMES = {
     "DistributedVector": "multi",
