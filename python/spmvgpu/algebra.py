@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +126,10 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     def __neg__(self) -> SparseOperator:
         return _with_values(self, np.negative)
 
+    @overload
+    def __mul__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __mul__(self, other: Any) -> Any: ...
     def __mul__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values * other)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core, parts, shares
+from ._types import ArrayT
 from .arguments import whole_number
 from .arrays import NUMPY, Located, library_of
 from .devices import CPU, device_name, resolve_device
@@ -164,6 +165,14 @@ class MultiDeviceOperator(SparseOperator):
         self._spread.multiply_distributed(alpha, x._core, beta, out._core)
         return out
 
+    @overload
+    def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
+    @overload
+    def __matmul__(self, x: Any) -> Any: ...
     def __matmul__(self, x: Any) -> Any:
         return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
+from ._types import ArrayT, T
 from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
 from .arrays import Located, library_of
 from .choose import Tuning
@@ -132,6 +135,12 @@ class SparseOperator(MatrixMethods):
 
     # Products
 
+    @overload
+    def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: Any) -> Any: ...
     def __matmul__(self, x: Any) -> Any:
         library = library_of(x)
         if library is not None:
@@ -191,7 +200,9 @@ class SparseOperator(MatrixMethods):
         """``A.T @ X`` for a 2-D array of shape (m, k)."""
         return self.T.matmat(X)
 
-    def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None) -> Any:
+    def spmv(
+        self, x: T, out: T | None = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None
+    ) -> T:
         """``alpha * A @ x + beta * out``, without an allocation where `out` is given.
 
         Parameters
@@ -220,7 +231,8 @@ class SparseOperator(MatrixMethods):
             For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
         """
-        return operands.scaled_product(self, x, out, alpha, beta, stream)
+        result: T = operands.scaled_product(self, x, out, alpha, beta, stream)
+        return result
 
     def set_x(self, x: Any) -> None:
         """Declare that products with this very array follow, so that it is gathered from only once.
