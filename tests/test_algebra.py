@@ -9,8 +9,8 @@ from reference import assert_product
 from support import assert_same_entries, build, formats_of
 
 ROWS, COLS = 60, 45
-MATRIX = sp.random_array((ROWS, COLS), density=0.2, rng=np.random.default_rng(5)).tocsr()
-SQUARE = sp.random_array((50, 50), density=0.1, rng=np.random.default_rng(6))
+MATRIX = sp.random_array((ROWS, COLS), density=0.2, random_state=np.random.default_rng(5)).tocsr()
+SQUARE = sp.random_array((50, 50), density=0.1, random_state=np.random.default_rng(6))
 SYMMETRIC = sp.csr_array(SQUARE + SQUARE.T + sp.eye_array(50))
 DEVICES = ["one", "several"]
 

@@ -52,7 +52,7 @@ def test_scikit_learn_reduces_features(device):
     """Truncated SVD, which scikit-learn leaves to ARPACK, by products with the operator and its transpose."""
     decomposition = pytest.importorskip("sklearn.decomposition")
     rng = np.random.default_rng(4)
-    counts = sp.csr_array(sp.random_array((300, 80), density=0.1, rng=rng))
+    counts = sp.csr_array(sp.random_array((300, 80), density=0.1, random_state=rng))
     svd = decomposition.TruncatedSVD(n_components=4, algorithm="arpack", random_state=0).fit(counts)
     op = sg.aslinearoperator(counts, device=device)
     _, singular_values, Vt = spla.svds(op, k=4, random_state=0)

@@ -11,7 +11,7 @@ from reference import assert_product
 
 torch = pytest.importorskip("torch")
 
-A = sp.csr_array(sp.random_array((7, 5), density=0.5, rng=np.random.default_rng(2)))
+A = sp.csr_array(sp.random_array((7, 5), density=0.5, random_state=np.random.default_rng(2)))
 
 
 @pytest.fixture

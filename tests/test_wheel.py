@@ -70,7 +70,7 @@ def test_the_main_job_runs(python):
 def test_a_product_is_right(python):
     code = """
 import numpy as np, scipy.sparse as sp, spmvgpu as sg
-A = sp.random_array((500, 400), density=0.05, rng=np.random.default_rng(0)).tocsr()
+A = sp.random_array((500, 400), density=0.05, random_state=np.random.default_rng(0)).tocsr()
 x = np.linspace(-1, 1, 400)
 for name in sg.formats():
     try:
