@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import warnings
 
 import numpy as np
 
@@ -196,7 +197,9 @@ class HostTorch(HostLibrary):
 
     def asarray(self, array):
         """A tensor on the same memory where PyTorch can, which has no negative strides."""
-        return self.module.from_numpy(array if min(array.strides, default=0) >= 0 else array.copy())
+        with warnings.catch_warnings():  # it has no tensors that are read-only, and says so
+            warnings.filterwarnings("ignore", message=".*NumPy array is not writable", category=UserWarning)
+            return self.module.from_numpy(array if min(array.strides, default=0) >= 0 else array.copy())
 
     def to_numpy(self, array):
         """A NumPy array of the same contents and type."""

@@ -64,6 +64,15 @@ def each_pair(cases):
     return pytest.mark.parametrize(("case", "fmt"), pairs(cases))
 
 
+# What no message may hold, the vocabulary of the machinery beneath: signatures of the compiled core, complaints
+# of NumPy about arrays in conditions, or of Python about operators between types.
+MACHINERY = re.compile(
+    "incompatible function arguments|truth value|unhashable|positional argument|has no attribute|"
+    "JSON serializable|not supported between|unpack|broadcast|invalid literal|unsupported operand|"
+    "int too large|too big to convert|Exceeds the limit|' object is not|must be real number|"
+    "cannot convert float|argument must be|ufunc|bad argument type"
+)
+
 BYTES = re.compile(r"\d[\d,._]*(\.\d+)?\s*([KMGT]i?B|bytes|B)\b")
 
 

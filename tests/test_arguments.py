@@ -1,7 +1,6 @@
 """Every parameter of every public function, given what it does not take: the message names the parameter.
 
-What a caller must never see is the vocabulary of the machinery beneath: signatures of the compiled core, the
-complaints of NumPy about arrays in conditions, or of Python about operators between types.
+Nor does a caller ever see the vocabulary of the machinery beneath, see `support.MACHINERY`.
 """
 
 import re
@@ -12,17 +11,11 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import gallery, linalg, matrix_io, partition
+from support import MACHINERY
 
 A = sp.csr_array(np.diag([4.0, 5.0, 6.0]) + np.eye(3, k=1) + np.eye(3, k=-1))
 LENGTHS = [2, 3, 2]
 DEVICES = ["cpu", "cpu"]
-
-MACHINERY = re.compile(
-    "incompatible function arguments|truth value|unhashable|positional argument|has no attribute|"
-    "JSON serializable|not supported between|unpack|broadcast|invalid literal|unsupported operand|"
-    "int too large|too big to convert|Exceeds the limit|object is not|must be real number|"
-    "cannot convert float|argument must be|ufunc|bad argument type"
-)
 
 # What hardly any parameter takes; a row of the table below leaves out what its own does.
 STRANGE = {
@@ -112,6 +105,7 @@ TABLE = {
     "cg.rtol": (solve, "rtol", ("huge",)),
     "cg.atol": (solve, "atol", ("huge",)),
     "cg.x0": (solve, "x0", ()),
+    "cg.callback": (solve, "callback", ()),
     "cg.M": (solve, "M", ()),
     "cg.b": (given(linalg.cg, op()), "b", ()),
     "cg.op": (given(linalg.cg, b=np.ones(3)), "op", ()),
@@ -121,6 +115,10 @@ TABLE = {
     "spmv.alpha": (given(op().spmv, np.ones(3)), "alpha", ("huge", "negative", "nan")),
     "spmv.beta": (given(op().spmv, np.ones(3), np.ones(3)), "beta", ("huge", "negative", "nan")),
     "spmv.stream": (given(op().spmv, np.ones(3)), "stream", ()),
+    "time_products.repeats": (op().time_products, "repeats", ()),
+    "time_products.repeats with devices": (spread().time_products, "repeats", ()),
+    "distribute.x": (spread().distribute, "x", ()),
+    "predict.A": (given(sg.predict, device="cpu"), "A", ()),
     "set_x.x": (op(format="csr_m").set_x, "x", ()),
     "poisson1d.n": (gallery.poisson1d, "n", ()),
     "poisson2d.ny": (given(gallery.poisson2d, 3), "ny", ()),
@@ -162,6 +160,21 @@ def test_the_message_names_the_parameter(function, name, value):
     message = str(caught.value)
     assert not MACHINERY.search(message), message
     assert re.search(rf"\b{name}\b", message), message
+
+
+@pytest.mark.parametrize("name", ["kernel", "lanes_per_row"])
+@pytest.mark.parametrize("text", ["\udc80", "\0"], ids=["surrogate", "zero"])
+def test_text_that_no_option_can_be(name, text):
+    for function in (sg.aslinearoperator, sg.estimate):
+        with pytest.raises(ValueError, match=f"{name}=") as caught:
+            function(A, format="csr", device="cpu", **{name: text})
+        assert not MACHINERY.search(str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_tolerances_beyond_every_float(name):
+    with pytest.raises(ValueError, match=f"{name}="):
+        solve(**{name: 10**400})
 
 
 @pytest.mark.parametrize("text", ["cuda:" + "9" * 20, "cuda:" + "9" * 5000, "cuda:-1", "cuda:٣", "cuda: 0"])

@@ -108,6 +108,27 @@ def test_long_vector(fmt, device):
     np.testing.assert_array_equal(build(FAR_APART, fmt, device) @ x, [10.0, 130.0, 160.0])
 
 
+@pytest.mark.parametrize("rows", [2**31 - 1, 2**31 - 33], ids=["largest", "a_slice_less"])
+@pytest.mark.parametrize("fmt", [name for name in sg.formats() if name not in ("dia", "tsmv")])
+def test_as_many_rows_as_an_index_counts(fmt, rows, device):
+    """Sums and products of rows, slices and pieces beyond 2^31."""
+    needed = 16 * 2**32  # the given offsets, their copy, those of the format and its y
+    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
+    if free < needed:
+        pytest.skip(f"needs {needed >> 30} GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
+    indptr = np.zeros(rows + 1, np.int32)
+    indptr[rows // 2 :], indptr[rows:] = 1, 2
+    arrays = (np.array([3, 5], np.float32), np.zeros(2, np.int32), indptr)
+    try:
+        op = sg.aslinearoperator(arrays, fmt, device, shape=(rows, 1))
+    except sg.FormatError:
+        return  # a padded format that two entries do not pay for
+    y = op @ np.ones(1, np.float32)
+    assert y[rows // 2 - 1] == 3
+    assert y[-1] == 5
+    assert np.count_nonzero(y) == 2
+
+
 @each_format_of(LARGE_BAND)
 def test_a_large_banded_matrix(fmt, device, dtype):
     """Large enough for every thread and many tiles."""

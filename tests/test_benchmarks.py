@@ -162,8 +162,7 @@ def test_run_writes_the_promised_fields(quick_run: Path) -> None:
     assert content["rows"]
     for row in content["rows"]:
         assert set(SPMV_FIELDS) <= set(row)
-        assert row["time_us"] > 0
-        assert row["bytes"] > 0
+        assert row["bytes"] >= 2 * row["nnz"]  # the values alone, of a symmetric format's half
     libraries = {row["library"] for row in content["rows"]}
     assert {"spmvgpu", "scipy"} <= libraries <= {"spmvgpu", "scipy", "mkl"}
     assert {row["matrix"] for row in content["rows"]} == set(suite.QUICK)

@@ -1,5 +1,6 @@
 """Matrices that are broken, change while they are read, or come in types at the edge of what is supported."""
 
+import pickle
 import threading
 
 import numpy as np
@@ -162,6 +163,8 @@ BROKEN = {
     "dok, a key too large": ("dok", "M._dict[(60, 0)] = 1.0", "row"),
     "dok, a negative key": ("dok", "M._dict[(0, -1)] = 1.0", "col"),
     "dok, a key that wraps": ("dok", "M._dict[(2**32, 0)] = 1.0", "row"),
+    "dok, a key that is no pair": ("dok", "M._dict[3] = 1.0", "pairs"),
+    "dok, a key of three": ("dok", "M._dict[(1, 2, 3)] = 1.0", "pairs"),
     "dok, a NaN key": ("dok", "M._dict[(np.nan, 0)] = 1.0", "integers"),
     "dok, a value of text": ("dok", "M._dict[(0, 1)] = 'x'", "dtype"),
 }
@@ -231,6 +234,41 @@ def test_arrays_that_another_thread_changes(rng):
         stop.set()
         thread.join()
     assert outcomes
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "tuple", "bsr", "coo"])
+@pytest.mark.parametrize("fmt", ["csr", "csr_m", "csr_b"])
+def test_arrays_that_are_changed_after_the_call(kind, fmt):
+    """Also where the matrix keeps arrays instead of copying them, they are none of the caller's."""
+    whole = uniform(200, 50, 8)
+    x = np.arange(50.0)
+    expected = whole @ x
+    given = whole.copy() if kind == "tuple" else whole.asformat(kind).copy()
+    arrays = given.coords if kind == "coo" else (given.indices, given.indptr)
+    matrix = (given.data, given.indices, given.indptr) if kind == "tuple" else given
+    op = sg.aslinearoperator(matrix, fmt, "cpu", shape=whole.shape if kind == "tuple" else None)
+    for array in (*arrays, given.data):
+        array[...] = 10**8
+    np.testing.assert_allclose(op @ x, expected)
+    np.testing.assert_allclose(op.T @ np.ones(200), whole.T @ np.ones(200))
+    for array in op.tocsr().indices, op.arrays()["col_indices"]:
+        array[...] = 10**8
+    np.testing.assert_allclose(op @ x, expected)
+
+
+@pytest.mark.parametrize("device", ["cpu", ["cpu", "cpu"]], ids=str)
+def test_pickled_arrays_in_buffers_of_others(device):
+    """Whoever unpickles may lend memory that is written to later, or was damaged before."""
+    whole = uniform(200, 50, 8)
+    buffers = []
+    text = pickle.dumps(sg.aslinearoperator(whole, "csr", device), protocol=5, buffer_callback=buffers.append)
+    lent = [bytearray(buffer) for buffer in buffers]
+    op = pickle.loads(text, buffers=lent)
+    for buffer in lent:
+        buffer[:] = b"\x7f" * len(buffer)
+    np.testing.assert_allclose(op @ np.ones(50), whole @ np.ones(50))
+    with pytest.raises(ValueError, match=r"indices|indptr"):
+        pickle.loads(text, buffers=lent)
 
 
 # -- symmetry ------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_fork_while_another_thread_assigns_distributed_vectors():
 
 # Daemon threads, which the interpreter does not wait for.
 EXIT = """
-    import threading, time
+    import pickle, threading, time
     import numpy as np
     import scipy.sparse as sp
     import spmvgpu as sg
@@ -105,8 +105,10 @@ EXIT = """
         "sg.linalg.cg(op, x, maxiter=20)",
         "sg.linalg.cg(op, x, maxiter=20, callback=lambda _: None)",
         "sg.aslinearoperator(A + A.T, format='dia', device='cpu').T",
+        "sg.aslinearoperator(A, format='csr', device=['cpu', 'cpu']).T @ x",
+        "pickle.loads(pickle.dumps(op)).nbytes",
     ],
-    ids=["multiply", "build", "tocsr", "solve", "callback", "transpose"],
+    ids=["multiply", "build", "tocsr", "solve", "callback", "transpose", "spread", "pickle"],
 )
 def test_exit_while_daemon_threads_work(work):
     for attempt in range(4):

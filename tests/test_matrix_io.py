@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import re
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from spmvgpu.matrix_io import read_matrix, read_vector
+from support import run_python
 
 MTX = sorted(Path(os.environ.get("SPMVGPU_MATRICES", os.devnull)).glob("mtx/*.mtx"))
 BAD = sorted(Path(os.environ.get("SPMVGPU_MATRICES", os.devnull)).glob("mtx/bad/*.mtx"))
@@ -305,6 +307,100 @@ def test_matrix_beyond_the_memory(tmp_path):
     path.write_text(HEADER + f"{10**15} 1 1\n1 1 1\n")
     with pytest.raises(MemoryError, match="does not fit"):
         read_matrix(path)
+
+
+# What follows the last number of a file without a newline at its end, and whether that is still a matrix.
+ENDS = {
+    "": True,
+    " ": True,
+    "\t": True,
+    "\r": True,
+    "  \t ": True,
+    " 7": False,
+    "\n7": False,
+    "\0": False,
+    "x": False,
+}
+READ = """
+    from spmvgpu.matrix_io import read_matrix
+
+    try:
+        print(read_matrix({path!r}).toarray().tolist())
+    except ValueError as error:
+        print("refused", str(error).startswith({path!r}))
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize("end", ENDS, ids=repr)
+def test_ends_of_files_without_a_newline(tmp_path, end, packed):
+    """In a process of its own: some of them ended it."""
+    text = (HEADER + "2 2 2\n1 1 1.5\n2 2 4" + end).encode()
+    path = tmp_path / ("A.mtx.gz" if packed else "A.mtx")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    read = run_python(READ.format(path=str(path))).stdout.strip()
+    assert read == ("[[1.5, 0.0], [0.0, 4.0]]" if ENDS[end] else "refused True")
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize("rest", ["0 5\n", "0 5", "5 0\n", "0 0\n"], ids=repr)
+def test_arrays_without_entries(tmp_path, rest, packed):
+    text = ("%%MatrixMarket matrix array real general\n" + rest).encode()
+    path = tmp_path / ("A.mtx.gz" if packed else "A.mtx")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    assert run_python(READ.format(path=str(path))).stdout.strip() in ("[]", "[[], [], [], [], []]")
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_a_few_bytes_that_announce_a_huge_matrix(tmp_path, packed):
+    text = (HEADER + f"{2**31} {2**31} 1\n1 1 1\n").encode()
+    path = tmp_path / ("A.mtx.gz" if packed else "A.mtx")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    tracemalloc.start()
+    try:
+        with pytest.raises((ValueError, MemoryError), match=str(path)):
+            read_matrix(path)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_packed_newlines_do_not_fill_the_memory(tmp_path):
+    path = tmp_path / "A.mtx.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write((HEADER + "1 1 1\n").encode())
+        for _ in range(300):
+            file.write(b"\n" * 1_000_000)
+    tracemalloc.start()
+    try:
+        assert "as few numbers" in refusal(path)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.ones(2, np.longdouble),
+        np.array(["2020", "2021"], "M8[D]"),
+        np.array([b"a", b"b"]),
+        np.array(["1", "2"]),
+    ],
+    ids=lambda data: data.dtype.name,
+)
+def test_npz_of_values_that_are_no_numbers_of_ours(tmp_path, data):
+    path = tmp_path / "A.npz"
+    np.savez(path, format=b"csr", shape=(1, 2), data=data, indices=[0, 1], indptr=[0, 2])
+    if data.dtype == np.float64:
+        pytest.skip("longdouble is float64 here")
+    assert str(data.dtype) in refusal(path)
+
+
+def test_npz_of_one_dimension(tmp_path):
+    path = tmp_path / "A.npz"
+    np.savez(path, format=b"csr", shape=(3,), data=[1.0], indices=[0], indptr=[0, 1])
+    refusal(path)
 
 
 # -- files of others -----------------------------------------------------------------------------------------

@@ -222,6 +222,60 @@ def test_more_memory_than_the_process_may_have(fmt):
     assert len(re.findall(r"\d+", output)) >= 2, "bytes asked for and free are not both named"
 
 
+# What runs out of memory somewhere in its middle: every call is tried with less and less room.
+SHRINKING_ROOM = """
+    import re, resource
+    import numpy as np
+    import scipy.sparse as sp
+    import spmvgpu as sg
+
+    n = 200_000
+    band = sp.diags_array([np.ones(n)] * 7, offsets=range(-3, 4), shape=(n, n)).tocsr()
+    shuffled = sp.csr_array((band.data, band.indices[::-1].copy(), band.indptr), shape=(n, n))
+    x = np.ones(n)
+
+    def call():
+        {call}
+
+    call()  # starts all threads: their stacks must not fall under the limit
+    free = resource.RLIM_INFINITY
+    outcomes = []
+    for room in (*range(1, 80, 5), 600):
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[0])
+        limit = pages * resource.getpagesize() + room * 1_000_000
+        resource.setrlimit(resource.RLIMIT_AS, (limit, free))
+        try:
+            call()
+            outcomes.append("done")
+        except MemoryError as error:
+            outcomes.append("refused")
+            message = str(error)
+        resource.setrlimit(resource.RLIMIT_AS, (free, free))
+        if outcomes[-1] == "refused":
+            assert len(re.findall(r"[0-9]+", message)) >= 2 or "Unable to allocate" in message, repr(message)
+    assert outcomes[0] == "refused" and outcomes[-1] == "done", outcomes
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(f"sg.aslinearoperator(band, format={name!r}, device='cpu')" for name in sg.formats()),
+        *(f"sg.aslinearoperator(band, format={name!r}, device='cpu') @ x" for name in ("csr_m", "tsmv")),
+        "sg.predict(band, 'cpu')",
+        "sg.aslinearoperator(shuffled, format='csr', device='cpu')",
+        "sg.aslinearoperator(band, format='hyb', device='cpu').T",
+        "sg.aslinearoperator(band, format='dia', device='cpu').tocsr()",
+        "sg.aslinearoperator(band, format='partitioned', separator=n // 4, device=['cpu', 'cpu']) @ x",
+    ],
+)
+def test_memory_that_ends_in_the_middle_of_a_call(call):
+    pytest.importorskip("resource", reason="needs limits of POSIX")
+    # Every block from the system and back to it, so that none is at hand from an earlier try.
+    run_python(SHRINKING_ROOM.format(call=call), MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TRIM_THRESHOLD_="0")
+
+
 @pytest.mark.alone_on_gpu
 def test_more_memory_than_the_device_has(fmt, cuda_device):
     """Fill the device to 64 MiB, then ask for blocks of at least 80 MB; once the rest is free it fits."""

@@ -291,7 +291,7 @@ def test_sets_of_ones_own():
         ([[0], [2]], ValueError, "row 1 is in none"),
         ([[0, 1, 2], [3]], ValueError, "row 3 does not exist"),
         ([[0, -1], [2]], ValueError, "row -1 does not exist"),
-        ([[0.5], [1, 2]], TypeError, "must be a sequence of row numbers"),
+        ([[0.5], [1, 2]], TypeError, "must be sequences of row numbers"),
     ],
 )
 def test_sets_that_are_none(sets, error, message):

@@ -120,7 +120,8 @@ def torch_csr(A: sp.csr_array, device: str) -> Any:
 
     parts = (pt.from_numpy(part) for part in (A.indptr, A.indices, A.data))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Ss]parse CSR.*")  # "is in beta state"
+        # That they are "in beta state", and that nobody checks the arrays, which SciPy has done.
+        warnings.filterwarnings("ignore", message="(?i).*sparse (csr|invariant)")
         return pt.sparse_csr_tensor(*parts, size=A.shape).to(device)
 
 

@@ -31,20 +31,34 @@ Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, con
     return csr;
 }
 
-// The memory of a NumPy array, which lives as long as somebody has it; whoever lets go of it last need not hold the
-// interpreter's lock.
+// The name of the capsules that keep the memory of arrays from hand_over().
+inline constexpr char kHandedOver[] = "spmvgpu.memory";
+
+// A NumPy array that has an array in host memory as its memory.
 template <class T>
-Array<T> share_array(const Dense<T>& array) {
-    const auto release = [](PyObject* object) {
-        if (!Py_IsInitialized()) return;  // the interpreter has gone, and its memory goes with the process
-        const pybind11::gil_scoped_acquire lock;
-        Py_DECREF(object);
-    };
-    const std::shared_ptr<PyObject> owner(pybind11::object(array).release().ptr(), release);
-    return Array<T>::share({owner, const_cast<T*>(array.data())}, array.size());
+pybind11::array_t<T> hand_over(Array<T> array) {
+    const auto size = static_cast<pybind11::ssize_t>(array.size());
+    auto owner = std::make_unique<std::shared_ptr<void>>(array.memory());
+    const pybind11::capsule base(owner.release(), kHandedOver,
+                                 [](void* kept) { delete static_cast<std::shared_ptr<void>*>(kept); });
+    return pybind11::array_t<T>(size, array.data(), base);
 }
 
-// As csr_view, but the index arrays become those of the matrix.
+// The memory of an array from hand_over(), or of a window on one, as an array that keeps it alive without the NumPy
+// array: whoever lets go of it last needs no lock of the interpreter's, which a thread cannot get at its exit. Of any
+// other NumPy array only a window.
+template <class T>
+Array<T> share_array(const Dense<T>& array) {
+    pybind11::object base = array.base();
+    while (base && pybind11::isinstance<pybind11::array>(base)) {
+        base = pybind11::reinterpret_borrow<pybind11::array>(base).base();
+    }
+    if (!base || PyCapsule_IsValid(base.ptr(), kHandedOver) == 0) return Array<T>::view(array.data(), array.size());
+    const auto& memory = *static_cast<std::shared_ptr<void>*>(PyCapsule_GetPointer(base.ptr(), kHandedOver));
+    return Array<T>::share({memory, const_cast<T*>(array.data())}, array.size());
+}
+
+// As csr_view, but index arrays from hand_over() become those of the matrix.
 template <class T>
 Csr<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
     Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
@@ -58,7 +72,9 @@ template <class T>
 pybind11::array to_numpy(const Array<T>& array) {
     if constexpr (std::is_arithmetic_v<T>) {
         pybind11::array_t<T> copy(array.size());
-        copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
+        T* const to = copy.mutable_data();
+        const GilRelease release;
+        copy_bytes(to, {}, array.data(), array.device(), array.bytes());
         return copy;
     } else {  // a plan of index_t records: one row each
         constexpr pybind11::ssize_t kFields = sizeof(T) / sizeof(index_t);
@@ -66,16 +82,6 @@ pybind11::array to_numpy(const Array<T>& array) {
         copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());
         return copy;
     }
-}
-
-// A NumPy array that keeps an array in host memory, which nobody else has, as its memory.
-template <class T>
-pybind11::array_t<T> hand_over(Array<T> array) {
-    const auto size = static_cast<pybind11::ssize_t>(array.size());
-    auto owner = std::make_unique<Array<T>>(std::move(array));
-    T* const data = owner->data();
-    const pybind11::capsule base(owner.release(), [](void* kept) { delete static_cast<Array<T>*>(kept); });
-    return pybind11::array_t<T>(size, data, base);
 }
 
 template <class T, class M>

@@ -17,16 +17,14 @@ template <class In, class Out>
 py::tuple copy_pattern(const Dense<In>& indptr, const Dense<In>& indices, std::int64_t cols, const std::string& axis) {
     const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
     if (rows < 0) throw std::invalid_argument("indptr is empty; it needs an entry more than there are rows");
-    py::array_t<Out> row_offsets(indptr.size()), col_indices(indices.size());
-    Out* const to_offsets = row_offsets.mutable_data();
-    Out* const to_indices = col_indices.mutable_data();
+    Array<Out> row_offsets(indptr.size()), col_indices(indices.size());
     bool is_canonical = false;
     {
         const GilRelease release;
-        copy_row_offsets(indptr.data(), rows, indices.size(), to_offsets);
-        is_canonical = copy_col_indices(indices.data(), to_offsets, rows, cols, axis, to_indices);
+        copy_row_offsets(indptr.data(), rows, indices.size(), row_offsets.data());
+        is_canonical = copy_col_indices(indices.data(), row_offsets.data(), rows, cols, axis, col_indices.data());
     }
-    return py::make_tuple(row_offsets, col_indices, is_canonical);
+    return py::make_tuple(hand_over(row_offsets), hand_over(col_indices), is_canonical);
 }
 
 template <class In, class Out>

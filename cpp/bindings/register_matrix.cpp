@@ -86,15 +86,14 @@ void register_base(py::module_& module, const char* name) {
                             reinterpret_cast<Stream>(stream));
             },
             py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
-            py::call_guard<GilRelease>(),
-            "Product of vectors on the matrix's own device; queued on the stream.")
+            py::call_guard<GilRelease>(), "Product of vectors on the matrix's own device; queued on the stream.")
         .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
              py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
         .def("multiply_columns", static_cast<py::array (*)(const M&, const py::array_t<T, 0>&)>(&multiply_columns<T>),
              py::arg("X").noconvert(), "Product of the columns of an array in host memory.")
         .def(
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
-            "Declares the x of the products that follow; 0 ends it.")
+            py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
         .def(
             "time_products",
             [](const M& matrix, int repeats) { return matrix.time_products(long_series(matrix.device(), repeats)); },
@@ -115,7 +114,8 @@ void register_base(py::module_& module, const char* name) {
         .def_property_readonly("rows", &M::rows)
         .def_property_readonly("cols", &M::cols)
         .def_property_readonly("nnz", &M::nnz)
-        .def_property_readonly("nbytes", &M::nbytes)
+        // Without the interpreter's lock: a product that it has to wait for may want that, to look for signals.
+        .def_property_readonly("nbytes", py::cpp_function(&M::nbytes, py::call_guard<GilRelease>()))
         .def_property_readonly("setup_seconds", [](const M& matrix) {
             const auto seconds = matrix.setup_seconds();
             return py::dict(py::arg("convert") = seconds.convert, py::arg("transfer") = seconds.transfer);
@@ -135,7 +135,7 @@ void register_type(py::module_& module, const char* name) {
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
              py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
-             "With share, the index arrays may become those of the matrix, and must never change again.")
+             "With share, index arrays that the core made may become those of the matrix, and must never change again.")
         .def_static(
             "estimate",
             [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
@@ -172,8 +172,8 @@ void register_transpose(py::module_& module) {
                 const GilRelease release;
                 transposed = transpose(csr);
             }
-            return py::make_tuple(hand_over(std::move(transposed.values)), hand_over(std::move(transposed.col_indices)),
-                                  hand_over(std::move(transposed.row_offsets)));
+            return py::make_tuple(hand_over(transposed.values), hand_over(transposed.col_indices),
+                                  hand_over(transposed.row_offsets));
         },
         py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
         "(data, indices, indptr) of the transposed matrix, canonical.");

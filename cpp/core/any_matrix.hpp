@@ -30,6 +30,9 @@ public:
     virtual bool multiplies_panels() const { return false; }
     virtual void multiply_panel(const PanelProduct<T>&) const {}
 
+    // Whether so many vectors that could be multiplied one by one, where they lie, had better be copied for that.
+    virtual bool panels_are_worth_copies(index_t /*vectors*/) const { return false; }
+
     // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per
     // stream), until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
     virtual void set_x(const T* x) = 0;

@@ -29,8 +29,7 @@ public:
         return array;
     }
 
-    // Memory of our own, as far as anybody else is concerned: it is never written to again and freed with the last
-    // copy.
+    // A part of the memory of another array, or all of it: never written to again, and freed with the last copy.
     static Array share(std::shared_ptr<void> memory, std::size_t size) {
         Array array;
         array.memory_ = std::move(memory);
@@ -53,6 +52,9 @@ public:
         copy_bytes(copy.data(), device, data(), device_, bytes());
         return copy;
     }
+
+    // What keeps the contents alive.
+    const std::shared_ptr<void>& memory() const { return memory_; }
 
     T* data() { return static_cast<T*>(memory_.get()); }
     const T* data() const { return static_cast<const T*>(memory_.get()); }

@@ -81,10 +81,8 @@ void by_panels(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Colu
 template <class T>
 void multiply_columns(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Columns<T>& y) {
     if (x.count == 0 || matrix.rows() == 0) return;
-    // Vectors that need no copies to be multiplied one by one are worth copies only if the matrix is much the larger.
     const bool in_place = x.vectors_are_contiguous() && y.vectors_are_contiguous();
-    const std::int64_t vector_entries = std::int64_t(matrix.rows()) + matrix.cols();
-    if (matrix.multiplies_panels() && x.count > 1 && !(in_place && matrix.nnz() < 4 * vector_entries)) {
+    if (x.count > 1 && (in_place ? matrix.panels_are_worth_copies(x.count) : matrix.multiplies_panels())) {
         by_panels(
             matrix, x, y, [](const auto& columns) { return columns.rows_are_contiguous(); },
             [](T* memory, index_t, index_t count) {

@@ -25,6 +25,14 @@ struct Columns {
 template <class T>
 inline constexpr index_t kPanelColumns = 64 / sizeof(T);
 
+// Calls group<kCount>(first) for groups of kColumns neighbouring columns, and then for ever smaller ones, that make up
+// [first, end): as many as a loop of fixed length takes at once.
+template <int kColumns, class Group>
+inline void for_column_groups(index_t first, index_t end, const Group& group) {
+    for (; end - first >= kColumns; first += kColumns) group.template operator()<kColumns>(first);
+    if constexpr (kColumns > 1) for_column_groups<kColumns / 2>(first, end, group);
+}
+
 // Copies vectors of `length` entries, whatever the strides, by several threads.
 template <class T>
 void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length);

@@ -193,6 +193,16 @@ void Matrix<T>::multiply_panel(const PanelProduct<T>& product) const {
 }
 
 template <class T>
+bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
+    // A copy takes about as long as a few entries of the matrix do, and vectors that are read all along the diagonals
+    // leave nothing to be saved.
+    const bool reads_diagonals =
+        std::visit([](const auto& format) { return ReadsDiagonals<std::remove_cvref_t<decltype(format)>>; }, storage_);
+    return multiplies_panels() && !reads_diagonals && vectors >= kPanelColumns<T> / 2 &&
+           nnz() >= 2 * (std::int64_t(rows()) + cols());
+}
+
+template <class T>
 void Matrix<T>::set_x(const T* x) {
     const bool gathers =
         std::visit([](const auto& format) { return Gathers<std::remove_cvref_t<decltype(format)>>; }, storage_);

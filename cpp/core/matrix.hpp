@@ -41,6 +41,7 @@ public:
     void spmv_host(const Product<T>& product) const override;
     bool multiplies_panels() const override;
     void multiply_panel(const PanelProduct<T>& product) const override;
+    bool panels_are_worth_copies(index_t vectors) const override;
     void set_x(const T* x) override;
     double time_products(const Series& series) const override;
 

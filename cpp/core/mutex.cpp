@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <stdexcept>
+
 namespace spmvgpu {
 
 namespace {
@@ -12,5 +14,11 @@ std::uint32_t generation = 0;  // changes only while a process has a single thre
 }  // namespace
 
 std::uint32_t fork_generation() { return generation; }
+
+void Mutex::refuse() {
+    throw std::runtime_error(
+        "a signal handler uses an operator in the middle of a call that uses it too; let the handler take note of the "
+        "signal, and use the operator after the call");
+}
 
 }  // namespace spmvgpu

@@ -9,9 +9,11 @@
 
 #include "core/team.hpp"
 
-// Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
-#define SPMVGPU_SIMD_CLONES __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+// Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has. What it calls is
+// inlined into it, for otherwise that would be compiled for the baseline only. The levels are named, and not processors
+// such as haswell, for those would be compared with the very processor of the machine; GCC knows them since version 12.
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && defined(__gnu_linux__)
+#define SPMVGPU_SIMD_CLONES __attribute__((flatten, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SPMVGPU_SIMD_CLONES
 #endif

@@ -1,7 +1,5 @@
 #include "core/team.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,6 +13,13 @@
 #include <emmintrin.h>
 #endif
 
+#ifdef __linux__
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "core/interrupt.hpp"
 
 namespace spmvgpu::team {
@@ -23,7 +28,11 @@ namespace {
 
 constexpr int kMaxThreads = 128;
 
-// How long a thread that has nothing to do looks for more before it sleeps: about as long as waking it takes.
+// Whom a participant wakes: with so many at once, a team of 16 does not wait for one that is woken late to wake others.
+constexpr int kFanOut = 16;
+
+// How long a caller that has nothing left to do looks whether the others are done before it sleeps: about as long as
+// waking it takes.
 constexpr std::chrono::microseconds kSpin{20};
 
 thread_local bool is_inside = false;  // of a piece
@@ -33,6 +42,30 @@ void relax() {
     _mm_pause();
 #endif
 }
+
+#ifdef __linux__
+
+// Asks for the shortest time slice there is, which lets the calling thread in at once when it is woken on a core that
+// another program, or the spinning thread of a BLAS, has to itself. Otherwise it waits until that one's slice is over,
+// which takes milliseconds (Linux 6.6 to 6.11; older ones prefer who has slept, newer ones who has a short slice).
+void ask_for_short_slice() {
+    if (sched_getscheduler(0) != SCHED_OTHER) return;
+    struct {  // sched_attr, which the C library does not declare everywhere
+        std::uint32_t size = 48, policy = SCHED_OTHER;
+        std::uint64_t flags = 0;
+        std::int32_t nice = 0;
+        std::uint32_t priority = 0;
+        std::uint64_t runtime = 100'000, deadline = 0, period = 0;  // nanoseconds
+    } attributes;
+    attributes.nice = getpriority(PRIO_PROCESS, 0);
+    syscall(SYS_sched_setattr, 0, &attributes, 0);  // refused here and there; then it is as it was
+}
+
+#else
+
+void ask_for_short_slice() {}
+
+#endif
 
 // Waits until `word` is not `value` any more, first awake and then asleep.
 void wait_while(const std::atomic<int>& word, int value) {
@@ -101,14 +134,20 @@ private:
 struct alignas(64) Helper {
     enum State : int { kIdle, kCalled, kWorking };
     std::atomic<int> state{kIdle};
-    Job* job = nullptr;  // while it is called or working
-    int number = 0;      // among the job's participants
+    Job* job = nullptr;          // while it is called or working
+    int number = 0;              // among the job's participants
+    std::atomic<int> thread{0};  // its number in the system, once it lives
+    int avoided = -1;            // the core that it stays away from
 
     void live() {
+        ask_for_short_slice();
+#ifdef __linux__
+        thread = static_cast<int>(syscall(SYS_gettid));
+#endif
         while (true) {
             int now = kCalled;
             if (!state.compare_exchange_strong(now, kWorking, std::memory_order_acq_rel)) {
-                wait_while(state, now);
+                state.wait(now, std::memory_order_acquire);
                 continue;
             }
             job->call_children(number);
@@ -119,29 +158,50 @@ struct alignas(64) Helper {
     }
 };
 
-// A participant wakes two others, those wake two each, and so on: waking takes a thread some microseconds.
+// A participant wakes some, those wake others, and so on: waking takes a thread some microseconds.
 void Job::call_children(int number) const {
-    for (int child = 2 * number + 1; child <= 2 * number + 2 && child < participants; ++child) {
+    for (int child = kFanOut * number + 1; child <= kFanOut * (number + 1) && child < participants; ++child) {
         helpers[child]->state.notify_one();
     }
 }
 
+// Keeps helpers away from the core of their caller: woken there, they would take it from the caller.
+void keep_off_own_core([[maybe_unused]] int count, [[maybe_unused]] Helper** helpers) {
+#ifdef __linux__
+    const int own = sched_getcpu();
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    for (int i = 0; i < count; ++i) {
+        Helper& helper = *helpers[i];
+        if (helper.avoided == own || helper.thread == 0) continue;
+        if (CPU_COUNT(&cores) == 0) {  // not yet asked for
+            if (sched_getaffinity(0, sizeof cores, &cores) != 0) return;
+            CPU_CLR(own, &cores);
+            if (CPU_COUNT(&cores) == 0) return;
+        }
+        sched_setaffinity(helper.thread, sizeof cores, &cores);
+        helper.avoided = own;
+    }
+#endif
+}
+
 class Team {
 public:
-    // Takes up to `count` idle helpers; their number.
+    // Takes up to `count` idle helpers; their number. There are twice as many as a loop needs, and they work in two
+    // shifts: to a thread that has just worked, the system prefers others on its core until they have caught up.
     int take(int count, Helper** helpers) {
         const std::lock_guard lock(mutex_);
-        while (static_cast<int>(idle_.size()) < count && started_ < kMaxThreads - 1 && start()) {
+        while (static_cast<int>(idle_.size()) < 2 * count && started_ < 2 * kMaxThreads && start()) {
         }
         const int taken = std::min(count, static_cast<int>(idle_.size()));
-        for (int i = 0; i < taken; ++i) helpers[i] = idle_[idle_.size() - 1 - i];
-        idle_.resize(idle_.size() - taken);
+        std::copy_n(idle_.begin(), taken, helpers);
+        idle_.erase(idle_.begin(), idle_.begin() + taken);
         return taken;
     }
 
     void give_back(int count, Helper** helpers) {
         const std::lock_guard lock(mutex_);
-        for (int i = count - 1; i >= 0; --i) idle_.push_back(helpers[i]);
+        idle_.insert(idle_.end(), helpers, helpers + count);
     }
 
 private:
@@ -156,7 +216,7 @@ private:
                 delete helper;
                 return false;
             }
-            idle_.insert(idle_.begin(), helper);
+            idle_.push_back(helper);
             ++started_;
             return true;
         } catch (const std::bad_alloc&) {
@@ -188,6 +248,7 @@ void run(const Work& work, int threads) {
     }
     Helper* helpers[kMaxThreads];
     const int taken = whole_team().take(threads - 1, helpers);
+    keep_off_own_core(taken, helpers);
     Job job(work, taken + 1);
     std::copy_n(helpers, taken, job.helpers + 1);
     for (int i = 0; i < taken; ++i) {

@@ -1,5 +1,6 @@
 // The threads that the CPU's loops run on. They sleep at once when there is nothing to do, because the cores belong to
-// others then: to NumPy's BLAS in the loop of a solver, to a neighbour on a busy machine. They are woken along a tree,
+// others then: to NumPy's BLAS in the loop of a solver, to a neighbour on a busy machine. They ask the system to let
+// them in at once when they are woken although others want the core, stay away from the core of the thread that calls,
 // and nobody waits for one that has not woken up by the time the work is done.
 #pragma once
 

@@ -148,38 +148,81 @@ Csr<T> Dia<T>::to_csr() const {
 
 namespace {
 
-// sums[i] += values[i] * x[i] where values[i] is not padding.
-template <class T>
-SPMVGPU_SIMD_CLONES void add_diagonal(const T* values, const T* x, typename Dia<T>::Bits padding, index_t count,
-                                      T* sums) {
-#pragma omp simd
-    for (index_t i = 0; i < count; ++i) {
-        const T product = values[i] * x[i];  // of padding too, but it goes nowhere
-        sums[i] += std::bit_cast<typename Dia<T>::Bits>(values[i]) != padding ? product : T(0);
+// Calls visit(values, begin, end, offset) for every diagonal, where [begin, end) are the rows of [first, last) in which
+// it is inside the matrix, and values those of row 0 and on.
+template <class T, class Visit>
+void for_each_diagonal(const Dia<T>& dia, std::int64_t first, std::int64_t last, const Visit& visit) {
+    for (index_t d = 0; d < dia.diagonals(); ++d) {
+        const std::int64_t offset = dia.offsets[d];
+        const std::int64_t begin = std::max(first, -offset), end = std::min(last, dia.cols - offset);
+        if (begin < end) visit(dia.values.data() + d * dia.pitch, begin, end, offset);
     }
+}
+
+// Calls visit(first, last) for blocks of neighbouring rows, on several threads.
+template <class T, class Visit>
+void for_each_block(const Dia<T>& dia, index_t block_rows, const Visit& visit) {
+    const index_t blocks = dia.rows / block_rows + (dia.rows % block_rows != 0);
+    parallel_for(blocks, static_cast<std::int64_t>(dia.values.size()) + dia.rows, [&](index_t block) {
+        const std::int64_t first = std::int64_t(block) * block_rows;
+        visit(first, std::min<std::int64_t>(dia.rows, first + block_rows));
+    });
+}
+
+// The sums of rows [first, last).
+template <class T>
+SPMVGPU_SIMD_CLONES static void sum_block(const Dia<T>& dia, std::int64_t first, std::int64_t last, const T* x,
+                                          T* sums) {
+    const auto padding = dia.padding;
+    for_each_diagonal(
+        dia, first, last, [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) {
+                const T product = values[i] * x[i + offset];  // of padding too, but it goes nowhere
+                sums[i - first] += std::bit_cast<typename Dia<T>::Bits>(values[i]) != padding ? product : T(0);
+            }
+        });
+}
+
+constexpr index_t kPanelRows = 64;  // rows that are gone through together where several sums are kept for each
+
+// y = A * x in rows [first, last).
+template <class T>
+SPMVGPU_SIMD_CLONES static void multiply_block(const Dia<T>& dia, std::int64_t first, std::int64_t last,
+                                               PanelProduct<T> product) {
+    for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
+        T sums[kPanelRows][kColumns] = {};
+        for_each_diagonal(dia, first, last,
+                          [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
+                              for (std::int64_t i = begin; i < end; ++i) {
+                                  if (std::bit_cast<typename Dia<T>::Bits>(values[i]) == dia.padding) continue;
+                                  const T* const row = product.x + (i + offset) * product.ldx + c;
+#pragma omp simd
+                                  for (int j = 0; j < kColumns; ++j) sums[i - first][j] += values[i] * row[j];
+                              }
+                          });
+        for (std::int64_t i = first; i < last; ++i)
+            std::copy_n(sums[i - first], kColumns, product.y + i * product.ldy + c);
+    });
 }
 
 }  // namespace
 
 template <class T>
 void Dia<T>::spmv(const Product<T>& product) const {
-    const index_t blocks = rows / kBlockRows + (rows % kBlockRows != 0);
-    parallel_for(blocks, static_cast<std::int64_t>(values.size()) + rows, [&](index_t block) {
-        const std::int64_t first = std::int64_t(block) * kBlockRows;
-        const std::int64_t last = std::min<std::int64_t>(rows, first + kBlockRows);
+    for_each_block(*this, kBlockRows, [&](std::int64_t first, std::int64_t last) {
         T sums[kBlockRows] = {};
-        for (index_t d = 0; d < diagonals(); ++d) {
-            const std::int64_t offset = offsets[d];
-            const std::int64_t begin = std::max(first, -offset);  // the rows where the diagonal is inside the matrix
-            const std::int64_t end = std::min(last, cols - offset);
-            if (begin >= end) continue;
-            add_diagonal(values.data() + d * pitch + begin, product.x + begin + offset, padding,
-                         static_cast<index_t>(end - begin), sums + (begin - first));
-        }
+        sum_block(*this, first, last, product.x, sums);
         for (std::int64_t row = first; row < last; ++row) {
             store_row(product, static_cast<index_t>(row), sums[row - first]);
         }
     });
+}
+
+template <class T>
+void Dia<T>::multiply_panel(const PanelProduct<T>& product) const {
+    for_each_block(*this, kPanelRows,
+                   [&](std::int64_t first, std::int64_t last) { multiply_block(*this, first, last, product); });
 }
 
 template struct Dia<float>;

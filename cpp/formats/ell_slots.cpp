@@ -75,8 +75,13 @@ Csr<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
     return csr;
 }
 
-template <class T>
-void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) const {
+namespace {
+
+// Calls visit(begin, end, columns) for groups of neighbouring rows that take kSliceLanes threads together, with the
+// columns of slots that they reach.
+template <class T, class Visit>
+void for_each_slice(const EllSlots<T>& ell, const index_t* row_lengths, const Visit& visit) {
+    const EllShape& shape = ell.shape;
     const int lanes = shape.threads_per_row;
     const index_t slice_rows = kSliceLanes / lanes;
     const index_t slices = shape.rows / slice_rows + (shape.rows % slice_rows != 0);
@@ -88,7 +93,17 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
             const index_t longest = *std::max_element(row_lengths + begin, row_lengths + end);
             columns = longest / lanes + (longest % lanes != 0);
         }
-        const std::int64_t first = std::int64_t(s) * kSliceLanes;
+        visit(begin, end, columns);
+    });
+}
+
+}  // namespace
+
+template <class T>
+void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) const {
+    const int lanes = shape.threads_per_row;
+    for_each_slice(*this, row_lengths, [&](index_t begin, index_t end, index_t columns) {
+        const std::int64_t first = shape.slot(begin, 0);
         T sums[kSliceLanes];
         sum_slice(values.data() + first, col_indices.data() + first, columns, shape.pitch, product.x, sums);
         for (index_t row = begin; row < end; ++row) {
@@ -97,6 +112,25 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
             for (int lane = 1; lane < lanes; ++lane) sum += parts[lane];
             store_row(product, row, sum);
         }
+    });
+}
+
+template <class T>
+void EllSlots<T>::multiply_panel(const index_t* row_lengths, const PanelProduct<T>& product) const {
+    const int lanes = shape.threads_per_row;
+    for_each_slice(*this, row_lengths, [&](index_t begin, index_t end, index_t columns) {
+        const std::int64_t first = shape.slot(begin, 0);
+        const auto store = [&]<int kColumns>(index_t c, const T(&sums)[kSliceLanes][kColumns]) {
+            for (index_t row = begin; row < end; ++row) {
+                const auto* const parts = sums + (row - begin) * lanes;
+                T* const y = product.y + row * product.ldy + c;
+                std::copy_n(parts[0], kColumns, y);
+                for (int lane = 1; lane < lanes; ++lane) {
+                    for (int i = 0; i < kColumns; ++i) y[i] += parts[lane][i];
+                }
+            }
+        };
+        sum_slice_panel(values.data() + first, col_indices.data() + first, columns, shape.pitch, product, store);
     });
 }
 

@@ -25,6 +25,11 @@ void Ellpack<T>::spmv(const Product<T>& product) const {
     slots.spmv(nullptr, product);
 }
 
+template <class T>
+void Ellpack<T>::multiply_panel(const PanelProduct<T>& product) const {
+    slots.multiply_panel(nullptr, product);
+}
+
 template struct Ellpack<float>;
 template struct Ellpack<double>;
 

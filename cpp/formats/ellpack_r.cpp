@@ -24,6 +24,11 @@ void EllpackR<T>::spmv(const Product<T>& product) const {
     ell.slots.spmv(row_lengths.data(), product);
 }
 
+template <class T>
+void EllpackR<T>::multiply_panel(const PanelProduct<T>& product) const {
+    ell.slots.multiply_panel(row_lengths.data(), product);
+}
+
 template struct EllpackR<float>;
 template struct EllpackR<double>;
 

@@ -38,6 +38,7 @@ struct EllpackR {
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
+    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack_r.cu
 };
 

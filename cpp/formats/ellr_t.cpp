@@ -59,6 +59,11 @@ void EllrT<T>::spmv(const Product<T>& product) const {
     slots.spmv(row_lengths.data(), product);
 }
 
+template <class T>
+void EllrT<T>::multiply_panel(const PanelProduct<T>& product) const {
+    slots.multiply_panel(row_lengths.data(), product);
+}
+
 template struct EllrT<float>;
 template struct EllrT<double>;
 

@@ -177,6 +177,12 @@ void Hyb<T>::spmv(const Product<T>& product) const {
     coo.spmv(rest);
 }
 
+template <class T>
+void Hyb<T>::multiply_panel(const PanelProduct<T>& product) const {
+    ell.multiply_panel(product);
+    coo.add_panel(product);
+}
+
 template struct Hyb<float>;
 template struct Hyb<double>;
 

@@ -11,54 +11,41 @@
 
 namespace spmvgpu {
 
-// Sums of values[k] * x[col_indices[k]] over [begin, end) for kColumns columns.
+// Sums of values[k] * x[col_indices[k]] over [begin, end) for kColumns columns, in the order of sum_products.
 template <int kColumns, class T>
 inline void sum_panel(const T* values, const index_t* col_indices, const T* x, std::ptrdiff_t ldx, index_t begin,
                       index_t end, T* sums) {
-    if (end - begin < kShortRow) {
-        T own[kColumns] = {};
-        for (index_t k = begin; k < end; ++k) {
-            const T value = values[k];
-            const T* const row = x + col_indices[k] * ldx;
-#pragma omp simd
-            for (int c = 0; c < kColumns; ++c) own[c] += value * row[c];
-        }
-        for (int c = 0; c < kColumns; ++c) sums[c] = own[c];
-        return;
-    }
-    T lanes[kSumLanes][kColumns] = {};
-    const auto add = [&](int lane, index_t k) {
+    const auto add = [&](T* to, index_t k) {
         const T value = values[k];
         const T* const row = x + col_indices[k] * ldx;
 #pragma omp simd
-        for (int c = 0; c < kColumns; ++c) lanes[lane][c] += value * row[c];
+        for (int c = 0; c < kColumns; ++c) to[c] += value * row[c];
     };
+    T rest[kColumns] = {};
+    T lanes[kSumLanes][kColumns] = {};
+    const bool is_short = end - begin < kShortRow;
     index_t k = begin;
-    for (; end - k >= kSumLanes; k += kSumLanes) {
-        for (int lane = 0; lane < kSumLanes; ++lane) add(lane, k + lane);
-    }
-    for (int lane = 0; k < end; ++lane, ++k) add(lane, k);
-    for (int half = kSumLanes / 2; half > 0; half /= 2) {
-        for (int lane = 0; lane < half; ++lane) {
-            for (int c = 0; c < kColumns; ++c) lanes[lane][c] += lanes[lane + half][c];
+    if (!is_short) {
+        for (; end - k >= kSumLanes; k += kSumLanes) {
+            for (int lane = 0; lane < kSumLanes; ++lane) add(lanes[lane], k + lane);
+        }
+        for (int half = kSumLanes / 2; half > 0; half /= 2) {
+            for (int lane = 0; lane < half; ++lane) {
+                for (int c = 0; c < kColumns; ++c) lanes[lane][c] += lanes[lane + half][c];
+            }
         }
     }
-    for (int c = 0; c < kColumns; ++c) sums[c] = lanes[0][c];
+    for (; k < end; ++k) add(rest, k);
+    for (int c = 0; c < kColumns; ++c) sums[c] = is_short ? rest[c] : lanes[0][c] + rest[c];
 }
 
 // The same for any number of columns.
 template <class T>
 inline void sum_row(const T* values, const index_t* col_indices, const PanelProduct<T>& product, index_t begin,
                     index_t end, T* sums) {
-    index_t c = 0;
-    const auto next = [&]<int kColumns>() {
+    for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
         sum_panel<kColumns>(values, col_indices, product.x + c, product.ldx, begin, end, sums + c);
-        c += kColumns;
-    };
-    while (product.columns - c >= 8) next.template operator()<8>();
-    if (product.columns - c >= 4) next.template operator()<4>();
-    if (product.columns - c >= 2) next.template operator()<2>();
-    if (product.columns - c >= 1) next.template operator()<1>();
+    });
 }
 
 // A piece's walk from `begin` to `end`, as walk_rows. Static, for a function with clones cannot be merged between

@@ -14,29 +14,32 @@ namespace spmvgpu {
 // Vector set-up and remainder cost more than they save on the short rows of stencils: such rows are added up in order.
 inline constexpr index_t kShortRow = 16;
 
-// In a longer row entry k goes to sum k % kSumLanes, and then halves of the sums are added to each other. The order is
-// fixed here, rather than left to the compiler, so that products with several vectors can keep it.
-inline constexpr int kSumLanes = 8;
+// In a longer row entry k goes to sum k % kSumLanes, and what is left at the end to one of its own; then halves of the
+// sums are added to each other. The order is fixed here, rather than left to the compiler, so that products with
+// several vectors can keep it. So few sums stay in registers everywhere, and they suffice: reading x takes longer than
+// adding.
+inline constexpr int kSumLanes = 4;
 
 // Sum of values[k] * factor(k) over [begin, end).
 template <class T, class Factor>
 inline T sum_products(const T* values, index_t begin, index_t end, Factor factor) {
-    if (end - begin < kShortRow) {
+    const auto add_up = [&](index_t k) {
         T sum = 0;
-        for (index_t k = begin; k < end; ++k) sum += values[k] * factor(k);
+        for (; k < end; ++k) sum += values[k] * factor(k);
         return sum;
-    }
+    };
+    if (end - begin < kShortRow) return add_up(begin);
     T lanes[kSumLanes] = {};
     index_t k = begin;
     for (; end - k >= kSumLanes; k += kSumLanes) {
 #pragma omp simd
         for (int lane = 0; lane < kSumLanes; ++lane) lanes[lane] += values[k + lane] * factor(k + lane);
     }
-    for (int lane = 0; k < end; ++lane, ++k) lanes[lane] += values[k] * factor(k);
+    const T rest = add_up(k);
     for (int half = kSumLanes / 2; half > 0; half /= 2) {
         for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
     }
-    return lanes[0];
+    return lanes[0] + rest;
 }
 
 // A point on the merge path of row ends with non-zeros: `row` rows are finished and `nz` non-zeros are consumed.
@@ -74,11 +77,10 @@ inline void add_to_row(const Product<T>& product, index_t row, T sum) {
 }
 
 // A piece's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is
-// returned, for the caller to add once the piece that ends that row has written it. Static, for a function with clones
-// cannot be merged between object files.
+// returned, for the caller to add once the piece that ends that row has written it. Without clones: reading x entry by
+// entry rules, and wider registers do not make that faster.
 template <class T, class RowSum>
-SPMVGPU_SIMD_CLONES static T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets,
-                                       Product<T> product, RowSum row_sum) {
+inline T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product, RowSum row_sum) {
     index_t nz = begin.nz;
     for (index_t row = begin.row; row < end.row; ++row) {
         store_row(product, row, row_sum(nz, row_offsets[row + 1], product.x));

@@ -46,7 +46,7 @@ Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_
 // Everything that is decided before a slot is stored.
 struct Layout {
     int sigma = 1;
-    Array<index_t> order;             // row at each stored position, where sigma is above 1
+    Array<index_t> order;              // row at each stored position, where sigma is above 1
     HostVector<std::int64_t> offsets;  // first slot of each slice, and the end of the last
 
     std::int64_t slots() const { return offsets.back(); }
@@ -168,7 +168,6 @@ Csr<T> Sell<T>::to_csr() const {
     csr.row_offsets = Array<index_t>(rows + std::size_t(1));
     csr.col_indices = Array<index_t>(nnz);
     csr.values = Array<T>(nnz);
-    const auto row_at = [this](index_t i) { return permutation.size() ? permutation[i] : i; };
     const auto slots_end = [this](index_t i) { return slice_offsets[i / kSliceRows + 1]; };
     const auto first_slot = [this](index_t i) { return slice_offsets[i / kSliceRows] + i % kSliceRows; };
 
@@ -192,28 +191,50 @@ Csr<T> Sell<T>::to_csr() const {
     return csr;
 }
 
-template <class T>
-void Sell<T>::spmv(const Product<T>& product) const {
-    const index_t slots = slices ? slice_offsets[slices] : 0;
-    const std::int64_t pieces = piece_count(slots + std::int64_t(rows));
+namespace {
+
+// Calls visit(s) for every slice.
+template <class T, class Visit>
+void for_each_slice(const Sell<T>& sell, const Visit& visit) {
+    const index_t slots = sell.slices ? sell.slice_offsets[sell.slices] : 0;
+    const std::int64_t pieces = piece_count(slots + std::int64_t(sell.rows));
     for_each_piece(pieces, [&](std::int64_t p) {
         // Slices are dealt out by their slots; the last piece takes the empty ones at the end as well.
         const auto slice_at = [&](std::int64_t piece) {
+            if (piece == pieces) return sell.slices;
             const auto slot = static_cast<index_t>(part_begin(slots, pieces, piece));
-            return piece == pieces ? slices
-                                   : index_t(std::lower_bound(slice_offsets.begin(), slice_offsets.end() - 1, slot) -
-                                             slice_offsets.begin());
+            const auto* const first = sell.slice_offsets.begin();
+            return static_cast<index_t>(std::lower_bound(first, first + sell.slices, slot) - first);
         };
         const index_t last = slice_at(p + 1);
-        for (index_t s = slice_at(p); s < last; ++s) {
-            const index_t begin = slice_offsets[s];
-            T sums[kSliceRows];
-            const index_t columns = (slice_offsets[s + 1] - begin) / kSliceRows;
-            sum_slice(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product.x, sums);
-            for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
-                store_row(product, permutation.size() ? permutation[i] : i, sums[i % kSliceRows]);
-            }
+        for (index_t s = slice_at(p); s < last; ++s) visit(s);
+    });
+}
+
+}  // namespace
+
+template <class T>
+void Sell<T>::spmv(const Product<T>& product) const {
+    for_each_slice(*this, [&](index_t s) {
+        T sums[kSliceRows];
+        const index_t begin = slice_offsets[s], columns = (slice_offsets[s + 1] - begin) / kSliceRows;
+        sum_slice(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product.x, sums);
+        for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
+            store_row(product, row_at(i), sums[i % kSliceRows]);
         }
+    });
+}
+
+template <class T>
+void Sell<T>::multiply_panel(const PanelProduct<T>& product) const {
+    for_each_slice(*this, [&](index_t s) {
+        const index_t begin = slice_offsets[s], columns = (slice_offsets[s + 1] - begin) / kSliceRows;
+        const auto store = [&]<int kColumns>(index_t c, const T(&sums)[kSliceLanes][kColumns]) {
+            for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
+                std::copy_n(sums[i % kSliceRows], kColumns, product.y + row_at(i) * product.ldy + c);
+            }
+        };
+        sum_slice_panel(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product, store);
     });
 }
 

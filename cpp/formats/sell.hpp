@@ -61,9 +61,13 @@ struct Sell {
     static Sell from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
     Csr<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
+    index_t row_at(index_t i) const {
+        return permutation.size() ? permutation[i] : i;
+    }                                                                 // of slot i in the slices' order
     bool stores_in_order() const { return permutation.size() == 0; }  // neighbouring lanes write neighbouring rows
 
     void spmv(const Product<T>& product) const;                      // on the CPU
+    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell.cu
 };
 

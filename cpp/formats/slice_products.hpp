@@ -1,6 +1,7 @@
 // The CPU's inner loop shared by every format that stores rows side by side, column of slots by column of slots.
 #pragma once
 
+#include "core/columns.hpp"
 #include "core/parallel.hpp"
 #include "core/types.hpp"
 
@@ -21,6 +22,27 @@ SPMVGPU_SIMD_CLONES static void sum_slice(const T* values, const index_t* col_in
             if (col >= 0) sums[lane] += values[lane] * x[col];
         }
     }
+}
+
+// The same with several vectors: calls store(c, sums) for groups of columns that begin with column c, where sums[lane]
+// are those of a row with each column of the group.
+template <class T, class Store>
+SPMVGPU_SIMD_CLONES static void sum_slice_panel(const T* values, const index_t* col_indices, index_t columns,
+                                                std::int64_t pitch, const PanelProduct<T>& product, Store store) {
+    for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
+        T sums[kSliceLanes][kColumns] = {};
+        for (index_t column = 0; column < columns; ++column) {
+            const T* const value = values + column * pitch;
+            const index_t* const col = col_indices + column * pitch;
+            for (index_t lane = 0; lane < kSliceLanes; ++lane) {
+                if (col[lane] < 0) continue;
+                const T* const row = product.x + col[lane] * product.ldx + c;
+#pragma omp simd
+                for (int i = 0; i < kColumns; ++i) sums[lane][i] += value[lane] * row[i];
+            }
+        }
+        store(c, sums);
+    });
 }
 
 }  // namespace spmvgpu

@@ -59,6 +59,8 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, int | float | str]:
 
 def _plain(name: str, value: Any) -> int | float | str:
     if isinstance(value, str):
+        if not value.isprintable():  # of which the core could not even say that it does not know them
+            raise ValueError(f"option {name}={value!r} is not allowed; see format_options for what is")
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if abs(int(value)) > _LARGEST:

@@ -193,9 +193,11 @@ class _Torch:
 
 def _numpy_dtype_of_torch(dtype: Any) -> Any:
     try:
-        return np.dtype(str(dtype).removeprefix("torch."))
+        found = np.dtype(str(dtype).removeprefix("torch."))
     except TypeError:  # bfloat16 and other types that NumPy lacks
         return dtype
+    # Other packages teach NumPy some of those, but PyTorch does not hand them over for all that.
+    return found if found.isbuiltin == 1 else dtype
 
 
 def _not_dense(x: Any, name: str) -> TypeError:

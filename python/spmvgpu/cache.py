@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,7 @@ def directory() -> Path | None:
     given = os.environ.get("SPMVGPU_CACHE_DIR")
     if given:
         return Path(given)
-    try:
-        path = platformdirs.user_cache_path("spmvgpu", appauthor=False)
-    except (OSError, RuntimeError, KeyError):
-        path = Path()
+    path = _of_user(*(os.environ.get(name) for name in _OF_USER))
     if path.is_absolute():
         return path
     warn_once(
@@ -75,6 +73,18 @@ def directory() -> Path | None:
         "The environment variable SPMVGPU_CACHE_DIR names one"
     )
     return None
+
+
+# What says where a user's caches are, worked out only when one of these changes: every operator asks.
+_OF_USER = ("XDG_CACHE_HOME", "HOME", "USERPROFILE", "LOCALAPPDATA")
+
+
+@lru_cache(maxsize=4)
+def _of_user(*_: str | None) -> Path:
+    try:
+        return platformdirs.user_cache_path("spmvgpu", appauthor=False)
+    except (OSError, RuntimeError, KeyError):
+        return Path()
 
 
 def info() -> CacheInfo:

@@ -86,6 +86,18 @@ def pattern(
     return _core.copy_pattern(indptr, indices, cols, axis)
 
 
+def transpose(csr: Any) -> Any:
+    """The transposed matrix of a canonical csr_array, canonical too."""
+    shape = csr.shape[::-1]
+    if csr.indptr.dtype == np.int32:
+        arrays = _core.transpose(csr.indptr, csr.indices, csr.data, csr.shape[1])
+        transposed = sp.csr_array(arrays, shape=shape)
+    else:  # of more entries than the core counts
+        transposed = sp.csr_array(csr.T)
+    transposed.has_canonical_format = True  # columns come in the order of the rows that they were
+    return transposed
+
+
 def as_array(name: str, given: Any) -> np.ndarray[Any, Any]:
     """What a caller gives for an array; ValueError or TypeError that names it if it is none."""
     if isinstance(given, np.ma.MaskedArray):

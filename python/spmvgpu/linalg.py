@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from . import _core
-from .arguments import whole_number
+from .arguments import real_number, whole_number
 from .arrays import NUMPY, Located, library_of
 from .devices import CPU
 from .multi import MultiDeviceOperator
@@ -87,6 +87,8 @@ def cg(
     limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
     limit = min(limit, _MOST_ITERATIONS)
     relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
     if isinstance(b, list | tuple):
         b = np.asarray(b)
     vectors = _Vectors(op, b)
@@ -145,8 +147,6 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
                 f"M has shape {self.shape}; an operator of shape {op.shape} needs one of its own"
             )
         key = op._ordinal, op.dtype
-        if op.shape != self.shape:
-            raise ValueError(f"M has shape {self.shape}; the operator has {op.shape}")
         if key not in self._copies:
             self._copies[key] = _place_numpy(op, self.inverse_diagonal)
         return self._copies[key]
@@ -283,12 +283,10 @@ def _check_operator(op: Any) -> None:
 
 
 def _tolerance(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not number >= 0:
-        raise ValueError(f"{name}={value!r}; give a non-negative real number")
+    allowed = "a non-negative real number"
+    number = real_number(name, value, allowed)
+    if number < 0:
+        raise ValueError(f"{name}={value!r} is not allowed; give {allowed}")
     return number
 
 

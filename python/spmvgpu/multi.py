@@ -13,6 +13,8 @@ from . import _core, parts, shares
 from ._types import ArrayT
 from .arguments import whole_number
 from .arrays import NUMPY, Located, library_of
+from .canonical import canonical_csr
+from .compressed import transpose
 from .devices import CPU, device_name, resolve_device
 from .operands import converted_vector
 from .operator import SparseOperator
@@ -203,7 +205,7 @@ class MultiDeviceOperator(SparseOperator):
 
     def _make_transposed(self) -> SparseOperator:
         """In the operator's own format, or as CSR where the parts refuse it or are cut by rows."""
-        return self._like_part(parts.transpose(self.tocsr()))
+        return self._like_part(transpose(self.tocsr()))
 
     def _like(self, csr: Any, device: str | None = None) -> SparseOperator:
         return spread(csr, self._wish, self._symmetric, self._stream)
@@ -229,7 +231,7 @@ def spread(csr: Any, wish: Wish, symmetric: bool, stream: int | None) -> MultiDe
 
 
 def _unpickle(csr: Any, wish: Wish, symmetric: bool) -> MultiDeviceOperator:
-    return spread(csr, wish, symmetric, None)
+    return spread(canonical_csr(csr, wide=True), wish, symmetric, None)
 
 
 def check_wish(

@@ -7,6 +7,7 @@ type by its own library, where it lies, and the result has the type that NumPy's
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from .arrays import TORCH, Library, Located, library_of, stream_handle
 if TYPE_CHECKING:
     from .operator import SparseOperator
 
+
+_BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
 
 # Products of any type and layout
 
@@ -55,10 +58,24 @@ def _on_host(op: SparseOperator, located: Located) -> npt.NDArray[Any]:
     if x.dtype.kind == "c":
         # Part by part: 1j * inf, a product of complex numbers, has NaN for its real part.
         result = np.empty((op.shape[0], *x.shape[1:]), target)
-        result.real = _host_product(op, x.real.astype(op.dtype, "C"), True)
-        result.imag = _host_product(op, x.imag.astype(op.dtype, "C"), True)
+        _copy_in_blocks(_host_product(op, _converted(x.real, op.dtype), True), result.real)
+        _copy_in_blocks(_host_product(op, _converted(x.imag, op.dtype), True), result.imag)
         return result
-    return _host_product(op, x.astype(op.dtype, "C"), True).astype(target, copy=False)
+    result = _host_product(op, _converted(x, op.dtype), True)
+    return result if target == op.dtype else _converted(result, target)
+
+
+def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    copy = np.empty(array.shape, dtype)
+    _copy_in_blocks(array, copy)
+    return copy
+
+
+def _copy_in_blocks(array: npt.NDArray[Any], to: npt.NDArray[Any]) -> None:
+    """Copy rows in blocks, between which Python looks whether the user wants to interrupt."""
+    rows = max(1, _BLOCK_ITEMS // max(1, math.prod(array.shape[1:])))
+    for begin in range(0, len(array), rows):
+        to[begin : begin + rows] = array[begin : begin + rows]
 
 
 def _host_product(op: SparseOperator, x: npt.NDArray[Any], contiguous: bool) -> npt.NDArray[Any]:

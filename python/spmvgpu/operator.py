@@ -15,11 +15,16 @@ from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
 from ._types import ArrayT, T
 from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
+from .arguments import whole_number
 from .arrays import Located, library_of
+from .canonical import canonical_csr
 from .choose import Tuning
+from .compressed import transpose
 from .devices import device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
+
+_MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
 
 class SparseOperator(MatrixMethods):
@@ -276,12 +281,10 @@ class SparseOperator(MatrixMethods):
 
         Raises
         ------
-        ValueError
-            For less than one repeat.
+        TypeError, ValueError
+            For what is no number of repeats, of which there must be one at least.
         """
-        if repeats < 1:
-            raise ValueError(f"repeats is {repeats}; at least one product must be timed")
-        return self._matrix.time_products(repeats)
+        return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Copies of the arrays that the matrix is stored in.
@@ -347,7 +350,7 @@ class SparseOperator(MatrixMethods):
         return self._transposed
 
     def _make_transposed(self) -> SparseOperator:
-        csr = parts.transpose(self.tocsr())
+        csr = transpose(self.tocsr())
         matrix, choice = self._build_or_csr(csr, parts.transposed(self._choice), "the transposed matrix")
         return SparseOperator(
             matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
@@ -364,4 +367,5 @@ class SparseOperator(MatrixMethods):
 
 def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
     ordinal = resolve_device(device)
+    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
     return SparseOperator(build(csr, choice, ordinal), csr.shape, ordinal, choice, device, symmetric, None)

@@ -183,14 +183,6 @@ def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
     return stacked.sorted_indices()
 
 
-def transpose(csr: Any) -> Any:
-    """The transposed matrix of a canonical csr_array, canonical too."""
-    shape = csr.shape[::-1]
-    if csr.indptr.dtype == np.int32:
-        return sp.csr_array(_core.transpose(csr.indptr, csr.indices, csr.data, csr.shape[1]), shape=shape)
-    return sp.csr_array(csr.T)  # of more entries than the core counts
-
-
 def formats_in(matrix: Any) -> set[str]:
     """The formats that a matrix is stored in."""
     made_of = _made_of(matrix)

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .compressed import as_array, check_integers, check_lengths, compressed, pattern, storage_dtype
+from .compressed import (
+    as_array,
+    check_integers,
+    check_lengths,
+    compressed,
+    pattern,
+    storage_dtype,
+    transpose,
+)
 
 _Wanted = np.dtype[Any] | None
 
@@ -59,9 +67,7 @@ def _from_csc(A: Any, wanted: _Wanted, wide: bool) -> Any:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     dtype = storage_dtype(data.dtype, wanted)
     transposed = compressed(data, indices, indptr, A.shape[::-1], dtype, wide=wide, axis="row")
-    csr = sp.csr_array(transposed.T.tocsr())
-    csr.has_canonical_format = True  # as those of the transposed matrix, columns come in order
-    return csr
+    return transpose(transposed)
 
 
 def _from_bsr(A: Any, wanted: _Wanted, wide: bool) -> Any:
@@ -137,6 +143,9 @@ def _from_lil(A: Any, wanted: _Wanted, wide: bool) -> Any:
 
 def _from_dok(A: Any, wanted: _Wanted, wide: bool) -> Any:
     entries = list(A.items())
+    for key, _ in entries:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ValueError(f"the keys of a dok matrix must be pairs (row, column), which {key!r} is not")
     data = as_array("values", [value for _, value in entries])
     row, col = (as_array("keys", [key[axis] for key, _ in entries]) for axis in (0, 1))
     return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted), wide)

@@ -260,7 +260,9 @@ def device_model(ordinal: int) -> str:
 
 def slug(model: str, ordinal: int) -> str:
     """File name of a device: letters, digits and dashes; of a CPU with the threads in use."""
-    name = re.sub(r"\((r|tm)\)", "", model.lower())
-    if ordinal == CPU:
-        name += f" {_core.max_threads()} threads"
-    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")
+    return _slug(f"{model} {_core.max_threads()} threads" if ordinal == CPU else model)
+
+
+@lru_cache(maxsize=16)
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")

@@ -26,7 +26,7 @@ _SAMPLES = 2048
 
 def fingerprint(csr: Any) -> str:
     """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
-    digest = _digest(repr((csr.shape, csr.nnz, str(csr.dtype))).encode())
+    digest = _digest(repr((csr.shape, csr.nnz, csr.dtype.char)).encode())
     for array in (csr.indptr, csr.indices):
         digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]).data)
     return digest.hexdigest()
@@ -37,15 +37,9 @@ def entry_path(matrix: str, ordinal: int, request: Mapping[str, Any]) -> Path | 
     where = None if cache.is_ignored() else cache.directory()
     if where is None:
         return None
-    key = {
-        "matrix": matrix,
-        "device": slug(device_model(ordinal), ordinal),
-        "request": request,
-        "formats": formats(),
-        "build": _build(),
-    }
-    text = json.dumps(key, sort_keys=True, default=repr)
-    return where / "tuning" / f"{_digest(text.encode()).hexdigest()}.json"
+    asked = json.dumps(request, sort_keys=True, default=repr)
+    key = repr((matrix, slug(device_model(ordinal), ordinal), asked, _package()))
+    return where / "tuning" / f"{_digest(key.encode()).hexdigest()}.json"
 
 
 # The interpreter's own: nothing of OpenSSL has to be set up for a file name.
@@ -53,9 +47,10 @@ _digest = partial(hashlib.blake2b, digest_size=16)
 
 
 @cache_result
-def _build() -> tuple[str, str]:
+def _package() -> tuple[object, ...]:
+    """What results hold for besides: they are not those of another version, or of other formats."""
     build = _core.build_info()
-    return build["version"], build["cuda_version"]
+    return build["version"], build["cuda_version"], formats()
 
 
 def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice | None:

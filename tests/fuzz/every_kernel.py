@@ -1,0 +1,143 @@
+"""Every kernel on small matrices, for checkers that slow a GPU down: see compute_sanitizer.sh.
+
+``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, in all
+combinations where they choose a kernel together, in both types, and multiplies, solves and distributes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import from_lengths, symmetric, vector
+from reference import assert_product
+from spmvgpu import gallery, linalg
+from support import poisoned
+
+TYPES = ["float32", "float64"]
+
+# Options that choose a kernel together.
+TOGETHER = {
+    "csr": [("kernel",), ("kernel", "lanes_per_row"), ("tile",)],
+    "csr_m": [("gather", "kernel")],
+    "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",)],
+}
+# These do not pad, and can have a row that is longer than any tile, strip or fragment.
+UNPADDED = ["csr", "csr_b", "csr_m", "coo"]
+
+
+@cache
+def pattern(name: str) -> sp.csr_array:
+    """A small matrix with more than a few tiles of any kernel; symmetric, but for "long"."""
+    if name == "long":
+        return from_lengths([3] * 300 + [9000, 0, 5000] + [0] * 40 + [17] * 200, 9001)
+    if name == "chain":  # single unknowns, rows of one to three entries
+        return sp.csr_array(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-7, 0, 7], shape=(601, 601)))
+    if name == "triples":  # blocks of three, as of finite elements, two dense rows and some empty ones
+        graph = sp.diags_array([1.0, 2.0, 9.0, 2.0, 1.0], offsets=[-40, -1, 0, 1, 40], shape=(333, 333))
+        A = sp.lil_array(sp.kron(graph, np.ones((3, 3))))
+    else:  # the same with pairs
+        graph = sp.diags_array([2.0, 9.0, 2.0], offsets=[-1, 0, 1], shape=(500, 500))
+        A = sp.lil_array(sp.kron(graph, np.ones((2, 2))))
+    A[500, ::2] = 0.5
+    A[900:930] = 0.0
+    A = symmetric(A)
+    A.eliminate_zeros()
+    return A
+
+
+def variants(name: str) -> Iterator[dict[str, Any]]:
+    """What a format is built with: its defaults, and every value that is not an automatic choice."""
+    allowed = {option["name"]: option["allowed"] for option in sg.format_options(name)}
+    loose = {option: allowed[option][1] for option in allowed if option.startswith("max_")}
+    listed = {
+        option: [value for value in values if value not in (0, "auto")]
+        for option, values in allowed.items()
+        if not isinstance(values, tuple)
+    }
+    yield loose
+    for options in TOGETHER.get(name, [(option,) for option in listed]):
+        for values in product(*(listed[option] for option in options)):
+            yield {**loose, **dict(zip(options, values, strict=True))}
+    if name == "hyb":
+        yield from ({**loose, "width": width} for width in (1, 3, "max"))
+
+
+def check_products(op: sg.SparseOperator, A: sp.csr_array) -> None:
+    """One vector and several columns, overwritten and scaled."""
+    x, start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=40)
+    assert_product(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), A, x)
+    assert_product(op.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0), A, x, -0.5, 2.0, start)
+    assert_product(op @ np.stack([x, 2 * x, -x], axis=1), A, np.stack([x, 2 * x, -x], axis=1))
+
+
+def run_formats(device: str) -> int:
+    """Every format with all of its variants; how many operators were made."""
+    made = 0
+    for name, dtype in product(sg.formats(), TYPES):
+        shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
+        for shape, options in product(shapes, variants(name)):
+            A = pattern(shape).astype(dtype)
+            check_products(sg.aslinearoperator(A, format=name, device=device, **options), A)
+            made += 1
+    for warps in (1, 2, 4, 8, 16, 32):  # sell has other kernels where a warp reads four to eight columns
+        A = from_lengths(np.full(200, 6 * warps), 400).astype(np.float32)
+        check_products(sg.aslinearoperator(A, format="sell", device=device, warps_per_slice=warps), A)
+        made += 1
+    return made
+
+
+def run_others(device: str) -> int:
+    """What stands around the formats: orders, parts, devices, transposes, solvers."""
+    made = 0
+    for dtype in TYPES:
+        A = pattern("triples").astype(dtype)
+        x = vector(A.shape[1], A.dtype)
+        wide = sp.csr_array(A[:300] * vector(A.shape[1], A.dtype)[None, :]).astype(dtype)
+        assert_product(sg.aslinearoperator(wide, device=device, format="csr").T @ x[:300], wide.T, x[:300])
+        gathered = sg.aslinearoperator(A, device=device, format="csr_m")
+        gathered.set_x(x)
+        assert_product(gathered @ x, A, x)
+        operators = [
+            sg.aslinearoperator(A, device=device, format="sell", reorder="rcm", max_padding=1e6),
+            sg.aslinearoperator(A, device=device, format="partitioned", separator=100),
+            sg.aslinearoperator(A, device=[device, "cpu"], powers=[2, 1], format="csr"),
+            sg.aslinearoperator(A, device=[device] * 3, format="coo", partition="pmf"),
+        ]
+        for op in operators:
+            check_products(op, A)
+        short = pattern("chain").astype(dtype)  # of which a part is streamed through a GPU
+        limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
+        check_products(limited, short)
+        spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
+        here, there = spread.distribute(x), spread.distribute()
+        assert_product(spread.spmv(here, out=there).collect(), A, x)
+        P, b = gallery.poisson2d(30).astype(dtype), np.ones(900, dtype)
+        for preconditioned in (False, True):
+            op = sg.aslinearoperator(P, device=device, format="csr")
+            solution, info = linalg.cg(op, b, rtol=1e-4, M=linalg.jacobi(op) if preconditioned else None)
+            assert info == 0
+            assert np.linalg.norm(b - P @ solution) <= 2e-4 * np.linalg.norm(b)
+        made += len(operators) + 6
+    return made
+
+
+def main() -> None:
+    """Run all of it on a device, and say how much that was."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("device", help='as "cuda:0"')
+    device = parser.parse_args().device
+    print(f"{run_formats(device) + run_others(device)} operators on {device}: all products are right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""Damaged files: matrices, vectors, tuning results and profiles."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from reference import assert_product
+from spmvgpu import gallery, matrix_io
+from spmvgpu.cache import _warned
+from spmvgpu.devices import CPU
+from spmvgpu.model import profile
+
+from .cases import DOCUMENTED, REFUSED, attempt, kind
+from .draw import contained, maybe, numbers, pick, triplets
+
+_ERRORS = (*DOCUMENTED, OSError)
+
+_HEADERS = [
+    "matrix coordinate real general", "matrix coordinate real symmetric",
+    "matrix coordinate pattern general", "matrix coordinate integer skew-symmetric",
+    "matrix coordinate complex hermitian", "matrix coordinate unsigned-integer general",
+    "matrix array real general", "matrix array real symmetric", "matrix array complex general",
+    "vector coordinate real general", "matrix coordinate real", "matrix array pattern general",
+]  # fmt: skip
+# Sizes that are refused for what they are; those in between would be tried, and take gigabytes.
+_WORDS = [
+    "0", "-1", "1", "2", "7", "100000", "2147483648", "99999999999", "9" * 25, "1e3", "1.5", "nan", "inf",
+    "-0", "0x1", "1e400", "1e-400", "%", "%%", "a", "é", "\0", "\t", "\r\n", "\n", "\n\n", " ", "",
+    "1 1 1", "+1",
+]  # fmt: skip
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="spmvgpu-fuzz-")
+
+
+def _text(rng: np.random.Generator) -> bytes:
+    """A Matrix Market file: written by SciPy, or word by word."""
+    if maybe(rng, 0.5):
+        stream = io.BytesIO()
+        content: Any = contained(rng, triplets(rng), "coo")[0]
+        if content.nnz > 200 or content.dtype.kind not in "f":
+            content = sp.coo_array(np.eye(4) if maybe(rng, 0.5) else np.ones((3, 2)))
+        scipy.io.mmwrite(stream, content.toarray() if maybe(rng, 0.3) else content)
+        return stream.getvalue()
+    header = pick(rng, _HEADERS)
+    rows, cols, count = int(rng.integers(0, 5)), int(rng.integers(0, 5)), int(rng.integers(0, 7))
+    lines = [f"%%MatrixMarket {header}", "% a comment"][: 1 + maybe(rng, 0.3)]
+    if "array" in header:
+        per_line = 2 if "complex" in header else 1
+        lines += [f"{rows} {cols}", *(" ".join(["2.5"] * per_line) for _ in range(rows * cols))]
+    else:
+        values = {"pattern": [], "complex": ["1.5", "-2"], "integer": ["3"], "unsigned-integer": ["3"]}
+        value = values.get(header.split()[2], ["0.5"])
+        places = [(int(rng.integers(1, rows + 2)), int(rng.integers(1, cols + 2))) for _ in range(count)]
+        lines += [f"{rows} {cols} {count}", *(" ".join(map(str, [*place, *value])) for place in places)]
+    return "\n".join(lines).encode() + b"\n"
+
+
+def _words_changed(rng: np.random.Generator, text: bytes) -> bytes:
+    """Words replaced, doubled or left out, in lines or at the end."""
+    lines = [line.split(" ") for line in text.decode("latin-1").split("\n")]
+    for _ in range(1 + int(rng.integers(3))):
+        line = pick(rng, lines[:3] if maybe(rng, 0.6) else lines)
+        place = int(rng.integers(len(line) + 1))
+        line[place : place + int(rng.integers(2))] = [pick(rng, _WORDS)] * int(rng.integers(3))
+    text = "\n".join(" ".join(line) for line in lines).encode()
+    return (
+        text.rstrip() + pick(rng, [b"", b" ", b"\t", b" 1", b"\n", b"\r\n", b"\n\n"])
+        if maybe(rng, 0.5)
+        else text
+    )
+
+
+def _bytes_changed(rng: np.random.Generator, content: bytes) -> bytes:
+    """Bytes flipped, cut off, doubled."""
+    data = bytearray(content)
+    for _ in range(1 + int(rng.integers(4))):
+        if not data:
+            break
+        place = int(rng.integers(len(data)))
+        way = int(rng.integers(5))
+        if way == 0:
+            data[place] ^= 1 << int(rng.integers(8))
+        elif way == 1:
+            data[place] = pick(rng, [0, 255, 128, 10, 32, 48, 57])
+        elif way == 2:
+            del data[place : place + 1 + int(rng.integers(8))]
+        elif way == 3:
+            data[place:place] = data[: int(rng.integers(16))]
+        elif maybe(rng, 0.5):
+            del data[place:]
+    return bytes(data)
+
+
+def _announces_gigabytes(text: bytes) -> bool:
+    """Whether a number lies between what is cheap and what is refused for its size."""
+    words = text.split()
+    return any(word.lstrip(b"+").isdigit() and 10**7 < int(word[:30]) < 2**31 for word in words)
+
+
+@kind(weight=8)
+def texts(rng: np.random.Generator, device: str) -> None:
+    """Damaged ``.mtx`` and ``.mtx.gz`` files, as matrices and as vectors."""
+    text = _text(rng)
+    text = _words_changed(rng, text) if maybe(rng, 0.6) else _bytes_changed(rng, text)
+    if _announces_gigabytes(text):
+        return
+    name = "A.mtx"
+    if maybe(rng, 0.3):
+        name, text = "A.mtx.gz", gzip.compress(text, 1)
+        if maybe(rng, 0.5):
+            text = _bytes_changed(rng, text)
+    _read(name, text, matrix_io.read_matrix if maybe(rng, 0.7) else matrix_io.read_vector, device)
+
+
+def _read(name: str, content: bytes, read: Callable[[Path], Any], device: str) -> None:
+    with _folder() as folder:
+        path = Path(folder, name)
+        path.write_bytes(content)
+        result = attempt(
+            read, path, errors=_ERRORS, quotes=True
+        )  # it names the file, and says what a parser said
+    if result is REFUSED:
+        return
+    if read is matrix_io.read_vector:
+        assert result.ndim == 1
+        return
+    result.check_format(full_check=True)
+    if result.dtype.kind == "f" and max(result.shape) < 10**6:
+        op = sg.aslinearoperator(result, device=device, format="csr")
+        if np.abs(result.data).max(initial=0) < 1e30:
+            x = np.ones(op.shape[1], op.dtype)
+            assert_product(op @ x, result, x)
+
+
+@kind(weight=5)
+def archives(rng: np.random.Generator, device: str) -> None:
+    """Damaged ``.npz`` and ``.npy`` files: bytes, or arrays of other types and lengths."""
+    stream = io.BytesIO()
+    if maybe(rng, 0.3):
+        array = numbers(rng, int(rng.integers(9)), pick(rng, ["f8", "f4", "i4", "D", "?", "g"]))
+        np.save(stream, array.reshape(pick(rng, [(-1,), (-1, 1), (1, -1)])))
+        _read("x.npy", _bytes_changed(rng, stream.getvalue()), matrix_io.read_vector, device)
+        return
+    kinds = ["csr", "csc", "coo", "bsr", "dia"]
+    matrix, _ = contained(rng, triplets(rng), pick(rng, kinds))
+    sp.save_npz(stream, matrix, compressed=maybe(rng, 0.5))
+    if maybe(rng, 0.5):
+        _read("A.npz", _bytes_changed(rng, stream.getvalue()), matrix_io.read_matrix, device)
+        return
+    stream.seek(0)
+    with np.load(stream) as loaded:
+        arrays = dict(loaded)
+    name = pick(rng, list(arrays))
+    array = arrays[name]
+    way = int(rng.integers(6))
+    if way == 0:
+        del arrays[name]
+    elif way == 1:
+        arrays[name] = array.reshape(-1)[: int(rng.integers(array.size + 1))]
+    elif way == 2:
+        arrays[name] = np.array(
+            pick(rng, ["csr", b"dia", b"\xff", 3, np.nan, [-1, 2], [2**31, 1], [3], "2020-01-01"])
+        )
+    elif way == 3 and array.dtype.kind in "biuf":
+        arrays[name] = array.astype(pick(rng, ["g", "D", "S3", "M8[s]", "f2", "u1", "i8", "?"]))
+    elif way == 4 and array.dtype.kind in "iu" and name != "shape":
+        arrays[name] = array + np.array(pick(rng, [-1, 1, 1000, -(2**31)]), "i8")
+    else:
+        arrays[name] = array.reshape(*array.shape, 1)
+    changed = io.BytesIO()
+    np.savez(changed, **arrays)
+    _read("A.npz", changed.getvalue(), matrix_io.read_matrix, device)
+
+
+# -- what tuning and calibration keep
+
+_VALUES = [None, True, False, 0, -1, 1, 2, 3, 2**31, 2**64, 10**400, 0.5, -0.0, 1e308, float("nan"),
+           float("inf"), "", "csr", "sell", "cpu", "2", [], [1], [[]], {}, {"a": 1}, [None]]  # fmt: skip
+
+
+def _changed(rng: np.random.Generator, content: Any) -> Any:
+    """JSON content with one value, somewhere, replaced, left out, added or doubled."""
+    if isinstance(content, dict) and content and not maybe(rng, 0.15):
+        key = pick(rng, list(content))
+        way = int(rng.integers(8))
+        if way == 0:
+            return {name: value for name, value in content.items() if name != key}
+        if way == 1:
+            return content | {pick(rng, ["surplus", "schema", "", "format"]): pick(rng, _VALUES)}
+        return content | {key: _changed(rng, content[key])}
+    if isinstance(content, list) and content and not maybe(rng, 0.15):
+        place = int(rng.integers(len(content)))
+        way = int(rng.integers(8))
+        if way == 0:
+            return content[:place] + content[place + 1 :]
+        if way == 1:
+            return content[:place] + content[place : place + 1] * 2 + content[place + 1 :]
+        return [*content[:place], _changed(rng, content[place]), *content[place + 1 :]]
+    if isinstance(content, int | float) and abs(content) < 1e300 and maybe(rng, 0.5):
+        return pick(rng, [-content, content * 1e30, content + 1, content * 1e-30, str(content)])
+    return pick(rng, _VALUES)
+
+
+def _damaged(rng: np.random.Generator, content: Any) -> bytes:
+    for _ in range(1 + maybe(rng, 0.3)):
+        content = _changed(rng, content)
+    text = json.dumps(content).encode()
+    return text if maybe(rng, 0.8) else _bytes_changed(rng, text)
+
+
+@cache
+def _system() -> sp.csr_array:
+    return gallery.poisson2d(12)
+
+
+class _OwnCache:
+    """A cache directory for one case; nothing was read from it, or warned of, yet."""
+
+    def __enter__(self) -> Path:
+        self._folder = _folder()
+        self._before = os.environ.get("SPMVGPU_CACHE_DIR")
+        os.environ["SPMVGPU_CACHE_DIR"] = self._folder.name
+        _warned.clear()
+        profile.forget_loaded()
+        return Path(self._folder.name)
+
+    def __exit__(self, *error: object) -> None:
+        os.environ.pop("SPMVGPU_CACHE_DIR")
+        if self._before is not None:
+            os.environ["SPMVGPU_CACHE_DIR"] = self._before
+        self._folder.cleanup()
+        profile.forget_loaded()
+
+
+@cache
+def _kept(format: str, tune: str) -> tuple[str, Any]:
+    """Path, within the cache, and content of what tuning keeps for a request."""
+    with _OwnCache() as folder:
+        sg.aslinearoperator(_system(), format=format, device="cpu", tune=tune)
+        (path,) = (folder / "tuning").iterdir()
+        return path.name, json.loads(path.read_text())
+
+
+def _quiet(warned: list[warnings.WarningMessage], path: Path) -> None:
+    messages = [str(warning.message) for warning in warned if issubclass(warning.category, UserWarning)]
+    assert len(messages) == len(set(messages)) <= 1, messages
+    assert all(str(path) in message for message in messages), messages
+
+
+@kind(weight=1.5, batch=300)
+def tunings(rng: np.random.Generator, device: str) -> None:
+    """Damaged tuning results: at most one warning, and never another format than the one asked for."""
+    request = pick(rng, [("sell", "full"), ("csr", "full"), ("hyb", "full"), ("auto", "full")])
+    name, content = _kept(*request)
+    with _OwnCache() as folder, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        path = folder / "tuning" / name
+        path.parent.mkdir()
+        path.write_bytes(_damaged(rng, content))
+        format, tune = request
+        op = sg.aslinearoperator(
+            _system(), format=format, device="cpu", tune="cached" if format == "auto" else tune
+        )
+        _quiet(warned, path)
+    assert format in ("auto", op.format)
+    x = np.ones(op.shape[1])
+    assert_product(op @ x, _system(), x)
+
+
+_SAMPLES = 10
+
+
+@cache
+def _own_profile() -> tuple[str, Any]:
+    """Name of this CPU's profile, and one that fits it."""
+    path = profile.profile_path(CPU)
+    assert path is not None
+    shipped = json.loads((profile.SHIPPED / "generic-cpu.json").read_text())
+    for model in shipped["roofline"].values():  # a few samples have all there is to damage, and are soon read
+        model["places"] = model["places"][:_SAMPLES]
+        for variant in model["variants"]:
+            variant["residuals"] = variant["residuals"][:_SAMPLES]
+    return path.name, shipped | {"device": profile.device_model(CPU)}
+
+
+@kind(weight=3, batch=1000)
+def profiles(rng: np.random.Generator, device: str) -> None:
+    """Damaged profiles: at most one warning, and predictions that are numbers."""
+    with _OwnCache() as folder, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        name, content = _own_profile()
+        path = folder / "profiles" / name
+        path.parent.mkdir()
+        path.write_bytes(_damaged(rng, content))
+        made = sg.predict(_system(), "cpu", model=pick(rng, ["roofline", "guo2011"]))
+        assert all(np.isfinite(one.time_us) and one.time_us >= 0 for one in made if one.time_us is not None)
+        sg.separator(_system(), "cpu")
+        str(made)
+        _quiet(warned, path)

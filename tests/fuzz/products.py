@@ -1,0 +1,181 @@
+"""Good input: products and solutions against a reference in extended precision."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import libraries
+import spmvgpu as sg
+from reference import assert_product
+from spmvgpu import linalg
+from support import poisoned
+
+from .cases import REFUSED, attempt, kind
+from .draw import (
+    CONTAINERS,
+    LARGEST,
+    LAYOUTS,
+    NUMBER_TYPES,
+    Triplets,
+    contained,
+    format_choice,
+    laid_out,
+    maybe,
+    numbers,
+    pick,
+    triplets,
+)
+
+_SYMMETRIC = ["tsmv"]
+_FACTORS = [0.0, 1.0, -1.0, 0.5, -3.0, 1e-3]
+# The types and layouts that every library has.
+_COMMON_TYPES = ["?", "u1", "i4", "i8", "f4", "f8", "F", "D"]
+_COMMON_LAYOUTS = ["C", "F", "strided", "reversed"]
+
+
+@cache
+def _library(name: str) -> libraries.HostLibrary:
+    return libraries.HOST_LIBRARIES[name]()
+
+
+def _operator(rng: np.random.Generator, device: str) -> tuple[Any, sp.csr_array] | None:
+    """An operator of any kind, and the matrix that it should be; None where the format refuses it."""
+    symmetric = maybe(rng, 0.3)
+    entries = triplets(rng, symmetric)
+    given: dict[str, Any] = {"dtype": pick(rng, [None, "f4", "f8"]), "device": device}
+    way = pick(rng, ["one", "one", "one", "reordered", "spread", "partitioned", "transposed", "default"])
+    if way == "partitioned":
+        given |= {"format": "partitioned", "separator": int(rng.integers(max(entries.shape[0], 1)))}
+    elif way != "default":
+        given |= format_choice(rng, [n for n in sg.formats() if symmetric or n not in _SYMMETRIC])
+    if way == "reordered":
+        given["reorder"] = pick(rng, ["rcm", "auto"]) if entries.shape[0] == entries.shape[1] else "auto"
+    if way == "spread":
+        count = pick(rng, [1, 2, 3])
+        given |= {"device": [device] * count, "partition": pick(rng, ["nnz", "rows", "pmf"])}
+        if maybe(rng, 0.5):
+            given["powers"] = rng.integers(1, 9, count).tolist()
+    whole, containers = entries, CONTAINERS
+    if symmetric and maybe(rng, 0.3):
+        side = pick(rng, ["lower", "upper"])
+        kept = entries.row >= entries.col if side == "lower" else entries.row <= entries.col
+        entries = Triplets(*(array[kept] for array in entries[:3]), entries.shape)
+        given["symmetric"] = side
+        containers = [name for name in CONTAINERS if name != "bsr"]  # whose blocks reach over the diagonal
+    elif symmetric and maybe(rng, 0.3):
+        given["symmetric"] = True
+    matrix, shape = contained(rng, entries, pick(rng, containers))
+    op = attempt(sg.aslinearoperator, matrix, errors=sg.FormatError, **shape, **given)
+    if op is REFUSED:
+        return None
+    expected = whole.reference(op.dtype)
+    if way == "transposed":
+        return op.T, Triplets(whole.col, whole.row, whole.data, whole.shape[::-1]).reference(op.dtype)
+    return op, expected
+
+
+@kind(weight=24, batch=4000)
+def products(rng: np.random.Generator, device: str) -> None:
+    """Matrices x formats x operands of all libraries, types and layouts."""
+    made = _operator(rng, device)
+    if made is None:
+        return
+    op, A = made
+    if maybe(rng, 0.3):
+        _scaled(rng, op, A)
+        return
+    shape = (A.shape[1],) if maybe(rng, 0.5) else (A.shape[1], pick(rng, [0, 1, 2, 3, 7, 8, 9, 33]))
+    there = [name for name in libraries.HOST_LIBRARIES if name not in libraries.MISSING]
+    name = "numpy" if maybe(rng, 0.8) else pick(rng, there)
+    dtype = pick(rng, NUMBER_TYPES if name == "numpy" else _COMMON_TYPES)
+    x = numbers(rng, int(np.prod(shape)), dtype).reshape(shape)
+    if x.size and x.dtype.kind == "f" and maybe(rng, 0.1):
+        x.reshape(-1)[int(rng.integers(x.size))] = pick(rng, [np.inf, -np.inf, np.nan])
+        A = op.tocsr()  # whether zeros are stored makes a difference now
+    x = laid_out(x, pick(rng, LAYOUTS if name == "numpy" else _COMMON_LAYOUTS))
+    library = _library(name)
+    own = library.asarray(x)
+    result = pick(rng, [lambda: op @ own, lambda: op.dot(own), lambda: _matmul(op, own)])()
+    if name != "dlpack":
+        assert isinstance(result, library.array_type)
+    y = library.to_numpy(result)
+    assert y.dtype == np.result_type(op.dtype, x.dtype.newbyteorder("="))
+    if x.dtype.kind == "c":
+        assert_product(y.real, A, x.real.astype(op.dtype), dtype=op.dtype)
+        assert_product(y.imag, A, x.imag.astype(op.dtype), dtype=op.dtype)
+    else:
+        assert_product(y, A, x.astype(op.dtype), dtype=op.dtype)
+
+
+def _matmul(op: Any, x: Any) -> Any:
+    """The way of SciPy's solvers, for arrays that have a shape."""
+    if not hasattr(x, "shape"):
+        return op @ x
+    return op.matmat(x) if len(x.shape) == 2 else op.matvec(x)
+
+
+def _scaled(rng: np.random.Generator, op: Any, A: sp.csr_array) -> None:
+    """The product without an allocation, twice: the same bits."""
+    alpha, beta = (float(op.dtype.type(pick(rng, _FACTORS))) for _ in range(2))
+    x, start = numbers(rng, A.shape[1], op.dtype), numbers(rng, A.shape[0], op.dtype)
+    if op.format == "csr_m" and maybe(rng, 0.5):
+        attempt(op.set_x, x, errors=TypeError)  # which parts refuse
+    results = []
+    for _ in range(2):
+        y = start.copy() if beta else poisoned(A.shape[0], op.dtype)
+        assert op.spmv(x, out=y, alpha=alpha, beta=beta) is y
+        results.append(y)
+    assert_product(results[0], A, x, alpha, beta, start, dtype=op.dtype)
+    np.testing.assert_array_equal(*results)
+
+
+@kind(weight=4)
+def vectors(rng: np.random.Generator, device: str) -> None:
+    """Vectors that stay on several devices, round after round."""
+    entries = triplets(rng, dtype=pick(rng, ["f4", "f8"]))
+    size = min(entries.shape)
+    inside = (entries.row < size) & (entries.col < size)
+    entries = Triplets(entries.row[inside], entries.col[inside], entries.data[inside], (size, size))
+    A = entries.reference(entries.data.dtype)
+    count = pick(rng, [1, 2, 3, 5])
+    op = sg.aslinearoperator(A, device=[device] * count, format=pick(rng, ["csr", "coo", "csr_b"]))
+    x = numbers(rng, size, op.dtype)
+    here, there = op.distribute(x), op.distribute()
+    for _ in range(2):
+        op.spmv(here, out=there)
+        y = there.collect()
+        assert_product(y, A, x, dtype=op.dtype)
+        if np.abs(y).max(initial=0) > LARGEST:
+            return
+        here, there, x = there, here, y
+
+
+@kind(weight=6)
+def solutions(rng: np.random.Generator, device: str) -> None:
+    """Systems that are positive definite by far: what `cg` calls converged solves them."""
+    n = pick(rng, [1, 2, 3, 31, 32, 33, 64, 100, 257])
+    dtype = np.dtype(pick(rng, ["f4", "f8"]))
+    row, col = rng.integers(0, n, (2, 2 * n))
+    A = sp.coo_array((rng.standard_normal(2 * n), (row, col)), shape=(n, n)).tocsr()
+    A = sp.csr_array(A + A.T)
+    A = sp.csr_array(A + sp.diags_array(np.abs(A).sum(axis=1) + rng.uniform(0.5, 2, n))).astype(dtype)
+    op = attempt(sg.aslinearoperator, A, device=device, errors=sg.FormatError, **format_choice(rng))
+    if op is REFUSED:
+        return
+    b = laid_out(rng.standard_normal(n).astype(pick(rng, ["f4", "f8", "f2"])), pick(rng, LAYOUTS))
+    rtol = pick(rng, [1e-2, 1e-4]) if dtype == np.float32 else pick(rng, [1e-3, 1e-8, 1e-11])
+    M = pick(rng, [None, linalg.jacobi(op), (1 / A.diagonal()).astype(dtype)])
+    x0 = pick(rng, [None, np.zeros(n), rng.standard_normal(n)])
+    seen: list[int] = []
+    callback = (lambda xk: seen.append(len(xk))) if maybe(rng, 0.3) else None
+    x, info = linalg.cg(op, b, x0, rtol=rtol, M=M, callback=callback)
+    assert info == 0
+    assert x.dtype == dtype
+    assert set(seen) <= {n}
+    size, start = np.linalg.norm(b.astype(float)), 0.0 if x0 is None else np.linalg.norm(A @ x0)
+    residual = np.linalg.norm(b.astype(float) - A.astype(float) @ x.astype(float))
+    assert residual <= 2 * rtol * size + 100 * np.finfo(dtype).eps * (size + start)

@@ -1,0 +1,63 @@
+"""Some thousand cases of the fuzzer, in processes of their own; docs/sanitizers.md says how to run more."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from . import cases as fuzz
+from .every_kernel import run_formats, run_others
+from .faults import fault_of
+from .runner import ROOT, Task, run, tasks
+
+CASES = 4000
+CASES_WITH_FAULTS = 8
+ALL = tasks(fuzz.default_kinds(), 0, CASES)
+# Few, and each takes a second: test_fork_exit.py has its own.
+TASKS = [task for task in ALL if task.kind not in ("forks", "exits")]
+
+
+def found(task):
+    return [f"{finding.kind} --seed {finding.seed}: {finding.text}" for finding in run([task], jobs=1)]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.kind}-{task.first}")
+def test_nothing_is_found(task):
+    assert not found(task)
+
+
+def test_every_kind_is_run():
+    assert {task.kind for task in ALL} == set(fuzz.default_kinds())
+    assert sum(task.count for task in ALL) == CASES
+
+
+@pytest.mark.parametrize("run_all", [run_formats, run_others])
+def test_every_kernel(run_all, device):
+    """What a GPU's checkers are given is right."""
+    assert run_all(device) > 0
+
+
+def test_what_is_wrong_is_found():
+    """Wrong results, other exceptions and processes that end are findings; the cases after them are run."""
+    faults = {seed: fault_of(fuzz.generator("faults", seed)) for seed in range(CASES_WITH_FAULTS)}
+    assert set(faults.values()) == {"", "wrong", "IndexError", "Aborted"}
+    findings = run([Task("faults", 0, CASES_WITH_FAULTS)], jobs=1)
+    assert [finding.seed for finding in findings] == [seed for seed, fault in faults.items() if fault]
+    for finding in findings:
+        assert faults[finding.seed] in finding.text
+
+
+def test_the_command():
+    def last_line(*arguments):
+        command = [sys.executable, "-m", "tests.fuzz", "--kinds", "faults", *arguments, "--jobs", "1"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stdout.splitlines()[-1]
+
+    code, text, last = last_line("--cases", "4")
+    seeds = re.findall(r"python -m tests.fuzz --kinds faults --seed (\d) --cases 1", text)
+    assert (code, last) == (1, f"4 cases of 1 kinds from seed 0, {len(seeds)} findings")
+    code, _, last = last_line("--seed", seeds[0], "--cases", "1")  # is what reproduces it
+    assert (code, last) == (1, f"1 cases of 1 kinds from seed {seeds[0]}, 1 findings")
+    code, _, last = last_line("--cases", "4", "--minutes", "0")
+    assert (code, last) == (0, "0 cases of 1 kinds from seed 0, 0 findings")
