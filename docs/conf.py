@@ -36,7 +36,7 @@ for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
 myst_heading_anchors = 3
 # Pages that are read in the repository, too, link to files that are no pages of the site. Those of results
 # begin with the heading that they have in the README.
-suppress_warnings = ["myst.xref_missing", "myst.header"]
+suppress_warnings = ["myst.xref_missing", "myst.header", "toc.not_included"]
 
 default_role = "autolink"
 autodoc_typehints = "none"
