@@ -84,7 +84,7 @@ def _other(rng: np.random.Generator, device: str, matrix: Any, shape: dict[str, 
 
 
 def _broken(rng: np.random.Generator, matrix: Any, shape: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    if isinstance(matrix, tuple):
+    if isinstance(matrix, tuple) and shape and matrix:
         if maybe(rng, 0.2):
             own = shape["shape"]
             is_shape = isinstance(own, tuple) and own and maybe(rng, 0.7)

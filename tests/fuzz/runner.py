@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 #: Bytes that a process may take by default; what asks for more gets a MemoryError.
 MEMORY = 4 << 30
 #: Seconds after which a case hangs: forks and checkers are slow.
-LONGEST = 300.0
+LONGEST = 300
 
 _SHOWN = 20_000  # characters of what a process that ended has said
 
@@ -127,15 +127,22 @@ def _lines(worker: subprocess.Popen[str]) -> Iterator[dict]:
 def _timed(worker: subprocess.Popen[str], lines: IO[str]) -> Iterator[str]:
     """The lines of a worker, which is aborted if the next takes too long, and then says where it is."""
     while True:
-        alarm = threading.Timer(LONGEST, worker.send_signal, [signal.SIGABRT])
-        alarm.start()
+        spoke = threading.Event()
+        threading.Thread(target=_abort_unless, args=(spoke, worker)).start()
         try:
             line = lines.readline()
         finally:
-            alarm.cancel()
+            spoke.set()
         if not line:
             return
         yield line
+
+
+def _abort_unless(spoke: threading.Event, worker: subprocess.Popen[str]) -> None:
+    for _ in range(LONGEST):  # second by second, of which none passes while all of this is suspended
+        if spoke.wait(1):
+            return
+    worker.send_signal(signal.SIGABRT)
 
 
 def channel() -> IO[str]:
