@@ -73,6 +73,18 @@ def test_import_stays_small(module):
     assert done.stdout.strip() == "False"
 
 
+def test_info_does_not_wait_for_scipy():
+    done = run_python(
+        """
+        import sys
+        from spmvgpu.cli import main
+        main(["info"])
+        print("with scipy:", "scipy" in sys.modules)
+        """
+    )
+    assert done.stdout.strip().endswith("with scipy: False")
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc/self/maps")
 @pytest.mark.parametrize(
     "statement", ["import spmvgpu", "import spmvgpu as sg; sg.formats(); sg.build_info()"]

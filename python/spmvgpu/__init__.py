@@ -10,17 +10,17 @@ array([1., 0., 0., 0., 1.])
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import cache, linalg, partition
 from ._core import CudaError, FormatError
-from .construct import aslinearoperator
 from .devices import DeviceInfo, build_info, devices, limit_threads
-from .model.predict import Prediction, Predictions, predict, separator
-from .multi import DistributedVector, MultiDeviceOperator
-from .operator import SparseOperator
-from .tune import estimate, format_options, formats
 
 if TYPE_CHECKING:
-    from . import gallery, matrix_io, plot, plot_partition, plot_symmetric
+    from . import cache, gallery, linalg, matrix_io, partition, plot, plot_partition, plot_symmetric
+    from . import torch as torch
+    from .construct import aslinearoperator
+    from .model.predict import Prediction, Predictions, predict, separator
+    from .multi import DistributedVector, MultiDeviceOperator
+    from .operator import SparseOperator
+    from .tune import estimate, format_options, formats
 
 __version__ = build_info()["version"]
 
@@ -52,15 +52,41 @@ __all__ = [
     "separator",
 ]
 
-# Imported when they are used first, so that a process that does without them starts sooner.
-_LAZY = ("gallery", "matrix_io", "plot", "plot_partition", "plot_symmetric")
+# What is imported when it is used first, so that a process starts sooner: modules, and names of others.
+_MODULES = (
+    "cache",
+    "gallery",
+    "linalg",
+    "matrix_io",
+    "partition",
+    "plot",
+    "plot_partition",
+    "plot_symmetric",
+    "torch",
+)
+_HOMES = {
+    "DistributedVector": "multi",
+    "MultiDeviceOperator": "multi",
+    "Prediction": "model.predict",
+    "Predictions": "model.predict",
+    "SparseOperator": "operator",
+    "aslinearoperator": "construct",
+    "estimate": "tune",
+    "format_options": "tune",
+    "formats": "tune",
+    "predict": "model.predict",
+    "separator": "model.predict",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in _MODULES:
         return import_module(f"{__name__}.{name}")
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_MODULES, *_HOMES})

@@ -335,7 +335,8 @@ _DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex", 6: "bool"}
 _LEGACY_DEFAULT_STREAM = 1
 
 NUMPY: Any = _Numpy()
-_KNOWN: dict[str, Library] = {"numpy": NUMPY, "cupy": _Cupy(), "torch": _Torch()}
+TORCH: Any = _Torch()
+_KNOWN: dict[str, Library] = {"numpy": NUMPY, "cupy": _Cupy(), "torch": TORCH}
 _PROTOCOLS = _Protocols()
 _by_type: dict[type, Library | None] = {np.ndarray: NUMPY}
 

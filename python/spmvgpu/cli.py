@@ -11,17 +11,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import spmvgpu as sg
-from spmvgpu.commands.bench import add_bench
-from spmvgpu.commands.cache import add_cache
-from spmvgpu.commands.calibrate import add_calibrate
-from spmvgpu.commands.info import add_info
 from spmvgpu.commands.output import fail
-from spmvgpu.commands.reproduce import add_reproduce
-from spmvgpu.commands.solve import add_solve
 
-COMMANDS = (add_info, add_solve, add_bench, add_calibrate, add_cache, add_reproduce)
+# Each is a module of `spmvgpu.commands` with a function `add`.
+COMMANDS = ("info", "solve", "bench", "calibrate", "cache", "reproduce")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,8 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"spmvgpu {sg.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    for add in COMMANDS:
-        add(commands)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    # Only what the command needs is imported: `info` shall not wait for SciPy.
+    for name in argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS:
+        import_module(f"spmvgpu.commands.{name}").add(commands)
     args = parser.parse_args(argv)
     try:
         code = int(args.run(args))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 from . import multi, parts
+from ._types import Device, Format
 from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
 from .canonical import Symmetric, canonical_csr, checked_symmetry
@@ -20,8 +21,8 @@ from .tune import check_format
 @overload
 def aslinearoperator(
     A: Any,
-    format: str = "auto",
-    device: str = "auto",
+    format: Format = "auto",
+    device: Device = "auto",
     dtype: Any = None,
     *,
     shape: tuple[int, int] | None = None,
@@ -39,7 +40,7 @@ def aslinearoperator(
 @overload
 def aslinearoperator(
     A: Any,
-    format: str = "auto",
+    format: Format = "auto",
     *,
     device: list[str] | tuple[str, ...],
     dtype: Any = None,
@@ -58,7 +59,7 @@ def aslinearoperator(
 @overload
 def aslinearoperator(
     A: Any,
-    format: str,
+    format: Format,
     device: list[str] | tuple[str, ...],
     dtype: Any = None,
     *,
@@ -76,8 +77,8 @@ def aslinearoperator(
 
 def aslinearoperator(
     A: Any,
-    format: str = "auto",
-    device: str | Sequence[str] = "auto",
+    format: Format = "auto",
+    device: Device | Sequence[str] = "auto",
     dtype: Any = None,
     *,
     shape: tuple[int, int] | None = None,

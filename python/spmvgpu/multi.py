@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core, parts, shares
+from ._types import ArrayT
 from .arguments import whole_number
 from .arrays import NUMPY, Located, library_of
 from .canonical import canonical_csr
@@ -166,6 +167,14 @@ class MultiDeviceOperator(SparseOperator):
         self._spread.multiply_distributed(alpha, x._core, beta, out._core)
         return out
 
+    @overload
+    def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
+    @overload
+    def __matmul__(self, x: Any) -> Any: ...
     def __matmul__(self, x: Any) -> Any:
         return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)
 
@@ -196,11 +205,16 @@ class MultiDeviceOperator(SparseOperator):
 
     def _make_transposed(self) -> SparseOperator:
         """In the operator's own format, or as CSR where the parts refuse it or are cut by rows."""
+        return self._like_part(transpose(self.tocsr()))
+
+    def _like(self, csr: Any, device: str | None = None) -> SparseOperator:
+        return spread(csr, self._wish, self._symmetric, self._stream)
+
+    def _like_part(self, csr: Any) -> SparseOperator:
         by = self._wish.partition if isinstance(self._wish.partition, str) else "nnz"
-        csr = transpose(self.tocsr())
         wish = replace(self._wish, partition=by)
         in_csr = replace(wish, format="csr", options=())
-        if wish.format == "partitioned":  # a separator is a number of rows, which have become columns
+        if wish.format == "partitioned":  # a separator is a number of rows, and they are others
             return spread(csr, in_csr, False, self._stream)
         try:
             return spread(csr, wish, False, self._stream)

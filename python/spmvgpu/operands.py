@@ -8,13 +8,14 @@ type by its own library, where it lies, and the result has the type that NumPy's
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .arrays import Library, Located, library_of, stream_handle
+from .arrays import TORCH, Library, Located, library_of, stream_handle
 
 if TYPE_CHECKING:
     from .operator import SparseOperator
@@ -32,6 +33,10 @@ def multiply(op: SparseOperator, x: Any, library: Library) -> Any:
         flags = x.flags
         if flags.c_contiguous and flags.aligned:
             return op._matrix.multiply_numpy(x)
+    if library is TORCH and x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        from .torch import matmul  # which imports PyTorch, and calls here with what requires no gradient
+
+        return matmul(op, x)
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
         raise ValueError(

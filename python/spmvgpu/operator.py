@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator
 
 from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
+from ._types import ArrayT, T
+from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
 from .arguments import whole_number
 from .arrays import Located, library_of
 from .canonical import canonical_csr
@@ -23,7 +27,7 @@ from .tune import Choice, needs_symmetry
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
 
-class SparseOperator(LinearOperator):  # type: ignore[misc]
+class SparseOperator(MatrixMethods):
     """A sparse matrix on one device, made by `aslinearoperator`.
 
     A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy
@@ -136,6 +140,12 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     # Products
 
+    @overload
+    def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: Any) -> Any: ...
     def __matmul__(self, x: Any) -> Any:
         library = library_of(x)
         if library is not None:
@@ -149,14 +159,16 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
         Parameters
         ----------
-        x : (n,) or (n, k) array
+        x : (n,) or (n, k) array, or sparse matrix of n rows
             NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
-            the operator's type where it lies; a complex one gives two products.
+            the operator's type where it lies; a complex one gives two products. A sparse matrix of SciPy's is
+            multiplied by SciPy.
 
         Returns
         -------
         (m,) or (m, k) array
-            Of the library of `x` and on its device, of the type that NumPy's promotion gives.
+            Of the library of `x` and on its device, of the type that NumPy's promotion gives; a `csr_array`
+            for a sparse `x`.
 
         Raises
         ------
@@ -169,12 +181,13 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         if library is not None:
             return operands.multiply(self, x, library)
         if sp.issparse(x):
-            raise TypeError(
-                "a product with a sparse matrix is not supported; use A.tocsr() @ x, or x.toarray()"
-            )
+            return multiply_sparse(self, x)
         if isinstance(x, list | tuple):
             return self.dot(np.asarray(x))
         return super().dot(x)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return multiply_sparse_from_left(x, self) if sp.issparse(x) else super().__rmatmul__(x)
 
     def matvec(self, x: Any) -> Any:
         """``A @ x`` for a vector of shape (n,) or (n, 1)."""
@@ -192,7 +205,9 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
         """``A.T @ X`` for a 2-D array of shape (m, k)."""
         return self.T.matmat(X)
 
-    def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None) -> Any:
+    def spmv(
+        self, x: T, out: T | None = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None
+    ) -> T:
         """``alpha * A @ x + beta * out``, without an allocation where `out` is given.
 
         Parameters
@@ -221,7 +236,8 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
         """
-        return operands.scaled_product(self, x, out, alpha, beta, stream)
+        result: T = operands.scaled_product(self, x, out, alpha, beta, stream)
+        return result
 
     def set_x(self, x: Any) -> None:
         """Declare that products with this very array follow, so that it is gathered from only once.
@@ -287,6 +303,26 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
             other = f"the operator on {self.device!r}" if home is None else f"x on {device_name(home)!r}"
             raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}, {other}; move one of them")
 
+    # What MatrixMethods calls
+
+    def _like(self, csr: Any, device: str | None = None) -> SparseOperator:
+        """The operator of a canonical matrix of the same shape and pattern, stored as this one is."""
+        ordinal = self._ordinal if device is None else resolve_device(device)
+        stream = self._stream if ordinal == self._ordinal else None
+        matrix = build(csr, self._choice, ordinal)
+        device = self._requested_device if device is None else device
+        return SparseOperator(matrix, csr.shape, ordinal, self._choice, device, self._symmetric, stream)
+
+    def _like_part(self, csr: Any) -> SparseOperator:
+        """The operator of a canonical matrix of another shape, in the same format, or as CSR."""
+        choice = (
+            Choice(self._choice.format, self._choice.options) if not self._choice.parts else Choice("csr")
+        )
+        matrix, choice = self._build_or_csr(csr, replace(choice, reason="the whole matrix has it"), "a part")
+        return SparseOperator(
+            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
+        )
+
     # What LinearOperator's own algebra calls
 
     def _matvec(self, x: Any) -> Any:
@@ -315,20 +351,17 @@ class SparseOperator(LinearOperator):  # type: ignore[misc]
 
     def _make_transposed(self) -> SparseOperator:
         csr = transpose(self.tocsr())
-        matrix, choice = self._build_transposed(csr)
+        matrix, choice = self._build_or_csr(csr, parts.transposed(self._choice), "the transposed matrix")
         return SparseOperator(
             matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
         )
 
-    def _build_transposed(self, csr: Any) -> tuple[AnyMatrix, Choice]:
-        """The transposed matrix in the operator's own format, or as CSR where that refuses it."""
-        choice = parts.transposed(self._choice)
+    def _build_or_csr(self, csr: Any, choice: Choice, what: str) -> tuple[AnyMatrix, Choice]:
+        """A matrix as chosen, or as CSR where the format refuses it."""
         try:
             return build(csr, choice, self._ordinal), choice
         except _core.FormatError as refused:
-            choice = Choice(
-                "csr", {}, f"it holds the transposed matrix, which {self.format} refuses: {refused}"
-            )
+            choice = Choice("csr", {}, f"it holds {what}, which {choice.format} refuses: {refused}")
             return build(csr, choice, self._ordinal), choice
 
 

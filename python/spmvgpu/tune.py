@@ -9,7 +9,6 @@ import numpy as np
 
 from . import _core
 from .arguments import plain_options
-from .canonical import canonical_csr
 from .devices import CPU, resolve_device
 from .schema import Range
 
@@ -103,6 +102,8 @@ def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[
     FormatError
         If the format does not fit the matrix.
     """
+    from .canonical import canonical_csr  # with SciPy, which the formats' names and options need not wait for
+
     ordinal = resolve_device(device)
     return estimate_csr(canonical_csr(A), check_format(format), ordinal, plain_options(options))
 

@@ -14,7 +14,7 @@ from spmvgpu.commands.output import in_bytes, print_line
 from spmvgpu.commands.problem import add_problem_arguments, load_problem, positive_int
 
 
-def add_bench(commands: Any) -> None:
+def add(commands: Any) -> None:
     parser = commands.add_parser(
         "bench", help="time the product of every format on one matrix, beside SciPy's"
     )

@@ -10,7 +10,7 @@ from spmvgpu.commands.output import in_bytes, print_line
 from spmvgpu.model.profile import forget_loaded
 
 
-def add_cache(commands: Any) -> None:
+def add(commands: Any) -> None:
     parser = commands.add_parser("cache", help="show or clear what is kept of tuning and calibration")
     parser.add_argument(
         "--clear", action="store_true", help="forget which formats were found to be the fastest"

@@ -14,7 +14,7 @@ from spmvgpu.model.calibrate import calibrate, save_records
 from spmvgpu.model.profile import forget_loaded, profile_path
 
 
-def add_calibrate(commands: Any) -> None:
+def add(commands: Any) -> None:
     parser = commands.add_parser(
         "calibrate", help="measure a device for the performance models; takes a minute or two"
     )

@@ -9,7 +9,7 @@ import spmvgpu as sg
 from spmvgpu.commands.output import in_bytes
 
 
-def add_info(commands: Any) -> None:
+def add(commands: Any) -> None:
     parser = commands.add_parser("info", help="show devices, formats and how this copy was built")
     parser.set_defaults(run=run_info)
 

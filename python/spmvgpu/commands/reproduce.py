@@ -13,7 +13,7 @@ from spmvgpu.reproduce import PAPERS
 from spmvgpu.reproduce.run import Run
 
 
-def add_reproduce(commands: Any) -> None:
+def add(commands: Any) -> None:
     parser = commands.add_parser(
         "reproduce", help="rerun the experiment of a paper and compare its claims with this machine"
     )

@@ -25,7 +25,7 @@ from spmvgpu.commands.problem import (
 Array = npt.NDArray[Any]
 
 
-def add_solve(commands: Any) -> None:
+def add(commands: Any) -> None:
     parser = commands.add_parser(
         "solve",
         help="solve A x = b with conjugate gradients",

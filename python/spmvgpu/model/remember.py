@@ -28,7 +28,7 @@ def fingerprint(csr: Any) -> str:
     """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
     digest = _digest(repr((csr.shape, csr.nnz, csr.dtype.char)).encode())
     for array in (csr.indptr, csr.indices):
-        digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]))
+        digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]).data)
     return digest.hexdigest()
 
 

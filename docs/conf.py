@@ -1,0 +1,58 @@
+"""Settings of Sphinx; the site is made by ``sphinx-build -W docs docs/_build/html``.
+
+The package must be installed, with its extra "docs".
+"""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import spmvgpu
+
+project = "spmvgpu"
+author = "the spmvgpu developers"
+copyright = f"2026, {author}"
+version = release = spmvgpu.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+]
+exclude_patterns = ["_build"]
+html_theme = "pydata_sphinx_theme"
+html_title = "spmvgpu"
+html_theme_options = {"navigation_with_keys": False, "show_prev_next": False, "show_toc_level": 2}
+
+# The notebooks carry their outputs; notebooks/execute.py makes them, and tests run them.
+nb_execution_mode = "off"
+here = Path(__file__).parent
+shutil.copytree(here.parent / "notebooks", here / "notebooks", dirs_exist_ok=True)
+for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
+    shutil.copy(here.parent / name, here / name.lower())
+
+myst_heading_anchors = 3
+# Pages that are read in the repository, too, link to files that are no pages of the site. Those of results
+# begin with the heading that they have in the README.
+suppress_warnings = ["myst.xref_missing", "myst.header", "toc.not_included"]
+
+default_role = "autolink"
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+doctest_test_doctest_blocks = "default"
+
+if find_spec("torch") is None:
+    autodoc_mock_imports = ["torch"]
+
+
+def setup(app):
+    """Let examples pass whose library is not installed."""
+
+    def skip_examples(app, what, name, obj, options, lines):
+        if name.startswith("spmvgpu.torch") and find_spec("torch") is None:
+            lines[:] = [f"{line}  # doctest: +SKIP" if ">>>" in line else line for line in lines]
+
+    app.connect("autodoc-process-docstring", skip_examples)

@@ -1,0 +1,36 @@
+"""Types for the annotations of public functions; nothing here exists for programs that run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+# A str is allowed too, for names that a program computes; these are what an editor offers.
+Format: TypeAlias = (
+    Literal[
+        "auto",
+        "partitioned",
+        "coo",
+        "csr",
+        "csr_m",
+        "csr_b",
+        "ellpack",
+        "ellpack_r",
+        "ellr_t",
+        "hyb",
+        "dia",
+        "sell",
+        "tsmv",
+    ]
+    | str
+)
+Device: TypeAlias = Literal["auto", "cpu", "cuda", "cuda:0", "cuda:1"] | str
+
+
+class Array(Protocol):
+    """An array of any library: NumPy, CuPy, PyTorch, JAX, ..."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+ArrayT = TypeVar("ArrayT", bound=Array)
+T = TypeVar("T")

@@ -1,0 +1,190 @@
+"""Products that PyTorch differentiates, with respect to x and to the values of the matrix.
+
+``op @ x`` with a tensor that requires a gradient is one of them already:
+
+>>> import numpy as np, spmvgpu as sg, torch
+>>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+>>> x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+>>> (op @ x).sum().backward()
+>>> x.grad
+tensor([4., 4.], dtype=torch.float64)
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from .arrays import TORCH
+from .canonical import canonical_csr
+from .construct import aslinearoperator
+from .devices import CPU, device_name, resolve_device
+from .operands import multiply
+from .operator import SparseOperator
+
+
+@torch.compiler.disable
+def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
+    """``op @ x``, differentiable with respect to `x` as often as one likes.
+
+    Parameters
+    ----------
+    op : SparseOperator
+    x : (n,) or (n, k) tensor
+        On the operator's device, of any real or complex type.
+
+    Returns
+    -------
+    (m,) or (m, k) tensor
+    """
+    result: torch.Tensor = _Matmul.apply(op, x)
+    return result
+
+
+class _Matmul(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
+        ctx.op, ctx.dtype = op, x.dtype
+        return _product(op, x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
+        return None, matmul(ctx.op.T, gradient).to(ctx.dtype)
+
+
+class MatrixPattern:
+    """The places of a matrix's entries, to be multiplied with values that change and are differentiated.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        As `aslinearoperator` takes it. Its values do not count; `values` has them as a tensor to start with.
+    format : str, default "csr"
+    device : str, default "auto"
+    **format_options
+        As `aslinearoperator` takes them. Nothing is tuned: operators are made too often.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    nnz : int
+    rows, cols : (nnz,) tensor of int64
+        Where each value belongs: row by row, columns increasing.
+    values : (nnz,) tensor
+        Those of `A`.
+
+    Notes
+    -----
+    New values make a new operator: they are copied to the host, converted and uploaded, which takes as long
+    as many products. For values that stay, use `aslinearoperator` and ``op @ x``.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg, torch
+    >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+    >>> values = pattern.values.requires_grad_()
+    >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    >>> pattern.matmul(values, x).sum().backward()
+    >>> values.grad
+    tensor([1., 2., 2.], dtype=torch.float64)
+    """
+
+    def __init__(self, A: Any, format: str = "csr", device: str = "auto", **format_options: Any) -> None:
+        csr = canonical_csr(A)
+        ordinal = resolve_device(device)
+        self._arguments: dict[str, Any] = {"format": format, "device": device_name(ordinal), **format_options}
+        self._torch_device = torch.device("cpu") if ordinal == CPU else torch.device("cuda", ordinal)
+        self._csr = csr
+        aslinearoperator(csr, tune="off", **self._arguments)  # refused here, if it is at all
+        self.shape: tuple[int, int] = csr.shape
+        self.nnz: int = csr.nnz
+        self.rows = self._tensor(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr)))
+        self.cols = self._tensor(csr.indices.astype(np.int64))
+        self.values = self._tensor(csr.data)
+
+    def _tensor(self, array: Any) -> torch.Tensor:
+        return torch.from_numpy(array.copy()).to(self._torch_device)
+
+    def operator(self, values: torch.Tensor) -> SparseOperator:
+        """The operator with these values."""
+        if values.shape != (self.nnz,) or values.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"values is a tensor of {values.dtype} and shape {tuple(values.shape)}; the pattern needs "
+                f"({self.nnz},) of float32 or float64"
+            )
+        host = values.detach().cpu().numpy()
+        csr = sp.csr_array((host, self._csr.indices, self._csr.indptr), shape=self.shape)
+        made: SparseOperator = aslinearoperator(csr, tune="off", dtype=host.dtype, **self._arguments)
+        return made
+
+    @torch.compiler.disable
+    def matmul(self, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """The product of the matrix that has these values, differentiable with respect to both arguments.
+
+        Parameters
+        ----------
+        values : (nnz,) tensor of float32 or float64
+            In the order of `rows` and `cols`.
+        x : (n,) or (n, k) tensor
+            On the pattern's device.
+
+        Returns
+        -------
+        (m,) or (m, k) tensor
+        """
+        result: torch.Tensor = _PatternMatmul.apply(self, values, x)
+        return result
+
+    @cached_property
+    def _transpose(self) -> tuple[MatrixPattern, torch.Tensor]:
+        """The pattern of the transposed matrix, and where its values are among this one's."""
+        numbered = sp.csr_array((np.arange(self.nnz), self._csr.indices, self._csr.indptr), shape=self.shape)
+        turned = sp.csr_array(numbered.T)
+        order = self._tensor(turned.data)
+        turned.data = self._csr.data[turned.data]
+        try:
+            return MatrixPattern(turned, **self._arguments), order
+        except ValueError:  # a FormatError, or an option that the shape does not allow
+            return MatrixPattern(turned, "csr", self._arguments["device"]), order
+
+
+class _PatternMatmul(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: MatrixPattern, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, x)
+        return _product(pattern.operator(values), x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        pattern, (values, x) = ctx.pattern, ctx.saved_tensors
+        to_values = to_x = None
+        if ctx.needs_input_grad[1]:
+            to_values = _products_of_pairs(pattern, gradient, x).to(values.dtype)
+        if ctx.needs_input_grad[2]:
+            transposed, order = pattern._transpose
+            to_x = transposed.matmul(values[order], gradient).to(x.dtype)
+        return None, to_values, to_x
+
+
+def _products_of_pairs(pattern: MatrixPattern, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """``y[i] conj(x[j])`` for each entry (i, j), summed over columns."""
+    # Column by column: all at once would take as much memory as the matrix for each.
+    pairs = zip(y.unbind(1), x.unbind(1), strict=True) if y.ndim == 2 else [(y, x)]
+    total: Any = 0
+    for left, right in pairs:
+        products = left[pattern.rows] * right[pattern.cols].conj()
+        total = total + (products.real if products.is_complex() else products)
+    if isinstance(total, int):  # no columns
+        return torch.zeros(pattern.nnz, dtype=torch.float64, device=y.device)
+    return total
+
+
+def _product(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
+    x = x.detach()
+    result: torch.Tensor = multiply(op, x, TORCH)
+    return result

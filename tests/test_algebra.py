@@ -1,0 +1,185 @@
+"""Operators as matrices: copies, parts and multiples of them, and sparse products."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from reference import assert_product
+from support import assert_same_entries, build, formats_of
+
+ROWS, COLS = 60, 45
+MATRIX = sp.random_array((ROWS, COLS), density=0.2, random_state=np.random.default_rng(5)).tocsr()
+SQUARE = sp.random_array((50, 50), density=0.1, random_state=np.random.default_rng(6))
+SYMMETRIC = sp.csr_array(SQUARE + SQUARE.T + sp.eye_array(50))
+DEVICES = ["one", "several"]
+
+
+@pytest.fixture(params=formats_of(MATRIX))
+def fmt(request):
+    return request.param
+
+
+@pytest.fixture(name="A")
+def matrix(dtype):
+    return MATRIX.astype(dtype)
+
+
+@pytest.fixture(params=DEVICES)
+def op(A, fmt, device, request):
+    return build(A, fmt, device if request.param == "one" else [device, "cpu"])
+
+
+def assert_like(made, op, A):
+    """`made` holds `A` and is otherwise like `op`."""
+    assert isinstance(made, sg.SparseOperator)
+    assert (made.format, made.device, made.options) == (op.format, op.device, op.options)
+    assert made.dtype == A.dtype
+    assert_same_entries(made.tocsr(), sp.csr_array(A))
+    x = np.linspace(-1, 1, A.shape[1]).astype(A.dtype)
+    assert_product(made @ x, A, x)
+
+
+def test_multiples_stay_operators(op, A, dtype):
+    scale = dtype.type(3)
+    for made in (3 * op, op * 3, scale * op, op * scale, np.int8(3) * op):
+        assert_like(made, op, sp.csr_array((A.data * scale, A.indices, A.indptr), shape=A.shape))
+    assert_like(-op, op, -A)
+    assert_like(op / 3, op, sp.csr_array((A.data / scale, A.indices, A.indptr), shape=A.shape))
+
+
+def test_a_double_makes_doubles(A, device):
+    op = sg.aslinearoperator(A, device=device)
+    assert (np.float64(2) * op).dtype == np.result_type(A.dtype, np.float64(2))
+    assert (2.0 * op).dtype == A.dtype
+
+
+def test_other_factors_are_scipys_business():
+    op = sg.aslinearoperator(MATRIX, device="cpu")
+    x = np.ones(COLS)
+    np.testing.assert_allclose((2j * op) @ x, 2j * (MATRIX @ x))
+    np.testing.assert_allclose(op * x, MATRIX @ x)
+    with pytest.raises(TypeError):
+        op / "2"
+
+
+def test_astype_and_copy(op, A, dtype):
+    other = np.dtype("float32" if dtype == np.float64 else "float64")
+    assert_like(op.astype(other), op, A.astype(other))
+    assert_like(op.astype(dtype), op, A)
+    assert op.astype(dtype, copy=False) is op
+    assert op.astype(dtype) is not op
+    assert_like(op.copy(), op, A)
+    for wrong in ("complex128", "int32", None):
+        with pytest.raises(TypeError, match="allowed are float32 and float64"):
+            op.astype(wrong)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        slice(10, 30),
+        slice(None, None, -2),
+        slice(5, 5),
+        [3, 1, -1],
+        np.arange(ROWS) % 3 == 0,
+        [],
+        (slice(None), slice(7, 20)),
+        (slice(2, 9), [0, 40, 5]),
+        ([4, 2], slice(None, None, 3)),
+    ],
+    ids=str,
+)
+def test_parts(op, A, key):
+    part = op[key]
+    rows, cols = key if isinstance(key, tuple) else (key, slice(None))
+    rows = np.asarray(rows, dtype=int) if isinstance(rows, list) else rows
+    expected = A[rows][:, cols].sorted_indices()
+    assert isinstance(part, sg.SparseOperator)
+    assert part.device == op.device
+    assert part.format in (op.format, "csr")
+    assert_same_entries(part.tocsr(), expected)
+    x = np.linspace(-1, 1, expected.shape[1]).astype(A.dtype)
+    assert_product(part @ x, expected, x)
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "message"),
+    [
+        (3, TypeError, r"3 is not allowed as an index; give a slice, as in op\[5:6\]"),
+        ((3, 4), TypeError, "not allowed as an index"),
+        (([1], [2]), TypeError, r"use op\[rows\]\[:, columns\]"),
+        ([1.5], TypeError, "1-D array of integers or bool"),
+        ([ROWS], IndexError, "out of (range|bounds)"),
+        ([True] * 3, IndexError, "boolean index|bool index|dimension"),
+        ((slice(1), slice(1), slice(1)), IndexError, "3 indices for a matrix"),
+    ],
+)
+def test_what_is_no_part(key, error, message):
+    with pytest.raises(error, match=message):
+        sg.aslinearoperator(MATRIX, device="cpu")[key]
+
+
+def test_parts_of_formats_that_want_the_whole(device):
+    op = sg.aslinearoperator(SYMMETRIC, format="tsmv", device=device, symmetric=True)
+    part = op[:20]
+    assert part.format == "csr"
+    assert "tsmv refuses" in part.explain()
+    assert_same_entries(part.tocsr(), SYMMETRIC[:20])
+    cut = sg.aslinearoperator(SYMMETRIC, format="partitioned", separator=20, device=device)
+    assert_same_entries(cut[::2].tocsr(), SYMMETRIC[::2])
+    assert_same_entries((-cut).tocsr(), -SYMMETRIC)
+
+
+def test_symmetry_is_kept(device):
+    op = sg.aslinearoperator(SYMMETRIC, device=device, symmetric=True)
+    for made in (-op, op.copy(), op.astype("float32"), op.to(["cpu", "cpu"])):
+        assert made.T is made
+    assert op[:].T is not op[:]
+
+
+def test_reordered_operators_stay_reordered(device):
+    op = sg.aslinearoperator(SYMMETRIC, device=device, reorder="rcm")
+    x = np.linspace(-1, 1, 50)
+    np.testing.assert_array_equal((-op) @ x, -(op @ x))
+    assert "another order" in (-op).explain()
+    assert_same_entries(op[3:30].tocsr(), SYMMETRIC[3:30])
+
+
+def test_to(op, A, device):
+    assert op.to(list(op.device) if isinstance(op.device, tuple) else op.device) is op
+    on_cpu = op.to("cpu")
+    assert on_cpu.device == "cpu"
+    assert_same_entries(on_cpu.tocsr(), A)
+    moved = on_cpu.to(device)
+    assert (moved is on_cpu) == (device == "cpu")
+    assert (moved.device, moved.format) == (device, on_cpu.format)
+    assert op.to(["cpu", device]).device == ("cpu", device)
+    with pytest.raises(ValueError, match="unknown device 'gpu'"):
+        op.to("gpu")
+
+
+def test_questions(op, A, dtype):
+    np.testing.assert_array_equal(op.toarray(), A.toarray())
+    assert op.toarray().dtype == dtype
+    for axis in (None, 0, 1, -1):
+        np.testing.assert_array_equal(op.sum(axis), A.sum(axis))
+    for k in (0, 3, -7):
+        np.testing.assert_array_equal(op.diagonal(k), A.diagonal(k))
+        assert op.trace(k) == A.trace(k)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+def test_sparse_products(A, device, layout):
+    op = sg.aslinearoperator(A, device=device)
+    B = A.T.asformat(layout)
+    for made, expected in ((op @ B, A @ A.T), (B @ op, A.T @ A), (op.dot(B), A @ A.T)):
+        assert isinstance(made, sp.csr_array)
+        np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-5)
+    assert isinstance(op @ sp.csr_matrix(B), sp.csr_array)
+
+
+def test_sparse_products_of_wrong_shape():
+    op = sg.aslinearoperator(MATRIX, device="cpu")
+    with pytest.raises(ValueError, match="dimension mismatch"):
+        op @ MATRIX

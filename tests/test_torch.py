@@ -1,0 +1,132 @@
+"""Products that PyTorch differentiates: gradients against differences, for x and for the values."""
+
+import doctest
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from reference import assert_product
+
+torch = pytest.importorskip("torch")
+
+A = sp.csr_array(sp.random_array((7, 5), density=0.5, random_state=np.random.default_rng(2)))
+
+
+@pytest.fixture
+def place(device):
+    """The device in PyTorch's terms."""
+    return torch.device(device)
+
+
+def tensor(shape, place, seed=0, dtype=None):
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.randn(shape, generator=generator, dtype=dtype or torch.float64)
+    return made.to(place).requires_grad_()
+
+
+def check_product(y, A, x):
+    y, x = y.detach().cpu().numpy(), x.detach().cpu().numpy()
+    assert_product(np.ascontiguousarray(y.real), A, x.real)
+    assert_product(np.ascontiguousarray(y.imag), A, x.imag)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 0)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_gradient_of_x(shape, dtype, device, place):
+    op = sg.aslinearoperator(A, device=device)
+    x = tensor(shape, place, dtype=dtype)
+    y = op @ x
+    check_product(y, A, x)
+    assert y.requires_grad
+    assert torch.autograd.gradcheck(lambda x: op @ x, x)
+    assert torch.autograd.gradgradcheck(lambda x: (op @ x) ** 2, x)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("fmt", ["csr", "sell", "dia"])
+def test_gradient_of_x_and_values(shape, dtype, fmt, device, place):
+    pattern = sg.torch.MatrixPattern(
+        A, format=fmt, device=device, **({"max_padding": 9} if fmt == "dia" else {})
+    )
+    x, values = tensor(shape, place, dtype=dtype), tensor(A.nnz, place, seed=1)
+    B = A.copy()
+    B.data = values.detach().cpu().numpy()
+    check_product(pattern.matmul(values, x), B, x)
+    assert torch.autograd.gradcheck(pattern.matmul, (values, x))
+    assert torch.autograd.gradgradcheck(lambda values, x: pattern.matmul(values, x) ** 2, (values, x))
+
+
+def test_pattern(device, place):
+    pattern = sg.torch.MatrixPattern(A, device=device)
+    coo = A.tocoo()
+    assert pattern.values.device.type == place.type
+    for ours, theirs in ((pattern.rows, coo.row), (pattern.cols, coo.col), (pattern.values, coo.data)):
+        np.testing.assert_array_equal(ours.cpu().numpy(), theirs)
+    with pytest.raises(ValueError, match=r"shape \(3,\); the pattern needs \(\d+,\) of float32 or float64"):
+        pattern.matmul(torch.ones(3), torch.ones(5))
+    with pytest.raises(ValueError, match="unknown format"):
+        sg.torch.MatrixPattern(A, format="cuckoo", device=device)
+
+
+def test_types_are_kept(device, place):
+    op = sg.aslinearoperator(A, device=device)
+    x = tensor((5,), place, dtype=torch.float32)
+    y = op @ x
+    assert y.dtype == torch.float64
+    y.sum().backward()
+    assert x.grad.dtype == torch.float32
+    pattern = sg.torch.MatrixPattern(A, device=device)
+    values = tensor(A.nnz, place, dtype=torch.float32)
+    pattern.matmul(values, tensor((5,), place)).sum().backward()
+    assert values.grad.dtype == torch.float32
+
+
+def test_no_graph_where_none_is_wanted(device, place):
+    op = sg.aslinearoperator(A, device=device)
+    x = tensor((5,), place)
+    with torch.no_grad():
+        assert not (op @ x).requires_grad
+    assert not (op @ x.detach()).requires_grad
+
+
+def test_gradients_over_several_devices(device, place):
+    op = sg.aslinearoperator(A, device=[device, "cpu"])
+    assert torch.autograd.gradcheck(lambda x: op @ x, tensor((5,), place))
+
+
+def test_a_fit_finds_the_values(device, place):
+    """What gradients are for: the values of a matrix from its products."""
+    pattern = sg.torch.MatrixPattern(A, device=device)
+    X = tensor((5, 8), place).detach()
+    Y = torch.from_numpy(A @ X.cpu().numpy()).to(place)
+    values = torch.zeros(A.nnz, dtype=torch.float64, device=place, requires_grad=True)
+    optimizer = torch.optim.LBFGS([values], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss():
+        optimizer.zero_grad()
+        error = ((pattern.matmul(values, X) - Y) ** 2).sum()
+        error.backward()
+        return error
+
+    optimizer.step(loss)
+    np.testing.assert_allclose(values.detach().cpu().numpy(), A.data, atol=1e-4)
+
+
+def test_compiled_functions_still_work(device, place):
+    """The product is no part of the graph, and what is around it may be compiled."""
+    op = sg.aslinearoperator(A, device=device)
+    compiled = torch.compile(lambda x: (op @ (x + 1)).sin().sum(), backend="eager")
+    x = tensor((5,), place)
+    compiled(x).backward()
+    y = x.detach().clone().requires_grad_()
+    (op @ (y + 1)).sin().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+    torch.testing.assert_close(compiled(x.detach()), (op @ (x.detach() + 1)).sin().sum())
+
+
+def test_examples():
+    assert doctest.testmod(sg.torch).attempted > 5
+    assert doctest.testmod(sg.torch).failed == 0
