@@ -16,7 +16,7 @@ import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
 
-# The same examples in every run of a version of hypothesis: whether the tests pass says something about the code alone.
+# The same examples in every run of a version of hypothesis, so that it says something about the code.
 # An example that grows too large is dropped, which is no fault of a test; older versions count that as one.
 hypothesis.settings.register_profile(
     "spmvgpu",
