@@ -1,13 +1,10 @@
 """Notebooks run and are kept with their outputs; the examples of README, guide and docstrings run."""
 
-import doctest
 import re
 import sys
 from pathlib import Path
 
 import pytest
-
-import spmvgpu as sg
 
 pytest.importorskip("nbformat", reason="the notebook extra is not installed")
 pytest.importorskip("nbclient", reason="the notebook extra is not installed")
@@ -72,13 +69,6 @@ def test_runs(notebook, tmp_path):
     assert [kinds(cell) for cell in code_cells(again)] == kept
     shrink(again)
     nbformat.validate(again)
-
-
-@pytest.mark.parametrize("module", [sg, sg.linalg], ids=lambda module: module.__name__)
-def test_examples_in_docstrings(module):
-    results = doctest.testmod(module)
-    assert results.attempted > 0
-    assert results.failed == 0
 
 
 def test_readme_and_guide_code_runs():

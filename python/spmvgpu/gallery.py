@@ -44,14 +44,33 @@ Grid = tuple[int, ...]
 def poisson1d(
     n: int, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`."""
+    """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.poisson1d(3).toarray()
+    array([[ 2., -1.,  0.],
+           [-1.,  2., -1.],
+           [ 0., -1.,  2.]])
+    """
     return _diffusion(_grid(n=n), _star(1), contrast, dtype, seed)
 
 
 def poisson2d(
     nx: int, ny: int | None = None, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`."""
+    """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.poisson2d(2).toarray()
+    array([[ 4., -1., -1.,  0.],
+           [-1.,  4.,  0., -1.],
+           [-1.,  0.,  4., -1.],
+           [ 0., -1., -1.,  4.]])
+    """
     return _diffusion(_grid(nx=nx, ny=ny), _star(2), contrast, dtype, seed)
 
 
@@ -86,6 +105,12 @@ def poisson3d(
     scipy.sparse.csr_array
         Scaled by the grid spacing squared: the entries are those of the stencil (6 and -1 for 7 constant
         points).
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.poisson3d(10).shape, gallery.poisson3d(10, 20, 30, points=27).shape
+    ((1000, 1000), (6000, 6000))
     """
     if whole_number("points", points, 1) not in (7, 27):
         raise ValueError(f"points is {points}; allowed: 7, 27")
@@ -201,12 +226,27 @@ def elasticity2d(
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
 ) -> sp.csr_array:
-    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node."""
+    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.elasticity2d(4)
+    >>> A.shape, A.nnz
+    ((32, 32), 400)
+    """
     return _elasticity(_cube(n, 2), poisson_ratio, contrast, dtype, seed)
 
 
 def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
-    """Right-hand side of `elasticity2d`; see `elasticity3d_load`."""
+    """Right-hand side of `elasticity2d`; see `elasticity3d_load`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> float(gallery.elasticity2d_load(3).sum())
+    5.0
+    """
     return _load(_cube(n, 2), dtype)
 
 
@@ -241,6 +281,13 @@ def elasticity3d(
     -------
     scipy.sparse.csr_array
         Stiffness matrix, symmetric positive definite. `elasticity3d_load` makes a right-hand side for it.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.elasticity3d(4)
+    >>> A.shape, A.nnz
+    ((192, 192), 9000)
     """
     return _elasticity(_cube(n, 3), poisson_ratio, contrast, dtype, seed)
 
@@ -259,6 +306,12 @@ def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
     -------
     (3 * n**3,) numpy.ndarray
         A uniform force along the last axis, parallel to the clamped face.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> float(gallery.elasticity3d_load(3).sum())
+    10.0
     """
     return _load(_cube(n, 3), dtype)
 
@@ -343,7 +396,15 @@ def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
 def banded_random(
     n: int, per_row: int, half_bandwidth: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal."""
+    """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.banded_random(100, 5, 10)
+    >>> int(abs(A.tocoo().row - A.tocoo().col).max()) <= 10
+    True
+    """
     n, per_row, half_bandwidth = (
         _count("n", n),
         _count("per_row", per_row, 0),
@@ -358,7 +419,14 @@ def banded_random(
 def uniform_random(
     rows: int, cols: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """`per_row` entries a row (less the coinciding ones), every column equally likely."""
+    """`per_row` entries a row (less the coinciding ones), every column equally likely.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.uniform_random(100, 50, 5).shape
+    (100, 50)
+    """
     rows, cols, per_row = _count("rows", rows, 0), _count("cols", cols), _count("per_row", per_row, 0)
     rng = _generator(seed)
     columns = rng.integers(0, cols, rows * per_row, dtype=np.int32)
@@ -393,6 +461,14 @@ def powerlaw(
         Of the values.
     seed : int
         Of everything random.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> import numpy as np
+    >>> lengths = np.diff(gallery.powerlaw(10_000, 8.0).indptr)
+    >>> bool(lengths.max() > 20 * lengths.mean())
+    True
     """
     n, max_length = _count("n", n), whole_number("max_length", max_length, 1)
     if not 0 <= real_number("mean", mean) < np.inf:
@@ -420,7 +496,15 @@ def powerlaw(
 def lp_like(
     rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths."""
+    """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.lp_like(20, 500, 3)
+    >>> A.shape, float(A.max())
+    ((20, 500), 1.0)
+    """
     rows, cols, per_column = _count("rows", rows), _count("cols", cols), _count("per_column", per_column)
     rng = _generator(seed)
     lengths = rng.integers(1, 2 * per_column - 1, cols, endpoint=True)
