@@ -12,7 +12,7 @@ import spmvgpu
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generate import generate  # noqa: E402
+from generate import generate
 
 project = "spmvgpu"
 author = "the spmvgpu developers"
