@@ -298,6 +298,19 @@ def test_command(folder, capsys):
     assert "--clear" in capsys.readouterr().err
 
 
+def test_on_a_cpu_nothing_is_looked_for_where_nothing_is_kept(folder, monkeypatch):
+    """Setting up a small operator would take twice as long."""
+    looked = []
+    fingerprint = remember.fingerprint
+    monkeypatch.setattr(remember, "fingerprint", lambda csr: looked.append(csr) or fingerprint(csr))
+    sg.aslinearoperator(A, device="cpu")
+    assert not looked
+    tuned("auto")
+    looked.clear()
+    assert sg.aslinearoperator(A, device="cpu").tuning.cached
+    assert looked
+
+
 def test_matrices_are_told_apart():
     prints = [
         remember.fingerprint(matrix)
