@@ -321,7 +321,7 @@ def test_matrices_are_told_apart():
 
 
 def test_what_benchmarks_measure_does_not_depend_on_what_was_tuned(monkeypatch, folder):
-    from spmvgpu.peers import ours
+    from experiments.peers import ours
 
     class Problem:
         matrix = A
