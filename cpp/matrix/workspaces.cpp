@@ -1,4 +1,4 @@
-#include "core/workspaces.hpp"
+#include "matrix/workspaces.hpp"
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/columns.hpp"
-#include "core/timing.hpp"
 #include "core/types.hpp"
+#include "matrix/timing.hpp"
 
 namespace spmvgpu {
 

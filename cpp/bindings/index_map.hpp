@@ -6,7 +6,7 @@
 #include <map>
 #include <variant>
 
-#include "exec/places.hpp"
+#include "matrix/index_map.hpp"
 
 namespace spmvgpu {
 

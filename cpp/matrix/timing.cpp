@@ -1,4 +1,4 @@
-#include "core/timing.hpp"
+#include "matrix/timing.hpp"
 
 #include <algorithm>
 #include <chrono>

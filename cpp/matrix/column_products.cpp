@@ -1,4 +1,4 @@
-#include "core/column_products.hpp"
+#include "matrix/column_products.hpp"
 
 #include <sys/mman.h>
 

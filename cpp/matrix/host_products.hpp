@@ -7,8 +7,8 @@
 
 #include "core/mutex.hpp"
 #include "cuda/transfer.hpp"
-#include "exec/share.hpp"
-#include "exec/workers.hpp"
+#include "matrix/shard.hpp"
+#include "matrix/workers.hpp"
 
 namespace spmvgpu {
 

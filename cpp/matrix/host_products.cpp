@@ -1,4 +1,4 @@
-#include "exec/host_products.hpp"
+#include "matrix/host_products.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "exec/places.hpp"
+#include "matrix/index_map.hpp"
 
 #include <algorithm>
 #include <stdexcept>

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/mutex.hpp"
-#include "exec/broadcast.hpp"
-#include "exec/distributed_vector.hpp"
-#include "exec/host_products.hpp"
+#include "matrix/broadcast.hpp"
+#include "matrix/distributed_vector.hpp"
+#include "matrix/host_products.hpp"
 
 namespace spmvgpu {
 

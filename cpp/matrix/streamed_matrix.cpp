@@ -1,4 +1,4 @@
-#include "exec/streamed_matrix.hpp"
+#include "matrix/streamed_matrix.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -7,8 +7,8 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
-#include "core/timing.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/timing.hpp"
 
 namespace spmvgpu {
 

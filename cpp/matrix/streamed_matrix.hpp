@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "core/any_matrix.hpp"
 #include "core/mutex.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/csr.hpp"
+#include "matrix/any_matrix.hpp"
 
 namespace spmvgpu {
 

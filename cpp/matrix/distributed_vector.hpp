@@ -7,7 +7,7 @@
 
 #include "core/mutex.hpp"
 #include "cuda/stream.hpp"
-#include "exec/share.hpp"
+#include "matrix/shard.hpp"
 
 namespace spmvgpu {
 

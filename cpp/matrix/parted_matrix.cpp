@@ -1,4 +1,4 @@
-#include "exec/parted_matrix.hpp"
+#include "matrix/parted_matrix.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
-#include "core/timing.hpp"
+#include "matrix/timing.hpp"
 
 namespace spmvgpu {
 

@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "core/any_matrix.hpp"
 #include "core/mutex.hpp"
-#include "core/workspaces.hpp"
 #include "cuda/transfer.hpp"
-#include "exec/places.hpp"
+#include "matrix/any_matrix.hpp"
+#include "matrix/index_map.hpp"
+#include "matrix/workspaces.hpp"
 
 namespace spmvgpu {
 

@@ -1,7 +1,7 @@
 // Products of a matrix with several vectors in host memory.
 #pragma once
 
-#include "core/any_matrix.hpp"
+#include "matrix/any_matrix.hpp"
 
 namespace spmvgpu {
 

@@ -1,12 +1,12 @@
-#include "exec/distributed_matrix.hpp"
+#include "matrix/distributed_matrix.hpp"
 
 #include <chrono>
 #include <stdexcept>
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
-#include "core/timing.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/timing.hpp"
 
 namespace spmvgpu {
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/any_matrix.hpp"
 #include "core/mutex.hpp"
 #include "core/options.hpp"
-#include "core/workspaces.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/all.hpp"
+#include "matrix/any_matrix.hpp"
+#include "matrix/workspaces.hpp"
 
 namespace spmvgpu {
 

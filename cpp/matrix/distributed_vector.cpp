@@ -1,4 +1,4 @@
-#include "exec/distributed_vector.hpp"
+#include "matrix/distributed_vector.hpp"
 
 #include <algorithm>
 #include <stdexcept>

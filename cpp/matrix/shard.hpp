@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/any_matrix.hpp"
-#include "exec/places.hpp"
+#include "matrix/any_matrix.hpp"
+#include "matrix/index_map.hpp"
 
 namespace spmvgpu {
 

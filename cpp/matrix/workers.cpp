@@ -1,4 +1,4 @@
-#include "exec/workers.hpp"
+#include "matrix/workers.hpp"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "exec/broadcast.hpp"
+#include "matrix/broadcast.hpp"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "core/matrix.hpp"
+#include "matrix/matrix.hpp"
 
 #include <chrono>
 #include <type_traits>
@@ -6,8 +6,8 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
-#include "core/timing.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/timing.hpp"
 
 namespace spmvgpu {
 
