@@ -6,9 +6,9 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "bindings/places.hpp"
-#include "exec/distributed_matrix.hpp"
-#include "exec/streamed_matrix.hpp"
+#include "bindings/index_map.hpp"
+#include "matrix/distributed_matrix.hpp"
+#include "matrix/streamed_matrix.hpp"
 
 namespace py = pybind11;
 

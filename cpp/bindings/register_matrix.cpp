@@ -9,10 +9,10 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "core/column_products.hpp"
-#include "core/matrix.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/transpose.hpp"
+#include "matrix/column_products.hpp"
+#include "matrix/matrix.hpp"
 
 namespace py = pybind11;
 

@@ -2,8 +2,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
+#include "cuda/residency.hpp"
 #include "model/features.hpp"
-#include "model/residency.hpp"
 
 namespace py = pybind11;
 

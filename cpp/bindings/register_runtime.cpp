@@ -2,10 +2,10 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/build_reason.hpp"
-#include "core/matrix.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/matrix.hpp"
 
 namespace py = pybind11;
 

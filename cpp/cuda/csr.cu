@@ -1,8 +1,8 @@
 #include "cuda/check.hpp"
 #include "cuda/residency.cuh"
+#include "cuda/residency.hpp"
 #include "cuda/warp.cuh"
 #include "formats/csr.hpp"
-#include "model/residency.hpp"
 
 namespace spmvgpu {
 

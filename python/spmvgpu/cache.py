@@ -203,6 +203,18 @@ def is_ignored() -> bool:
     return _ignored.get()
 
 
+def holds_tuning() -> bool:
+    """Whether any tuning result is kept: a fraction of what it takes to look for that of one matrix."""
+    where = directory()
+    if where is None:
+        return False
+    try:
+        with os.scandir(where / "tuning") as files:
+            return any(file.name.endswith(".json") for file in files)
+    except OSError:  # nothing was kept yet, or nobody may look
+        return False
+
+
 def warn_once(message: str) -> None:
     """Warn, unless the same was said before in this process."""
     if message not in _warned:
