@@ -30,6 +30,15 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         def _like(self, csr: Any, device: str | None = None) -> SparseOperator: ...
         def _like_part(self, csr: Any) -> SparseOperator: ...
 
+    if TYPE_CHECKING:  # what LinearOperator has, whose stubs do not know of which class it is here
+
+        @property
+        def T(self) -> SparseOperator: ...  # noqa: N802
+        @property
+        def H(self) -> SparseOperator: ...  # noqa: N802
+        def transpose(self) -> SparseOperator: ...
+        def adjoint(self) -> SparseOperator: ...
+
     def astype(self, dtype: Any, copy: bool = True) -> SparseOperator:
         """The operator with its values in another type.
 
@@ -209,11 +218,19 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             return _with_values(self, lambda values: values * other)
         return super().__mul__(other)
 
+    @overload
+    def __rmul__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __rmul__(self, other: Any) -> Any: ...
     def __rmul__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values * other)
         return super().__rmul__(other)
 
+    @overload
+    def __truediv__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __truediv__(self, other: Any) -> Any: ...
     def __truediv__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values / other)
