@@ -13,26 +13,26 @@ namespace spmvgpu {
 
 namespace {
 
-// Calls visit with a null pointer of the format type that carries the name.
+// Calls visit.template operator()<Format>() for every format of the list, in order.
+template <class T, class Visit>
+void for_each_format(Visit&& visit) {
+    [&]<class... Formats>(std::variant<Formats...>*) {
+        (visit.template operator()<Formats>(), ...);
+    }(static_cast<AnyFormat<T>*>(nullptr));
+}
+
+// The same for the one that carries the name.
 template <class T, class Visit>
 void with_format(const std::string& name, Visit&& visit) {
     bool found = false;
     std::string known;
-    const auto try_one = [&](auto* format) {
-        using Format = std::remove_pointer_t<decltype(format)>;
+    for_each_format<T>([&]<class Format>() {
         known += (known.empty() ? "" : ", ") + std::string(Format::kName);
         if (name != Format::kName) return;
         found = true;
-        visit(format);
-    };
-    [&]<class... Formats>(std::variant<Formats...>*) {
-        (try_one(static_cast<Formats*>(nullptr)), ...);
-    }(static_cast<AnyFormat<T>*>(nullptr));
+        visit.template operator()<Format>();
+    });
     if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
-}
-
-Target make_target(Device device) {
-    return {device, device.is_cuda() ? cuda::properties(device.ordinal).multiprocessors : max_threads()};
 }
 
 // A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
@@ -50,26 +50,6 @@ Format copy_to(const Format& format, Device device) {
     return copy;
 }
 
-// A format that multiplies with values gathered from x, which it may keep from one product to the next.
-template <class Format>
-concept Gathers = requires(const Format& format) {
-    format.gathers_on_host();
-};
-
-// A format that refuses whatever is not symmetric.
-template <class Format>
-concept Symmetric = Format::kSymmetric;
-
-// A format that reads x all along its diagonals, whether an entry is there or not.
-template <class Format>
-concept ReadsDiagonals = Format::kReadsDiagonals;
-
-// A format that multiplies several vectors at once on the CPU.
-template <class Format>
-concept MultipliesPanels = requires(const Format& format, const PanelProduct<typename Format::value_type>& product) {
-    format.multiply_panel(product);
-};
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -78,39 +58,43 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
-    [&]<class... Formats>(std::variant<Formats...>*) {
-        (list.push_back({Formats::kName, list_options(typename Formats::Tuning{}), Formats::Tuning::candidates(),
-                         Symmetric<Formats>, ReadsDiagonals<Formats>}),
-         ...);
-    }(static_cast<AnyFormat<double>*>(nullptr));
+    for_each_format<double>([&]<class Format>() {
+        using Tuning = typename Format::Tuning;
+        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(), Format::kTraits});
+    });
     return list;
 }
 
+Target target_of(Device device) {
+    return {device, device.is_cuda() ? cuda::properties(device.ordinal).multiprocessors : max_threads()};
+}
+
 template <class T>
-Matrix<T>::Matrix(const Csr<T>& csr, const std::string& format, const Options& options, Device device)
+MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
+                       const Target& target) {
+    MatrixPlan result;
+    with_format<T>(format, [&]<class Format>() {
+        const auto plan = Format::plan(csr, read_options<typename Format::Tuning>(format, options), target);
+        result = {plan.cost, list_options(plan.tuning)};
+    });
+    return result;
+}
+
+template <class T>
+Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device)
     : device_(device) {
-    with_format<T>(format, [&](auto* tag) {
-        using Format = std::remove_pointer_t<decltype(tag)>;
+    with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
         const auto start = std::chrono::steady_clock::now();
-        const Format converted = Format::from_csr(csr, tuning, make_target(device));
+        const auto plan = Format::plan(csr, tuning, target_of(device));
+        const Format converted = Format::from_csr(csr, plan);
+        stores_in_order_ = plan.cost.stores_in_order;
         setup_.convert = seconds_since(start);
         storage_ = copy_to(converted, device);
         setup_.transfer = seconds_since(start) - setup_.convert;
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
     workspaces_.emplace(scratch, device, array_bytes());
-}
-
-template <class T>
-Estimate Matrix<T>::estimate(const Csr<T>& csr, const std::string& format, const Options& options, Device device) {
-    Estimate estimate;
-    with_format<T>(format, [&](auto* tag) {
-        using Format = std::remove_pointer_t<decltype(tag)>;
-        const auto tuning = read_options<typename Format::Tuning>(format, options);
-        estimate = Format::estimate(csr, tuning, make_target(device));
-    });
-    return estimate;
 }
 
 template <class T>
@@ -129,19 +113,27 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
     if (x_version != 0 && device_.is_cuda() && cuda::is_capturing(stream)) x_version = 0;
     Workspaces::Space* const space = workspaces_->of(stream);
     std::unique_lock<Mutex> turn;
+    bool is_gathered = false;
     if (space != nullptr) {
         turn = std::unique_lock(space->in_use);
         product.scratch = space->memory.data();
-        product.gathered = x_version != 0 && space->gathered == x_version;
+        is_gathered = x_version != 0 && space->gathered == x_version;
         space->gathered = 0;  // for the case that the product throws
     }
     std::visit(
-        [&](const auto& format) {
+        [&]<class Format>(const Format& format) {
+            constexpr bool kGathers = Format::kTraits.gathers_x_first;
             if constexpr (kHasCuda) {
                 if (device_.is_cuda()) {
                     const cuda::DeviceGuard guard(device_.ordinal);
+                    if constexpr (kGathers) {
+                        if (!is_gathered) format.gather_x_cuda(product, stream);
+                    }
                     return format.spmv_cuda(product, stream);
                 }
+            }
+            if constexpr (kGathers) {
+                if (!is_gathered) format.gather_x(product);
             }
             format.spmv(product);
         },
@@ -158,10 +150,10 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
     const std::uint64_t version = version_of(product.x);
     cuda::Crossing crossing;
     crossing.x_is_there = version != 0 && sent_version_ == version;
+    crossing.store_y = stores_in_order_;
     std::visit(
-        [&](const auto& format) {
-            if constexpr (requires { format.stores_in_order(); }) crossing.store_y = format.stores_in_order();
-            if constexpr (Gathers<std::remove_cvref_t<decltype(format)>>) {
+        [&]<class Format>(const Format& format) {
+            if constexpr (Format::kTraits.gathers_x_first) {
                 if (!format.gathers_on_host()) return;
                 crossing.fill_x = [&](void* chunk, std::size_t begin, std::size_t bytes) {
                     format.gather(product.x, static_cast<T*>(chunk), static_cast<index_t>(begin / sizeof(T)),
@@ -179,15 +171,14 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
 template <class T>
 bool Matrix<T>::multiplies_panels() const {
     return !device_.is_cuda() &&
-           std::visit([](const auto& format) { return MultipliesPanels<std::remove_cvref_t<decltype(format)>>; },
-                      storage_);
+           std::visit([]<class Format>(const Format&) { return Format::kTraits.multiplies_panels; }, storage_);
 }
 
 template <class T>
 void Matrix<T>::multiply_panel(const PanelProduct<T>& product) const {
     std::visit(
-        [&](const auto& format) {
-            if constexpr (MultipliesPanels<std::remove_cvref_t<decltype(format)>>) format.multiply_panel(product);
+        [&]<class Format>(const Format& format) {
+            if constexpr (Format::kTraits.multiplies_panels) format.multiply_panel(product);
         },
         storage_);
 }
@@ -197,7 +188,7 @@ bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
     // A copy takes about as long as a few entries of the matrix do, and vectors that are read all along the diagonals
     // leave nothing to be saved.
     const bool reads_diagonals =
-        std::visit([](const auto& format) { return ReadsDiagonals<std::remove_cvref_t<decltype(format)>>; }, storage_);
+        std::visit([]<class Format>(const Format&) { return Format::kTraits.reads_whole_diagonals; }, storage_);
     return multiplies_panels() && !reads_diagonals && vectors >= kPanelColumns<T> / 2 &&
            nnz() >= 2 * (std::int64_t(rows()) + cols());
 }
@@ -205,12 +196,12 @@ bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
 template <class T>
 void Matrix<T>::set_x(const T* x) {
     const bool gathers =
-        std::visit([](const auto& format) { return Gathers<std::remove_cvref_t<decltype(format)>>; }, storage_);
+        std::visit([]<class Format>(const Format&) { return Format::kTraits.gathers_x_first; }, storage_);
     if (!gathers) {
         std::string known;
-        [&]<class... Formats>(std::variant<Formats...>*) {
-            ((known += Gathers<Formats> ? (known.empty() ? "" : ", ") + std::string(Formats::kName) : ""), ...);
-        }(static_cast<AnyFormat<T>*>(nullptr));
+        for_each_format<T>([&]<class Format>() {
+            if (Format::kTraits.gathers_x_first) known += (known.empty() ? "" : ", ") + std::string(Format::kName);
+        });
         throw UnknownOption("format '" + format() +
                             "' does not keep gathered values of x, so it has no set_x; formats that " + "do: " + known);
     }
@@ -230,8 +221,8 @@ std::uint64_t Matrix<T>::version_of(const T* x) const {
 template <class T>
 bool Matrix<T>::gathers_on_host() const {
     return std::visit(
-        [](const auto& format) {
-            if constexpr (Gathers<std::remove_cvref_t<decltype(format)>>) return format.gathers_on_host();
+        []<class Format>(const Format& format) {
+            if constexpr (Format::kTraits.gathers_x_first) return format.gathers_on_host();
             return false;
         },
         storage_);
@@ -251,7 +242,7 @@ double Matrix<T>::time_products(const Series& series) const {
 }
 
 template <class T>
-Csr<T> Matrix<T>::to_csr() const {
+CsrMatrix<T> Matrix<T>::to_csr() const {
     return std::visit([](const auto& format) { return copy_to(format, {}).to_csr(); }, storage_);
 }
 
@@ -296,6 +287,8 @@ std::vector<OptionInfo> Matrix<T>::options() const {
     return std::visit([](const auto& format) { return list_options(format.tuning); }, storage_);
 }
 
+template MatrixPlan plan_matrix(const CsrMatrix<float>&, const std::string&, const Options&, const Target&);
+template MatrixPlan plan_matrix(const CsrMatrix<double>&, const std::string&, const Options&, const Target&);
 template class Matrix<float>;
 template class Matrix<double>;
 

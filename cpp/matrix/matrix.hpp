@@ -23,19 +23,29 @@ struct FormatInfo {
     std::string name;
     std::vector<OptionInfo> options;  // with their defaults
     std::vector<Options> candidates;  // what tuning tries
-    bool symmetric;                   // whether it holds symmetric matrices only
-    bool reads_diagonals;             // whether it reads x all along its diagonals, entry or not
+    Traits traits;
 };
 std::vector<FormatInfo> list_formats();
+
+Target target_of(Device device);
+
+// What a format would do with a matrix.
+struct MatrixPlan {
+    Cost cost;
+    std::vector<OptionInfo> options;  // with every automatic choice made
+};
+
+// Of a canonical matrix in host memory. The target need not be there. Throws as the constructor of Matrix does.
+template <class T>
+MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
+                       const Target& target);
 
 template <class T>
 class Matrix : public AnyMatrix<T> {
 public:
     // Converts a canonical CSR matrix in host memory. Throws FormatError, UnknownOption, std::invalid_argument (unknown
     // format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
-    Matrix(const Csr<T>& csr, const std::string& format, const Options& options, Device device);
-
-    static Estimate estimate(const Csr<T>& csr, const std::string& format, const Options& options, Device device);
+    Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device);
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
@@ -45,7 +55,7 @@ public:
     void set_x(const T* x) override;
     double time_products(const Series& series) const override;
 
-    Csr<T> to_csr() const;  // in host memory
+    CsrMatrix<T> to_csr() const;  // in host memory
 
     std::string format() const;
     Device device() const override { return device_; }
@@ -66,6 +76,7 @@ private:
 
     AnyFormat<T> storage_;
     Device device_;
+    bool stores_in_order_ = false;  // see Cost
     SetupSeconds setup_;
 
     mutable cuda::LazyExchange<T> exchange_;

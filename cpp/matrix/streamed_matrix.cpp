@@ -29,7 +29,7 @@ std::size_t block_bytes(std::size_t rows, std::size_t nnz) {
 }  // namespace
 
 template <class T>
-StreamedMatrix<T>::StreamedMatrix(const Csr<T>& csr, Device gpu, std::size_t chunk_bytes)
+StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size_t chunk_bytes)
     : device_(gpu), rows_(csr.rows), cols_(csr.cols), nnz_(csr.nnz) {
     const cuda::DeviceGuard guard(gpu.ordinal);
     const auto start = std::chrono::steady_clock::now();
@@ -58,34 +58,31 @@ StreamedMatrix<T>::~StreamedMatrix() {
 }
 
 template <class T>
-typename StreamedMatrix<T>::Chunk StreamedMatrix<T>::make_chunk(const Csr<T>& csr, index_t first, index_t end) const {
+typename StreamedMatrix<T>::Chunk StreamedMatrix<T>::make_chunk(const CsrMatrix<T>& csr, index_t first,
+                                                                index_t end) const {
     const index_t begin = csr.row_offsets[first], nnz = csr.row_offsets[end] - begin;
-    Chunk chunk{first, end - first, nnz, 0, cuda::allocate_pinned(block_bytes<T>(end - first, nnz))};
-    Csr<T> inside = csr_in(chunk, chunk.block.get());
+    Chunk chunk{first, end - first, nnz, {}, cuda::allocate_pinned(block_bytes<T>(end - first, nnz))};
+    CsrMatrix<T> inside = csr_in(chunk, chunk.block.get());
     for (index_t row = 0; row <= chunk.rows; ++row) inside.row_offsets[row] = csr.row_offsets[first + row] - begin;
     parallel_copy(inside.col_indices.data(), csr.col_indices.data() + begin, inside.col_indices.bytes());
     parallel_copy(inside.values.data(), csr.values.data() + begin, inside.values.bytes());
     CsrTuning tuning;
     tuning.kernel = CsrKernel::kShuffle;  // the one that needs no plan; the bus is the limit in any case
-    chunk.lanes_per_row = Csr<T>::from_csr(inside, tuning, {device_, 1}).tuning.lanes_per_row;
+    chunk.plan = Csr<T>::plan(inside, tuning, {device_, 1});
     return chunk;
 }
 
 template <class T>
-Csr<T> StreamedMatrix<T>::csr_in(const Chunk& chunk, const void* block) const {
+CsrMatrix<T> StreamedMatrix<T>::csr_in(const Chunk& chunk, const void* block) const {
     const char* const offsets = static_cast<const char*>(block);
     const char* const columns = offsets + room_for<index_t>(chunk.rows + std::size_t(1));
     const char* const values = columns + room_for<index_t>(chunk.nnz);
-    Csr<T> csr;
-    csr.rows = chunk.rows;
-    csr.cols = cols_;
-    csr.nnz = chunk.nnz;
-    csr.row_offsets = Array<index_t>::view(reinterpret_cast<const index_t*>(offsets), chunk.rows + std::size_t(1));
-    csr.col_indices = Array<index_t>::view(reinterpret_cast<const index_t*>(columns), chunk.nnz);
-    csr.values = Array<T>::view(reinterpret_cast<const T*>(values), chunk.nnz);
-    csr.tuning.kernel = CsrKernel::kShuffle;
-    csr.tuning.lanes_per_row = chunk.lanes_per_row;
-    return csr;
+    return {chunk.rows,
+            cols_,
+            chunk.nnz,
+            Array<index_t>::view(reinterpret_cast<const index_t*>(offsets), chunk.rows + std::size_t(1)),
+            Array<index_t>::view(reinterpret_cast<const index_t*>(columns), chunk.nnz),
+            Array<T>::view(reinterpret_cast<const T*>(values), chunk.nnz)};
 }
 
 // The sending stream runs ahead of the caller's by two chunks: it waits for a buffer's last use only, whichever stream
@@ -111,7 +108,9 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
         } else {
             own.y += chunk.first_row;
         }
-        if constexpr (kHasCuda) csr_in(chunk, buffer.memory.data()).spmv_cuda(own, stream);
+        if constexpr (kHasCuda) {
+            Csr<T>::from_csr(csr_in(chunk, buffer.memory.data()), chunk.plan).spmv_cuda(own, stream);
+        }
         buffer.used.record(stream);
     }
 }
@@ -136,18 +135,12 @@ double StreamedMatrix<T>::time_products(const Series& series) const {
 }
 
 template <class T>
-Csr<T> StreamedMatrix<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows_;
-    csr.cols = cols_;
-    csr.nnz = nnz_;
-    csr.row_offsets = Array<index_t>(rows_ + std::size_t(1));
-    csr.col_indices = Array<index_t>(nnz_);
-    csr.values = Array<T>(nnz_);
+CsrMatrix<T> StreamedMatrix<T>::to_csr() const {
+    auto csr = CsrMatrix<T>::allocate(rows_, cols_, nnz_);
     index_t done = 0;
     csr.row_offsets[0] = 0;
     for (const Chunk& chunk : chunks_) {
-        const Csr<T> inside = csr_in(chunk, chunk.block.get());
+        const CsrMatrix<T> inside = csr_in(chunk, chunk.block.get());
         for (index_t row = 1; row <= chunk.rows; ++row) {
             csr.row_offsets[chunk.first_row + row] = done + inside.row_offsets[row];
         }

@@ -18,7 +18,7 @@ template <class T>
 class StreamedMatrix : public AnyMatrix<T> {
 public:
     // A canonical matrix in host memory, to be sent in chunks of whole rows of up to chunk_bytes, or of one row.
-    StreamedMatrix(const Csr<T>& csr, Device gpu, std::size_t chunk_bytes);
+    StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size_t chunk_bytes);
     ~StreamedMatrix() override;
 
     void spmv(const Product<T>& product, Stream stream) const override;  // not to be captured into a graph
@@ -26,7 +26,7 @@ public:
     void set_x(const T* x) override;                            // throws: nothing is gathered
     double time_products(const Series& series) const override;  // wall time
 
-    Csr<T> to_csr() const;  // in host memory
+    CsrMatrix<T> to_csr() const;  // in host memory
 
     Device device() const override { return device_; }
     index_t rows() const override { return rows_; }
@@ -40,15 +40,15 @@ private:
     // the same distances in a buffer on the GPU.
     struct Chunk {
         index_t first_row, rows, nnz;
-        int lanes_per_row;
+        CsrPlan plan;
         std::shared_ptr<void> block;
     };
     struct Buffer {
         Array<char> memory;
         cuda::Event filled, used;
     };
-    Chunk make_chunk(const Csr<T>& csr, index_t first, index_t end) const;
-    Csr<T> csr_in(const Chunk& chunk, const void* block) const;  // a window on the block
+    Chunk make_chunk(const CsrMatrix<T>& csr, index_t first, index_t end) const;
+    CsrMatrix<T> csr_in(const Chunk& chunk, const void* block) const;  // a window on the block
 
     Device device_;
     index_t rows_, cols_, nnz_;

@@ -141,11 +141,25 @@ def estimate_csr(
     For a GPU that is not here, without what would be planned for it.
     """
     ordinal = ordinal if ordinal < _core.device_count() else CPU
+    plan = plan_csr(csr, format, ordinal, options)
+    return {name: plan[name] for name in ("bytes", "padding")}
+
+
+def plan_csr(
+    csr: Any,
+    format: str,
+    ordinal: int,
+    options: dict[str, Any] | None = None,
+    processors: int | None = None,
+) -> dict[str, Any]:
+    """What a format would do with a matrix that is canonical CSR: its options, all chosen, and its cost.
+
+    With `processors` given, the device need not be here.
+    """
     matrix_type = _matrix_type(csr.dtype)
-    size, padding = matrix_type.estimate(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal
+    return matrix_type.plan(
+        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
     )
-    return {"bytes": size, "padding": padding}
 
 
 def build(csr: Any, choice: Choice, ordinal: int) -> Matrix:

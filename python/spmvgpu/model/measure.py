@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from spmvgpu import _core
 from spmvgpu.devices import CPU
-from spmvgpu.tune import Choice, Matrix, build, estimate_csr, formats
+from spmvgpu.tune import Choice, Matrix, build, formats, plan_csr
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
@@ -36,7 +36,7 @@ def time_variants(
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     for format, options in variants:
         try:
-            cost = estimate_csr(csr, format, ordinal, options)
+            plan = plan_csr(csr, format, ordinal, options)
             built = build(csr, Choice(format, options), ordinal)
         except (_core.FormatError, MemoryError):
             continue
@@ -48,9 +48,7 @@ def time_variants(
             "dtype": dtype,
             "format": format,
             "options": options,
-            "in_force": built.options,
-            "stored_bytes": cost["bytes"],
-            "padding": cost["padding"],
+            "plan": plan,
             "bytes": built.nbytes,
             "time_us": round(_time(built, ordinal), 4),
         }

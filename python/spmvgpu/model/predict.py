@@ -17,7 +17,7 @@ from spmvgpu.devices import CPU, device_name, resolve_device
 from spmvgpu.model import roofline
 from spmvgpu.model.guo2011 import KNOWN, Guo2011, Separator, find_separator
 from spmvgpu.model.profile import Profile, is_profile_of, load_profile
-from spmvgpu.tune import estimate_csr, formats
+from spmvgpu.tune import estimate_csr, formats, plan_csr
 
 MODELS = ("roofline", "guo2011")
 _NOT_CALIBRATED = "from its bytes alone: the profile does not know this format"
@@ -266,25 +266,29 @@ def _by_roofline(
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
+    # Of the device that the profile is of, which need not be here.
+    first_gpu = 0
+    planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     entries = []
     for name in names:
-        try:
-            cost = estimate_csr(csr, name, ordinal)
-        except _core.FormatError as refused:
-            entries.append(Prediction(name, note=str(refused)))
-            continue
-        work = roofline.Work(found, csr.dtype.itemsize, cost["bytes"], cost["padding"], machine)
         fitted = [variant for variant in parameters["variants"] if variant["format"] == name]
-        for variant in fitted:
-            fit = roofline.Fit.from_parameters(variant, places)
-            terms = roofline.terms_of(roofline.variant_name(name, variant["options"]), work)
-            time = fit.time(terms, at)
-            error = fit.error if is_own else None
-            entries.append(Prediction(name, variant["options"], time, cost["bytes"], cost["padding"], error))
-        if not fitted:
-            moved = cost["bytes"] + sum(csr.shape) * csr.dtype.itemsize
-            time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
-            entries.append(Prediction(name, {}, time, cost["bytes"], cost["padding"], note=_NOT_CALIBRATED))
+        for variant in fitted or [{"options": {}}]:
+            options = variant["options"]
+            try:
+                plan = plan_csr(csr, name, planned, options, processors)
+            except _core.FormatError as refused:
+                entries.append(Prediction(name, note=str(refused)))
+                break  # for all variants alike
+            if fitted:
+                fit = roofline.Fit.from_parameters(variant, places)
+                work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
+                time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
+                error, note = fit.error if is_own else None, ""
+            else:
+                moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+                time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
+                error, note = None, _NOT_CALIBRATED
+            entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
     return entries
 
 
