@@ -6,9 +6,9 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "bindings/places.hpp"
-#include "exec/distributed_matrix.hpp"
-#include "exec/streamed_matrix.hpp"
+#include "bindings/index_map.hpp"
+#include "matrix/distributed_matrix.hpp"
+#include "matrix/streamed_matrix.hpp"
 
 namespace py = pybind11;
 
@@ -81,7 +81,7 @@ void register_streamed(py::module_& module, const char* name) {
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "A matrix in host memory that a GPU multiplies.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, int ordinal, std::size_t chunk_bytes) {
-                 const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+                 const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
                  const GilRelease release;
                  return std::make_shared<M>(csr, Device{ordinal}, chunk_bytes);
              }),

@@ -2,8 +2,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
+#include "core/parallel.hpp"
+#include "cuda/residency.hpp"
 #include "model/features.hpp"
-#include "model/residency.hpp"
 
 namespace py = pybind11;
 
@@ -28,8 +29,7 @@ py::dict features(const Indices& indptr, const Indices& indices, index_t cols, i
                     arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
                     arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
                     arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
-                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors,
-                    arg("fragment_rows") = found.fragment_rows);
+                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors);
 }
 
 py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
@@ -47,6 +47,8 @@ py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
 void register_model(py::module_& module) {
     module.def("features", &features, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("cols"),
                py::arg("item_bytes"), "What the performance model wants to know about a matrix.");
+    module.def("piece_count", &piece_count, py::arg("nanoseconds"),
+               "Pieces that a loop of so much work for one thread is cut into on the CPU.");
     module.def("residency", &residency, py::arg("kernel"), py::arg("item_bytes"), py::arg("ordinal"),
                "Threads per block, and blocks that a multiprocessor holds at once, of 'csr_vector' or 'ell'.");
 }

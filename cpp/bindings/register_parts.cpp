@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
-#include "bindings/places.hpp"
-#include "exec/parted_matrix.hpp"
+#include "bindings/index_map.hpp"
+#include "matrix/parted_matrix.hpp"
 
 namespace py = pybind11;
 

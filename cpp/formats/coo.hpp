@@ -12,7 +12,9 @@
 // so on rows longer than two or three entries CSR moves fewer bytes.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
@@ -27,11 +29,20 @@ struct CooTuning {
     static std::vector<Options> candidates();
 };
 
+struct CooPlan {
+    CooTuning tuning;
+    Cost cost;
+    bool has_empty_rows = false;
+    HostVector<RowSpan> spans;
+};
+
 template <class T>
 struct Coo {
     static constexpr const char* kName = "coo";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = CooTuning;
+    using Plan = CooPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     bool has_empty_rows = false;  // then y is scaled by beta before the products are added to it
@@ -49,11 +60,11 @@ struct Coo {
         visit("spans", self.spans);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Coo from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Coo from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
 
-    index_t strips() const { return tuning.strip == 0 ? 0 : nnz / tuning.strip + (nnz % tuning.strip != 0); }
+    index_t strips() const { return count_parts(nnz, tuning.strip); }
     // Two partial sums a strip: of the row that enters it from the left, and of the row that leaves it to the right.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * strips() : 0; }
 

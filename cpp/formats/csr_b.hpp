@@ -17,11 +17,15 @@
 // the product is that of `csr`, whose split by rows and non-zeros is as even.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
 struct CsrBTuning {
+    static constexpr int kBlockSize = 256;  // CUDA: threads per block; Yin 2012, section 5.1 (5)
+
     int fragment = 1024;     // non-zeros per thread block
     int lanes_per_row = 16;  // lanes that add up a row; 16 is the paper's half warp
 
@@ -34,16 +38,20 @@ struct CsrBTuning {
     static std::vector<Options> candidates();
 };
 
-// Rows of the first and the last non-zero of a fragment.
-struct RowBound {
-    index_t first, last;
+struct CsrBPlan {
+    CsrBTuning tuning;
+    Cost cost;
+    Array<RowBound> bounds;
+    HostVector<RowSpan> spans;
 };
 
 template <class T>
 struct CsrB {
     static constexpr const char* kName = "csr_b";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = CsrBTuning;
+    using Plan = CsrBPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Array<index_t> row_offsets;  // length rows + 1
@@ -62,9 +70,9 @@ struct CsrB {
         visit("spans", self.spans);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static CsrB from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static CsrB from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
 
     // Two partial sums a fragment: of its first row, if that began before, and of its last, if that goes on.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * bounds.size() : 0; }

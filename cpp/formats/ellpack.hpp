@@ -19,8 +19,10 @@ namespace spmvgpu {
 template <class T>
 struct Ellpack {
     static constexpr const char* kName = "ellpack";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = PaddedTuning;
+    using Plan = EllPlan<Tuning>;
 
     index_t rows = 0, cols = 0, nnz = 0;
     EllSlots<T> slots;  // one thread per row
@@ -31,9 +33,9 @@ struct Ellpack {
         EllSlots<T>::each_array(self.slots, visit);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Ellpack from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Ellpack from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

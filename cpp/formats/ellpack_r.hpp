@@ -18,8 +18,10 @@ namespace spmvgpu {
 template <class T>
 struct EllpackR {
     static constexpr const char* kName = "ellpack_r";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = PaddedTuning;
+    using Plan = EllPlan<Tuning>;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Ellpack<T> ell;
@@ -32,9 +34,9 @@ struct EllpackR {
         visit("row_lengths", self.row_lengths);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static EllpackR from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const { return ell.to_csr(); }
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static EllpackR from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const { return ell.to_csr(); }
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

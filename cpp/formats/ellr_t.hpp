@@ -35,8 +35,10 @@ struct EllrTTuning {
 template <class T>
 struct EllrT {
     static constexpr const char* kName = "ellr_t";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = EllrTTuning;
+    using Plan = EllPlan<Tuning>;
 
     index_t rows = 0, cols = 0, nnz = 0;
     EllSlots<T> slots;           // threads_per_row threads per row
@@ -49,9 +51,9 @@ struct EllrT {
         visit("row_lengths", self.row_lengths);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static EllrT from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const { return slots.to_csr(cols, nnz); }
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static EllrT from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const { return slots.to_csr(cols, nnz); }
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

@@ -37,11 +37,21 @@ struct HybTuning {
     static std::vector<Options> candidates();
 };
 
+struct HybPlan {
+    HybTuning tuning;
+    Cost cost;
+    index_t width = 0;  // of the ELL part
+    EllPlan<PaddedTuning> ell;
+    CooPlan coo;
+};
+
 template <class T>
 struct Hyb {
     static constexpr const char* kName = "hyb";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = HybTuning;
+    using Plan = HybPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Ellpack<T> ell;  // the first entries of every row
@@ -54,9 +64,9 @@ struct Hyb {
         Coo<T>::each_array(self.coo, [&](std::string name, auto& array) { visit(("coo_" + name).c_str(), array); });
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Hyb from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Hyb from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return coo.workspace_bytes(); }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

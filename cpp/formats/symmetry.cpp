@@ -9,6 +9,8 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
+#include "core/options.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -24,7 +26,7 @@ bool same_bits(T a, T b) {
 
 // Position of the first entry of a row at or behind a column.
 template <class T>
-index_t find_column(const Csr<T>& matrix, index_t row, index_t column) {
+index_t find_column(const CsrMatrix<T>& matrix, index_t row, index_t column) {
     const auto* const cols = matrix.col_indices.data();
     return static_cast<index_t>(
         std::lower_bound(cols + matrix.row_offsets[row], cols + matrix.row_offsets[row + 1], column) - cols);
@@ -34,7 +36,7 @@ index_t find_column(const Csr<T>& matrix, index_t row, index_t column) {
 // above the diagonal less those below it. As the rows go by, the mirror images that lie in one row come by in order: a
 // cursor per row finds each of them without a search.
 template <class T>
-bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::int64_t& surplus) {
+bool rows_are_mirrored(const CsrMatrix<T>& matrix, index_t begin, index_t end, std::int64_t& surplus) {
     const auto& cols = matrix.col_indices;
     index_t first = end;
     for (index_t row = begin; row < end; ++row) {
@@ -42,9 +44,11 @@ bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::in
             first = std::min(first, cols[matrix.row_offsets[row]]);
     }
     HostVector<index_t> cursors(end - first, -1);
+    InterruptTimer timer;
     for (index_t row = begin; row < end; ++row) {
         const index_t row_end = matrix.row_offsets[row + 1];
         index_t k = matrix.row_offsets[row];
+        timer.work(row_end - k + 1);
         for (; k < row_end && cols[k] < row; ++k) {
             const index_t mirror = cols[k];
             index_t& cursor = cursors[mirror - first];
@@ -64,7 +68,7 @@ bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::in
 }
 
 template <class T>
-bool is_symmetric(const Csr<T>& matrix) {
+bool is_symmetric(const CsrMatrix<T>& matrix) {
     // Few and large: every piece keeps a cursor for each row that its mirror images lie in.
     const std::int64_t pieces = std::min<std::int64_t>(piece_count(matrix.nnz), 64);
     std::vector<std::int64_t> surplus(pieces, 0);
@@ -83,8 +87,10 @@ std::string place(index_t row, index_t col) {
 }
 
 template <class T>
-std::string first_asymmetry(const Csr<T>& matrix) {
+std::string first_asymmetry(const CsrMatrix<T>& matrix) {
+    InterruptTimer timer;
     for (index_t row = 0; row < matrix.rows; ++row) {
+        timer.work(matrix.row_offsets[row + 1] - matrix.row_offsets[row] + 1);
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
             const index_t col = matrix.col_indices[k], mirror = find_column(matrix, col, row);
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
@@ -102,7 +108,7 @@ std::string first_asymmetry(const Csr<T>& matrix) {
 }  // namespace
 
 template <class T>
-void check_symmetric(const std::string& format, const Csr<T>& matrix) {
+void check_symmetric(const std::string& format, const CsrMatrix<T>& matrix) {
     std::string why;
     if (matrix.rows != matrix.cols) {
         why = "a square matrix, and this one has " + std::to_string(matrix.rows) + " rows and " +
@@ -113,10 +119,10 @@ void check_symmetric(const std::string& format, const Csr<T>& matrix) {
         return;
     }
     throw FormatError("format '" + format + "' needs " + why + "; format 'csr' fits in " +
-                      std::to_string(matrix.matrix_bytes()) + " bytes");
+                      std::to_string(matrix.bytes()) + " bytes");
 }
 
-template void check_symmetric(const std::string&, const Csr<float>&);
-template void check_symmetric(const std::string&, const Csr<double>&);
+template void check_symmetric(const std::string&, const CsrMatrix<float>&);
+template void check_symmetric(const std::string&, const CsrMatrix<double>&);
 
 }  // namespace spmvgpu

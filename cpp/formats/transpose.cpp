@@ -23,7 +23,7 @@ std::int64_t choose_pieces(index_t cols, index_t nnz) {
 // A counting sort by column. As the rows of a piece go by in order, and the pieces lie one behind the other, so do the
 // columns of every row of the result.
 template <class T>
-Csr<T> transpose(const Csr<T>& matrix) {
+CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
     const std::int64_t cols = matrix.cols, pieces = choose_pieces(matrix.cols, matrix.nnz);
     HostVector<index_t> places(pieces * cols, 0);  // of each piece in each column: first the count, then the next place
     // Calls visit(row, k, place) for every entry of a piece, which has about as many as the others.
@@ -43,13 +43,7 @@ Csr<T> transpose(const Csr<T>& matrix) {
         }
     };
 
-    Csr<T> result;
-    result.rows = matrix.cols;
-    result.cols = matrix.rows;
-    result.nnz = matrix.nnz;
-    result.row_offsets = Array<index_t>(cols + 1);
-    result.col_indices = Array<index_t>(result.nnz);
-    result.values = Array<T>(result.nnz);
+    auto result = CsrMatrix<T>::allocate(matrix.cols, matrix.rows, matrix.nnz);
     for_each_piece(pieces, [&](std::int64_t piece) {
         visit_piece(piece, [](std::int64_t, index_t, index_t& count) { ++count; });
     });
@@ -72,7 +66,7 @@ Csr<T> transpose(const Csr<T>& matrix) {
     return result;
 }
 
-template Csr<float> transpose(const Csr<float>&);
-template Csr<double> transpose(const Csr<double>&);
+template CsrMatrix<float> transpose(const CsrMatrix<float>&);
+template CsrMatrix<double> transpose(const CsrMatrix<double>&);
 
 }  // namespace spmvgpu

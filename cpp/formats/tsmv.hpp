@@ -43,6 +43,7 @@
 #pragma once
 
 #include "formats/csr.hpp"
+#include "formats/format.hpp"
 #include "formats/tsmv_plan.hpp"
 
 namespace spmvgpu {
@@ -87,13 +88,23 @@ struct TsmvCoordinate {
 };
 
 template <class T>
+struct TsmvPlan {
+    TsmvTuning tuning;
+    Cost cost;
+    TsmvLayout layout;
+    CsrMatrix<T> remainder;  // what the layout leaves out; without arrays if that is nothing
+    CsrPlan remainder_plan;
+};
+
+template <class T>
 struct Tsmv {
     static constexpr const char* kName = "tsmv";
-    static constexpr bool kSymmetric = true;
+    static constexpr Traits kTraits{.needs_symmetry = true, .multiplies_panels = false};
     static constexpr std::uint16_t kFake = 0xFFFF;    // as a column
     static constexpr std::uint16_t kNoNode = 0xFFFF;  // in thread_nodes
     using value_type = T;
     using Tuning = TsmvTuning;
+    using Plan = TsmvPlan<T>;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Array<TsmvTile> tiles;
@@ -130,9 +141,9 @@ struct Tsmv {
                            [&](std::string name, auto& array) { visit(("remainder_" + name).c_str(), array); });
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Tsmv from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Tsmv from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
 
     index_t tile_count() const { return tiles.size() ? static_cast<index_t>(tiles.size()) - 1 : 0; }
     index_t first_row(index_t node) const { return node_rows.size() ? node_rows[node] : node * tuning.block; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/dispatch.hpp"
 #include "formats/tsmv.hpp"
 
 namespace spmvgpu {
@@ -54,12 +55,9 @@ void multiply_tile(const Tsmv<T>& tsmv, index_t tile, const T* x, T* y) {
     for (index_t slice = tsmv.tiles[tile].slice; slice < tsmv.tiles[tile + 1].slice; ++slice) {
         if (tsmv.tuning.variant == TsmvVariant::kPoster) {
             multiply_square(tsmv, slice, x, y);
-        } else if (tsmv.tuning.block == 1) {
-            multiply_slice<T, 1>(tsmv, slice, x, y);
-        } else if (tsmv.tuning.block == 2) {
-            multiply_slice<T, 2>(tsmv, slice, x, y);
         } else {
-            multiply_slice<T, 3>(tsmv, slice, x, y);
+            dispatch<1, 2, 3>("block", tsmv.tuning.block,
+                              [&]<int kBlock>() { multiply_slice<T, kBlock>(tsmv, slice, x, y); });
         }
     }
 }

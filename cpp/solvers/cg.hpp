@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/any_matrix.hpp"
+#include "matrix/any_matrix.hpp"
 
 namespace spmvgpu {
 

@@ -15,13 +15,11 @@ from .devices import DeviceInfo, build_info, devices, limit_threads
 from .formats import estimate, format_options, formats
 
 if TYPE_CHECKING:
-    from . import cache, gallery, linalg, matrix_io, partition, plot
+    from . import cache, gallery, linalg, matrix_io, partition, plot, plot_partition, plot_symmetric
     from . import torch as torch
     from .construct import aslinearoperator
     from .operator import SparseOperator
     from .planning.model.predict import Prediction, Predictions, predict, separator
-    from .plot import partition as plot_partition
-    from .plot import symmetric as plot_symmetric
     from .spread import DistributedVector, MultiDeviceOperator
 
 __version__ = build_info()["version"]
@@ -55,17 +53,17 @@ __all__ = [
 ]
 
 # What is imported when it is used first, so that a process starts sooner: modules, and names of others.
-_MODULES = {
-    "cache": "cache",
-    "gallery": "gallery",
-    "linalg": "linalg",
-    "matrix_io": "matrix_io",
-    "partition": "partition",
-    "plot": "plot",
-    "plot_partition": "plot.partition",
-    "plot_symmetric": "plot.symmetric",
-    "torch": "torch",
-}
+_MODULES = (
+    "cache",
+    "gallery",
+    "linalg",
+    "matrix_io",
+    "partition",
+    "plot",
+    "plot_partition",
+    "plot_symmetric",
+    "torch",
+)
 _MODULE_OF = {
     "DistributedVector": "spread",
     "MultiDeviceOperator": "spread",
@@ -80,8 +78,7 @@ _MODULE_OF = {
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        module = globals()[name] = import_module(f"{__name__}.{_MODULES[name]}")
-        return module
+        return import_module(f"{__name__}.{name}")
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return value

@@ -45,6 +45,14 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         ------
         TypeError
             For another type.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.astype(np.float32).dtype
+        dtype('float32')
         """
         wanted = wanted_dtype(dtype)
         if wanted is None:
@@ -54,21 +62,58 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         return self._like(self.tocsr().astype(wanted))
 
     def copy(self) -> Self:
-        """An operator of its own, which shares no memory with this one."""
+        """An operator of its own, which shares no memory with this one.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.copy() is op
+        False
+        """
         return self._like(self.tocsr())
 
     def toarray(self) -> npt.NDArray[Any]:
-        """The matrix as a dense array in host memory."""
+        """The matrix as a dense array in host memory.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.toarray()
+        array([[4., 1.],
+               [0., 3.]])
+        """
         dense: npt.NDArray[Any] = self.tocsr().toarray()
         return dense
 
     def diagonal(self, k: int = 0) -> npt.NDArray[Any]:
-        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal."""
+        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.diagonal(), op.diagonal(1)
+        (array([4., 3.]), array([1.]))
+        """
         entries: npt.NDArray[Any] = self.tocsr().diagonal(k)
         return entries
 
     def trace(self, offset: int = 0) -> Any:
-        """The sum of the entries of a diagonal."""
+        """The sum of the entries of a diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> float(op.trace())
+        7.0
+        """
         return self.tocsr().trace(offset)
 
     def sum(self, axis: int | None = None) -> Any:
@@ -77,6 +122,14 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         Returns
         -------
         scalar or numpy.ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.sum(axis=0)
+        array([4., 4.])
         """
         return self.tocsr().sum(axis)
 
@@ -91,6 +144,17 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             For a single row, column or entry, which is no matrix.
         IndexError
             For indices that are out of range, or too many of them.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op[1:].toarray()
+        array([[0., 3.]])
+        >>> op[:, [1, 0]].toarray()
+        array([[1., 4.],
+               [3., 0.]])
         """
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2:

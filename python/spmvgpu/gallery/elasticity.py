@@ -22,12 +22,27 @@ def elasticity2d(
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
 ) -> sp.csr_array:
-    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node."""
+    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.elasticity2d(4)
+    >>> A.shape, A.nnz
+    ((32, 32), 400)
+    """
     return _elasticity(_cube(n, 2), poisson_ratio, contrast, dtype, seed)
 
 
 def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
-    """Right-hand side of `elasticity2d`; see `elasticity3d_load`."""
+    """Right-hand side of `elasticity2d`; see `elasticity3d_load`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> float(gallery.elasticity2d_load(3).sum())
+    5.0
+    """
     return _load(_cube(n, 2), dtype)
 
 
@@ -62,6 +77,13 @@ def elasticity3d(
     -------
     scipy.sparse.csr_array
         Stiffness matrix, symmetric positive definite. `elasticity3d_load` makes a right-hand side for it.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.elasticity3d(4)
+    >>> A.shape, A.nnz
+    ((192, 192), 9000)
     """
     return _elasticity(_cube(n, 3), poisson_ratio, contrast, dtype, seed)
 
@@ -80,6 +102,12 @@ def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
     -------
     (3 * n**3,) numpy.ndarray
         A uniform force along the last axis, parallel to the clamped face.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> float(gallery.elasticity3d_load(3).sum())
+    10.0
     """
     return _load(_cube(n, 3), dtype)
 

@@ -13,7 +13,15 @@ from .common import Array, canonical, count, generator, value_type
 def banded_random(
     n: int, per_row: int, half_bandwidth: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal."""
+    """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.banded_random(100, 5, 10)
+    >>> int(abs(A.tocoo().row - A.tocoo().col).max()) <= 10
+    True
+    """
     n, per_row, half_bandwidth = (
         count("n", n),
         count("per_row", per_row, 0),
@@ -28,7 +36,14 @@ def banded_random(
 def uniform_random(
     rows: int, cols: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """`per_row` entries a row (less the coinciding ones), every column equally likely."""
+    """`per_row` entries a row (less the coinciding ones), every column equally likely.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.uniform_random(100, 50, 5).shape
+    (100, 50)
+    """
     rows, cols, per_row = count("rows", rows, 0), count("cols", cols), count("per_row", per_row, 0)
     rng = generator(seed)
     columns = rng.integers(0, cols, rows * per_row, dtype=np.int32)
@@ -63,6 +78,14 @@ def powerlaw(
         Of the values.
     seed : int
         Of everything random.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> import numpy as np
+    >>> lengths = np.diff(gallery.powerlaw(10_000, 8.0).indptr)
+    >>> bool(lengths.max() > 20 * lengths.mean())
+    True
     """
     n, max_length = count("n", n), whole_number("max_length", max_length, 1)
     if not 0 <= real_number("mean", mean) < np.inf:
@@ -90,7 +113,15 @@ def powerlaw(
 def lp_like(
     rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths."""
+    """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.lp_like(20, 500, 3)
+    >>> A.shape, float(A.max())
+    ((20, 500), 1.0)
+    """
     rows, cols, per_column = count("rows", rows), count("cols", cols), count("per_column", per_column)
     rng = generator(seed)
     lengths = rng.integers(1, 2 * per_column - 1, cols, endpoint=True)

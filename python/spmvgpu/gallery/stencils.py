@@ -18,14 +18,33 @@ Grid = tuple[int, ...]
 def poisson1d(
     n: int, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`."""
+    """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.poisson1d(3).toarray()
+    array([[ 2., -1.,  0.],
+           [-1.,  2., -1.],
+           [ 0., -1.,  2.]])
+    """
     return _diffusion(_grid(n=n), star_offsets(1), contrast, dtype, seed)
 
 
 def poisson2d(
     nx: int, ny: int | None = None, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`."""
+    """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.poisson2d(2).toarray()
+    array([[ 4., -1., -1.,  0.],
+           [-1.,  4.,  0., -1.],
+           [-1.,  0.,  4., -1.],
+           [ 0., -1., -1.,  4.]])
+    """
     return _diffusion(_grid(nx=nx, ny=ny), star_offsets(2), contrast, dtype, seed)
 
 
@@ -60,6 +79,12 @@ def poisson3d(
     scipy.sparse.csr_array
         Scaled by the grid spacing squared: the entries are those of the stencil (6 and -1 for 7 constant
         points).
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.poisson3d(10).shape, gallery.poisson3d(10, 20, 30, points=27).shape
+    ((1000, 1000), (6000, 6000))
     """
     if whole_number("points", points, 1) not in (7, 27):
         raise ValueError(f"points is {points}; allowed: 7, 27")

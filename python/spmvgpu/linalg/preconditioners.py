@@ -20,6 +20,13 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
     ----------
     inverse_diagonal : (n,) numpy.ndarray
         Read-only: the copies on devices are made from it once.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> M = sg.linalg.Jacobi(np.array([0.25, 0.5]))
+    >>> M @ np.ones(2)
+    array([0.25, 0.5 ])
     """
 
     def __init__(self, inverse_diagonal: npt.NDArray[Any]) -> None:
@@ -70,6 +77,13 @@ def jacobi(op: SparseOperator) -> Jacobi:
     ------
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, so that the matrix is not positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 2.0]]), device="cpu")
+    >>> sg.linalg.jacobi(op).inverse_diagonal
+    array([0.25, 0.5 ])
     """
     check_operator(op)
     diagonal = op.tocsr().diagonal()

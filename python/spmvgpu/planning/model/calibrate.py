@@ -182,10 +182,7 @@ def fit_roofline(
             continue
         terms = [
             roofline.terms_of(
-                name,
-                roofline.Work(
-                    features[f"{r['matrix']} {dtype}"], item, r["stored_bytes"], r["padding"], machine
-                ),
+                name, roofline.Work(features[f"{r['matrix']} {dtype}"], item, r["plan"], machine)
             )
             for r in timed
         ]

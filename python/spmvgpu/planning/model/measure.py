@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ... import _core
 from ...devices import CPU
-from ...formats import Choice, Matrix, build_in_one, estimate_csr, formats
+from ...formats import Choice, Matrix, build_in_one, formats, plan_csr
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
@@ -36,7 +36,7 @@ def time_variants(
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     for format, options in variants:
         try:
-            cost = estimate_csr(csr, format, ordinal, options)
+            plan = plan_csr(csr, format, ordinal, options)
             built = build_in_one(csr, Choice(format, options), ordinal)
         except (_core.FormatError, MemoryError):
             continue
@@ -48,9 +48,7 @@ def time_variants(
             "dtype": dtype,
             "format": format,
             "options": options,
-            "in_force": built.options,
-            "stored_bytes": cost["bytes"],
-            "padding": cost["padding"],
+            "plan": plan,
             "bytes": built.nbytes,
             "time_us": round(_time(built, ordinal), 4),
         }

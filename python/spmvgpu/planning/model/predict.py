@@ -13,7 +13,7 @@ import numpy as np
 from ... import _core
 from ...arguments import one_of
 from ...devices import CPU, device_name, resolve_device
-from ...formats import estimate_csr, formats
+from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
 from . import roofline
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
@@ -41,6 +41,13 @@ class Prediction:
         is unknown, as with the profile of another device.
     note : str
         Why there is no time, or what is special about it.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> csr = next(p for p in sg.predict(sg.gallery.poisson2d(30), "cpu") if p.name == "csr")
+    >>> csr.format, csr.padding, csr.time_us > 0
+    ('csr', 1.0, True)
     """
 
     format: str
@@ -57,7 +64,15 @@ class Prediction:
 
 
 class Predictions(Sequence[Prediction]):
-    """The predictions for all formats, the fastest first; prints as a table, in notebooks too."""
+    """The predictions for all formats, the fastest first; prints as a table, in notebooks too.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> predictions.best is predictions[0]
+    True
+    """
 
     def __init__(
         self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
@@ -84,7 +99,15 @@ class Predictions(Sequence[Prediction]):
         return self._entries[0]
 
     def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
-        """As text, with a mark at the format in use, and with these options where they matter."""
+        """As text, with a mark at the format in use, and with these options where they matter.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+        >>> print(predictions.table().splitlines()[0])
+        format                 us/product  error  bytes/non-zero  padding
+        """
         lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
         for entry in self:
             cells = _cells(entry, self._nnz)
@@ -161,6 +184,13 @@ def predict(
     Predictions
         A sequence of `Prediction`, the fastest first; formats that refuse the matrix are last, with the
         reason.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> sorted({prediction.format for prediction in predictions}) == sorted(sg.formats())
+    True
     """
     ordinal = resolve_device(device)
     return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile))
@@ -177,6 +207,13 @@ def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] |
     Returns
     -------
     Separator
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> cut = sg.separator(sg.gallery.powerlaw(2000, 8.0), "cpu")
+    >>> 0 <= cut.csr_rows <= 2000
+    True
     """
     ordinal = resolve_device(device)
     return separator_csr(canonical_csr(A), load_profile(ordinal, profile))
@@ -229,25 +266,29 @@ def _by_roofline(
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
+    # Of the device that the profile is of, which need not be here.
+    first_gpu = 0
+    planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     entries = []
     for name in names:
-        try:
-            cost = estimate_csr(csr, name, ordinal)
-        except _core.FormatError as refused:
-            entries.append(Prediction(name, note=str(refused)))
-            continue
-        work = roofline.Work(found, csr.dtype.itemsize, cost["bytes"], cost["padding"], machine)
         fitted = [variant for variant in parameters["variants"] if variant["format"] == name]
-        for variant in fitted:
-            fit = roofline.Fit.from_parameters(variant, places)
-            terms = roofline.terms_of(roofline.variant_name(name, variant["options"]), work)
-            time = fit.time(terms, at)
-            error = fit.error if is_own else None
-            entries.append(Prediction(name, variant["options"], time, cost["bytes"], cost["padding"], error))
-        if not fitted:
-            moved = cost["bytes"] + sum(csr.shape) * csr.dtype.itemsize
-            time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
-            entries.append(Prediction(name, {}, time, cost["bytes"], cost["padding"], note=_NOT_CALIBRATED))
+        for variant in fitted or [{"options": {}}]:
+            options = variant["options"]
+            try:
+                plan = plan_csr(csr, name, planned, options, processors)
+            except _core.FormatError as refused:
+                entries.append(Prediction(name, note=str(refused)))
+                break  # for all variants alike
+            if fitted:
+                fit = roofline.Fit.from_parameters(variant, places)
+                work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
+                time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
+                error, note = fit.error if is_own else None, ""
+            else:
+                moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+                time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
+                error, note = None, _NOT_CALIBRATED
+            entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
     return entries
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, log, log1p
+from math import log, log1p
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ... import _core
 
 Array = npt.NDArray[Any]
 Terms = dict[str, float]
@@ -34,17 +36,24 @@ class Machine:
 
 @dataclass(frozen=True)
 class Work:
-    """A matrix in a format: its features, and what the format stores of it."""
+    """A matrix in a format: its features, and what the format's plan says."""
 
     features: Mapping[str, Any]
     item: int  # bytes of a value
-    stored_bytes: float
-    padding: float  # slots per non-zero
+    plan: Mapping[str, Any]
     machine: Machine
 
     @property
     def slots(self) -> float:
-        return self.padding * float(self["nnz"])
+        return float(self.plan["slots"])
+
+    @property
+    def stored_bytes(self) -> float:
+        return float(self.plan["bytes"])
+
+    def option(self, name: str) -> int:
+        """One of the format's options, automatic choices made."""
+        return int(self.plan["options"][name])
 
     def __getitem__(self, feature: str) -> Any:
         return self.features[feature]
@@ -90,14 +99,10 @@ def _csr_balanced(work: Work) -> Terms:
 
 
 def _csr_b(work: Work) -> Terms:
-    # A block of 256 threads takes its fragment's rows 16 at a time, and 256 at a time if most are empty.
-    def rounds(rows: float) -> float:
-        return ceil(rows / 16) if rows <= 1024 else ceil(rows / 256)
-
-    fragments = work["nnz"] / 1024
+    counts = work.plan["counts"]
     return work.by_entries() | {
-        "rounds": rounds(work["rows"] / max(fragments, 1)) * fragments / _MILLION,
-        "chain": rounds(work["fragment_rows"]),
+        "rounds": counts["rounds"] / _MILLION,
+        "chain": counts["longest_rounds"],
         "cut": float(work["longest"] > 32),
     }
 
@@ -117,7 +122,7 @@ def _ellpack_r(work: Work) -> Terms:
 
 
 def _ellr_t(work: Work) -> Terms:
-    return work.by_rows(ellr_t_threads(work.features)) | {"slots": work.slots / _MILLION}
+    return work.by_rows(work.option("threads_per_row")) | {"slots": work.slots / _MILLION}
 
 
 def _dia(work: Work) -> Terms:
@@ -129,28 +134,22 @@ def _dia(work: Work) -> Terms:
     }
 
 
-def _hyb_parts(work: Work) -> tuple[float, float]:
-    """Entries of the COO part, and slots of the ELL part: what COO has more is a row index per entry."""
-    in_coo = max(0.0, (work.stored_bytes - work.slots * (work.item + 4)) / 4)
-    return in_coo, work.slots - in_coo
-
-
 def _hyb(work: Work) -> Terms:
-    in_coo, in_ell = _hyb_parts(work)
+    in_coo = work.plan["counts"]["coo_entries"]
+    in_ell = work.slots - in_coo
     by_rows = work.by_rows(1)
     return {name: by_rows[name] for name in (*work.base(), "x_block", "x_loads")} | {
         "chain": in_ell / max(work["rows"], 1),
         "rows": work["rows"] / _MILLION,
         "slots": in_ell / _MILLION,
         "entries": in_coo / _MILLION,
-        "launches": float(in_coo > 0.5),
+        "launches": float(in_coo > 0),
     }
 
 
 def _sell(work: Work) -> Terms:
-    warps, slices = sell_warps(work.features, work.slots, work.machine.processors), -(-work["rows"] // 32)
-    # Fewer slots than slices of neighbouring rows would have: the rows are sorted, and far apart in x.
-    is_sorted = work.slots < 0.97 * 32 * work["warp_steps"][0]
+    warps, slices = work.option("warps_per_slice"), -(-work["rows"] // 32)
+    is_sorted = work.option("sigma") > 1  # then neighbours in a slice are far apart in x
     nnz = work["nnz"] / _MILLION
     i = warps.bit_length() - 1
     return work.base() | {
@@ -166,7 +165,7 @@ def _sell(work: Work) -> Terms:
 
 def _tsmv(work: Work) -> Terms:
     # Half of the matrix is stored; what is not a value says where the values belong, and how the tiles meet.
-    base, slots = work.base(), work.padding * (work["nnz"] + work["rows"]) / 2
+    base, slots = work.base(), work.slots
     return {name: base[name] for name in ("launch", "memory", "cache")} | {
         "indices": max(0.0, work.stored_bytes - slots * work.item) / _MILLION,
         "slots": slots / _MILLION,
@@ -175,38 +174,31 @@ def _tsmv(work: Work) -> Terms:
     }
 
 
-# Fewest rows that a thread of the CPU gets at a time; the other formats give a part of a row if need be.
-_CPU_ROWS = {"ellpack": 2048, "ellpack_r": 2048, "ellr_t": 2048, "hyb": 2048, "dia": 512, "sell": 32}
-_CPU_SERIAL = 40_000  # slots and rows up to which one thread does it all
-
-
-def _on_cpu(format: str, work: Work) -> Terms:
-    """Any format on the CPU: threads walk their share of slots and entries row by row, or one thread does."""
-    base, threads = work.base(), work.machine.processors
-    entries, slots = float(work["nnz"]), work.slots
-    if format == "hyb":
-        entries, slots = _hyb_parts(work)
-    serial = work.slots + work["rows"] < _CPU_SERIAL
-    even = (
-        1 if serial else 1 / threads
-    )  # of what the busiest thread does; so costs hold for any number of them
+def _on_cpu(work: Work) -> Terms:
+    """Any format on the CPU: threads walk their pieces of slots and entries, or one thread all of them."""
+    base = work.base()
+    # A slot that stands for an entry and its mirror image is multiplied twice.
+    slots = multiplied = work.plan["padding"] * work["nnz"]
+    entries = float(work["nnz"])
+    if "coo_entries" in work.plan["counts"]:
+        entries = work.plan["counts"]["coo_entries"]
+        slots -= entries
+    # Of what the busiest thread does; so costs hold for any number of them.
+    pieces = _core.piece_count(int(multiplied + work["rows"]))
+    threads = min(work.machine.processors, pieces)
     # A thread reads from memory at a rate of its own; of more threads than were measured no more is known.
-    from_memory = 1 if serial else 1 / min(threads, work.machine.measured_processors)
-    by_rows = even
-    if format in _CPU_ROWS and not serial:
-        lanes = ellr_t_threads(work.features) if format == "ellr_t" else 1
-        by_rows = 1 / max(1, min(threads, -(-work["rows"] * lanes // _CPU_ROWS[format])))
+    from_memory = min(threads, work.machine.measured_processors)
     return {
         "launch": 1,
-        "wake": float(not serial),
-        "memory": base["memory"] * from_memory,
-        "shared_cache": 0.0 if serial else base["cache"],
-        "cache": base["cache"] * by_rows,
-        "x_memory": base["x_memory"] * from_memory,
-        "x_cache": base["x_cache"] * by_rows,
-        "entries": entries * (even if format == "hyb" else by_rows) / _MILLION,
-        "slots": slots * by_rows / _MILLION,
-        "rows": work["rows"] * by_rows / _MILLION,
+        "wake": float(pieces > 1),
+        "memory": base["memory"] / from_memory,
+        "shared_cache": base["cache"] if pieces > 1 else 0.0,
+        "cache": base["cache"] / threads,
+        "x_memory": base["x_memory"] / from_memory,
+        "x_cache": base["x_cache"] / threads,
+        "entries": entries / threads / _MILLION,
+        "slots": slots / threads / _MILLION,
+        "rows": work["rows"] / threads / _MILLION,
     }
 
 
@@ -214,7 +206,7 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
     "coo": _coo,
     "csr": _csr_balanced,
     "csr kernel=balanced": _csr_balanced,
-    "csr kernel=shuffle": lambda work: work.by_rows(shuffle_lanes(work.features)),
+    "csr kernel=shuffle": lambda work: work.by_rows(work.option("lanes_per_row")),
     "csr kernel=shared": lambda work: work.by_rows(32),
     "csr kernel=half_warp": lambda work: work.by_rows(16),
     "csr_m": lambda work: work.by_rows(32),
@@ -237,38 +229,8 @@ def variant_name(format: str, options: Mapping[str, Any]) -> str:
 def terms_of(name: str, work: Work) -> Terms:
     """What a product of a variant moves and waits for."""
     if work.machine.kind == "cpu":
-        return _on_cpu(name, work)
+        return _on_cpu(work)
     return _TERMS[name](work) if name in _TERMS else work.by_entries() | {"slots": work.slots / _MILLION}
-
-
-# What the formats choose where they are left to choose: the terms depend on it, and tests compare it.
-
-
-def shuffle_lanes(features: Mapping[str, Any]) -> int:
-    """`lanes_per_row` of csr."""
-    mean, nnz = float(features["mean"]), int(features["nnz"])
-    wanted = ceil(max(1.0, mean / (2.5 if nnz < 3_000_000 else 4)))
-    return min(32, 1 << (wanted - 1).bit_length())
-
-
-def ellr_t_threads(features: Mapping[str, Any]) -> int:
-    """`threads_per_row` of ellr_t."""
-    threads, rows, nnz = 1, features["rows"], features["nnz"]
-    while threads < 32 and rows * threads < 1 << 17 and nnz >= 16 * rows * threads:
-        threads *= 2
-    return threads
-
-
-def sell_warps(features: Mapping[str, Any], slots: float, processors: int) -> int:
-    """`warps_per_slice` of sell."""
-    columns, fill = (6, 256) if slots >= 3_000_000 else (3, 64)
-    slices = max(1, -(-features["rows"] // 32))
-    width, warps = slots / slices / 32, 1
-    while warps < 32 and (
-        (warps * columns < width and warps * slices < fill * processors) or 64 * warps < features["longest"]
-    ):
-        warps *= 2
-    return warps
 
 
 # Fitting and predicting
