@@ -111,7 +111,7 @@ class MultiDeviceOperator(SparseOperator):
     ) -> None:
         on_gpus = [share.ordinal for share in made if share.ordinal != CPU]
         first = on_gpus[0] if on_gpus else CPU
-        names = {parts.format_of(share) for share, *_ in matrix.shares}
+        names = {parts.format_of(share) for share, *_ in matrix.shards}
         choice = Choice(names.pop() if len(names) == 1 else "parts")
         super().__init__(matrix, shape, first, choice, device_name(first), symmetric, stream)
         self._spread = matrix
@@ -187,7 +187,7 @@ class MultiDeviceOperator(SparseOperator):
             Several lines of text.
         """
         lines = [repr(self), "", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
-        for share, (matrix, *_) in zip(self._shares, self._spread.shares, strict=True):
+        for share, (matrix, *_) in zip(self._shares, self._spread.shards, strict=True):
             name = device_name(share.ordinal)
             facts = f"{name:8s} {len(share.rows):12,d} {matrix.nnz:14,d} {matrix.nbytes:16,d}"
             lines.append(f"{facts}   {parts.format_of(matrix)}")

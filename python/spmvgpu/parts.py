@@ -170,7 +170,7 @@ def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
             (part, _places(rows, part.rows), _places(cols, part.cols)) for part, rows, cols in matrix.parts
         ]
     if isinstance(matrix, DistributedMatrix):
-        return [(share, _places(rows, share.rows), None) for share, rows, _, _ in matrix.shares]
+        return [(share, _places(rows, share.rows), None) for share, rows, _, _ in matrix.shards]
     return []
 
 
