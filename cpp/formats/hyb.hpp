@@ -39,6 +39,9 @@ struct HybTuning {
     static std::vector<Options> candidates();
 };
 
+// The width that an automatic choice comes to.
+index_t choose_ell_width(index_t rows, const Array<index_t>& row_offsets);
+
 struct HybPlan {
     HybTuning tuning;
     Cost cost;
