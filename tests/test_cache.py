@@ -298,6 +298,19 @@ def test_command(folder, capsys):
     assert "--clear" in capsys.readouterr().err
 
 
+def test_on_a_cpu_nothing_is_looked_for_where_nothing_is_kept(folder, monkeypatch):
+    """Setting up a small operator would take twice as long."""
+    looked = []
+    fingerprint = remember.fingerprint
+    monkeypatch.setattr(remember, "fingerprint", lambda csr: looked.append(csr) or fingerprint(csr))
+    sg.aslinearoperator(A, device="cpu")
+    assert not looked
+    tuned("auto")
+    looked.clear()
+    assert sg.aslinearoperator(A, device="cpu").tuning.cached
+    assert looked
+
+
 def test_matrices_are_told_apart():
     prints = [
         remember.fingerprint(matrix)
@@ -308,7 +321,7 @@ def test_matrices_are_told_apart():
 
 
 def test_what_benchmarks_measure_does_not_depend_on_what_was_tuned(monkeypatch, folder):
-    from spmvgpu.peers import ours
+    from experiments.peers import ours
 
     class Problem:
         matrix = A

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/row_products.hpp"
 #include "formats/spans.hpp"
@@ -71,7 +72,11 @@ template <class T>
 CsrMatrix<T> Coo<T>::to_csr() const {
     CsrMatrix<T> csr{rows, cols, nnz, Array<index_t>(rows + std::size_t(1)), col_indices, values};
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
-    for (index_t k = 0; k < nnz; ++k) ++csr.row_offsets[row_indices[k] + 1];
+    InterruptTimer timer;
+    for (index_t k = 0; k < nnz; ++k) {
+        ++csr.row_offsets[row_indices[k] + 1];
+        timer.work(1);
+    }
     for (index_t row = 0; row < rows; ++row) csr.row_offsets[row + 1] += csr.row_offsets[row];
     return csr;
 }

@@ -37,8 +37,12 @@ Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_
     const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
     constexpr std::int64_t kNanosecondsPerRow = 20;
     parallel_for(windows, kNanosecondsPerRow * rows, [&](std::int64_t w) {
+        InterruptTimer timer;  // for a window of very many rows
         std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
-                         [&](index_t a, index_t b) { return length(a) > length(b); });
+                         [&](index_t a, index_t b) {
+                             timer.work(1);
+                             return length(a) > length(b);
+                         });
     });
     return order;
 }

@@ -9,6 +9,7 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/options.hpp"
 #include "core/parallel.hpp"
 
@@ -43,9 +44,11 @@ bool rows_are_mirrored(const CsrMatrix<T>& matrix, index_t begin, index_t end, s
             first = std::min(first, cols[matrix.row_offsets[row]]);
     }
     HostVector<index_t> cursors(end - first, -1);
+    InterruptTimer timer;
     for (index_t row = begin; row < end; ++row) {
         const index_t row_end = matrix.row_offsets[row + 1];
         index_t k = matrix.row_offsets[row];
+        timer.work(row_end - k + 1);
         for (; k < row_end && cols[k] < row; ++k) {
             const index_t mirror = cols[k];
             index_t& cursor = cursors[mirror - first];
@@ -85,7 +88,9 @@ std::string position(index_t row, index_t col) {
 
 template <class T>
 std::string first_asymmetry(const CsrMatrix<T>& matrix) {
+    InterruptTimer timer;
     for (index_t row = 0; row < matrix.rows; ++row) {
+        timer.work(matrix.row_offsets[row + 1] - matrix.row_offsets[row] + 1);
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
             const index_t col = matrix.col_indices[k], mirror = find_column(matrix, col, row);
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -300,6 +301,7 @@ HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits
         Planner planner(pattern, limits);
         for (auto c = static_cast<index_t>(part_begin(chunks, pieces, p)); c < part_begin(chunks, pieces, p + 1); ++c) {
             const index_t begin = c * limits.tile_nodes;
+            check_interrupt();
             planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
         }
     });
@@ -317,6 +319,7 @@ HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits
     if (remainder > 0 && remainder * kWorthAKernel < kept) {
         Planner planner(pattern, limits);
         for (TsmvTilePlan& tile : tiles) {
+            check_interrupt();
             if (tile.remainder > 0) planner.take_back(tile);
         }
     }

@@ -43,6 +43,14 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         ------
         TypeError
             For another type.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.astype(np.float32).dtype
+        dtype('float32')
         """
         wanted = wanted_dtype(dtype)
         if wanted is None:
@@ -52,7 +60,16 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         return self._like(self.tocsr().astype(wanted))
 
     def copy(self) -> SparseOperator:
-        """An operator of its own, which shares no memory with this one."""
+        """An operator of its own, which shares no memory with this one.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.copy() is op
+        False
+        """
         return self._like(self.tocsr())
 
     def to(self, device: Any) -> SparseOperator:
@@ -64,6 +81,16 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         ----------
         device : str or list of str
             As `aslinearoperator` takes it. On several devices the formats are chosen for each.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.to("cpu") is op
+        True
+        >>> op.to(["cpu", "cpu"]).device
+        ('cpu', 'cpu')
         """
         from .construct import aslinearoperator
 
@@ -75,17 +102,45 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         return moved
 
     def toarray(self) -> npt.NDArray[Any]:
-        """The matrix as a dense array in host memory."""
+        """The matrix as a dense array in host memory.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.toarray()
+        array([[4., 1.],
+               [0., 3.]])
+        """
         dense: npt.NDArray[Any] = self.tocsr().toarray()
         return dense
 
     def diagonal(self, k: int = 0) -> npt.NDArray[Any]:
-        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal."""
+        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.diagonal(), op.diagonal(1)
+        (array([4., 3.]), array([1.]))
+        """
         entries: npt.NDArray[Any] = self.tocsr().diagonal(k)
         return entries
 
     def trace(self, offset: int = 0) -> Any:
-        """The sum of the entries of a diagonal."""
+        """The sum of the entries of a diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> float(op.trace())
+        7.0
+        """
         return self.tocsr().trace(offset)
 
     def sum(self, axis: int | None = None) -> Any:
@@ -94,6 +149,14 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         Returns
         -------
         scalar or numpy.ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.sum(axis=0)
+        array([4., 4.])
         """
         return self.tocsr().sum(axis)
 
@@ -108,6 +171,17 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             For a single row, column or entry, which is no matrix.
         IndexError
             For indices that are out of range, or too many of them.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op[1:].toarray()
+        array([[0., 3.]])
+        >>> op[:, [1, 0]].toarray()
+        array([[1., 4.],
+               [3., 0.]])
         """
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2:

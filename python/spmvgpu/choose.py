@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core, parts
+from . import _core, cache, parts
 from .devices import CPU
 from .model import remember
 from .model.predict import Prediction, predict_csr, separator_csr
@@ -172,8 +172,8 @@ def _entries(
     What was tuned in full serves later requests with tune="cached". What follows from predictions, and from
     trials of what was predicted to be close, holds as long as the device's profile.
     """
-    if mode == "off":
-        return []
+    if mode == "off" or (mode == "cached" and ordinal == CPU and not cache.holds_tuning()):
+        return []  # on a CPU, nothing is timed or kept unless tuning is asked for
     request = {"format": format, "options": options, "symmetric": symmetric}
     matrix = remember.fingerprint(csr)
     full = remember.entry_path(matrix, ordinal, request | {"tune": "full"})

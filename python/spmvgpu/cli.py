@@ -17,7 +17,7 @@ import spmvgpu as sg
 from spmvgpu.commands.output import fail
 
 # Each is a module of `spmvgpu.commands` with a function `add`.
-COMMANDS = ("info", "solve", "bench", "calibrate", "cache", "reproduce")
+COMMANDS = ("info", "solve", "bench", "calibrate", "cache")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

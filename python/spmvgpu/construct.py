@@ -158,6 +158,24 @@ def aslinearoperator(
         If the device has not enough memory; says how much was asked for and is free.
     CudaError
         If a CUDA device is asked for that is not there, or a CUDA call fails.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(5, 5))
+    >>> op = sg.aslinearoperator(A, device="cpu")
+    >>> op @ np.ones(5)
+    array([1., 0., 0., 0., 1.])
+
+    In a format with a tunable of its own, from one triangle, and over several devices:
+
+    >>> sg.aslinearoperator(A, format="ellr_t", device="cpu", threads_per_row=4).options["threads_per_row"]
+    4
+    >>> half = sg.aslinearoperator(sp.tril(A), device="cpu", symmetric="lower")
+    >>> half @ np.ones(5)
+    array([1., 0., 0., 0., 1.])
+    >>> sg.aslinearoperator(A, device=["cpu", "cpu"]).device
+    ('cpu', 'cpu')
     """
     if isinstance(A, SparseOperator) and not format_options:
         asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)

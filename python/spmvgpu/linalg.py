@@ -17,6 +17,8 @@ from .multi import MultiDeviceOperator
 from .operands import converted_vector
 from .operator import SparseOperator
 
+__all__ = ["Jacobi", "cg", "jacobi"]
+
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
 
@@ -120,6 +122,13 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
     ----------
     inverse_diagonal : (n,) numpy.ndarray
         Read-only: the copies on devices are made from it once.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> M = sg.linalg.Jacobi(np.array([0.25, 0.5]))
+    >>> M @ np.ones(2)
+    array([0.25, 0.5 ])
     """
 
     def __init__(self, inverse_diagonal: npt.NDArray[Any]) -> None:
@@ -170,6 +179,13 @@ def jacobi(op: SparseOperator) -> Jacobi:
     ------
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, so that the matrix is not positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 2.0]]), device="cpu")
+    >>> sg.linalg.jacobi(op).inverse_diagonal
+    array([0.25, 0.5 ])
     """
     _check_operator(op)
     diagonal = op.tocsr().diagonal()

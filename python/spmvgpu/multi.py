@@ -33,6 +33,14 @@ class DistributedVector:
     dtype : numpy.dtype
     nbytes : int
         Bytes held on GPUs.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+    >>> x = op.distribute(np.ones(4))
+    >>> (op @ x).collect()
+    array([1., 0., 0., 1.])
     """
 
     def __init__(self, operator: MultiDeviceOperator) -> None:
@@ -54,6 +62,14 @@ class DistributedVector:
             If it is an array of another library, masked, or not real.
         ValueError
             If it has another shape.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> x = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"]).distribute()
+        >>> x.assign(np.arange(4.0))
+        >>> x.collect()
+        array([0., 1., 2., 3.])
         """
         if isinstance(x, list | tuple):
             x = np.asarray(x)
@@ -63,7 +79,16 @@ class DistributedVector:
         self._core.assign(converted_vector(self._operator, "x", x, library)[1].host)
 
     def collect(self) -> npt.NDArray[Any]:
-        """The vector as a NumPy array; waits for the product that makes it."""
+        """The vector as a NumPy array; waits for the product that makes it.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+
+        >>> op.distribute([1.0, 2.0, 3.0, 4.0]).collect()
+        array([1., 2., 3., 4.])
+        """
         host: npt.NDArray[Any] = self._core.collect()
         return host
 
@@ -135,6 +160,14 @@ class MultiDeviceOperator(SparseOperator):
         ------
         ValueError
             If the matrix is not square, or a part's rows are not neighbours.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+
+        >>> op.distribute(np.ones(4))
+        <DistributedVector of float64, length 4, on cpu, cpu>
         """
         vector = DistributedVector(self)
         if x is not None:
@@ -142,7 +175,16 @@ class MultiDeviceOperator(SparseOperator):
         return vector
 
     def synchronize(self) -> None:
-        """Wait for the products of distributed vectors that are under way."""
+        """Wait for the products of distributed vectors that are under way.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+
+        >>> y = op @ op.distribute(np.ones(4))
+        >>> op.synchronize()
+        """
         self._spread.synchronize()
 
     def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None) -> Any:
@@ -150,6 +192,17 @@ class MultiDeviceOperator(SparseOperator):
 
         `x` and `out` may also be distributed vectors. The call returns once the product is queued on the
         GPUs and done on the CPU; `out` may be the `x` of the next one without more ado.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+
+        >>> x, y = op.distribute(np.ones(4)), op.distribute()
+        >>> op.spmv(x, out=y, alpha=3.0) is y
+        True
+        >>> y.collect()
+        array([3., 0., 0., 3.])
         """
         if not isinstance(x, DistributedVector):
             return super().spmv(x, out, alpha, beta, stream)
@@ -185,6 +238,17 @@ class MultiDeviceOperator(SparseOperator):
         -------
         str
             Several lines of text.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+
+        >>> for line in op.explain().splitlines()[2:5]:
+        ...     print(line)
+        device           rows      non-zeros            bytes   format
+        cpu                 2              5               72   csr
+        cpu                 2              5               72   csr
         """
         lines = [repr(self), "", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
         for share, (matrix, *_) in zip(self._shares, self._spread.shards, strict=True):

@@ -54,6 +54,15 @@ class SparseOperator(MatrixMethods):
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), format="csr", device="cpu")
+    >>> op.shape, op.dtype, op.nnz, op.format, op.device
+    ((900, 900), dtype('float64'), 4380, 'csr', 'cpu')
+    >>> float((op @ np.ones(900)).sum())
+    120.0
     """
 
     def __init__(
@@ -111,7 +120,16 @@ class SparseOperator(MatrixMethods):
         return self._tuning
 
     def tocsr(self) -> Any:
-        """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
+        """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.tocsr().indices
+        array([0, 1, 1], dtype=int32)
+        """
         return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
@@ -121,6 +139,14 @@ class SparseOperator(MatrixMethods):
         -------
         str
             Several lines of text.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> print(op.explain().splitlines()[0])
+        <2x2 SparseOperator of float64, 3 stored entries, format 'csr' on 'cpu', 48 bytes>
         """
         return describe.explanation(self, self._choice.reason)
 
@@ -176,6 +202,17 @@ class SparseOperator(MatrixMethods):
             For an array that is not numeric, or that its library is not known to convert.
         ValueError
             For an array of wrong shape or on another device.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.dot([1.0, 2.0])
+        array([6., 6.])
+        >>> op @ np.eye(2, dtype=np.complex64)
+        array([[4.+0.j, 1.+0.j],
+               [0.+0.j, 3.+0.j]])
         """
         library = library_of(x)
         if library is not None:
@@ -190,19 +227,57 @@ class SparseOperator(MatrixMethods):
         return multiply_sparse_from_left(x, self) if sp.issparse(x) else super().__rmatmul__(x)
 
     def matvec(self, x: Any) -> Any:
-        """``A @ x`` for a vector of shape (n,) or (n, 1)."""
+        """``A @ x`` for a vector of shape (n,) or (n, 1).
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.matvec(np.ones(2))
+        array([5., 3.])
+        """
         return self.dot(operands.check_shape(x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
-        """``A @ X`` for a 2-D array of shape (n, k)."""
+        """``A @ X`` for a 2-D array of shape (n, k).
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.matmat(np.ones((2, 3)))
+        array([[5., 5., 5.],
+               [3., 3., 3.]])
+        """
         return self.dot(operands.check_shape(X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use."""
+        """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.rmatvec(np.ones(2))
+        array([4., 4.])
+        """
         return self.T.matvec(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.T @ X`` for a 2-D array of shape (m, k)."""
+        """``A.T @ X`` for a 2-D array of shape (m, k).
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.rmatmat(np.ones((2, 1)))
+        array([[4.],
+               [4.]])
+        """
         return self.T.matmat(X)
 
     def spmv(
@@ -235,6 +310,17 @@ class SparseOperator(MatrixMethods):
         ValueError
             For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> x, y = np.ones(2), np.array([10.0, 20.0])
+        >>> op.spmv(x, out=y, alpha=2.0, beta=1.0)
+        array([20., 26.])
+        >>> y
+        array([20., 26.])
         """
         result: T = operands.scaled_product(self, x, out, alpha, beta, stream)
         return result
@@ -257,6 +343,16 @@ class SparseOperator(MatrixMethods):
             If the operator's format does not gather, and for an array of another dtype.
         ValueError
             For an array of wrong length, layout or device.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), format="csr_m", device="cpu")
+        >>> x = np.ones(2)
+        >>> op.set_x(x)  # gathered from once
+        >>> op @ x, op @ x
+        (array([5., 3.]), array([5., 3.]))
+        >>> op.set_x(None)
         """
         if x is None:
             self._matrix.set_x(0)
@@ -283,6 +379,14 @@ class SparseOperator(MatrixMethods):
         ------
         TypeError, ValueError
             For what is no number of repeats, of which there must be one at least.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.time_products(10) > 0
+        True
         """
         return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
@@ -294,6 +398,14 @@ class SparseOperator(MatrixMethods):
         dict of str to numpy.ndarray
             By the names that the format has for them (``row_offsets``, ``col_indices``, ``values``), in host
             memory.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.arrays()["row_offsets"], op.arrays()["col_indices"]
+        (array([0, 2, 3], dtype=int32), array([0, 1, 1], dtype=int32))
         """
         return parts.arrays(self._matrix)
 

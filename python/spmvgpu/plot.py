@@ -40,6 +40,13 @@ def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) 
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> ax = sg.plot.spy(sg.gallery.poisson2d(10))
+    >>> ax.get_title()
+    '100 x 100, 460 non-zeros'
     """
     pyplot = _pyplot()
     from matplotlib.colors import LogNorm
@@ -95,6 +102,13 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     -------
     matplotlib.figure.Figure
         With one panel for each array of values that the format has.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> figure = sg.plot.layout(sg.gallery.powerlaw(20, 3.0), "ellpack")
+    >>> figure.axes[0].get_title(loc="left")
+    'ellpack: values, 256 slots, 204 of them padding'
     """
     pyplot = _pyplot()
     numbered = sp.csr_array(A, dtype=np.float64, copy=True)
@@ -155,6 +169,13 @@ def residual_history(
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> ax = sg.plot.residual_history([1.0, 1e-2, 1e-5], rtol=1e-5, label="cg")
+    >>> ax.get_yscale()
+    'log'
     """
     pyplot = _pyplot()
     if ax is None:

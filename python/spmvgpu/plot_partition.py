@@ -29,6 +29,13 @@ def pmf(A: Any, *, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> ax = sg.plot_partition.pmf(sg.gallery.powerlaw(1000, 5.0))
+    >>> ax.get_ylabel()
+    'fraction of the rows'
     """
     pyplot = _pyplot()
     if ax is None:
@@ -60,6 +67,14 @@ def row_lengths(A: Any, partitions: Mapping[str, partition.Partition], *, pixels
     Returns
     -------
     matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> A = sg.gallery.powerlaw(1000, 5.0)
+    >>> cuts = {"rows": sg.partition.by_rows(A, [1, 1]), "pmf": sg.partition.by_pmf(A, [1, 1])}
+    >>> len(sg.plot_partition.row_lengths(A, cuts).axes)
+    2
     """
     pyplot = _pyplot()
     lengths = partition.row_lengths(A)
@@ -105,6 +120,14 @@ def densities(partitions: Mapping[str, partition.Partition], *, ax: Any = None) 
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> A = sg.gallery.powerlaw(1000, 5.0)
+    >>> cuts = {"rows": sg.partition.by_rows(A, [1, 1]), "pmf": sg.partition.by_pmf(A, [1, 1])}
+    >>> [text.get_text() for text in sg.plot_partition.densities(cuts).get_xticklabels()]
+    ['rows', 'pmf']
     """
     pyplot = _pyplot()
     if ax is None:

@@ -38,6 +38,15 @@ class Schedule:
         Rows and columns of the block; 1 for a single entry.
     stores : ndarray of bool
         With this entry the thread's row is complete, and its sum is stored.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
+
+    >>> schedule = sg.plot_symmetric.schedule_of(op)
+    >>> schedule.rows.shape == schedule.stores.shape
+    True
     """
 
     rows: _Array
@@ -62,6 +71,15 @@ def schedule_of(op: SparseOperator, tile: int = 0) -> Schedule:
     ------
     ValueError
         For another format, or a tile that there is not.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
+
+    >>> schedule = sg.plot_symmetric.schedule_of(op)
+    >>> schedule.entries
+    584
     """
     arrays = _arrays(op)
     count = len(arrays["tiles"]) - 1
@@ -136,6 +154,15 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
+
+    >>> ax = sg.plot_symmetric.schedule(op, threads=8)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('step', 'thread')
     """
     pyplot = _pyplot()
     from matplotlib.patches import Rectangle
@@ -189,6 +216,15 @@ def tiles(op: SparseOperator, *, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
+
+    >>> ax = sg.plot_symmetric.tiles(op)
+    >>> ax.get_title()
+    'halo: 1 tiles of at most 72 rows'
     """
     arrays = _arrays(op)
     ax = spy(op, ax=ax)

@@ -40,6 +40,15 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     (m,) or (m, k) tensor
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg, torch
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+    >>> x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    >>> sg.torch.matmul(op, x).sum().backward()
+    >>> x.grad
+    tensor([4., 4.], dtype=torch.float64)
     """
     result: torch.Tensor = _Matmul.apply(op, x)
     return result
@@ -110,7 +119,17 @@ class MatrixPattern:
         return torch.from_numpy(array.copy()).to(self._torch_device)
 
     def operator(self, values: torch.Tensor) -> SparseOperator:
-        """The operator with these values."""
+        """The operator with these values.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg, torch
+        >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> pattern.operator(2 * pattern.values).toarray()
+        array([[8., 2.],
+               [0., 6.]])
+        """
         if values.shape != (self.nnz,) or values.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"values is a tensor of {values.dtype} and shape {tuple(values.shape)}; the pattern needs "
@@ -135,6 +154,14 @@ class MatrixPattern:
         Returns
         -------
         (m,) or (m, k) tensor
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg, torch
+        >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> pattern.matmul(pattern.values, torch.ones(2, dtype=torch.float64))
+        tensor([5., 3.], dtype=torch.float64)
         """
         result: torch.Tensor = _PatternMatmul.apply(self, values, x)
         return result

@@ -34,7 +34,14 @@ class Choice:
 
 
 def formats() -> tuple[str, ...]:
-    """Names of the storage formats, as `aslinearoperator` takes them."""
+    """Names of the storage formats, as `aslinearoperator` takes them.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> "csr" in sg.formats()
+    True
+    """
     return tuple(_FORMATS)
 
 
@@ -61,6 +68,15 @@ def format_options(format: str) -> list[dict[str, Any]]:
     list of dict
         "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a
         tuple (lowest, highest), with a third element where a name is allowed as well.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> for option in sg.format_options("sell"):
+    ...     print(option["name"], option["default"], option["allowed"])
+    sigma 0 [0, 1, 32, 128, 256, 512, 1024, 4096, 16384]
+    warps_per_slice 0 [0, 1, 2, 4, 8, 16, 32]
+    max_padding 4.0 (1.0, 1000000.0)
     """
     return [dict(option) for option in _FORMATS[check_format(format)]["options"]]
 
@@ -101,6 +117,15 @@ def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[
     ------
     FormatError
         If the format does not fit the matrix.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> A = sg.gallery.poisson2d(16)
+    >>> for format in "csr", "ellpack":
+    ...     print(f"{format}: {sg.estimate(A, format, 'cpu')['padding']:.2f}")
+    csr: 1.00
+    ellpack: 1.05
     """
     from .canonical import canonical_csr  # with SciPy, which the formats' names and options need not wait for
 

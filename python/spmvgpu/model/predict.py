@@ -41,6 +41,13 @@ class Prediction:
         is unknown, as with the profile of another device.
     note : str
         Why there is no time, or what is special about it.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> csr = next(p for p in sg.predict(sg.gallery.poisson2d(30), "cpu") if p.name == "csr")
+    >>> csr.format, csr.padding, csr.time_us > 0
+    ('csr', 1.0, True)
     """
 
     format: str
@@ -57,7 +64,15 @@ class Prediction:
 
 
 class Predictions(Sequence[Prediction]):
-    """The predictions for all formats, the fastest first; prints as a table, in notebooks too."""
+    """The predictions for all formats, the fastest first; prints as a table, in notebooks too.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> predictions.best is predictions[0]
+    True
+    """
 
     def __init__(
         self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
@@ -84,7 +99,15 @@ class Predictions(Sequence[Prediction]):
         return self._entries[0]
 
     def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
-        """As text, with a mark at the format in use, and with these options where they matter."""
+        """As text, with a mark at the format in use, and with these options where they matter.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+        >>> print(predictions.table().splitlines()[0])
+        format                 us/product  error  bytes/non-zero  padding
+        """
         lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
         for entry in self:
             cells = _cells(entry, self._nnz)
@@ -161,6 +184,13 @@ def predict(
     Predictions
         A sequence of `Prediction`, the fastest first; formats that refuse the matrix are last, with the
         reason.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> sorted({prediction.format for prediction in predictions}) == sorted(sg.formats())
+    True
     """
     ordinal = resolve_device(device)
     return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile))
@@ -177,6 +207,13 @@ def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] |
     Returns
     -------
     Separator
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> cut = sg.separator(sg.gallery.powerlaw(2000, 8.0), "cpu")
+    >>> 0 <= cut.csr_rows <= 2000
+    True
     """
     ordinal = resolve_device(device)
     return separator_csr(canonical_csr(A), load_profile(ordinal, profile))
