@@ -37,6 +37,8 @@ html_theme_options = {
     "show_toc_level": 2,
 }
 html_sidebars = {"**": ["globaltoc.html"]}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 # The notebooks carry their outputs; notebooks/execute.py makes them, and tests run them.
 nb_execution_mode = "off"

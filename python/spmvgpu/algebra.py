@@ -58,7 +58,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.astype(np.float32).dtype
         dtype('float32')
         """
@@ -76,7 +75,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.copy() is op
         False
         """
@@ -89,7 +87,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.toarray()
         array([[4., 1.],
                [0., 3.]])
@@ -104,7 +101,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.diagonal(), op.diagonal(1)
         (array([4., 3.]), array([1.]))
         """
@@ -118,7 +114,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> float(op.trace())
         7.0
         """
@@ -135,7 +130,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.sum(axis=0)
         array([4., 4.])
         """
@@ -157,7 +151,6 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op[1:].toarray()
         array([[0., 3.]])
         >>> op[:, [1, 0]].toarray()

@@ -167,7 +167,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.tocsr().indices
         array([0, 1, 1], dtype=int32)
         """
@@ -185,7 +184,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> print(op.explain().splitlines()[0])
         <2x2 SparseOperator of float64, 3 stored entries, format 'csr' on 'cpu', 48 bytes>
         """
@@ -247,7 +245,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.dot([1.0, 2.0])
         array([6., 6.])
         >>> op @ np.eye(2, dtype=np.complex64)
@@ -273,7 +270,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.matvec(np.ones(2))
         array([5., 3.])
         """
@@ -286,7 +282,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.matmat(np.ones((2, 3)))
         array([[5., 5., 5.],
                [3., 3., 3.]])
@@ -300,7 +295,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.rmatvec(np.ones(2))
         array([4., 4.])
         """
@@ -313,7 +307,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.rmatmat(np.ones((2, 1)))
         array([[4.],
                [4.]])
@@ -355,7 +348,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> x, y = np.ones(2), np.array([10.0, 20.0])
         >>> op.spmv(x, out=y, alpha=2.0, beta=1.0)
         array([20., 26.])
@@ -424,7 +416,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.time_products(10) > 0
         True
         """
@@ -443,7 +434,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.arrays()["row_offsets"], op.arrays()["col_indices"]
         (array([0, 2, 3], dtype=int32), array([0, 1, 1], dtype=int32))
         """
@@ -463,7 +453,6 @@ class SparseOperator(MatrixMethods):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> op.to("cpu") is op
         True
         >>> op.to(["cpu", "cpu"]).device

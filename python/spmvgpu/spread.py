@@ -76,7 +76,6 @@ class DistributedVector:
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
-
         >>> op.distribute([1.0, 2.0, 3.0, 4.0]).collect()
         array([1., 2., 3., 4.])
         """
@@ -142,7 +141,6 @@ class MultiDeviceOperator(SparseOperator):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
-
         >>> op.distribute(np.ones(4))
         <DistributedVector of float64, length 4, on cpu, cpu>
         """
@@ -158,7 +156,6 @@ class MultiDeviceOperator(SparseOperator):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
-
         >>> y = op @ op.distribute(np.ones(4))
         >>> op.synchronize()
         """
@@ -174,7 +171,6 @@ class MultiDeviceOperator(SparseOperator):
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
-
         >>> x, y = op.distribute(np.ones(4)), op.distribute()
         >>> op.spmv(x, out=y, alpha=3.0) is y
         True

@@ -112,7 +112,6 @@ class MatrixPattern:
         --------
         >>> import numpy as np, spmvgpu as sg, torch
         >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> pattern.operator(2 * pattern.values).toarray()
         array([[8., 2.],
                [0., 6.]])
@@ -146,7 +145,6 @@ class MatrixPattern:
         --------
         >>> import numpy as np, spmvgpu as sg, torch
         >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-
         >>> pattern.matmul(pattern.values, torch.ones(2, dtype=torch.float64))
         tensor([5., 3.], dtype=torch.float64)
         """

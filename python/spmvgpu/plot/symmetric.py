@@ -44,7 +44,6 @@ class Schedule:
     --------
     >>> import spmvgpu as sg
     >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
-
     >>> schedule = sg.plot_symmetric.schedule_of(op)
     >>> schedule.rows.shape == schedule.stores.shape
     True
@@ -77,7 +76,6 @@ def schedule_of(op: SparseOperator, tile: int = 0) -> Schedule:
     --------
     >>> import spmvgpu as sg
     >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
-
     >>> schedule = sg.plot_symmetric.schedule_of(op)
     >>> schedule.entries
     584
@@ -160,7 +158,6 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
     --------
     >>> import spmvgpu as sg
     >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
-
     >>> ax = sg.plot_symmetric.schedule(op, threads=8)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('step', 'thread')
@@ -222,7 +219,6 @@ def tiles(op: SparseOperator, *, ax: Any = None) -> Any:
     --------
     >>> import spmvgpu as sg
     >>> op = sg.aslinearoperator(sg.gallery.elasticity2d(6), format="tsmv", device="cpu")
-
     >>> ax = sg.plot_symmetric.tiles(op)
     >>> ax.get_title()
     'halo: 1 tiles of at most 72 rows'
