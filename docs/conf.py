@@ -30,7 +30,13 @@ extensions = [
 exclude_patterns = ["_build", "generated/layouts.md", "generated/speeds.md", "generated/tally.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = "spmvgpu"
-html_theme_options = {"navigation_with_keys": False, "show_prev_next": False, "show_toc_level": 2}
+html_theme_options = {
+    "navbar_center": [],  # the sidebar has all pages
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "show_toc_level": 2,
+}
+html_sidebars = {"**": ["globaltoc.html"]}
 
 # The notebooks carry their outputs; notebooks/execute.py makes them, and tests run them.
 nb_execution_mode = "off"

@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def layouts() -> None:
         figure.savefig(OUT / f"layout_{format}.png", dpi=110)
         plt.close(figure)
         parts.append(
-            f"## {format}\n\n```text\n{_header(format)}\n```\n\n"
+            f"## {format}\n\n{_header(format)}\n\n"
             f"```{{figure}} generated/layout_{format}.png\n:alt: slots of {format}\n\n{title}\n```\n"
         )
     _write("layouts.md", "\n".join(parts))
@@ -80,14 +81,19 @@ def _layout(format: str) -> tuple[str, Any]:
 
 
 def _header(format: str) -> str:
-    """The comment at the begin of a format's header."""
+    """The comment at the begin of a format's header; indented lines, which are pictures, as they are."""
     text = (ROOT / "cpp" / "formats" / f"{format}.hpp").read_text(encoding="utf-8")
     comment = re.match(r"(?://.*\n)+", text)
     if comment is None:
         raise RuntimeError(
             f"cpp/formats/{format}.hpp does not begin with a comment that describes the layout"
         )
-    return re.sub(r"^// ?", "", comment[0], flags=re.MULTILINE).rstrip()
+    lines = re.sub(r"^// ?", "", comment[0], flags=re.MULTILINE).rstrip().splitlines()
+    parts = []
+    for drawn, run in groupby(lines, lambda line: line.startswith("  ")):
+        text = "\n".join(run)
+        parts.append(f"```text\n{text}\n```" if drawn else re.sub(r"([*<>\[\]|])", r"\\\1", text))
+    return "\n\n".join(parts)
 
 
 # -- papers --------------------------------------------------------------------------------------------------

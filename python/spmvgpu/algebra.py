@@ -32,6 +32,14 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         def _like(self, csr: Any) -> Self: ...
         def _like_part(self, csr: Any) -> Self: ...
 
+        # What LinearOperator has, whose stubs do not know of which class it is here.
+        @property
+        def T(self) -> Self: ...  # noqa: N802
+        @property
+        def H(self) -> Self: ...  # noqa: N802
+        def transpose(self) -> Self: ...
+        def adjoint(self) -> Self: ...
+
     def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The operator with its values in another type.
 
@@ -182,11 +190,19 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             return _with_values(self, lambda values: values * other)
         return super().__mul__(other)
 
+    @overload
+    def __rmul__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __rmul__(self, other: Any) -> Any: ...
     def __rmul__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values * other)
         return super().__rmul__(other)
 
+    @overload
+    def __truediv__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __truediv__(self, other: Any) -> Any: ...
     def __truediv__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values / other)
