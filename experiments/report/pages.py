@@ -1,7 +1,7 @@
 """Turn results into tables and plots: ``python -m experiments report``; the goals alone: ``--check``.
 
 The README gets a short table of the first device, a GPU if there is one; a page per device in `docs/results`
-has everything.
+has everything, and docs/solvers.md says what an iteration takes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from .markdown import microseconds, number, table
 from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
 
-# The part of the README that is made here lies between these lines.
+# What is made here of the README, and of the page about solvers, lies between these lines.
 TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
+SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
 OVERVIEW_NOTE = (
     "Time over that of the fastest other library (CuPy, PyTorch, SciPy), with default settings: below 1 is "
     "faster, **above 1** slower. Conversion, choice of the format and transfers are in it. On the GPU it is "
@@ -56,6 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
         (pages / f"{slug}.md").write_text(f"{text}\n", encoding="utf-8")
     links = _linked((pages / f"{slug}.md" for slug in devices), options.readme.parent)
     write_between(options.readme, TABLES, overview(devices, links))
+    solvers = pages.parent / "solvers.md"
+    if solvers.is_file():  # not where pages go to a folder of their own
+        texts = map(jobs.solver_text, devices.values())
+        write_between(solvers, SOLVERS, "\n".join(text for text in texts if text))
     print(f"{options.readme}: {len(devices)} devices")
     return 0
 
@@ -160,7 +165,6 @@ def _jobs_part(results: Results) -> list[str]:
         table(jobs.head(results), jobs.table_rows(results)),
         jobs.LOOP_NOTE,
         loops,
-        jobs.solver_text(results),
         jobs.skipped_text(results),
     ]
 
