@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from experiments.records import Row, geometric_mean
 
+from .markdown import mean_and_extremes
 from .summary import Mark, Results, format_mark
 
 LOOP_LIMIT, CUPY_LIMIT, OVERHEAD_LIMIT = 1.15, 1.0, 0.6
@@ -82,17 +83,38 @@ def head(results: Results) -> tuple[str, ...]:
     return tuple(titles)
 
 
-def table_rows(results: Results, brief: bool = False) -> list[tuple[str, ...]]:
-    """One line per job and matrix; in brief, all solved systems and the worst case of every other job."""
+# What the short table sums up: the beginning of the jobs' names, and what it calls them.
+OVERVIEW = (
+    (SOLVE, "from SciPy matrix to solution"),
+    (OWN_CG, "an iteration of conjugate gradients on the device"),
+    ("SciPy's", "a product in SciPy's own solvers"),
+    ("1,000 products", "1,000 products, NumPy vectors"),
+    ("op @ X", "`op @ X`, 8 and 32 columns"),
+    (START, "from the start of Python to the first product"),
+)
+OVERVIEW_HEAD = ("job", "cases", "GPU: mean", "best", "worst", "CPU: mean", "best", "worst")
+
+
+def overview_rows(results: Results) -> list[tuple[str, ...]]:
+    """Our (first) time over that of the fastest other library: mean, best and worst of all cases."""
+    found = cases(results)
+    lines: list[tuple[str, ...]] = []
+    for begin, name in OVERVIEW:
+        chosen = [rows for (job, _), rows in found.items() if job.startswith(begin)]
+        if chosen:
+            gpu = mean_and_extremes(over_the_best(rows, "gpu", everywhere=True) for rows in chosen)
+            cpu = mean_and_extremes(over_the_best(rows, "cpu") for rows in chosen)
+            lines.append((name, str(len(chosen)), *gpu, *cpu))
+    return lines
+
+
+def table_rows(results: Results) -> list[tuple[str, ...]]:
+    """One line per job and matrix."""
     found = cases(results)
     devices = [where for where in ("gpu", "cpu") if any(where == column[2] for column in _columns(found))]
     lines = []
-    for (job, matrix), rows in (_worst_cases(found, devices[0]) if brief else found).items():
-        name = matrix
-        alike = sum(other == job for other, _ in found)
-        if brief and job != SOLVE and alike > 1:
-            name = f"{matrix}, worst of {alike}"
-        cells = [job, name, f"{rows[0]['rows']:,}"]
+    for (job, matrix), rows in found.items():
+        cells = [job, matrix, f"{rows[0]['rows']:,}"]
         for device in devices:
             for _, library, where in _columns(found):
                 if where == device:
@@ -105,16 +127,6 @@ def table_rows(results: Results, brief: bool = False) -> list[tuple[str, ...]]:
             )
         lines.append(tuple(cells))
     return lines
-
-
-def _worst_cases(found: dict[Case, list[Row]], device: str) -> dict[Case, list[Row]]:
-    kept: dict[str, tuple[float, Case]] = {}
-    for case, rows in found.items():
-        quotient = over_the_best(rows, device, everywhere=device == "gpu") or 0.0
-        if case[0] not in kept or quotient > kept[case[0]][0]:
-            kept[case[0]] = (quotient, case)
-    worst = {case for _, case in kept.values()}
-    return {case: rows for case, rows in found.items() if case[0] == SOLVE or case in worst}
 
 
 def duration(us: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from experiments.records import Row
+from experiments.records import Row, geometric_mean
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 2) -> str:
@@ -22,3 +22,13 @@ def microseconds(row: Row | None) -> str:
         return "-"
     us: float = row["time_us"]
     return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
+
+
+def mean_and_extremes(quotients: Iterable[float | None]) -> tuple[str, str, str]:
+    """Geometric mean, least and largest of those that are there; above 1 in bold."""
+    known = [quotient for quotient in quotients if quotient is not None]
+    if not known:
+        return ("-", "-", "-")
+    numbers = (geometric_mean(known), min(known), max(known))
+    mean, least, largest = (f"**{value:.2f}**" if value > 1 else f"{value:.2f}" for value in numbers)
+    return mean, least, largest

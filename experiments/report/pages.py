@@ -1,6 +1,7 @@
 """Turn results into tables and plots: ``python -m experiments report``; the goals alone: ``--check``.
 
-The README gets whole jobs and a summary of the products on each device, a page in `docs/results` the rest.
+The README gets a short table of the first device, a GPU if there is one; a page per device in `docs/results`
+has everything, and docs/solvers.md says what an iteration takes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
 from . import imports, jobs, models, multi, symmetric
 from .markdown import microseconds, number, table
-from .products import CPU_BRIEF, cpu_parts, cpu_ratio_table, device_parts, ratio_table
+from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
 
-# Parts of the README that are made here, each between two lines.
+# What is made here of the README, and of the page about solvers, lies between these lines.
 TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
 SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
+OVERVIEW_NOTE = (
+    "Time over that of the fastest other library (CuPy, PyTorch, SciPy), with default settings: below 1 is "
+    "faster, **above 1** slower. Conversion, choice of the format and transfers are in it. On the GPU it is "
+    "the fastest of both sides; products by themselves are compared with other products on the GPU."
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,15 +51,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     pages = options.pages or options.readme.parent / "docs" / "results"
     pages.mkdir(parents=True, exist_ok=True)
-    sections = [jobs.NOTE] if any("jobs" in results for results in devices.values()) else []
     for slug, results in devices.items():
-        page = pages / f"{slug}.md"
         pictures = _draw(slug, results, options.plots)
-        page.write_text(f"{section(results, _linked(pictures, pages))}\n", encoding="utf-8")
-        sections.append(brief(results, _linked([page], options.readme.parent)[0]))
-    write_between(options.readme, TABLES, "\n\n".join(sections))
-    solvers = map(jobs.solver_text, devices.values())
-    write_between(options.readme, SOLVERS, "\n".join(text for text in solvers if text))
+        text = section(results, _linked(pictures, pages))
+        (pages / f"{slug}.md").write_text(f"{text}\n", encoding="utf-8")
+    links = _linked((pages / f"{slug}.md" for slug in devices), options.readme.parent)
+    write_between(options.readme, TABLES, overview(devices, links))
+    solvers = pages.parent / "solvers.md"
+    if solvers.is_file():  # not where pages go to a folder of their own
+        texts = map(jobs.solver_text, devices.values())
+        write_between(solvers, SOLVERS, "\n".join(text for text in texts if text))
     print(f"{options.readme}: {len(devices)} devices")
     return 0
 
@@ -94,24 +101,21 @@ def write_between(readme: Path, lines: tuple[str, str], text: str) -> None:
     readme.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def brief(results: Results, page: str) -> str:
-    """What the README says about one device: whole jobs, a summary of the products, and where the rest is."""
-    parts = [_heading(results)]
-    if "jobs" in results:
-        parts.append(_job_table(results, brief=True))
+def overview(devices: dict[str, Results], links: Sequence[str]) -> str:
+    """What the README says: the whole jobs and products of the first device, and where the rest is."""
+    results = next(iter(devices.values()))
+    rows = jobs.overview_rows(results)
     if "spmv" in results:
-        times = Times(results["spmv"])
-        if times.threads:
-            parts += [
-                "Products by themselves, speed over SciPy's `A @ x`:",
-                cpu_ratio_table(times, CPU_BRIEF),
-            ]
-        else:
-            parts += ["Products by themselves, time over that of others:", ratio_table(times, ("hot",))]
-    verdicts = [goal.reached for goal in _goals(results)]
-    text = f"{verdicts.count(True)} of {len(verdicts)} goals are reached; " if verdicts else ""
-    parts.append(f"{text}all of them, every job, matrix and format: [{page}]({page}).")
-    return "\n\n".join(parts)
+        rows += overview_rows(Times(results["spmv"]))
+    environment = _environment(results)
+    measured = f"{environment['device']}, commit `{environment['commit'][:12]}`, {environment['date'][:10]}."
+    table_and_note = [f"{measured} {OVERVIEW_NOTE}", table(jobs.OVERVIEW_HEAD, rows, words=1)] if rows else []
+    pages = []
+    for own, link in zip(devices.values(), links, strict=True):
+        cores = _environment(own).get("cores")
+        where = f", {cores} cores" if _environment(own)["cuda"] is None and cores else ""
+        pages.append(f"[{_environment(own)['device']}{where}]({link})")
+    return "\n\n".join([*table_and_note, f"Every job, matrix and format, and the goals: {'; '.join(pages)}."])
 
 
 def section(results: Results, pictures: Sequence[str] = ()) -> str:
@@ -152,17 +156,13 @@ def _mark_table(goals: Iterable[Mark]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *rows))
 
 
-def _job_table(results: Results, brief: bool = False) -> str:
-    return table(jobs.head(results), jobs.table_rows(results, brief))
-
-
 def _jobs_part(results: Results) -> list[str]:
     if "jobs" not in results:
         return []
     loops = table(jobs.LOOP_HEAD, jobs.loop_rows(results), words=3)
     return [
         jobs.NOTE,
-        _job_table(results),
+        table(jobs.head(results), jobs.table_rows(results)),
         jobs.LOOP_NOTE,
         loops,
         jobs.skipped_text(results),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from experiments.records import Times, geometric_mean, ratio
 
-from .markdown import microseconds, number, table
+from .markdown import mean_and_extremes, microseconds, number, table
 from .summary import BEST_CSR, scipy_speeds
-
-CPU_BRIEF = ("csr", "auto")  # formats that the README sums up
 
 
 def device_parts(times: Times) -> list[str]:
@@ -32,33 +30,57 @@ def device_parts(times: Times) -> list[str]:
     return parts
 
 
-def ratio_table(times: Times, caches: Sequence[str] = ("hot", "cold")) -> str:
+COMPARISONS = (
+    ("csr", "best cuSPARSE CSR", ("cusparse", BEST_CSR)),
+    ("csr_tuned", "best cuSPARSE CSR", ("cusparse", BEST_CSR)),
+    ("sell", "cuSPARSE SELL", ("cusparse", "sell")),
+    ("coo", "best cuSPARSE COO", ("cusparse", "coo")),
+    ("auto", "best of all cuSPARSE", ("cusparse", "")),
+    ("auto_called", "CuPy `A @ x`, both called from Python", ("cupy", "csr")),
+    ("auto_called", "PyTorch `A @ x`, both called from Python", ("torch", "csr")),
+)
+# Those that the short table has, by what it calls them.
+OVERVIEW = {
+    "a product, format chosen, over the best of all cuSPARSE": COMPARISONS[4],
+    "a product called from Python, over CuPy's": COMPARISONS[5],
+}
+
+
+def _quotients(times: Times, variant: str, theirs: tuple[str, str], cache: str) -> list[float]:
+    """Our times over theirs, of all cases that have both."""
+    found = []
+    for case in times.cases():
+        other = (
+            times.row(*case, *theirs, cache=cache)
+            if variant == "auto_called"
+            else times.best(*case, *theirs, cache=cache)
+        )
+        quotient = ratio(times.row(*case, "spmvgpu", variant, cache=cache), other)
+        if quotient is not None:
+            found.append(quotient)
+    return found
+
+
+def ratio_table(times: Times) -> str:
     """Geometric mean and worst ratio, over all matrices, per comparison."""
     rows = []
-    comparisons = [
-        ("csr", "best cuSPARSE CSR", ("cusparse", BEST_CSR)),
-        ("csr_tuned", "best cuSPARSE CSR", ("cusparse", BEST_CSR)),
-        ("sell", "cuSPARSE SELL", ("cusparse", "sell")),
-        ("coo", "best cuSPARSE COO", ("cusparse", "coo")),
-        ("auto", "best of all cuSPARSE", ("cusparse", "")),
-        ("auto_called", "CuPy `A @ x`, both called from Python", ("cupy", "csr")),
-        ("auto_called", "PyTorch `A @ x`, both called from Python", ("torch", "csr")),
-    ]
-    for variant, against, theirs in comparisons:
-        for cache in caches:
-            found = []
-            for case in times.cases():
-                if variant == "auto_called":
-                    other = times.row(*case, *theirs, cache=cache)
-                else:
-                    other = times.best(*case, *theirs, cache=cache)
-                quotient = ratio(times.row(*case, "spmvgpu", variant, cache=cache), other)
-                if quotient is not None:
-                    found.append(quotient)
+    for variant, against, theirs in COMPARISONS:
+        for cache in ("hot", "cold"):
+            found = _quotients(times, variant, theirs, cache)
             if found:
                 numbers = (geometric_mean(found), min(found), max(found))
                 rows.append((f"`{variant}`", against, cache, str(len(found)), *map(number, numbers)))
     return table(("spmvgpu", "over", "cache", "cases", "geometric mean", "best", "worst"), rows)
+
+
+def overview_rows(times: Times) -> list[tuple[str, ...]]:
+    """Products on a GPU as rows of the short table, which `jobs.OVERVIEW_HEAD` has the titles of."""
+    lines: list[tuple[str, ...]] = []
+    for name, (variant, _, theirs) in OVERVIEW.items():
+        found = _quotients(times, variant, theirs, "hot")
+        if found:
+            lines.append((name, str(len(found)), *mean_and_extremes(found), "-", "-", "-"))
+    return lines
 
 
 def _product_table(times: Times, cases: Iterable[tuple[str, str]]) -> str:
@@ -112,11 +134,11 @@ def cpu_parts(times: Times) -> list[str]:
     ]
 
 
-def cpu_ratio_table(times: Times, names: Sequence[str] | None = None) -> str:
-    """Speed over SciPy of all formats or of some: mean and least of all matrices, and who is slower."""
+def cpu_ratio_table(times: Times) -> str:
+    """Speed over SciPy of all formats: mean and least of all matrices, and who is slower."""
     rows = []
     for threads in times.threads:
-        for name in _cpu_names(times, threads) if names is None else names:
+        for name in _cpu_names(times, threads):
             library, variant = ("mkl", "csr") if name == "MKL" else ("spmvgpu", name)
             speeds = scipy_speeds(times, variant, threads, library)
             if speeds:

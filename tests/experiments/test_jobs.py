@@ -111,13 +111,18 @@ def test_loops_say_what_the_free_operator_and_the_product_take(quick_run: Path) 
 
 def test_results_become_the_first_table_of_the_readme(quick_run: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text("\n".join((*report.SOLVERS, *report.TABLES, "")))
+    readme.write_text("\n".join((*report.TABLES, "")))
+    solvers = tmp_path / "docs" / "solvers.md"
+    solvers.parent.mkdir()
+    solvers.write_text("\n".join(("begin", *report.SOLVERS, "end", "")))
     assert report.main(["--results", str(quick_run.parent), "--readme", str(readme)]) == 0
     text = readme.read_text()
-    assert jobs_report.NOTE in text
-    assert all(f"| {solve.JOB} | {matrix} |" in text for matrix in systems.QUICK)
-    assert "of which" in text.partition(report.TABLES[0])[0]
+    assert report.OVERVIEW_NOTE in text
+    assert f"| from SciPy matrix to solution | {len(systems.QUICK)} |" in text
     page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
+    assert jobs_report.NOTE in page
+    assert all(f"| {solve.JOB} | {matrix} |" in page for matrix in systems.QUICK)
+    assert "of which" in solvers.read_text()
     assert page.count("| SciPy's gmres loop | elast_1k |") == 3  # once among all jobs, once for each library
 
 
@@ -263,15 +268,24 @@ def results() -> dict[str, dict[str, Any]]:
     return {"jobs": {"environment": ENVIRONMENT, "rows": rows, "skipped": []}}
 
 
-def test_brief_table_keeps_what_loses(results: dict[str, dict[str, Any]]) -> None:
-    head, rows = jobs_report.head(results), jobs_report.table_rows(results, brief=True)
+def test_every_job_and_matrix_has_a_line(results: dict[str, dict[str, Any]]) -> None:
+    head, rows = jobs_report.head(results), jobs_report.table_rows(results)
     assert head == ("job", "matrix", "rows", "spmvgpu, GPU", "CuPy", "x", "spmvgpu, CPU", "SciPy", "x")
     assert rows[0] == (
         solve.JOB, "first", "1,000,000",
         "30.0 ms / 10.0 ms", "20.0 ms", "**1.50**", "90.0 ms", "180 ms", "0.50",
     )  # fmt: skip
-    assert [row[1] for row in rows if row[0].startswith("op @ X")] == ["loses, worst of 2"]
-    assert len(jobs_report.table_rows(results)) == len(rows) + 1
+    assert [row[1] for row in rows if row[0].startswith("op @ X")] == ["wins", "loses"]
+
+
+def test_the_short_table_has_means_and_extremes_of_every_kind_of_job(
+    results: dict[str, dict[str, Any]],
+) -> None:
+    rows = {row[0]: row[1:] for row in jobs_report.overview_rows(results)}
+    solved = rows["from SciPy matrix to solution"]
+    assert solved == ("1", "**1.50**", "**1.50**", "**1.50**", "0.50", "0.50", "0.50")
+    assert rows["`op @ X`, 8 and 32 columns"] == ("2", "0.87", "0.50", "**1.50**", "-", "-", "-")
+    assert len(rows) <= 6
 
 
 def test_goals(results: dict[str, dict[str, Any]]) -> None:

@@ -228,9 +228,6 @@ def test_merge_keeps_other_matrices_of_the_same_device_only(tmp_path: Path) -> N
 # -- report --------------------------------------------------------------------------------------------------
 
 
-EMPTY = "\n".join((*report.SOLVERS, ""))  # the part of a README that only jobs fill
-
-
 def test_geometric_mean() -> None:
     assert geometric_mean([0.5, 2.0, 1.0]) == pytest.approx(1.0)
     assert geometric_mean([4.0]) == pytest.approx(4.0)
@@ -262,6 +259,7 @@ def made_up_results(tmp_path: Path) -> Path:
             ("spmvgpu", "csr", 10.0 * factor),
             ("spmvgpu", "csr_tuned", 8.0),
             ("spmvgpu", "sell", 15.0),
+            *([("spmvgpu", "auto", 20.0)] if matrix == "first" else []),
         ):
             rows.append(made_up_row(matrix, library, variant, time_us))
     spmv = {
@@ -310,7 +308,7 @@ def test_marks_judge_by_the_stated_goals(made_up_results: Path) -> None:
 
 def test_report_fills_the_readme(made_up_results: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"# Title\n{EMPTY}{report.TABLES[0]}\nold\n{report.TABLES[1]}\nend\n")
+    readme.write_text(f"# Title\n{report.TABLES[0]}\nold\n{report.TABLES[1]}\nend\n")
     arguments = [
         "--results",
         str(made_up_results.parent),
@@ -325,10 +323,12 @@ def test_report_fills_the_readme(made_up_results: Path, tmp_path: Path) -> None:
     assert text.startswith("# Title\n")
     assert text.endswith(f"{report.TABLES[1]}\nend\n")
     assert "old" not in text
-    assert "### Made-up GPU" in text
-    assert "| `csr` | best cuSPARSE CSR | hot | 2 | 0.71 | 0.50 | 1.00 |" in text
+    assert "| a product, format chosen, over the best of all cuSPARSE | 1 | **2.00** |" in text
+    assert text.count("\n| ") <= 2 + 8
     page = (tmp_path / "docs" / "results" / "made-up-gpu.md").read_text()
-    assert "(docs/results/made-up-gpu.md)" in text
+    assert "[Made-up GPU](docs/results/made-up-gpu.md)" in text
+    assert "### Made-up GPU" in page
+    assert "| `csr` | best cuSPARSE CSR | hot | 2 | 0.71 | 0.50 | 1.00 |" in page
     assert "| first | f64 | 1.00M | 20.0 | 10.0 | 0.50 | 8.00 | 0.40 |" in page
     assert "torch (not installed)" in page
     again = text
@@ -339,7 +339,7 @@ def test_report_fills_the_readme(made_up_results: Path, tmp_path: Path) -> None:
 def test_report_draws_plots(made_up_results: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra [plot] is not installed")
     readme = tmp_path / "README.md"
-    readme.write_text(f"{EMPTY}{report.TABLES[0]}\n{report.TABLES[1]}\n")
+    readme.write_text(f"{report.TABLES[0]}\n{report.TABLES[1]}\n")
     plots = tmp_path / "docs" / "plots"
     report.main(["--results", str(made_up_results.parent), "--readme", str(readme), "--plots", str(plots)])
     assert (plots / "made-up-gpu.png").stat().st_size > 0
@@ -348,10 +348,11 @@ def test_report_draws_plots(made_up_results: Path, tmp_path: Path) -> None:
 
 def test_report_of_a_cpu_run(quick_run: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"{EMPTY}{report.TABLES[0]}\n{report.TABLES[1]}\n")
+    readme.write_text(f"{report.TABLES[0]}\n{report.TABLES[1]}\n")
     report.main(["--results", str(quick_run.parent), "--readme", str(readme), "--plots", str(tmp_path / "p")])
-    assert "| `csr` | 1 | 6 |" in readme.read_text()
     page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
+    assert f"(docs/results/{quick_run.name}.md)" in readme.read_text()
+    assert "| `csr` | 1 | 6 |" in page
     assert "csr, 1 thr." in page
     assert all(name in page for name in suite.QUICK)
 
