@@ -10,9 +10,9 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix
-from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import CPU
-from spmvgpu.tune import plan_csr
+from spmvgpu.formats import plan_csr
+from spmvgpu.inputs.canonical import canonical_csr
 
 CPP = Path(__file__).parents[1] / "cpp"
 COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")

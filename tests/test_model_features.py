@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
-from spmvgpu.canonical import canonical_csr
-from spmvgpu.model.predict import features
+from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning.model.predict import features
 
 
 def of(lengths, columns, cols, dtype=np.float64):

@@ -6,12 +6,12 @@ import pytest
 import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import gallery
-from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import CPU
-from spmvgpu.model import roofline
-from spmvgpu.model.predict import features
-from spmvgpu.model.roofline import Fit, Machine, Work
-from spmvgpu.tune import plan_csr
+from spmvgpu.formats import plan_csr
+from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning.model import roofline
+from spmvgpu.planning.model.predict import features
+from spmvgpu.planning.model.roofline import Fit, Machine, Work
 
 GPU = Machine("cuda", 100, 1 << 25, 100)
 NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
@@ -98,7 +98,7 @@ def test_the_name_of_a_variant_says_its_options():
 
 
 def test_no_profile_of_the_package_predicts_less_time_for_more_work():
-    from spmvgpu.model.profile import SHIPPED, Profile
+    from spmvgpu.planning.model.profile import SHIPPED, Profile
 
     for path in SHIPPED.glob("*.json"):
         profile = Profile.read(path)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from spmvgpu import plot_symmetric
 from spmvgpu.gallery import meshes
-from spmvgpu.plot_symmetric import FAKE
+from spmvgpu.plot.symmetric import FAKE
 
 EDGES = meshes.cuthill_mckee(meshes.symmetric_values(meshes.edge_elements((7, 4, 4))))
 NODES = meshes.symmetric_values(meshes.blocks(meshes.solid((12, 9)), 3))

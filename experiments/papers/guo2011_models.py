@@ -19,10 +19,11 @@ from experiments.peers.problem import Problem
 from experiments.records import Row
 from spmvgpu import cache, parts
 from spmvgpu.devices import resolve_device
-from spmvgpu.model.guo2011 import Guo2011, find_separator
-from spmvgpu.model.predict import predict_csr
-from spmvgpu.model.profile import Profile, forget_loaded, profile_path
-from spmvgpu.model.roofline import variant_name
+from spmvgpu.origins import OneDevice
+from spmvgpu.planning.model.guo2011 import Guo2011, find_separator
+from spmvgpu.planning.model.predict import predict_csr
+from spmvgpu.planning.model.profile import Profile, forget_loaded, profile_path
+from spmvgpu.planning.model.roofline import variant_name
 
 Array = npt.NDArray[Any]
 
@@ -144,7 +145,7 @@ class Models:
         self._record(
             "auto",
             sample,
-            choice=variant_name(op.format, op._choice.options),
+            choice=variant_name(op.format, op._origin.choice.options),
             time_us=op.time_products(self.run.repeats),
             best=best,
             best_us=times[best],
@@ -189,10 +190,10 @@ class Models:
             for rows, variant in ((above, CSR_PART), (below, ELL_PART)):
                 part = parts.submatrix(csr, rows)
                 tuned = sg.aslinearoperator(part, variant.format, self.run.device, **variant.options)
-                choices.append(tuned._choice)
+                choices.append(tuned._origin.choice)
             choice = parts.partitioned((above, below), choices, "the paper's model cuts the matrix so")
             matrix = parts.build(csr, choice, self.ordinal)
-            return sg.SparseOperator(matrix, csr.shape, self.ordinal, choice, self.run.device, False, None)
+            return sg.SparseOperator(matrix, csr.shape, OneDevice(choice, self.ordinal, self.run.device))
 
         return self._time(sample, BEST_CUT, lambda: checked(problem, make))
 

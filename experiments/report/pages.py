@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
-from . import jobs, models, multi, symmetric
+from . import imports, jobs, models, multi, symmetric
 from .markdown import microseconds, number, table
 from .products import CPU_BRIEF, cpu_parts, cpu_ratio_table, device_parts, ratio_table
 from .summary import Mark, Results, format_mark, marks
@@ -124,14 +124,15 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
     parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
-        _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _skipped_part(results)
+        _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _imports_part(results)
     )
+    parts += _skipped_part(results)
     return "\n\n".join(part for part in parts if part)
 
 
 def all_marks(results: Results) -> list[Mark]:
     """The goals of all experiments beside what was measured."""
-    others = (symmetric, multi, models)
+    others = (imports, symmetric, multi, models)
     return [
         *jobs.marks(results),
         *marks(results),
@@ -266,6 +267,11 @@ def _roundtrip_part(results: Results) -> list[str]:
 def _memory_part(results: Results) -> list[str]:
     lines = [f"- {mark.name}: {mark.measured}" for mark in marks({"memory": results.get("memory", {})})]
     return ["Memory:\n\n" + "\n".join(lines)] if lines else []
+
+
+def _imports_part(results: Results) -> list[str]:
+    rows = imports.rows(results)
+    return [imports.NOTE, table(imports.HEAD, rows)] if rows else []
 
 
 def _skipped_part(results: Results) -> list[str]:

@@ -25,9 +25,9 @@ from experiments.records import RESULTS, Recorder, Row, geometric_mean
 from experiments.report.models import errors, losses
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
-from spmvgpu.model import calibrate, measure, roofline
-from spmvgpu.model.predict import MODELS, predict_csr
-from spmvgpu.model.profile import Profile, load_profile
+from spmvgpu.planning.model import calibrate, measure, roofline
+from spmvgpu.planning.model.predict import MODELS, predict_csr
+from spmvgpu.planning.model.profile import Profile, load_profile
 
 from . import suite
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from . import multi, parts
+from . import parts
 from ._types import Device, Format
 from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
-from .canonical import Symmetric, canonical_csr, checked_symmetry
-from .choose import MODES, PARTITIONED, choose
 from .devices import resolve_device
-from .multi import MultiDeviceOperator
+from .formats import check_format
+from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from .operator import SparseOperator
-from .reorder import Reorder, check_reorder, order_for
-from .tune import check_format
+from .origins import OneDevice, spread
+from .planning.choosing import MODES, PARTITIONED, choose
+from .planning.placement import checked_request
+from .planning.reordering import Reorder, check_reorder, order_for
+from .spread import MultiDeviceOperator
 
 
 @overload
@@ -188,9 +190,9 @@ def aslinearoperator(
     if is_spread or powers is not None or memory_limit is not None:
         if reorder == "rcm":
             raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
-        wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
+        request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
         csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
-        return multi.spread(csr, wish, is_symmetric, default_stream)
+        return spread(csr, request, is_symmetric, default_stream)
     ordinal = resolve_device(device)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
     if format == PARTITIONED and reorder is not None:
@@ -199,10 +201,9 @@ def aslinearoperator(
     stored = csr if order is None else parts.submatrix(csr, order, order)
     choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, is_symmetric)
     if order is not None:
-        choice, matrix = parts.reordered(choice, order), parts.behind(matrix, order)
-    operator = SparseOperator(matrix, csr.shape, ordinal, choice, device, is_symmetric, default_stream)
-    operator._tuning = tuning
-    return operator
+        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
+    origin = OneDevice(choice, ordinal, device, is_symmetric, default_stream, tuning)
+    return SparseOperator(matrix, csr.shape, origin)
 
 
 def _is_default(*asked: Any) -> bool:

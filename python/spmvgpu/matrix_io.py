@@ -20,8 +20,8 @@ import numpy.typing as npt
 import scipy.io
 import scipy.sparse as sp
 
-from .canonical import canonical_csr
-from .compressed import INDEX_LIMIT
+from .inputs.canonical import canonical_csr
+from .inputs.compressed import INDEX_LIMIT
 from .matrix_market import LineEnding, check_text
 
 __all__ = ["MATRIX_SUFFIXES", "VECTOR_SUFFIXES", "read_matrix", "read_vector"]

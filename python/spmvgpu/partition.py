@@ -27,8 +27,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .arguments import real_number, whole_number
-from .canonical import canonical_csr
-from .compressed import INDEX_LIMIT, as_array
+from .inputs.canonical import canonical_csr
+from .inputs.compressed import INDEX_LIMIT, as_array
 
 __all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]
 

@@ -19,15 +19,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from .arrays import TORCH
-from .canonical import canonical_csr
+from .autograd import differentiable
 from .construct import aslinearoperator
 from .devices import CPU, device_name, resolve_device
-from .operands import multiply
+from .inputs.canonical import canonical_csr
+from .operands import multiply_tensor
 from .operator import SparseOperator
 
 
-@torch.compiler.disable
 def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     """``op @ x``, differentiable with respect to `x` as often as one likes.
 
@@ -50,23 +49,11 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     >>> x.grad
     tensor([4., 4.], dtype=torch.float64)
     """
-    result: torch.Tensor = _Matmul.apply(op, x)
-    return result
-
-
-class _Matmul(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
-        ctx.op, ctx.dtype = op, x.dtype
-        return _product(op, x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
-        return None, matmul(ctx.op.T, gradient).to(ctx.dtype)
+    return differentiable(op, x, multiply_tensor)
 
 
 class MatrixPattern:
-    """The places of a matrix's entries, to be multiplied with values that change and are differentiated.
+    """The positions of a matrix's entries, to be multiplied with values that change and are differentiated.
 
     Parameters
     ----------
@@ -184,7 +171,8 @@ class _PatternMatmul(torch.autograd.Function):
     def forward(ctx: Any, pattern: MatrixPattern, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, x)
-        return _product(pattern.operator(values), x)
+        result: torch.Tensor = multiply_tensor(pattern.operator(values), x)
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -209,9 +197,3 @@ def _products_of_pairs(pattern: MatrixPattern, y: torch.Tensor, x: torch.Tensor)
     if isinstance(total, int):  # no columns
         return torch.zeros(pattern.nnz, dtype=torch.float64, device=y.device)
     return total
-
-
-def _product(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
-    x = x.detach()
-    result: torch.Tensor = multiply(op, x, TORCH)
-    return result

@@ -15,7 +15,7 @@ import scipy.sparse.linalg as sla
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 from experiments.clock import in_turns
-from experiments.jobs import libraries, loops, products, solve, start, systems
+from experiments.jobs import imports, libraries, loops, products, solve, start, systems
 from experiments.jobs import measure as jobs
 from experiments.jobs.run import Run, check_product
 from experiments.peers.problem import WrongResultError
@@ -69,6 +69,35 @@ def test_run_writes_every_job_of_every_library(quick_run: Path) -> None:
         for matrix in systems.QUICK:
             found = {r["library"] for r in content["rows"] if (r["job"], r["matrix"]) == (job, matrix)}
             assert found - {"torch"} == some
+
+
+def test_imports_are_measured_beyond_scipy(quick_run: Path, tmp_path: Path) -> None:
+    content = json.loads((quick_run / imports.FILE).read_text())
+    measured = {row["library"]: row for row in content["rows"]}
+    left_out = {row["library"] for row in content["skipped"]}
+    assert measured.keys() | left_out == imports.STATEMENTS.keys()
+    assert measured["spmvgpu"].keys() >= {"time_us", "bytes", "scipy_us", "scipy_bytes", "samples"}
+    for row in measured.values():  # a whole Python is there before SciPy
+        assert row["resident_bytes"] > row["bytes"] + row["scipy_bytes"]
+
+    readme = tmp_path / "README.md"
+    readme.write_text("\n".join((*report.SOLVERS, *report.TABLES, "")))
+    assert report.main(["--results", str(quick_run.parent), "--readme", str(readme)]) == 0
+    page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
+    assert f"| spmvgpu | `{imports.STATEMENTS['spmvgpu']}` |" in page
+    assert page.count("| import beyond SciPy's | <= 250 ms |") == 1
+
+
+def test_what_cannot_be_imported_says_why() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)no_such_library.* ended with 1: .*ModuleNotFoundError"):
+        imports.measure("import no_such_library")
+
+
+def test_memory_of_an_import_is_that_of_the_process() -> None:
+    scipy_us, scipy_bytes, time_us, taken, resident = imports.measure("kept = bytearray(b'x' * (50 << 20))")
+    assert 50 << 20 <= taken < resident
+    assert scipy_bytes > 10 << 20
+    assert min(scipy_us, time_us) > 0
 
 
 def test_loops_say_what_the_free_operator_and_the_product_take(quick_run: Path) -> None:

@@ -5,6 +5,10 @@ have functions of their own. A generator takes a ``dtype``, and gives the same m
 All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
 
 `spmvgpu.gallery.meshes` puts patterns of finite elements together from cells, plates and clouds of points.
+
+>>> from spmvgpu import gallery
+>>> gallery.poisson2d(30).shape, gallery.elasticity3d(4).nnz
+((900, 900), 9000)
 """
 
 from . import meshes

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..arguments import real_number, whole_number
-from ..compressed import INDEX_LIMIT
+from ..inputs.compressed import INDEX_LIMIT
 
 Array = npt.NDArray[Any]
 
