@@ -261,7 +261,7 @@ def test_the_core_checks_what_would_corrupt_memory():
         ([(half, rows, cols), (half, rows + 2, cols)], "row 2 lies in two parts"),
         ([(half, rows, cols), (half, rows + 4, cols)], "beyond the 6"),
         ([(half, rows, cols), (half, rows + 3, cols + 1)], "beyond the 3"),
-        ([(half, rows, cols), (half, rows[::-1][:2].copy(), cols)], "3 rows, but 2 places"),
+        ([(half, rows, cols), (half, rows[::-1][:2].copy(), cols)], "3 rows, but 2 indices"),
     ]:
         with pytest.raises(ValueError, match=message):
             sg._core.PartedMatrixF64(6, 3, given)
