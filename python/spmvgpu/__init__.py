@@ -14,7 +14,17 @@ from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices, limit_threads
 
 if TYPE_CHECKING:
-    from . import cache, gallery, linalg, matrix_io, partition, plot, plot_partition, plot_symmetric
+    from . import (
+        cache,
+        distributed,
+        gallery,
+        linalg,
+        matrix_io,
+        partition,
+        plot,
+        plot_partition,
+        plot_symmetric,
+    )
     from . import torch as torch
     from .construct import aslinearoperator
     from .model.predict import Prediction, Predictions, predict, separator
@@ -37,6 +47,7 @@ __all__ = [
     "build_info",
     "cache",
     "devices",
+    "distributed",
     "estimate",
     "format_options",
     "formats",
@@ -55,6 +66,7 @@ __all__ = [
 # What is imported when it is used first, so that a process starts sooner: modules, and names of others.
 _MODULES = (
     "cache",
+    "distributed",
     "gallery",
     "linalg",
     "matrix_io",
