@@ -26,6 +26,13 @@ def test_owners(division):
     np.testing.assert_array_equal(ranges.owners(np.arange(200)), expected)
 
 
+def test_owners_of_more_than_int32_counts():
+    ranges = distributed.Ranges(COMM, 5_000_000_000 * np.arange(COMM.size + 1))
+    ends = ranges.offsets[1:] - 1
+    np.testing.assert_array_equal(ranges.owners(ends), np.arange(COMM.size))
+    np.testing.assert_array_equal(ranges.owners(ends - 4_999_999_999), np.arange(COMM.size))
+
+
 def test_from_counts():
     ranges = distributed.Ranges.from_counts(COMM, 2**40 * COMM.rank)
     assert ranges.total == 2**40 * COMM.size * (COMM.size - 1) // 2

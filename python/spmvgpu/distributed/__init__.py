@@ -7,5 +7,7 @@ mpi4py (``pip install 'spmvgpu[mpi]'``) and runs with ``mpiexec -n 4 python -m m
 from .construct import aslinearoperator
 from .operator import DistributedOperator
 from .ranges import Ranges
+from .readers import read_matrix
+from .spread import assemble, scatter
 
-__all__ = ["DistributedOperator", "Ranges", "aslinearoperator"]
+__all__ = ["DistributedOperator", "Ranges", "aslinearoperator", "assemble", "read_matrix", "scatter"]

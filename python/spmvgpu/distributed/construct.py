@@ -89,7 +89,7 @@ def aslinearoperator(
     if col_ranges is None and rows.total == total_columns:
         cols = rows
     else:
-        cols = Ranges.even(own, total_columns) if col_ranges is None else _given(own, col_ranges)
+        cols = Ranges.even(own, total_columns) if col_ranges is None else Ranges(own, col_ranges)
     with agreement(own):
         if cols.total != total_columns:
             raise ValueError(f"col_ranges end at {cols.total}; the matrix has {total_columns} columns")
@@ -111,7 +111,7 @@ def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:
     check_same(comm, **{f"{name} is None": given is None})
     if given is None:
         return Ranges.from_counts(comm, count)
-    ranges = _given(comm, given)
+    ranges = Ranges(comm, given)
     with agreement(comm):
         if len(ranges) != count:
             raise ValueError(
@@ -119,10 +119,6 @@ def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:
                 f"{len(ranges)}, and A_local has {count}"
             )
     return ranges
-
-
-def _given(comm: Any, given: Any) -> Ranges:
-    return Ranges(comm, given.offsets if isinstance(given, Ranges) else given)
 
 
 def _common_type(facts: list[tuple[int, str, int]]) -> np.dtype[Any]:

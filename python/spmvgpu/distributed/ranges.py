@@ -19,6 +19,12 @@ _LARGEST = 2**63 - 1
 class Ranges:
     """Ranges of indices, one for each rank in their order, that together hold every index once.
 
+    Parameters
+    ----------
+    comm : mpi4py communicator
+    offsets : (ranks + 1,) sequence of int, or Ranges
+        Where each rank's range begins, and the number of all indices.
+
     Attributes
     ----------
     comm : mpi4py communicator
@@ -40,7 +46,7 @@ class Ranges:
     def __init__(self, comm: Any, offsets: Any) -> None:
         self.comm = private(comm)
         with agreement(self.comm):
-            self.offsets = _checked_offsets(offsets, self.comm.size)
+            self.offsets = checked_offsets(offsets, self.comm.size)
         self.offsets.flags.writeable = False
         check_same(self.comm, offsets=self.offsets.tolist())
         self.begin, self.end = map(int, self.offsets[self.comm.rank : self.comm.rank + 2])
@@ -168,11 +174,21 @@ def balanced(ranges: Ranges, weights: Array) -> Ranges:
     return Ranges(comm, np.concatenate(([0], np.maximum.accumulate(everywhere), [ranges.total])))
 
 
-def _checked_offsets(offsets: Any, size: int) -> Array:
+def checked_offsets(given: Any, size: int, total: int | None = None) -> Array:
+    """Offsets for so many ranks, and so many indices if that is known.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are none.
+    """
     allowed = f"give where each of the {size} ranks' ranges begins, and the end: {size + 1} whole numbers"
-    given = np.asarray(offsets)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
-        raise TypeError(f"offsets={offsets!r} is not allowed; {allowed}")
-    if len(given) != size + 1 or given[0] != 0 or (np.diff(given.astype(np.int64)) < 0).any():
-        raise ValueError(f"offsets={given.tolist()} is not allowed; {allowed}, from 0 and ascending")
-    return given.astype(np.int64)
+    offsets = given.offsets if isinstance(given, Ranges) else np.asarray(given)
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise TypeError(f"offsets={given!r} is not allowed; {allowed}")
+    offsets = offsets.astype(np.int64)
+    if len(offsets) != size + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        raise ValueError(f"offsets={offsets.tolist()} is not allowed; {allowed}, from 0 and ascending")
+    if total is not None and offsets[-1] != total:
+        raise ValueError(f"the ranges end at {offsets[-1]}; there are {total} rows")
+    return offsets
