@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,8 +39,9 @@ def cg(
 
     Parameters
     ----------
-    op : SparseOperator
-        Made by `aslinearoperator`. That it is symmetric is not checked.
+    op : SparseOperator or DistributedOperator
+        Made by `aslinearoperator`, or by `spmvgpu.distributed`: all its ranks call then, and vectors are
+        their pieces. That it is symmetric is not checked.
     b : (n,) or (n, 1) array
         Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
         of another library on the operator's device.
@@ -79,16 +81,16 @@ def cg(
     >>> x.round(6), info
     (array([0.090909, 0.636364]), 0)
     """
+    if _is_distributed(op):
+        from .distributed import solvers
+
+        return solvers.cg(op, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
     _check_operator(op)
     if isinstance(op, MultiDeviceOperator):
         raise TypeError(
             "op is on several devices, and this solver runs on one; scipy.sparse.linalg.cg takes it"
         )
-    limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
-    limit = min(limit, _MOST_ITERATIONS)
-    relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+    relative, absolute, limit = check_limits(op, rtol, atol, maxiter, callback)
     if isinstance(b, list | tuple):
         b = np.asarray(b)
     vectors = _Vectors(op, b)
@@ -109,7 +111,7 @@ def cg(
         vectors.stream,
         look,
     )
-    _check_status(op, status, iterations, culprit)
+    check_status(op, status, iterations, culprit)
     return vectors.result(), 0 if status == "converged" else iterations
 
 
@@ -160,26 +162,35 @@ def jacobi(op: SparseOperator) -> Jacobi:
 
     Parameters
     ----------
-    op : SparseOperator
+    op : SparseOperator or DistributedOperator
 
     Returns
     -------
     Jacobi
+        Of a distributed operator, that of this rank's piece of the diagonal.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, so that the matrix is not positive definite.
     """
+    if _is_distributed(op):
+        from .distributed import solvers
+
+        return solvers.jacobi(op)
     _check_operator(op)
-    diagonal = op.tocsr().diagonal()
+    return jacobi_of(op.tocsr().diagonal(), op.dtype)
+
+
+def jacobi_of(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int = 0) -> Jacobi:
+    """The preconditioner of a diagonal, or of a piece of one that begins in row `first_row`."""
     bad = np.flatnonzero(~((diagonal > 0) & np.isfinite(diagonal)))
     if len(bad):
         raise np.linalg.LinAlgError(
             f"the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries are not "
-            f"positive numbers, the first in row {bad[0]} ({diagonal[bad[0]]:g})"
+            f"positive numbers, the first in row {first_row + bad[0]} ({diagonal[bad[0]]:g})"
         )
-    return Jacobi((1 / diagonal).astype(op.dtype))
+    return Jacobi((1 / diagonal).astype(dtype))
 
 
 class _Placed(NamedTuple):
@@ -272,14 +283,34 @@ def _inverse_diagonal(op: SparseOperator, M: Any, vectors: _Vectors) -> _Placed:
     return vectors.take("M", M)
 
 
+def _is_distributed(op: Any) -> bool:
+    """Asked without importing what nobody else has: there can be no such operator then."""
+    module = sys.modules.get(f"{__package__}.distributed")
+    return module is not None and isinstance(op, module.DistributedOperator)
+
+
 def _check_operator(op: Any) -> None:
     if not isinstance(op, SparseOperator):
         raise TypeError(
             f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}; "
             "scipy.sparse.linalg.cg takes other operators"
         )
+    check_square(op)
+
+
+def check_square(op: Any) -> None:
+    """Refuse, with ValueError, an operator that is no system of equations."""
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"the operator has shape {op.shape}; a system of equations needs a square one")
+
+
+def check_limits(op: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[float, float, int]:
+    """Both tolerances and the most iterations as numbers; TypeError or ValueError for what is not allowed."""
+    limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
+    relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+    return relative, absolute, min(limit, _MOST_ITERATIONS)
 
 
 def _tolerance(name: str, value: Any) -> float:
@@ -290,7 +321,8 @@ def _tolerance(name: str, value: Any) -> float:
     return number
 
 
-def _check_status(op: SparseOperator, status: str, iterations: int, culprit: float) -> None:
+def check_status(op: Any, status: str, iterations: int, culprit: float) -> None:
+    """Raise LinAlgError for a solve that broke down, with the number that says so."""
     if status == "indefinite":
         advice = "" if op.dtype == np.float64 else ", or so nearly singular that it takes float64"
         raise np.linalg.LinAlgError(

@@ -48,7 +48,7 @@ def market(A, **options):
 
 
 def saved(**arrays):
-    """The content of a .npz file of a dense 3 x 3 matrix, with other arrays, or without those that are None."""
+    """A .npz file of a dense 3 x 3 matrix, with other arrays, or without those that are None."""
     A = sp.csr_array(np.ones((3, 3)))
     content = {"format": b"csr", "shape": A.shape, "data": A.data, "indices": A.indices, "indptr": A.indptr}
     text = io.BytesIO()

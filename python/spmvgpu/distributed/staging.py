@@ -35,6 +35,9 @@ class Staging(Protocol):
     def zeros(self, x: Any) -> Any:
         """Zeros in the shape and type of `x`, where it lies."""
 
+    def add(self, y: Any, factor: float, x: Any) -> None:
+        """``y += factor * x``."""
+
     def dot(self, x: Any, y: Any) -> float:
         """The inner product, in float64, with the same bits whatever the number of threads."""
 
@@ -54,6 +57,12 @@ class _Host:
 
     def zeros(self, x: Any) -> Any:
         return np.zeros_like(x)
+
+    def add(self, y: Any, factor: float, x: Any) -> None:
+        scaled = np.empty_like(x[:_BLOCK])
+        for begin in range(0, len(x), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            y[block] += np.multiply(x[block], factor, out=scaled[: len(x) - begin])
 
     def dot(self, x: Any, y: Any) -> float:
         # Not BLAS, which divides the sum among as many threads as there happen to be. Blocks stay in cache.
@@ -85,6 +94,10 @@ class _Cupy:
         with x.device:
             return sys.modules["cupy"].zeros_like(x)
 
+    def add(self, y: Any, factor: float, x: Any) -> None:
+        with x.device:
+            y += factor * x
+
     def dot(self, x: Any, y: Any) -> float:
         with x.device:
             return float((x.astype(np.float64, copy=False) * y).sum())
@@ -105,6 +118,9 @@ class _Torch:
 
     def zeros(self, x: Any) -> Any:
         return sys.modules["torch"].zeros_like(x)
+
+    def add(self, y: Any, factor: float, x: Any) -> None:
+        y.add_(x, alpha=factor)
 
     def dot(self, x: Any, y: Any) -> float:
         return float((x.double() * y).sum())
