@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -21,3 +24,24 @@ def test_on_ranks(ranks):
     passed = re.findall(r"(\d+) passed", done.stdout)
     assert len(passed) == ranks, report
     assert len(set(passed)) == 1, report
+
+
+def test_solve_prints_once():
+    need_ranks()
+    arguments = ["--problem", "poisson3d", "--size", 9, "--device", "cpu"]
+    done = run_ranks(3, "-m", "spmvgpu", "solve", *arguments)
+    assert done.returncode == 0, done.stderr
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert len(names) == len(set(names)), done.stdout
+    assert re.search(r"^ranks +3 of ", done.stdout, re.MULTILINE)
+    assert re.search(r"^converged +yes, to rtol 1e-08$", done.stdout, re.MULTILINE)
+
+
+def test_launcher_of_another_mpi():
+    need_ranks()
+    variables = {**os.environ, "SLURM_STEP_NUM_TASKS": "4"}
+    command = [sys.executable, "-m", "spmvgpu", "solve", "--size", "4"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert "4 processes were started together" in done.stderr
+    assert "the launcher belongs to another MPI" in done.stderr

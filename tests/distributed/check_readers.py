@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +16,6 @@ from spmvgpu import distributed
 from spmvgpu.matrix_io import read_matrix
 
 HEADER = b"%%MatrixMarket matrix coordinate real general\n"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A folder that all ranks see."""
-    yield Path(COMM.bcast(str(tmp_path)))
-    COMM.Barrier()  # pytest may delete it once rank 0 goes on
 
 
 @pytest.fixture
