@@ -4,10 +4,15 @@ The package must be installed, with its extra "docs".
 """
 
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import spmvgpu
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generate import generate
 
 project = "spmvgpu"
 author = "the spmvgpu developers"
@@ -21,22 +26,31 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
 ]
-exclude_patterns = ["_build"]
+# Of `generated`, the pages; what other pages include is no page.
+exclude_patterns = ["_build", "generated/layouts.md", "generated/speeds.md", "generated/tally.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = "spmvgpu"
-html_theme_options = {"navigation_with_keys": False, "show_prev_next": False, "show_toc_level": 2}
+html_theme_options = {
+    "navbar_center": [],  # the sidebar has all pages
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "show_toc_level": 2,
+}
+html_sidebars = {"**": ["globaltoc.html"]}
 
 # The notebooks carry their outputs; notebooks/execute.py makes them, and tests run them.
 nb_execution_mode = "off"
 here = Path(__file__).parent
 shutil.copytree(here.parent / "notebooks", here / "notebooks", dirs_exist_ok=True)
 for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
-    shutil.copy(here.parent / name, here / name.lower())
+    text = (here.parent / name).read_text(encoding="utf-8")
+    (here / name.lower()).write_text(text.replace("](docs/", "]("), encoding="utf-8")
+generate()
 
 myst_heading_anchors = 3
 # Pages that are read in the repository, too, link to files that are no pages of the site. Those of results
 # begin with the heading that they have in the README.
-suppress_warnings = ["myst.xref_missing", "myst.header", "toc.not_included"]
+suppress_warnings = ["myst.header", "toc.not_included"]
 
 default_role = "autolink"
 autodoc_typehints = "none"

@@ -11,8 +11,9 @@ from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
 from battery import uniform
-from spmvgpu import compressed, partition
-from spmvgpu.canonical import canonical_csr
+from spmvgpu import partition
+from spmvgpu.inputs import compressed
+from spmvgpu.inputs.canonical import canonical_csr
 from support import run_python
 
 A = sp.csr_array(np.array([[4.0, 1, 0], [0, 5, 2], [1, 0, 6]]))

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
-from spmvgpu import cache, choose, gallery, schema
+from spmvgpu import cache, gallery, schema
 from spmvgpu.cli import main
 from spmvgpu.devices import CPU
-from spmvgpu.model import profile, remember
-from spmvgpu.model.profile import SHIPPED, profile_path
+from spmvgpu.planning import choosing, tuning_cache
+from spmvgpu.planning.model import profile
+from spmvgpu.planning.model.profile import SHIPPED, profile_path
 
 A = gallery.poisson2d(20)
 
@@ -59,7 +60,7 @@ def predict():
 def content(**changes):
     """A tuning result that is right, but for the changes."""
     return {
-        "schema": remember.SCHEMA,
+        "schema": tuning_cache.SCHEMA,
         "format": "sell",
         "options": {"warps_per_slice": 2},
         "time_us": 1.5,
@@ -100,7 +101,7 @@ DAMAGED = [
     json.dumps(content(time_us=float("nan"))),
     json.dumps(content(time_us=float("inf"))),
     json.dumps(content(surplus=1)),
-    json.dumps({"schema": remember.SCHEMA}),
+    json.dumps({"schema": tuning_cache.SCHEMA}),
 ]
 
 
@@ -301,8 +302,8 @@ def test_command(folder, capsys):
 def test_on_a_cpu_nothing_is_looked_for_where_nothing_is_kept(folder, monkeypatch):
     """Setting up a small operator would take twice as long."""
     looked = []
-    fingerprint = remember.fingerprint
-    monkeypatch.setattr(remember, "fingerprint", lambda csr: looked.append(csr) or fingerprint(csr))
+    fingerprint = tuning_cache.fingerprint
+    monkeypatch.setattr(tuning_cache, "fingerprint", lambda csr: looked.append(csr) or fingerprint(csr))
     sg.aslinearoperator(A, device="cpu")
     assert not looked
     tuned("auto")
@@ -313,20 +314,20 @@ def test_on_a_cpu_nothing_is_looked_for_where_nothing_is_kept(folder, monkeypatc
 
 def test_matrices_are_told_apart():
     prints = [
-        remember.fingerprint(matrix)
+        tuning_cache.fingerprint(matrix)
         for matrix in (A, gallery.poisson2d(21), A.astype("float32"), gallery.poisson3d(7), A[:-1])
     ]
     assert len(set(prints)) == len(prints)
-    assert remember.fingerprint(A * 2) == prints[0]
+    assert tuning_cache.fingerprint(A * 2) == prints[0]
 
 
 def test_what_benchmarks_measure_does_not_depend_on_what_was_tuned(monkeypatch, folder):
-    from spmvgpu.peers import ours
+    from experiments.peers import ours
 
     class Problem:
         matrix = A
 
-    monkeypatch.setitem(choose._SERIES, "full", 1)
+    monkeypatch.setitem(choosing._SERIES, "full", 1)
     measured = ours._operator(Problem, "cpu", format="sell", tune="full")
     assert not folder.exists()
     assert not measured.tuning.cached

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-from spmvgpu import _core, choose, gallery
-from spmvgpu.model import remember
-from spmvgpu.model.guo2011 import Separator
-from spmvgpu.model.predict import Prediction, Predictions
-from spmvgpu.tune import Choice, candidates
+from spmvgpu import _core, gallery
+from spmvgpu.formats import Choice, candidates
+from spmvgpu.planning import choosing, tuning_cache
+from spmvgpu.planning.model.guo2011 import Separator
+from spmvgpu.planning.model.predict import Prediction, Predictions
 
 A = gallery.poisson2d(40)
 CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "ellpack": 10.6, "ellpack_r": 10.1}
@@ -34,7 +34,7 @@ def predicted(monkeypatch):
     def set_times(times):
         entries = [Prediction(name, {}, times.get(name), 1.0, 1.0, 0.1) for name in sg.formats()]
         table = Predictions(entries, A.nnz, "cpu", "roofline", "a test")
-        monkeypatch.setattr(choose, "predict_csr", lambda *_: table)
+        monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
 
     return set_times
 
@@ -42,8 +42,8 @@ def predicted(monkeypatch):
 @pytest.fixture
 def measured(monkeypatch):
     """Replaces building by a record of what was built, with times given per format, on devices not there."""
-    monkeypatch.setattr(remember, "device_model", lambda ordinal: f"device {ordinal}")
-    monkeypatch.setattr(choose, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
+    monkeypatch.setattr(tuning_cache, "device_model", lambda ordinal: f"device {ordinal}")
+    monkeypatch.setattr(choosing, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
     built = []
 
     class Matrix:
@@ -69,7 +69,7 @@ def measured(monkeypatch):
             built.append(type("Record", (), {"choice": choice, "most": made.most}))
             return made
 
-        monkeypatch.setattr(choose, "build", build)
+        monkeypatch.setattr(choosing, "build", build)
         return built
 
     return set_times
@@ -78,7 +78,7 @@ def measured(monkeypatch):
 def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
     predicted(CLOSE)
     built = measured(dict.fromkeys(sg.formats(), 1.0))
-    choice, _, tuning = choose.choose(A, "auto", 0, "off", {})
+    choice, _, tuning = choosing.choose(A, "auto", 0, "off", {})
     assert [record.choice.format for record in built] == ["csr"]
     assert (choice.format, tuning.products, tuning.trials) == ("csr", 0, [])
     assert "predicted" in choice.reason
@@ -88,7 +88,7 @@ def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
 def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     predicted(CLOSE)
     built = measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
-    choice, made, tuning = choose.choose(A, "auto", 0, "cached", {})
+    choice, made, tuning = choosing.choose(A, "auto", 0, "cached", {})
     # ellpack is like ellpack_r, which is tried
     assert [record.choice.format for record in built] == ["csr", "ellpack_r", "sell"]
     assert choice.format == "sell"
@@ -102,60 +102,60 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
 def test_a_clear_prediction_is_not_tried(predicted, measured):
     predicted({"csr": 10.0, "sell": 20.0})
     measured({"csr": 5.0, "sell": 3.0})
-    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
     assert (choice.format, tuning.products) == ("csr", 0)
 
 
 def test_what_does_not_fit_is_passed_over(predicted, measured):
     predicted(CLOSE)
     measured({"csr": MemoryError("too large"), "ellpack_r": sg.FormatError("no"), "sell": 3.0})
-    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
     assert (choice.format, len(tuning.trials)) == ("sell", 1)
     predicted({"csr": 10.0, "sell": 20.0})
-    choice, _, _ = choose.choose(A, "auto", 0, "off", {})
+    choice, _, _ = choosing.choose(A, "auto", 0, "off", {})
     assert choice.format == "sell"
 
 
 def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
     predicted(CLOSE)
     measured(dict.fromkeys(sg.formats(), MemoryError("too large")))
-    for mode in choose.MODES:
+    for mode in choosing.MODES:
         with pytest.raises(MemoryError, match="too large"):
-            choose.choose(A, "auto", 0, mode, {})
+            choosing.choose(A, "auto", 0, mode, {})
 
 
 def test_full_tries_all_variants_of_promising_formats(predicted, measured):
     predicted({"csr": 10.0, "sell": 15.0, "coo": 30.0})
     built = measured({"csr": 5.0, "sell": 3.0})
-    choose.choose(A, "auto", 0, "full", {})
+    choosing.choose(A, "auto", 0, "full", {})
     wanted = [Choice(name, options) for name in ("csr", "sell") for options in candidates(name)]
     assert [record.choice for record in built] == wanted
 
 
 def test_full_tuning_of_a_format_keeps_given_options(measured):
     built = measured({"sell": 3.0})
-    choose.choose(A, "sell", 0, "full", {"sigma": 1})
+    choosing.choose(A, "sell", 0, "full", {"sigma": 1})
     assert len(built) == len(candidates("sell"))
     assert all(record.choice.options["sigma"] == 1 for record in built)
     built.clear()
-    choose.choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
+    choosing.choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
     assert len(built) == 1
 
 
 def test_results_are_remembered(predicted, measured, cache):
     predicted(CLOSE)
     built = measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
-    choose.choose(A, "auto", 0, "cached", {})
+    choosing.choose(A, "auto", 0, "cached", {})
     assert len(os.listdir(cache)) == 1
     built.clear()
-    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
     assert [record.choice.format for record in built] == ["sell"]
     assert tuning.cached
     assert tuning.products == 0
     assert choice.format == "sell"
     assert "like this one" in choice.reason
-    choose.choose(gallery.poisson2d(41), "auto", 0, "cached", {})  # another matrix
-    choose.choose(A.astype(np.float32), "auto", 0, "cached", {})  # another dtype
+    choosing.choose(gallery.poisson2d(41), "auto", 0, "cached", {})  # another matrix
+    choosing.choose(A.astype(np.float32), "auto", 0, "cached", {})  # another dtype
     assert len(os.listdir(cache)) == 3
 
 
@@ -167,13 +167,13 @@ def test_what_full_found_is_used_later(predicted, measured):
         ("sell", 0, ("full",)),
     ):
         measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
-        found, _, tuning = choose.choose(A, format, device, "full", {})
+        found, _, tuning = choosing.choose(A, format, device, "full", {})
         assert not tuning.cached
         for mode in modes:
-            again, _, tuning = choose.choose(A, format, device, mode, {})
+            again, _, tuning = choosing.choose(A, format, device, mode, {})
             assert (again.format, again.options) == (found.format, found.options) != ("csr", {})
             assert (tuning.cached, tuning.products) == (True, 0)
-    own, _, tuning = choose.choose(A, "sell", 0, "full", {"sigma": 32})
+    own, _, tuning = choosing.choose(A, "sell", 0, "full", {"sigma": 32})
     assert own.options["sigma"] == 32
     assert not tuning.cached
 
@@ -181,9 +181,9 @@ def test_what_full_found_is_used_later(predicted, measured):
 @pytest.mark.parametrize("mode", ["cached", "off"])
 def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode, measured):
     measured({"sell": 3.0})
-    found, _, _ = choose.choose(A, "sell", 0, "full", {})
+    found, _, _ = choosing.choose(A, "sell", 0, "full", {})
     assert found.options != {}
-    own, _, tuning = choose.choose(A, "sell", 0, mode, {})
+    own, _, tuning = choosing.choose(A, "sell", 0, mode, {})
     assert own.options == {}
     assert not tuning.cached
 
@@ -192,20 +192,20 @@ def test_ignoring_the_cache_neither_reads_nor_writes(predicted, measured, cache)
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
     with sg.cache.ignored():
-        choose.choose(A, "auto", 0, "cached", {})
+        choosing.choose(A, "auto", 0, "cached", {})
         assert not cache.exists()
-    choose.choose(A, "auto", 0, "cached", {})
+    choosing.choose(A, "auto", 0, "cached", {})
     with sg.cache.ignored():
-        assert not choose.choose(A, "auto", 0, "cached", {})[2].cached
-    assert choose.choose(A, "auto", 0, "cached", {})[2].cached
+        assert not choosing.choose(A, "auto", 0, "cached", {})[2].cached
+    assert choosing.choose(A, "auto", 0, "cached", {})[2].cached
 
 
 def test_what_was_clear_is_remembered_too(predicted, measured, monkeypatch):
     predicted({"csr": 10.0, "sell": 20.0})
     measured({"csr": 5.0, "sell": 3.0})
-    choose.choose(A, "auto", 0, "cached", {})
-    monkeypatch.setattr(choose, "predict_csr", None)  # not called again
-    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    choosing.choose(A, "auto", 0, "cached", {})
+    monkeypatch.setattr(choosing, "predict_csr", None)  # not called again
+    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
     assert choice.format == "csr"
     assert tuning.cached
     assert "predicted" in choice.reason
@@ -214,16 +214,16 @@ def test_what_was_clear_is_remembered_too(predicted, measured, monkeypatch):
 def test_another_profile_predicts_anew(predicted, measured, monkeypatch):
     predicted({"csr": 10.0, "sell": 20.0})
     measured({"csr": 5.0, "sell": 3.0})
-    choose.choose(A, "auto", 0, "cached", {})
-    monkeypatch.setattr(choose, "load_profile", lambda ordinal: SimpleNamespace(measured={"date": "today"}))
+    choosing.choose(A, "auto", 0, "cached", {})
+    monkeypatch.setattr(choosing, "load_profile", lambda ordinal: SimpleNamespace(measured={"date": "today"}))
     predicted({"csr": 20.0, "sell": 10.0})
-    assert choose.choose(A, "auto", 0, "cached", {})[0].format == "sell"
+    assert choosing.choose(A, "auto", 0, "cached", {})[0].format == "sell"
 
 
 def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured):
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 6.0, "ellpack_r": 4.9})
-    choice, _, _ = choose.choose(A, "auto", 0, "cached", {})
+    choice, _, _ = choosing.choose(A, "auto", 0, "cached", {})
     assert choice.format == "csr"
     assert "5.0 us" in choice.reason
     assert "ellpack_r, which is predicted to be slower, took 4.9 us" in choice.reason
@@ -232,7 +232,7 @@ def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured)
 def test_the_reason_is_what_the_predictions_say(predicted, measured):
     measured({"csr": 5.0, "sell": MemoryError("too large")})
     predicted({"csr": 12.0, "sell": 10.0})
-    reason = choose.choose(A, "auto", 0, "off", {})[0].reason
+    reason = choosing.choose(A, "auto", 0, "off", {})[0].reason
     assert "12.0 us +- 10%" in reason
     assert "sell did not fit" in reason
     assert "least" not in reason
@@ -241,9 +241,9 @@ def test_the_reason_is_what_the_predictions_say(predicted, measured):
 def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measured):
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
-    choose.choose(A, "auto", 0, "cached", {})
+    choosing.choose(A, "auto", 0, "cached", {})
     measured({"csr": 5.0, "sell": MemoryError("too large"), "ellpack_r": 4.0})
-    choice, _, tuning = choose.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
     assert choice.format == "ellpack_r"
     assert not tuning.cached
 
@@ -252,7 +252,7 @@ def test_the_cache_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(sg.cache, "MAX_TUNING_ENTRIES", 8)
     for i in range(20):
         path = tmp_path / f"{i:02}.json"
-        remember.keep(path, Choice("csr"), 1.0)
+        tuning_cache.keep(path, Choice("csr"), 1.0)
         os.utime(path, (i, i))
     left = sorted(os.listdir(tmp_path))
     assert len(left) <= 8
@@ -261,8 +261,8 @@ def test_the_cache_is_bounded(tmp_path, monkeypatch):
 
 def _keep_often(path, format):
     for _ in range(50):
-        remember.keep(path, Choice(format), 1.0)
-        assert remember.recall(path, "auto", {}) is not None
+        tuning_cache.keep(path, Choice(format), 1.0)
+        assert tuning_cache.recall(path, "auto", {}) is not None
 
 
 def test_processes_do_not_disturb_each_other(tmp_path):
@@ -277,7 +277,7 @@ def test_processes_do_not_disturb_each_other(tmp_path):
     assert os.listdir(tmp_path) == ["shared.json"]
 
 
-@pytest.mark.parametrize("mode", choose.MODES)
+@pytest.mark.parametrize("mode", choosing.MODES)
 @pytest.mark.parametrize("case", ["power_law_rows", "uniform", "0x0", "0x5", "5x0", "no_entries"])
 def test_products_are_right_in_every_mode(mode, case, device, dtype):
     B = matrix(case, dtype)
@@ -311,18 +311,18 @@ def test_explain_says_what_tuning_took():
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    assert set(choose.general_formats(True, "cuda")) == set(sg.formats())
-    assert set(choose.general_formats(False, "cuda")) == set(sg.formats()) - {"tsmv"}
-    assert set(choose.general_formats(False, "cpu")) == set(sg.formats()) - {"tsmv", "csr_b"}
+    assert set(choosing.general_formats(True, "cuda")) == set(sg.formats())
+    assert set(choosing.general_formats(False, "cuda")) == set(sg.formats()) - {"tsmv"}
+    assert set(choosing.general_formats(False, "cpu")) == set(sg.formats()) - {"tsmv", "csr_b"}
 
 
 @pytest.mark.parametrize("mode", ["off", "cached"])
 def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, measured, monkeypatch, cache):
     built = measured({"csr": 5.0, "sell": 3.0})
-    monkeypatch.setattr(choose, "predict_csr", None)
-    choice, _, tuning = choose.choose(A, "auto", -1, mode, {})
+    monkeypatch.setattr(choosing, "predict_csr", None)
+    choice, _, tuning = choosing.choose(A, "auto", -1, mode, {})
     assert [record.choice.format for record in built] == ["csr"]
-    assert (choice.format, choice.reason, tuning.products) == ("csr", choose.CSR_ON_CPU, 0)
+    assert (choice.format, choice.reason, tuning.products) == ("csr", choosing.CSR_ON_CPU, 0)
     assert not cache.exists()
 
 
@@ -342,11 +342,11 @@ def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
         Prediction("coo", {}, 30.0, error=0.05),
     ]
     table = Predictions(entries, A.nnz, "cuda:0", "roofline", "a test")
-    monkeypatch.setattr(choose, "predict_csr", lambda *_: table)
+    monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
     built = measured({"sell": 20.0, "csr": 13.0})
-    assert choose.choose(A, "auto", 0, "off", {})[0].format == "csr"
+    assert choosing.choose(A, "auto", 0, "off", {})[0].format == "csr"
     built.clear()
-    choice, _, _ = choose.choose(A, "auto", 0, "cached", {})
+    choice, _, _ = choosing.choose(A, "auto", 0, "cached", {})
     assert [record.choice.format for record in built] == ["sell", "csr"]
     assert choice.format == "csr"
 
@@ -355,7 +355,7 @@ def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
     for symmetric in (False, True, True):
-        _, _, tuning = choose.choose(A, "auto", 0, "cached", {}, symmetric)
+        _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, symmetric)
     assert tuning.cached
     assert len(os.listdir(cache)) == 2
 
@@ -399,7 +399,7 @@ def test_the_model_cuts(monkeypatch, device):
     op = sg.aslinearoperator(B, format="partitioned", device=device)
     assert op.format == found.format
     cut = Separator("partitioned", 300, 5.0, *(np.zeros(1),) * 3, {"csr": 9.0, "coo": 8.0})
-    monkeypatch.setattr(choose, "separator_csr", lambda *_: cut)
+    monkeypatch.setattr(choosing, "separator_csr", lambda *_: cut)
     op = sg.aslinearoperator(B, format="partitioned", device=device)
     assert "300 of 30000 rows" in op.explain()
     assert "coo alone 8.0 us" in op.explain()

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import cli, gallery
-from spmvgpu.commands.output import Progress
 
 A = gallery.elasticity3d(4)
 ROWS = A.shape[0]
@@ -215,34 +214,27 @@ def test_tolerance_out_of_reach(run):
 # -- solve: progress -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_progress(run, monkeypatch, quiet):
-    monkeypatch.setattr(Progress, "SECONDS_ELSEWHERE", 0.0)
-    code, _, err = run("solve", "--size", 4, *["--quiet"] * quiet)
-    assert code == 0
-    if quiet:
-        assert err == ""
-    else:
-        lines = err.splitlines()
-        assert lines[0].startswith("iteration 0, relative residual 1.00e+00")
-        assert all(line.startswith("iteration ") for line in lines)
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
 
 
-def test_progress_rewrites_its_line_on_a_terminal(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    progress = Progress(wanted=True)
-    progress.show("iteration 100")
-    progress.show("iteration 7")
-    progress.finish()
-    shown = terminal.getvalue()
-    assert "\n" not in shown
-    assert shown.split("\r") == ["", "iteration 100", "iteration 7  ", " " * 11, ""]
+def test_progress_is_that_of_tqdm(run, monkeypatch):
+    pytest.importorskip("tqdm", reason="the extra [progress] is not installed")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert run("solve", "--size", 12)[0] == 0
+    assert "iterations" in terminal.getvalue()
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert run("solve", "--size", 12, "--quiet")[0] == 0
+    assert terminal.getvalue() == ""
+
+
+def test_without_tqdm_nothing_is_shown(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert run("solve", "--size", 4)[0] == 0
+    assert run("calibrate", "--quick", "--device", "cpu", "--out", tmp_path / "profile.json")[0] == 0
+    assert terminal.getvalue() == ""
 
 
 # -- solve: refusals -----------------------------------------------------------------------------------------
@@ -380,7 +372,7 @@ def test_interrupt(run, monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spmvgpu.commands.solve.cg", interrupt)
+    monkeypatch.setattr("spmvgpu.cli.solve.cg", interrupt)
     assert run("solve", "--size", 3)[::2] == (130, "error: interrupted\n")
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from spmvgpu.reproduce import meshes
-from spmvgpu.reproduce.mironowicz_matrices import MATRICES, load
+from experiments.papers.mironowicz_matrices import MATRICES, load
+from spmvgpu.gallery import meshes
 
 PATTERNS = {
     "line": lambda: meshes.solid((7,)),

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
-from spmvgpu.canonical import canonical_csr
-from spmvgpu.model.predict import features
+from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning.model.predict import features
 
 
 def of(lengths, columns, cols, dtype=np.float64):
@@ -21,7 +21,6 @@ def test_row_lengths():
     assert (found["rows"], found["cols"], found["nnz"]) == (4, 8, 6)
     assert (found["empty_rows"], found["longest"], found["mean"]) == (1, 3, 1.5)
     assert found["deviation"] == pytest.approx(np.std([3, 0, 1, 2]))
-    assert found["fragment_rows"] == 4
 
 
 def test_rounds_of_loads_of_warps():

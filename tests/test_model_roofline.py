@@ -1,4 +1,4 @@
-"""The library's own model: its terms, its fit, and that it knows what the formats choose."""
+"""The library's own model: its terms and its fit, which start from the plans of the formats."""
 
 import numpy as np
 import pytest
@@ -6,21 +6,22 @@ import pytest
 import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import gallery
-from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import CPU
-from spmvgpu.model import roofline
-from spmvgpu.model.predict import features
-from spmvgpu.model.roofline import Fit, Machine, Work
-from spmvgpu.tune import estimate_csr
+from spmvgpu.formats import plan_csr
+from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning.model import roofline
+from spmvgpu.planning.model.predict import features
+from spmvgpu.planning.model.roofline import Fit, Machine, Work
 
 GPU = Machine("cuda", 100, 1 << 25, 100)
 NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
 
 
-def work(A, format, machine=GPU):
+def work(A, format, machine=GPU, **options):
     csr = canonical_csr(A)
-    cost = estimate_csr(csr, format, CPU)
-    return Work(features(csr), csr.dtype.itemsize, cost["bytes"], cost["padding"], machine)
+    ordinal = CPU if machine.kind == "cpu" else 0  # which need not be here
+    plan = plan_csr(csr, format, ordinal, options, machine.processors)
+    return Work(features(csr), csr.dtype.itemsize, plan, machine)
 
 
 def test_time_is_the_norm_of_the_costs():
@@ -59,9 +60,9 @@ def test_costs_are_never_negative():
 def test_terms_of_every_matrix_are_finite_and_not_negative(case, machine):
     A = matrix(case, np.dtype("float64"))
     for name in (*sg.formats(), "csr kernel=shuffle", "csr kernel=balanced", "a format of tomorrow"):
-        format = name.split()[0] if name.split()[0] in sg.formats() else "csr"
+        format, *options = name.split() if name.split()[0] in sg.formats() else ["csr"]
         try:
-            terms = roofline.terms_of(name, work(A, format, machine))
+            terms = roofline.terms_of(name, work(A, format, machine, **dict(o.split("=") for o in options)))
         except sg.FormatError:
             continue
         assert all(np.isfinite(value) and value >= 0 for value in terms.values())
@@ -76,29 +77,19 @@ def test_a_matrix_beyond_the_cache_comes_from_memory():
     assert large["x_memory"] > 0
 
 
-@pytest.mark.parametrize("n", [40, 100, 300, 3000])
-@pytest.mark.parametrize(
-    "make", [gallery.poisson2d, lambda n: gallery.powerlaw(n, 8), lambda n: np.ones((n, 70))]
-)
-def test_the_model_knows_what_the_formats_choose(make, n):
-    if make is gallery.poisson2d and n > 1000:
-        n = 1000
-    A = canonical_csr(make(n))
-    known = features(A)
-    csr = sg.aslinearoperator(A, format="csr", device="cpu", kernel="shuffle")
-    assert csr.options["lanes_per_row"] == roofline.shuffle_lanes(known)
-    for format, option in (("ellr_t", "threads_per_row"), ("sell", "warps_per_slice")):
-        try:
-            op = sg.aslinearoperator(A, format=format, device="cpu")
-        except sg.FormatError:
-            continue
-        slots = estimate_csr(A, format, CPU)["padding"] * A.nnz
-        threads = sg.devices()[0].multiprocessors
-        expected = {
-            "threads_per_row": roofline.ellr_t_threads(known),
-            "warps_per_slice": roofline.sell_warps(known, slots, threads),
-        }
-        assert op.options[option] == expected[option]
+def test_the_terms_follow_what_a_format_chooses():
+    A = gallery.powerlaw(3000, 8)
+    for name, format, option in (
+        ("csr kernel=shuffle", "csr", "lanes_per_row"),
+        ("ellr_t", "ellr_t", "threads_per_row"),
+        ("sell", "sell", "warps_per_slice"),
+    ):
+        kernel = {"kernel": "shuffle"} if format == "csr" else {"max_padding": 1e6}
+        one, eight = (work(A, format, **kernel, **{option: lanes}) for lanes in (1, 8))
+        chosen = work(A, format, **kernel)
+        again = work(A, format, **kernel, **{option: chosen.option(option)})
+        assert roofline.terms_of(name, chosen) == roofline.terms_of(name, again)
+        assert roofline.terms_of(name, one)["chain"] == 8 * roofline.terms_of(name, eight)["chain"]
 
 
 def test_the_name_of_a_variant_says_its_options():
@@ -107,7 +98,7 @@ def test_the_name_of_a_variant_says_its_options():
 
 
 def test_no_profile_of_the_package_predicts_less_time_for_more_work():
-    from spmvgpu.model.profile import SHIPPED, Profile
+    from spmvgpu.planning.model.profile import SHIPPED, Profile
 
     for path in SHIPPED.glob("*.json"):
         profile = Profile.read(path)

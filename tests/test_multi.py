@@ -14,9 +14,11 @@ import spmvgpu as sg
 from battery import CASES, SQUARE, banded, matrix, uniform, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
-from spmvgpu import multi, partition, shares
-from spmvgpu.canonical import canonical_csr
+from spmvgpu import partition
 from spmvgpu.devices import CPU
+from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning import placement
+from spmvgpu.planning.placement import checked_request
 from support import assert_multiplies, assert_same_entries, poisoned
 
 
@@ -44,7 +46,7 @@ def gpu_names(request):
     return list(request.param)
 
 
-@pytest.fixture(params=sorted(shares.PARTITIONS))
+@pytest.fixture(params=sorted(placement.PARTITIONS))
 def by(request):
     """A way of giving rows to devices."""
     return request.param
@@ -273,27 +275,27 @@ def test_partition_of_ones_own(names, dtype):
 def test_powers_are_proportions():
     A = matrix("equal_rows", np.dtype("float64"))
     op = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[1, 2, 5])
-    assert [share.nnz for share, *_ in op._spread.shares] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
+    assert [share.nnz for share, *_ in op._spread.shards] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
     alone = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[0, 1, 0])
-    assert [share.nnz for share, *_ in alone._spread.shares] == [0, A.nnz, 0]
+    assert [share.nnz for share, *_ in alone._spread.shards] == [0, A.nnz, 0]
     assert_multiplies(alone, A)
     assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
 
 
 def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatch):
     A = matrix("uniform", np.dtype("float64"))
-    wish = multi.check_wish(["cpu"], "auto", "off", {}, None, "nnz", None)
-    monkeypatch.setattr(shares, "device_model", lambda ordinal: f"model {ordinal}")
-    monkeypatch.setattr(shares, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
-    assert shares.measured_powers(A, wish, [0, -1]) == (30e9, 1e9)
+    request = checked_request(["cpu"], "auto", "off", {}, None, "nnz", None)
+    monkeypatch.setattr(placement, "device_model", lambda ordinal: f"model {ordinal}")
+    monkeypatch.setattr(placement, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
+    assert placement.measured_powers(A, request, [0, -1]) == (30e9, 1e9)
 
 
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
-    monkeypatch.setattr(shares, "_MAX_ENTRIES", 2000)
+    monkeypatch.setattr(placement, "_MAX_ENTRIES", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
-    assert len(op._spread.shares) == len(names)
-    assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shares)
+    assert len(op._spread.shards) == len(names)
+    assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shards)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")
@@ -412,16 +414,19 @@ def test_solver_of_one_device(names):
 
 def plan(A, limit):
     """The shares of two GPUs with so much memory, planned on any machine."""
-    wish = shares.Wish(("cuda:0", "cuda:1"), format="csr", memory_limit=limit)
-    divided = [shares.Share(range(A.shape[0] // 2), 0), shares.Share(range(A.shape[0] // 2, A.shape[0]), 1)]
-    return shares.fit(A, wish, divided)
+    request = placement.Request(("cuda:0", "cuda:1"), format="csr", memory_limit=limit)
+    divided = [
+        placement.Shard(range(A.shape[0] // 2), 0),
+        placement.Shard(range(A.shape[0] // 2, A.shape[0]), 1),
+    ]
+    return placement.fit(A, request, divided)
 
 
 @pytest.mark.parametrize("streaming_wins", [False, True])
 def test_plan_for_little_memory(streaming_wins, monkeypatch):
     A = sp.csr_array(banded(200_000, [-3, -2, -1, 0, 1, 2, 3]))
     A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
-    monkeypatch.setattr(shares, "_BUS_RATE", 1e30 if streaming_wins else 1e3)
+    monkeypatch.setattr(placement, "_BUS_RATE", 1e30 if streaming_wins else 1e3)
     size = 12 * A.nnz // 2 + 12 * A.shape[0]
     assert [len(share.rows) for share in plan(A, 2 * size)] == [100_000, 100_000]
     planned = plan(A, int(0.7 * size))
@@ -438,7 +443,7 @@ def test_plan_for_little_memory(streaming_wins, monkeypatch):
 
 def test_plan_for_no_memory(monkeypatch):
     A = matrix("equal_rows", np.dtype("float64"))
-    monkeypatch.setattr(shares, "_BUS_RATE", 1e3)
+    monkeypatch.setattr(placement, "_BUS_RATE", 1e3)
     planned = plan(A, 0)
     assert {share.ordinal for share in planned} == {-1}
     assert sum(len(share.rows) for share in planned) == A.shape[0]
@@ -449,7 +454,7 @@ def test_plan_for_no_memory(monkeypatch):
 def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch):
     """On the CPU, or streamed through the GPU; every kind of vector."""
     A = matrix(case, dtype)
-    monkeypatch.setattr(shares, "_BUS_RATE", bus_rate)
+    monkeypatch.setattr(placement, "_BUS_RATE", bus_rate)
     limit = dtype.itemsize * sum(A.shape) + int(0.3 * (A.nnz * (4 + dtype.itemsize)) / len(gpu_names))
     op = spread(A, gpu_names, partition=by, memory_limit=limit, powers=None)
     assert "do not fit" in op.explain()
@@ -478,7 +483,7 @@ def test_a_gpu_without_memory(gpu_names, monkeypatch):
         filler = cupy.cuda.runtime.malloc(free - 2**26)
         try:
             assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
-            monkeypatch.setattr(shares, "fit", lambda csr, wish, divided: divided)
+            monkeypatch.setattr(placement, "fit", lambda csr, request, divided: divided)
             left = cupy.cuda.runtime.memGetInfo()[0]
             for _ in range(3):
                 with pytest.raises(MemoryError, match=r"\d.*free|free.*\d"):
@@ -582,5 +587,5 @@ def test_room_is_kept_for_a_matrix_cut_by_length(cut, dtype):
     """What a share is expected to take before it goes to a GPU, here for the CPU."""
     csr = canonical_csr(uniform(300, 250, 12), dtype=dtype)
     op = sg.aslinearoperator(csr, "partitioned", "cpu", separator=cut)
-    wish = shares.Wish(("cpu",), "partitioned", options=(("separator", cut),))
-    assert shares._bytes_needed(csr, wish, CPU) == op.nbytes
+    request = placement.Request(("cpu",), "partitioned", options=(("separator", cut),))
+    assert placement._bytes_needed(csr, request, CPU) == op.nbytes

@@ -1,13 +1,10 @@
-"""Notebooks run and are kept with their outputs; the examples of README, guide and docstrings run."""
+"""Notebooks run and are kept with their outputs; the code of README and docs runs."""
 
-import doctest
 import re
 import sys
 from pathlib import Path
 
 import pytest
-
-import spmvgpu as sg
 
 pytest.importorskip("nbformat", reason="the notebook extra is not installed")
 pytest.importorskip("nbclient", reason="the notebook extra is not installed")
@@ -20,6 +17,7 @@ from execute import execute, shrink
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+PAGES = [f"docs/{name}.md" for name in ("formats", "solvers", "several-devices", "guide")]
 LARGEST = 300_000  # bytes of a notebook with its pictures
 
 
@@ -74,15 +72,8 @@ def test_runs(notebook, tmp_path):
     nbformat.validate(again)
 
 
-@pytest.mark.parametrize("module", [sg, sg.linalg], ids=lambda module: module.__name__)
-def test_examples_in_docstrings(module):
-    results = doctest.testmod(module)
-    assert results.attempted > 0
-    assert results.failed == 0
-
-
-def test_readme_and_guide_code_runs():
-    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")]
+def test_code_of_readme_and_docs_runs():
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", *PAGES)]
     blocks = re.findall(r"^```python\n(.*?)^```", "\n".join(texts), re.MULTILINE | re.DOTALL)
     names = {}
     for block in blocks:
@@ -90,4 +81,4 @@ def test_readme_and_guide_code_runs():
             exec(compile(block, "README.md", "exec"), names)
     assert names["info"] == 0
     assert names["A"].shape[0] == len(names["z"])
-    assert names["parts"].nnz.sum() == names["A"].nnz  # the guide's last example
+    assert names["parts"].nnz.sum() == names["A"].nnz  # the last page's last example

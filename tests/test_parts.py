@@ -13,11 +13,12 @@ import spmvgpu as sg
 from battery import CASES, SQUARE, matrix, vector
 from reference import assert_product
 from spmvgpu import parts
-from spmvgpu.canonical import canonical_csr
 from spmvgpu.devices import resolve_device
+from spmvgpu.formats import Choice
+from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.operator import SparseOperator
+from spmvgpu.origins import OneDevice
 from spmvgpu.parts import Part
-from spmvgpu.tune import Choice
 from support import assert_multiplies, assert_same_entries, formats_of, poisoned
 
 SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
@@ -27,7 +28,7 @@ def operator(A, choice, device):
     """The operator of `A` made as `choice` says, whose formats must hold their parts."""
     csr = canonical_csr(A)
     made = parts.build(csr, choice, resolve_device(device))
-    return SparseOperator(made, csr.shape, resolve_device(device), choice, device, False, None)
+    return SparseOperator(made, csr.shape, OneDevice(choice, resolve_device(device), device))
 
 
 def row_sets(A, kind):

@@ -6,6 +6,8 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import gallery, plot
+from spmvgpu.plot.figures import PADDING
+from spmvgpu.plot.matrices import _line_length
 from support import formats_of, run_python
 
 
@@ -96,7 +98,7 @@ def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
         words = ax.get_title(loc="left").replace(",", "").split()
         slots, padding = slots + int(words[2]), padding + int(words[4])
         cells = ax.images[0].get_array()
-        assert (cells == plot._PADDING).all(axis=-1).sum() == int(words[4])
+        assert (cells == PADDING).all(axis=-1).sum() == int(words[4])
         assert cells.shape[0] * cells.shape[1] >= int(words[2])
     assert slots - padding == A.nnz
     figure.canvas.draw()
@@ -113,7 +115,7 @@ def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
     ],
 )
 def test_lines_of_a_layout_are_its_columns(array, row_of, expected):
-    assert plot._line_length(np.array(array, dtype=float), np.array(row_of)) == expected
+    assert _line_length(np.array(array, dtype=float), np.array(row_of)) == expected
 
 
 def test_layout_with_given_lines_and_of_nothing(pyplot):

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import plot_symmetric
-from spmvgpu.plot_symmetric import FAKE
-from spmvgpu.reproduce import meshes
+from spmvgpu.gallery import meshes
+from spmvgpu.plot.symmetric import FAKE
 
 EDGES = meshes.cuthill_mckee(meshes.symmetric_values(meshes.edge_elements((7, 4, 4))))
 NODES = meshes.symmetric_values(meshes.blocks(meshes.solid((12, 9)), 3))

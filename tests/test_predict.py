@@ -8,8 +8,8 @@ import pytest
 import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import gallery
-from spmvgpu.model.predict import Prediction, predict_csr
-from spmvgpu.model.profile import SHIPPED, Profile
+from spmvgpu.planning.model.predict import Prediction, predict_csr
+from spmvgpu.planning.model.profile import SHIPPED, Profile
 
 
 def test_every_format_is_there_once(dtype):

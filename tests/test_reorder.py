@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import banded, uniform, values, vector
 from reference import assert_product
-from spmvgpu.reorder import order_for
+from spmvgpu.planning.reordering import order_for
 from support import build, formats_of
 
 

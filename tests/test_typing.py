@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import spmvgpu
 
 pytest.importorskip("mypy", reason="mypy, which checks types, is not installed")
+
+STUBS = any(found.metadata["Name"] == "scipy-stubs" for found in metadata.distributions())
 
 SAMPLE = """
 import numpy as np
@@ -23,9 +26,39 @@ many = sg.aslinearoperator(A, device=["cpu", "cpu"], powers=[1, 2])
 assert_type(many, sg.MultiDeviceOperator)
 assert_type(many.distribute(np.ones(A.shape[1])), sg.DistributedVector)
 assert_type(sg.aslinearoperator(A, "csr", ("cpu",)), sg.MultiDeviceOperator)
+for other in (one.T, one.H, one.transpose(), one.adjoint(), one * 2, one / 2, -one, one[:2]):
+    assert_type(other, sg.SparseOperator)
 for name in sg.formats():
     assert_type(sg.estimate(A, name)["bytes"], float)
 sg.plot.spy(sg.matrix_io.read_matrix("A.mtx"))
+"""
+
+# What users of SciPy's stubs write: operators where SciPy takes LinearOperators.
+WITH_SCIPY = """
+import numpy as np
+import scipy.sparse as sp
+import spmvgpu as sg
+from scipy.sparse.linalg import LinearOperator, cg, eigsh, gmres, lobpcg, lsqr, minres, svds
+from typing_extensions import assert_type
+
+A = sp.csr_array(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(50, 50)))
+b = np.ones(50)
+op = sg.aslinearoperator(A, device="cpu")
+several = sg.aslinearoperator(A, device=["cpu", "cpu"])
+x, info = cg(op, b, rtol=1e-8, M=sg.linalg.jacobi(op), callback=lambda xk: None)
+x, info = sg.linalg.cg(op, b, rtol=1e-8, M=sg.linalg.jacobi(op))
+gmres(op, b), minres(several, b), lsqr(op.T, b), cg(2 * op, b)
+eigsh(op, k=2, return_eigenvectors=False), svds(op, k=2), lobpcg(op, np.ones((50, 2)))
+linear: LinearOperator = op
+linear = op + several
+rows, cols = op.shape
+y = op @ b + op.matvec(b) + op.rmatvec(b) + op.dot(b) - 2 * (op.H @ b)
+Y = op @ np.ones((50, 3)) - op.T @ np.ones((50, 3))
+C: sp.csr_array = op @ A
+back: sp.csr_array = (op / 2).tocsr()
+print(op.T.format, op.H.explain(), (2 * op).device, op[1:].nbytes, op.dtype.itemsize, back.nnz, Y.sum())
+op.T.spmv(b, out=b)
+assert_type(op.T, sg.SparseOperator)
 """
 
 
@@ -49,6 +82,18 @@ def check(folder: Path, sample: str) -> tuple[int, str]:
 def test_documented_calls_have_types(tmp_path):
     code, said = check(tmp_path, SAMPLE)
     assert code == 0, said
+
+
+def test_stubs_of_scipy_give_no_false_error(tmp_path):
+    if not STUBS:
+        pytest.skip("scipy-stubs is not installed")
+    code, said = check(tmp_path, WITH_SCIPY)
+    assert code == 0, said
+    # SciPy's stubs are what is checked against: without them, what follows would be no error.
+    code, said = check(tmp_path, WITH_SCIPY + "cg('no matrix', b)\n")
+    assert code == 1
+    assert said.count("error:") == 1
+    assert "cg" in said
 
 
 def test_a_wrong_type_is_seen(tmp_path):

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bindings/gil.hpp"
-#include "formats/csr.hpp"
+#include "core/csr_matrix.hpp"
 
 namespace spmvgpu {
 
@@ -17,18 +17,16 @@ using Dense = pybind11::array_t<T, pybind11::array::c_style>;
 // A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the
 // rest.
 template <class T>
-Csr<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
+CsrMatrix<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
     if (indptr.size() < 1 || indices.size() != data.size() || indptr.data()[indptr.size() - 1] != data.size()) {
         throw std::invalid_argument("inconsistent CSR arrays");
     }
-    Csr<T> csr;
-    csr.rows = static_cast<index_t>(indptr.size() - 1);
-    csr.cols = cols;
-    csr.nnz = static_cast<index_t>(data.size());
-    csr.row_offsets = Array<index_t>::view(indptr.data(), indptr.size());
-    csr.col_indices = Array<index_t>::view(indices.data(), indices.size());
-    csr.values = Array<T>::view(data.data(), data.size());
-    return csr;
+    return {static_cast<index_t>(indptr.size() - 1),
+            cols,
+            static_cast<index_t>(data.size()),
+            Array<index_t>::view(indptr.data(), indptr.size()),
+            Array<index_t>::view(indices.data(), indices.size()),
+            Array<T>::view(data.data(), data.size())};
 }
 
 // The name of the capsules that keep the memory of arrays from hand_over().
@@ -60,8 +58,9 @@ Array<T> share_array(const Dense<T>& array) {
 
 // As csr_view, but index arrays from hand_over() become those of the matrix.
 template <class T>
-Csr<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
-    Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
+CsrMatrix<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
+                       index_t cols) {
+    CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
     csr.row_offsets = share_array(indptr);
     csr.col_indices = share_array(indices);
     return csr;
@@ -86,7 +85,7 @@ pybind11::array to_numpy(const Array<T>& array) {
 
 template <class T, class M>
 pybind11::tuple to_csr_arrays(const M& matrix) {
-    Csr<T> csr;
+    CsrMatrix<T> csr;
     {
         const GilRelease release;
         csr = matrix.to_csr();

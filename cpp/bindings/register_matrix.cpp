@@ -9,10 +9,10 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "core/column_products.hpp"
-#include "core/matrix.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/transpose.hpp"
+#include "matrix/column_products.hpp"
+#include "matrix/matrix.hpp"
 
 namespace py = pybind11;
 
@@ -74,6 +74,29 @@ py::dict arrays(const Matrix<T>& matrix) {
     return result;
 }
 
+py::dict named(const std::vector<OptionInfo>& list) {
+    py::dict options;
+    for (const auto& option : list) options[option.name.c_str()] = option.value;
+    return options;
+}
+
+template <class T>
+py::dict plan(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+              const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
+    const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+    const Device device{ordinal};
+    MatrixPlan plan;
+    {
+        const GilRelease release;
+        plan = plan_matrix(csr, format, options, processors ? Target{device, *processors} : target_of(device));
+    }
+    const Cost& cost = plan.cost;
+    return py::dict(py::arg("options") = named(plan.options), py::arg("bytes") = cost.bytes,
+                    py::arg("padding") = cost.padding(), py::arg("slots") = cost.slots,
+                    py::arg("launches") = cost.launches, py::arg("gathers") = cost.gathers,
+                    py::arg("counts") = cost.counts);
+}
+
 // Products, and what is known of every matrix.
 template <class T>
 void register_base(py::module_& module, const char* name) {
@@ -128,7 +151,7 @@ void register_type(py::module_& module, const char* name) {
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One sparse matrix in one format on one device.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, const std::string& format, const Options& options, int ordinal, bool share) {
-                 const Csr<T> csr =
+                 const CsrMatrix<T> csr =
                      share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
                  const GilRelease release;
                  return std::make_shared<M>(csr, format, options, Device{ordinal});
@@ -136,29 +159,15 @@ void register_type(py::module_& module, const char* name) {
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
              py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
              "With share, index arrays that the core made may become those of the matrix, and must never change again.")
-        .def_static(
-            "estimate",
-            [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
-               const std::string& format, const Options& options, int ordinal) {
-                const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
-                Estimate estimate;
-                {
-                    const GilRelease release;
-                    estimate = M::estimate(csr, format, options, Device{ordinal});
-                }
-                return py::make_tuple(estimate.bytes, estimate.padding);
-            },
-            py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
-            py::arg("format"), py::arg("options"), py::arg("ordinal"),
-            "Bytes and slots per non-zero of a format, before it is built.")
+        .def_static("plan", &plan<T>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+                    py::arg("data").noconvert(), py::arg("cols"), py::arg("format"), py::arg("options"),
+                    py::arg("ordinal"), py::arg("processors") = py::none(),
+                    "What a format would do, before it is built: its options with every automatic choice made, and "
+                    "what it costs. With `processors` given, the device need not be there.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)
-        .def_property_readonly("options", [](const M& matrix) {
-            py::dict options;
-            for (const auto& option : matrix.options()) options[option.name.c_str()] = option.value;
-            return options;
-        });
+        .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
 }
 
 template <class T>
@@ -166,8 +175,8 @@ void register_transpose(py::module_& module) {
     module.def(
         "transpose",
         [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
-            const Csr<T> csr = csr_view<T>(indptr, indices, data, cols);
-            Csr<T> transposed;
+            const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+            CsrMatrix<T> transposed;
             {
                 const GilRelease release;
                 transposed = transpose(csr);

@@ -2,10 +2,10 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/build_reason.hpp"
-#include "core/matrix.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/matrix.hpp"
 
 namespace py = pybind11;
 
@@ -29,8 +29,9 @@ py::list describe_formats() {
                                     py::arg("allowed") = allowed_values(option)));
         }
         formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
-                                py::arg("candidates") = format.candidates, py::arg("symmetric") = format.symmetric,
-                                py::arg("reads_diagonals") = format.reads_diagonals));
+                                py::arg("candidates") = format.candidates,
+                                py::arg("symmetric") = format.traits.needs_symmetry,
+                                py::arg("reads_diagonals") = format.traits.reads_whole_diagonals));
     }
     return formats;
 }

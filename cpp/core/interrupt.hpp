@@ -1,6 +1,8 @@
 // How a long call notices that the user wants it to end.
 #pragma once
 
+#include <atomic>
+
 namespace spmvgpu {
 
 // What the bindings install: throws if the calling thread is to end what it does. Called from any thread, often.
@@ -11,6 +13,22 @@ void set_interrupt_check(InterruptCheck check);
 // installed check throws; returns at once in threads that did not come from Python. Memory that the caller was filling
 // is in no defined state afterwards.
 void check_interrupt();
+
+// What check_interrupt() throws in the threads of a loop that has failed in another one of them. Whoever runs the loop
+// reports why it failed, and nobody else gets to see this.
+struct Abandoned {};
+
+// Makes the calling thread one of those that share a loop, while it lives. Once `failed` is set nobody needs the rest
+// of the loop any more, and check_interrupt() throws Abandoned in all of them.
+class SharedLoop {
+public:
+    explicit SharedLoop(const std::atomic<bool>& failed);
+    ~SharedLoop();
+    SharedLoop(const SharedLoop&) = delete;
+    SharedLoop& operator=(const SharedLoop&) = delete;
+
+    static bool is_inside();  // whether the calling thread is at work on one
+};
 
 // Calls check_interrupt() once for about every `period` units of work, of a few nanoseconds each.
 class InterruptTimer {

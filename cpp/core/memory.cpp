@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "core/errors.hpp"
+#include "core/gpu_memory.hpp"
 #include "core/parallel.hpp"
-#include "cuda/runtime.hpp"
 
 namespace spmvgpu {
 

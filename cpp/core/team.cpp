@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -35,7 +36,8 @@ constexpr int kFanOut = 16;
 // waking it takes.
 constexpr std::chrono::microseconds kSpin{20};
 
-thread_local bool is_inside = false;  // of a piece
+// How often a caller that sleeps looks whether the user wants it to end.
+constexpr std::chrono::milliseconds kLook{5};
 
 void relax() {
 #ifdef __SSE2__
@@ -67,18 +69,6 @@ void ask_for_short_slice() {}
 
 #endif
 
-// Waits until `word` is not `value` any more, first awake and then asleep.
-void wait_while(const std::atomic<int>& word, int value) {
-    const auto end = std::chrono::steady_clock::now() + kSpin;
-    do {
-        for (int i = 0; i < 32; ++i) {
-            if (word.load(std::memory_order_acquire) != value) return;
-            relax();
-        }
-    } while (std::chrono::steady_clock::now() < end);
-    word.wait(value, std::memory_order_acquire);
-}
-
 // The pieces of one participant, which the others take from when they have done their own. A participant gets the same
 // ones in every product, so that its part of a matrix stays in its caches.
 struct alignas(64) Range {
@@ -104,7 +94,7 @@ struct Job {
     }
 
     void take_part(int number) {
-        is_inside = true;
+        const SharedLoop loop(failed);
         for (int i = 0; i < participants; ++i) {
             Range& range = ranges[(number + i) % participants];
             while (!failed.load(std::memory_order_relaxed)) {
@@ -114,16 +104,29 @@ struct Job {
                 run_piece(piece);
             }
         }
-        is_inside = false;
     }
 
     void call_children(int number) const;
 
+    // For a caller that has nothing left to do.
+    void look_for_interrupt() {
+        if (failed.load(std::memory_order_relaxed)) return;
+        attempt([] { check_interrupt(); });
+    }
+
 private:
     void run_piece(std::int64_t piece) {
-        try {
+        attempt([&] {
             check_interrupt();
             work.run(work.body, piece);
+        });
+    }
+
+    // Keeps what is thrown first. Abandoned always comes later.
+    template <class Action>
+    void attempt(const Action& action) {
+        try {
+            action();
         } catch (...) {
             if (!failed.exchange(true)) error = std::current_exception();
         }
@@ -152,10 +155,39 @@ struct alignas(64) Helper {
             }
             job->call_children(number);
             job->take_part(number);
-            state.store(kIdle, std::memory_order_release);
-            state.notify_one();  // the caller, should it wait
+            // In one order with the caller's, which first says that it sleeps and then looks whether this is done.
+            state.store(kIdle, std::memory_order_seq_cst);
+            if (caller_sleeps.load(std::memory_order_seq_cst)) {
+                const std::lock_guard lock(mutex);
+                ended.notify_one();
+            }
         }
     }
+
+    // Waits until it does not work any more, first awake and then asleep.
+    void wait_until_idle(Job& own_job) {
+        const auto end = std::chrono::steady_clock::now() + kSpin;
+        do {
+            for (int i = 0; i < 32; ++i) {
+                if (state.load(std::memory_order_acquire) != kWorking) return;
+                relax();
+            }
+        } while (std::chrono::steady_clock::now() < end);
+        caller_sleeps.store(true, std::memory_order_seq_cst);
+        const auto is_idle = [this] { return state.load(std::memory_order_seq_cst) != kWorking; };
+        for (bool done = false; !done;) {
+            std::unique_lock lock(mutex);
+            done = ended.wait_for(lock, kLook, is_idle);
+            lock.unlock();
+            if (!done) own_job.look_for_interrupt();
+        }
+        caller_sleeps.store(false, std::memory_order_relaxed);
+    }
+
+private:
+    std::atomic<bool> caller_sleeps{false};
+    std::mutex mutex;
+    std::condition_variable ended;
 };
 
 // A participant wakes some, those wake others, and so on: waking takes a thread some microseconds.
@@ -239,7 +271,7 @@ Team& whole_team() {
 
 void run(const Work& work, int threads) {
     threads = static_cast<int>(std::min<std::int64_t>({threads, work.count, kMaxThreads}));
-    if (threads <= 1 || is_inside) {
+    if (threads <= 1 || SharedLoop::is_inside()) {
         for (std::int64_t piece = 0; piece < work.count; ++piece) {
             check_interrupt();
             work.run(work.body, piece);
@@ -261,7 +293,7 @@ void run(const Work& work, int threads) {
     for (int i = 0; i < taken; ++i) {
         int now = Helper::kCalled;
         if (helpers[i]->state.compare_exchange_strong(now, Helper::kIdle, std::memory_order_acq_rel)) continue;
-        wait_while(helpers[i]->state, Helper::kWorking);
+        helpers[i]->wait_until_idle(job);
     }
     whole_team().give_back(taken, helpers);
     if (job.error) std::rethrow_exception(job.error);

@@ -1,7 +1,6 @@
 // The few words every other file uses: index type, device, stream, and the product y = alpha*A*x + beta*y.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -43,16 +42,9 @@ struct Product {
     T alpha = T(1);
     T beta = T(0);
     void* scratch = nullptr;           // workspace_bytes() of the format, private to one CUDA stream, zeroed once
-    bool gathered = false;             // of a format that gathers: scratch holds what it gathered from this x already
     const index_t* row_map = nullptr;  // row of y that a row of the matrix belongs to; null: the same
 
     constexpr index_t row_of_y(index_t row) const { return row_map == nullptr ? row : row_map[row]; }
-};
-
-// What a format would cost, known before it is built.
-struct Estimate {
-    std::size_t bytes = 0;  // device memory of the stored arrays, and of the scratch space of products on one stream
-    double padding = 1.0;   // stored slots per non-zero
 };
 
 }  // namespace spmvgpu

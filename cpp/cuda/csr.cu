@@ -1,8 +1,9 @@
+#include "core/dispatch.hpp"
 #include "cuda/check.hpp"
 #include "cuda/residency.cuh"
+#include "cuda/residency.hpp"
 #include "cuda/warp.cuh"
 #include "formats/csr.hpp"
-#include "model/residency.hpp"
 
 namespace spmvgpu {
 
@@ -186,41 +187,20 @@ void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream
 template <class T>
 void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    switch (tuning.kernel) {
-        case CsrKernel::kShared:
-            return launch_shared<T, 32>(*this, product, stream);
-        case CsrKernel::kHalfWarp:
-            return launch_shared<T, 16>(*this, product, stream);
-        case CsrKernel::kShuffle:
-            switch (tuning.lanes_per_row) {
-                case 1:
-                    return launch_shuffle<T, 1>(*this, product, stream);
-                case 2:
-                    return launch_shuffle<T, 2>(*this, product, stream);
-                case 4:
-                    return launch_shuffle<T, 4>(*this, product, stream);
-                case 8:
-                    return launch_shuffle<T, 8>(*this, product, stream);
-                case 16:
-                    return launch_shuffle<T, 16>(*this, product, stream);
-                default:
-                    return launch_shuffle<T, 32>(*this, product, stream);
+    dispatch<CsrKernel::kBalanced, CsrKernel::kShuffle, CsrKernel::kShared, CsrKernel::kHalfWarp>(
+        "kernel", tuning.kernel, [&]<CsrKernel kKernel>() {
+            if constexpr (kKernel == CsrKernel::kShared) {
+                launch_shared<T, 32>(*this, product, stream);
+            } else if constexpr (kKernel == CsrKernel::kHalfWarp) {
+                launch_shared<T, 16>(*this, product, stream);
+            } else if constexpr (kKernel == CsrKernel::kShuffle) {
+                dispatch<1, 2, 4, 8, 16, 32>("lanes_per_row", tuning.lanes_per_row,
+                                             [&]<int kLanes>() { launch_shuffle<T, kLanes>(*this, product, stream); });
+            } else {
+                dispatch<256, 512, 1024, 2048, 4096>(
+                    "tile", tuning.tile, [&]<int kTile>() { launch_balanced<T, kTile>(*this, product, stream); });
             }
-        case CsrKernel::kAuto:  // resolved in from_csr
-        case CsrKernel::kBalanced:
-            switch (tuning.tile) {
-                case 256:
-                    return launch_balanced<T, 256>(*this, product, stream);
-                case 512:
-                    return launch_balanced<T, 512>(*this, product, stream);
-                case 1024:
-                    return launch_balanced<T, 1024>(*this, product, stream);
-                case 2048:
-                    return launch_balanced<T, 2048>(*this, product, stream);
-                default:
-                    return launch_balanced<T, 4096>(*this, product, stream);
-            }
-    }
+        });
 }
 
 template <class T>

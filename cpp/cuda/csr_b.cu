@@ -1,3 +1,4 @@
+#include "core/dispatch.hpp"
 #include "cuda/check.hpp"
 #include "cuda/spans.cuh"
 #include "cuda/warp.cuh"
@@ -9,7 +10,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5)
+constexpr int kBlockSize = CsrBTuning::kBlockSize;
 
 // Blocks to hold at a time, as in the balanced kernel of csr: more of them where a thread has fewer loads in flight.
 constexpr int blocks_per_processor(int items) { return items <= 4 ? 8 : items <= 8 ? 6 : 4; }
@@ -91,18 +92,8 @@ void launch(const CsrB<T>& csr_b, const Product<T>& product, Stream stream) {
 template <class T>
 void CsrB<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    switch (tuning.fragment / kBlockSize) {
-        case 1:
-            return launch<T, 1>(*this, product, stream);
-        case 2:
-            return launch<T, 2>(*this, product, stream);
-        case 4:
-            return launch<T, 4>(*this, product, stream);
-        case 8:
-            return launch<T, 8>(*this, product, stream);
-        default:
-            return launch<T, 16>(*this, product, stream);
-    }
+    dispatch<1, 2, 4, 8, 16>("fragment / block size", tuning.fragment / kBlockSize,
+                             [&]<int kItems>() { launch<T, kItems>(*this, product, stream); });
 }
 
 template void CsrB<float>::spmv_cuda(const Product<float>&, Stream) const;

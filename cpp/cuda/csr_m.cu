@@ -1,3 +1,4 @@
+#include "core/dispatch.hpp"
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
 #include "formats/csr_m.hpp"
@@ -61,26 +62,24 @@ void launch(const CsrM<T>& csr_m, const T* col_x, const Product<T>& product, Str
 }  // namespace
 
 template <class T>
-void CsrM<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
-    if (rows == 0) return;
-    const T* col_x = product.x;
-    if (!gathers_on_host()) {
-        T* const own = static_cast<T*>(product.scratch);
-        if (!product.gathered && nnz > 0) {
-            csr_m_gather<<<blocks_for(nnz, kBlockSize * kInFlight), kBlockSize, 0, native(stream)>>>(
-                nnz, col_indices.data(), product.x, own);
-            check_launch("csr_m_gather");
-        }
-        col_x = own;
-    }
-    switch (tuning.kernel) {
-        case CsrMKernel::kWarp:
-            return launch<T, 32>(*this, col_x, product, stream);
-        case CsrMKernel::kHalfWarp:
-            return launch<T, 16>(*this, col_x, product, stream);
-    }
+void CsrM<T>::gather_x_cuda(const Product<T>& product, Stream stream) const {
+    if (gathers_on_host() || nnz == 0) return;
+    csr_m_gather<<<blocks_for(nnz, kBlockSize * kInFlight), kBlockSize, 0, native(stream)>>>(
+        nnz, col_indices.data(), product.x, static_cast<T*>(product.scratch));
+    check_launch("csr_m_gather");
 }
 
+template <class T>
+void CsrM<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
+    if (rows == 0) return;
+    const T* const col_x = gathers_on_host() ? product.x : static_cast<const T*>(product.scratch);
+    dispatch<CsrMKernel::kWarp, CsrMKernel::kHalfWarp>("kernel", tuning.kernel, [&]<CsrMKernel kKernel>() {
+        launch<T, kKernel == CsrMKernel::kWarp ? 32 : 16>(*this, col_x, product, stream);
+    });
+}
+
+template void CsrM<float>::gather_x_cuda(const Product<float>&, Stream) const;
+template void CsrM<double>::gather_x_cuda(const Product<double>&, Stream) const;
 template void CsrM<float>::spmv_cuda(const Product<float>&, Stream) const;
 template void CsrM<double>::spmv_cuda(const Product<double>&, Stream) const;
 

@@ -1,7 +1,7 @@
 #include "cuda/ell.cuh"
 #include "cuda/residency.cuh"
+#include "cuda/residency.hpp"
 #include "formats/ellpack.hpp"
-#include "model/residency.hpp"
 
 namespace spmvgpu {
 

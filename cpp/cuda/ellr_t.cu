@@ -1,5 +1,4 @@
-#include <type_traits>
-
+#include "core/dispatch.hpp"
 #include "cuda/ell.cuh"
 #include "formats/ellr_t.hpp"
 
@@ -7,23 +6,9 @@ namespace spmvgpu {
 
 template <class T>
 void EllrT<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
-    const auto launch = [&]<int kThreads>(std::integral_constant<int, kThreads>) {
+    dispatch<1, 2, 4, 8, 16, 32>("threads_per_row", tuning.threads_per_row, [&]<int kThreads>() {
         cuda::launch_ell<kThreads>(slots, row_lengths.data(), product, tuning.padded.block_size, stream);
-    };
-    switch (tuning.threads_per_row) {
-        case 1:
-            return launch(std::integral_constant<int, 1>());
-        case 2:
-            return launch(std::integral_constant<int, 2>());
-        case 4:
-            return launch(std::integral_constant<int, 4>());
-        case 8:
-            return launch(std::integral_constant<int, 8>());
-        case 16:
-            return launch(std::integral_constant<int, 16>());
-        default:
-            return launch(std::integral_constant<int, 32>());
-    }
+    });
 }
 
 template void EllrT<float>::spmv_cuda(const Product<float>&, Stream) const;

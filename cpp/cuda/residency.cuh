@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cuda/check.hpp"
+#include "cuda/residency.hpp"
 #include "cuda/runtime.hpp"
-#include "model/residency.hpp"
 
 namespace spmvgpu::cuda {
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "core/gpu_memory.hpp"
 #include "core/types.hpp"
 
 namespace spmvgpu::cuda {
@@ -28,9 +29,6 @@ std::string version();        // of the CUDA runtime in use, or why there is non
 const Properties& properties(int ordinal);
 Memory memory(int ordinal);
 
-std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
-std::size_t footprint(std::size_t bytes);  // what an allocation takes from the device
-void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 void synchronize(Stream stream, int ordinal);
 bool is_capturing(Stream stream);  // whether work put on the stream goes into a graph, to run later
 

@@ -1,3 +1,4 @@
+#include "core/dispatch.hpp"
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
 #include "formats/sell.hpp"
@@ -66,20 +67,8 @@ void launch(const Sell<T>& sell, const Product<T>& product, Stream stream) {
 template <class T>
 void Sell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    switch (tuning.warps_per_slice) {
-        case 1:
-            return launch<T, 1>(*this, product, stream);
-        case 2:
-            return launch<T, 2>(*this, product, stream);
-        case 4:
-            return launch<T, 4>(*this, product, stream);
-        case 8:
-            return launch<T, 8>(*this, product, stream);
-        case 16:
-            return launch<T, 16>(*this, product, stream);
-        default:
-            return launch<T, 32>(*this, product, stream);
-    }
+    dispatch<1, 2, 4, 8, 16, 32>("warps_per_slice", tuning.warps_per_slice,
+                                 [&]<int kWarps>() { launch<T, kWarps>(*this, product, stream); });
 }
 
 template void Sell<float>::spmv_cuda(const Product<float>&, Stream) const;

@@ -5,7 +5,7 @@
 #include "core/array.hpp"
 #include "cuda/check.hpp"
 #include "cuda/warp.cuh"
-#include "formats/csr.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu::cuda {
 

@@ -1,5 +1,5 @@
 // Streams of our own, for work that is more than a product on the caller's stream. Built without CUDA, only what
-// cpp/exec calls is there, and throws.
+// cpp/matrix calls is there, and throws.
 #pragma once
 
 #include <functional>

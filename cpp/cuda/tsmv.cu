@@ -1,3 +1,4 @@
+#include "core/dispatch.hpp"
 #include "cuda/check.hpp"
 #include "cuda/overlap.cuh"
 #include "cuda/warp.cuh"
@@ -265,19 +266,8 @@ void launch_tiles(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& pr
 
 template <class T, class Walk>
 void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
-    switch (tsmv.tuning.threads) {
-        case 64:
-            launch_tiles<T, Walk, 64>(tsmv, all, product, stream);
-            break;
-        case 128:
-            launch_tiles<T, Walk, 128>(tsmv, all, product, stream);
-            break;
-        case 256:
-            launch_tiles<T, Walk, 256>(tsmv, all, product, stream);
-            break;
-        default:
-            launch_tiles<T, Walk, 512>(tsmv, all, product, stream);
-    }
+    dispatch<64, 128, 256, 512>("threads", tsmv.tuning.threads,
+                                [&]<int kThreads>() { launch_tiles<T, Walk, kThreads>(tsmv, all, product, stream); });
     constexpr int kThreads = 128, kBlock = Walk::kNodeRows;
     const auto rows = static_cast<index_t>(tsmv.merge_nodes.size()) * kBlock;
     if (rows == 0) return;
@@ -288,14 +278,8 @@ void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product,
 
 template <class T, int kBlock>
 void launch_slices(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
-    switch (tsmv.tuning.depth) {
-        case 4:
-            return launch<T, SliceWalk<T, kBlock, 4>>(tsmv, all, product, stream);
-        case 2:
-            return launch<T, SliceWalk<T, kBlock, 2>>(tsmv, all, product, stream);
-        default:
-            return launch<T, SliceWalk<T, kBlock, 1>>(tsmv, all, product, stream);
-    }
+    dispatch<1, 2, 4>("depth", tsmv.tuning.depth,
+                      [&]<int kDepth>() { launch<T, SliceWalk<T, kBlock, kDepth>>(tsmv, all, product, stream); });
 }
 
 }  // namespace
@@ -310,12 +294,9 @@ void Tsmv<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
                        values.data(),       static_cast<T*>(product.scratch)};
     if (tuning.variant == TsmvVariant::kPoster) {
         launch<T, FlagWalk<T>>(*this, all, product, stream);
-    } else if (tuning.block == 1) {
-        launch_slices<T, 1>(*this, all, product, stream);
-    } else if (tuning.block == 2) {
-        launch_slices<T, 2>(*this, all, product, stream);
     } else {
-        launch_slices<T, 3>(*this, all, product, stream);
+        dispatch<1, 2, 3>("block", tuning.block,
+                          [&]<int kBlock>() { launch_slices<T, kBlock>(*this, all, product, stream); });
     }
     if (remainder.nnz > 0) remainder.spmv_cuda(remainder_product(product), stream);
 }

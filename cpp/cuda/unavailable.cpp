@@ -1,10 +1,10 @@
 // Stands in for the CUDA backend in a build without it: there are no devices, and asking for one says why.
 #include "core/errors.hpp"
 #include "cuda/gather.hpp"
+#include "cuda/residency.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
-#include "model/residency.hpp"
 
 namespace spmvgpu::cuda {
 

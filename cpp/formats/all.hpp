@@ -11,14 +11,21 @@
 #include "formats/ellpack.hpp"
 #include "formats/ellpack_r.hpp"
 #include "formats/ellr_t.hpp"
+#include "formats/format.hpp"
 #include "formats/hyb.hpp"
 #include "formats/sell.hpp"
 #include "formats/tsmv.hpp"
 
 namespace spmvgpu {
 
+template <class... Formats>
+struct Checked {
+    static_assert((FormatContract<Formats> && ...), "a format does not keep the contract in formats/format.hpp");
+    using Variant = std::variant<Formats...>;
+};
+
 template <class T>
-using AnyFormat =
-    std::variant<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>, Sell<T>, Tsmv<T>>;
+using AnyFormat = typename Checked<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>,
+                                   Sell<T>, Tsmv<T>>::Variant;
 
 }  // namespace spmvgpu

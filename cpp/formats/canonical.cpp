@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/array.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -174,8 +175,10 @@ std::int64_t sum_duplicates(std::int64_t rows, Index* row_offsets, Index* col_in
         }
     });
     std::int64_t written = 0, begin = 0;
+    InterruptTimer timer;
     for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t next = row_offsets[row + 1];
+        timer.work(left[row] + 1);
         if (written != begin) {
             std::copy_n(col_indices + begin, left[row], col_indices + written);
             std::copy_n(values + begin, left[row], values + written);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/row_products.hpp"
 #include "formats/spans.hpp"
@@ -27,62 +28,55 @@ std::vector<Options> CooTuning::candidates() {
 }
 
 template <class T>
-Estimate Coo<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    std::size_t bytes = matrix.nnz * (sizeof(T) + 2 * sizeof(index_t));
+CooPlan Coo<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    CooPlan plan{tuning, {}, false, {}};
+    if (tuning.strip == 0) plan.tuning.strip = choose_strip(csr.nnz, target.processors);
+    const auto empty = parallel_sum<index_t>(csr.rows, csr.rows, [&](std::int64_t first, std::int64_t last) {
+        index_t count = 0;
+        for (auto row = static_cast<index_t>(first); row < last; ++row) count += csr.row_length(row) == 0;
+        return count;
+    });
+    plan.has_empty_rows = empty > 0;
+    plan.cost.bytes = csr.nnz * (sizeof(T) + 2 * sizeof(index_t));
+    plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
     if (target.device.is_cuda()) {
-        const index_t nnz = matrix.nnz;
-        const index_t strip = tuning.strip == 0 ? choose_strip(nnz, target.processors) : tuning.strip;
-        const index_t strips = nnz / strip + (nnz % strip != 0);
-        const auto row_of = [&](index_t nz) { return row_of_entry(matrix.row_offsets, nz); };
-        const auto spans = find_spans(
-            strips, [&](index_t s) { return row_of(s * strip); },
-            [&](index_t s) { return row_of(s * strip + std::min(strip, nnz - s * strip) - 1); });
-        bytes += spans.size() * sizeof(RowSpan) + (spans.empty() ? 0 : 2 * sizeof(T) * strips);
+        const auto bounds = find_bounds(csr.row_offsets, csr.nnz, plan.tuning.strip);
+        plan.spans = find_spans(bounds);
+        plan.cost.bytes += plan.spans.size() * sizeof(RowSpan);
+        if (!plan.spans.empty()) plan.cost.bytes += 2 * sizeof(T) * bounds.size();
+        plan.cost.launches = plan.has_empty_rows + (csr.nnz > 0) + !plan.spans.empty();
     }
-    return {bytes, 1.0};
+    return plan;
 }
 
 template <class T>
-Coo<T> Coo<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+Coo<T> Coo<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     Coo coo;
-    coo.rows = matrix.rows;
-    coo.cols = matrix.cols;
-    coo.nnz = matrix.nnz;
-    coo.tuning = tuning;
-    if (tuning.strip == 0) coo.tuning.strip = choose_strip(coo.nnz, target.processors);
-    coo.col_indices = matrix.col_indices;
-    coo.values = matrix.values;
+    coo.rows = csr.rows;
+    coo.cols = csr.cols;
+    coo.nnz = csr.nnz;
+    coo.has_empty_rows = plan.has_empty_rows;
     coo.row_indices = Array<index_t>(coo.nnz);
-    const auto empty = parallel_sum<index_t>(coo.rows, coo.nnz, [&](std::int64_t first, std::int64_t last) {
-        index_t count = 0;
-        for (auto row = static_cast<index_t>(first); row < last; ++row) {
-            const index_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
-            std::fill(coo.row_indices.begin() + begin, coo.row_indices.begin() + end, row);
-            count += begin == end;
-        }
-        return count;
+    coo.col_indices = csr.col_indices;
+    coo.values = csr.values;
+    coo.spans = Array<RowSpan>::from(plan.spans);
+    coo.tuning = plan.tuning;
+    parallel_for(coo.rows, coo.nnz, [&](index_t row) {
+        std::fill(coo.row_indices.begin() + csr.row_offsets[row], coo.row_indices.begin() + csr.row_offsets[row + 1],
+                  row);
     });
-    coo.has_empty_rows = empty > 0;
-    if (target.device.is_cuda()) {
-        const index_t strip = coo.tuning.strip, nnz = coo.nnz;
-        coo.spans = Array<RowSpan>::from(find_spans(
-            coo.strips(), [&](index_t s) { return coo.row_indices[s * strip]; },
-            [&](index_t s) { return coo.row_indices[s * strip + std::min(strip, nnz - s * strip) - 1]; }));
-    }
     return coo;
 }
 
 template <class T>
-Csr<T> Coo<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.col_indices = col_indices;
-    csr.values = values;
-    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
+CsrMatrix<T> Coo<T>::to_csr() const {
+    CsrMatrix<T> csr{rows, cols, nnz, Array<index_t>(rows + std::size_t(1)), col_indices, values};
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
-    for (index_t k = 0; k < nnz; ++k) ++csr.row_offsets[row_indices[k] + 1];
+    InterruptTimer timer;
+    for (index_t k = 0; k < nnz; ++k) {
+        ++csr.row_offsets[row_indices[k] + 1];
+        timer.work(1);
+    }
     for (index_t row = 0; row < rows; ++row) csr.row_offsets[row + 1] += csr.row_offsets[row];
     return csr;
 }

@@ -1,10 +1,12 @@
 // COO, coordinates: one (row, column, value) triplet per non-zero, sorted by row. Bell and Garland 2009, as in Guo
 // 2011.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_indices   0 0 1 1 2 2 2 3 3      length nnz
 //     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3      length nnz
 //     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4      length nnz
 //     [ . 6 . 4 ]
+// clang-format on
 //
 // A warp takes a strip of consecutive non-zeros, whatever rows they lie in, and adds them up row by row with a
 // segmented reduction. A row that crosses strips leaves one partial sum per strip, added in order by a second kernel:
@@ -12,7 +14,9 @@
 // so on rows longer than two or three entries CSR moves fewer bytes.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
@@ -27,11 +31,20 @@ struct CooTuning {
     static std::vector<Options> candidates();
 };
 
+struct CooPlan {
+    CooTuning tuning;
+    Cost cost;
+    bool has_empty_rows = false;
+    HostVector<RowSpan> spans;
+};
+
 template <class T>
 struct Coo {
     static constexpr const char* kName = "coo";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = CooTuning;
+    using Plan = CooPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     bool has_empty_rows = false;  // then y is scaled by beta before the products are added to it
@@ -49,11 +62,11 @@ struct Coo {
         visit("spans", self.spans);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Coo from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Coo from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
 
-    index_t strips() const { return tuning.strip == 0 ? 0 : nnz / tuning.strip + (nnz % tuning.strip != 0); }
+    index_t strips() const { return count_parts(nnz, tuning.strip); }
     // Two partial sums a strip: of the row that enters it from the left, and of the row that leaves it to the right.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * strips() : 0; }
 

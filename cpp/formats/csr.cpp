@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/panel_products.hpp"
@@ -24,10 +23,10 @@ int choose_lanes(double mean_row_length, index_t nnz) {
     return static_cast<int>(std::min(32u, std::bit_ceil(lanes)));
 }
 
-// Share of the entries that lie within a cache sector or two of the entry before them in the row, from a sample of
-// rows.
+// The fraction of the entries that lie within a cache sector or two of the entry before them in the row, from a sample
+// of rows.
 template <class T>
-double share_of_neighbours(const Csr<T>& csr) {
+double fraction_of_neighbours(const CsrMatrix<T>& csr) {
     constexpr index_t kSample = 4096, kNear = 8;
     std::int64_t near = 0, entries = 0;
     const std::int64_t step = std::max<index_t>(1, csr.rows / kSample);
@@ -42,14 +41,13 @@ double share_of_neighbours(const Csr<T>& csr) {
 // Shuffle has a group of lanes per row, so rows must be even; and its many rows in flight share little of x, so in a
 // large matrix the columns must be close together.
 template <class T>
-CsrKernel choose_kernel(const Csr<T>& csr, int lanes) {
+CsrKernel choose_kernel(const CsrMatrix<T>& csr, int lanes) {
     constexpr index_t kMaxEntriesPerLane = 16;
     constexpr double kMinNeighbours = 0.25;
     index_t longest = 0;
-    for (index_t row = 0; row < csr.rows; ++row)
-        longest = std::max(longest, csr.row_offsets[row + 1] - csr.row_offsets[row]);
+    for (index_t row = 0; row < csr.rows; ++row) longest = std::max(longest, csr.row_length(row));
     if (longest > kMaxEntriesPerLane * lanes) return CsrKernel::kBalanced;
-    const bool scattered = csr.nnz >= kLarge && share_of_neighbours(csr) < kMinNeighbours;
+    const bool scattered = csr.nnz >= kLarge && fraction_of_neighbours(csr) < kMinNeighbours;
     return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
 }
 
@@ -69,7 +67,7 @@ index_t choose_segment(index_t tile) { return std::clamp<index_t>(4 * tile, 1024
 
 // Chooses what the tuning leaves open.
 template <class T>
-CsrTuning complete(const Csr<T>& csr, CsrTuning tuning, const Target& target) {
+CsrTuning complete(const CsrMatrix<T>& csr, CsrTuning tuning, const Target& target) {
     const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
     if (tuning.lanes_per_row == 0) tuning.lanes_per_row = choose_lanes(mean, csr.nnz);
     if (tuning.tile == 0) tuning.tile = choose_tile(csr.nnz, mean, target.processors);
@@ -77,53 +75,46 @@ CsrTuning complete(const Csr<T>& csr, CsrTuning tuning, const Target& target) {
     return tuning;
 }
 
-struct Plan {
-    HostVector<Tile> tiles;
-    HostVector<RowSpan> spans;
-    index_t segments = 0;
-
-    void cut_row(index_t row, index_t begin, index_t end, index_t segment) {
-        const index_t first = segments;
-        for (index_t nz = begin; nz < end; nz += std::min(segment, end - nz), ++segments) {
-            const auto nonzeros = static_cast<std::uint16_t>(std::min(segment, end - nz));
-            tiles.push_back({static_cast<index_t>(spans.size()), nz, 0, nonzeros, segments});
-        }
-        spans.push_back({row, first, segments - 1});
+// Adds a row that is cut into segments.
+void cut_row(CsrPlan& plan, index_t row, index_t begin, index_t end, index_t segment) {
+    const index_t first = plan.segments;
+    for (index_t nz = begin; nz < end; nz += std::min(segment, end - nz), ++plan.segments) {
+        const auto nonzeros = static_cast<std::uint16_t>(std::min(segment, end - nz));
+        plan.tiles.push_back({static_cast<index_t>(plan.spans.size()), nz, 0, nonzeros, plan.segments});
     }
+    plan.spans.push_back({row, first, plan.segments - 1});
+}
 
-    void add_rows(const index_t* row_offsets, index_t row, index_t end, int threads) {
-        const auto count = static_cast<std::uint16_t>(end - row);
-        const index_t limit = Tile::kMaxPerLane * Tile::lanes(count, threads);
-        bool has_long_rows = false;
-        for (index_t r = row; r < end; ++r)
-            has_long_rows = has_long_rows || row_offsets[r + 1] - row_offsets[r] > limit;
-        const auto nonzeros = static_cast<std::uint16_t>(row_offsets[end] - row_offsets[row]);
-        tiles.push_back({row, row_offsets[row], count, nonzeros, has_long_rows});
-    }
-};
+// Adds a tile of whole rows.
+void add_rows(CsrPlan& plan, const index_t* row_offsets, index_t row, index_t end, int threads) {
+    const auto count = static_cast<std::uint16_t>(end - row);
+    const index_t limit = Tile::kMaxPerLane * Tile::lanes(count, threads);
+    bool has_long_rows = false;
+    for (index_t r = row; r < end; ++r) has_long_rows = has_long_rows || row_offsets[r + 1] - row_offsets[r] > limit;
+    const auto nonzeros = static_cast<std::uint16_t>(row_offsets[end] - row_offsets[row]);
+    plan.tiles.push_back({row, row_offsets[row], count, nonzeros, has_long_rows});
+}
 
-Plan plan_tiles(index_t rows, const Array<index_t>& row_offsets, index_t tile) {
-    Plan plan;
-    const index_t segment = choose_segment(tile);
+void plan_tiles(CsrPlan& plan, index_t rows, const Array<index_t>& row_offsets) {
+    const index_t tile = plan.tuning.tile, segment = choose_segment(tile);
     InterruptTimer timer;
     index_t row = 0;
     while (row < rows) {
         const index_t begin = row_offsets[row];
         timer.work(tile);
         if (row_offsets[row + 1] - begin > segment) {
-            plan.cut_row(row, begin, row_offsets[row + 1], segment);
+            cut_row(plan, row, begin, row_offsets[row + 1], segment);
             ++row;
             continue;
         }
         // As many whole rows as fit, and at least one; `tile` bounds the rows too, for the sake of empty ones.
         index_t end = row + 1;
         while (end < rows && end - row < tile && row_offsets[end + 1] - begin <= tile) ++end;
-        plan.add_rows(row_offsets.data(), row, end, Tile::threads(tile));
+        add_rows(plan, row_offsets.data(), row, end, Tile::threads(tile));
         row = end;
     }
     // Long rows first: a block that starts late on one would be waited for.
     std::stable_partition(plan.tiles.begin(), plan.tiles.end(), [](const Tile& t) { return t.rows <= 1; });
-    return plan;
 }
 
 }  // namespace
@@ -137,37 +128,31 @@ std::vector<Options> CsrTuning::candidates() {
 }
 
 template <class T>
-Estimate Csr<T>::estimate(const Csr& matrix, const Tuning& tuning, const Target& target) {
-    std::size_t bytes = matrix.matrix_bytes();
-    const Tuning completed = complete(matrix, tuning, target);
-    if (target.device.is_cuda() && completed.kernel == CsrKernel::kBalanced) {
-        const Plan plan = plan_tiles(matrix.rows, matrix.row_offsets, completed.tile);
-        bytes += plan.tiles.size() * sizeof(Tile) + plan.spans.size() * (sizeof(RowSpan) + sizeof(unsigned)) +
-                 plan.segments * sizeof(T);
+CsrPlan Csr<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    CsrPlan plan{complete(csr, tuning, target), {}, {}, {}};
+    plan.cost.bytes = csr.bytes();
+    plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
+    if (target.device.is_cuda()) {
+        if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(plan, csr.rows, csr.row_offsets);
+        plan.cost.bytes += plan.tiles.size() * sizeof(Tile) + plan.spans.size() * (sizeof(RowSpan) + sizeof(unsigned)) +
+                           plan.segments * sizeof(T);
+        plan.cost.launches = csr.rows > 0;
     }
-    return {bytes, 1.0};
+    return plan;
 }
 
 template <class T>
-Csr<T> Csr<T>::from_csr(const Csr& matrix, const Tuning& tuning, const Target& target) {
-    Csr csr = matrix;
-    csr.tuning = complete(matrix, tuning, target);
-    if (target.device.is_cuda() && csr.tuning.kernel == CsrKernel::kBalanced) {
-        const Plan plan = plan_tiles(csr.rows, csr.row_offsets, csr.tuning.tile);
-        csr.tiles = Array<Tile>::from(plan.tiles);
-        csr.spans = Array<RowSpan>::from(plan.spans);
-        csr.segments = plan.segments;
-    }
-    return csr;
-}
-
-template <class T>
-Csr<T> Csr<T>::to_csr() const {
-    Csr csr = *this;
-    csr.tiles = {};
-    csr.spans = {};
-    csr.segments = 0;
-    return csr;
+Csr<T> Csr<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    return {csr.rows,
+            csr.cols,
+            csr.nnz,
+            csr.row_offsets,
+            csr.col_indices,
+            csr.values,
+            Array<Tile>::from(plan.tiles),
+            Array<RowSpan>::from(plan.spans),
+            plan.segments,
+            plan.tuning};
 }
 
 template <class T>

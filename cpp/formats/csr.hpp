@@ -1,9 +1,11 @@
-// CSR, compressed sparse rows: the interchange format of the library, and the general-purpose kernel set.
+// CSR, compressed sparse rows: the general-purpose format and its kernels.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_offsets   0   2   4       7     9      length rows + 1
 //     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3            length nnz
 //     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4            length nnz
 //     [ . 6 . 4 ]
+// clang-format on
 //
 // Kernels (tunable `kernel`):
 //     shared     warp per row, reduction in shared memory: CSR-R of Yin et al. 2012, section 4.2
@@ -14,12 +16,9 @@
 // product through shared memory; so `shuffle` is the default where rows are even enough, and `balanced` elsewhere.
 #pragma once
 
-#include <vector>
-
-#include "core/array.hpp"
-#include "core/columns.hpp"
-#include "core/options.hpp"
-#include "core/types.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
@@ -64,17 +63,22 @@ struct alignas(16) Tile {
     }
 };
 
-// A row that several parts of the work contribute to; their partial sums are added in order.
-struct RowSpan {
-    index_t row;
-    index_t first, last;  // partial sums [first, last] belong to the row
+// The tiles of the balanced kernel; none for the others, nor on the CPU.
+struct CsrPlan {
+    CsrTuning tuning;
+    Cost cost;
+    HostVector<Tile> tiles;
+    HostVector<RowSpan> spans;  // rows that are cut into segments
+    index_t segments = 0;       // partial sums that the spans refer to
 };
 
 template <class T>
 struct Csr {
     static constexpr const char* kName = "csr";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = CsrTuning;
+    using Plan = CsrPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Array<index_t> row_offsets;  // length rows + 1
@@ -94,13 +98,9 @@ struct Csr {
         visit("spans", self.spans);
     }
 
-    static Estimate estimate(const Csr& matrix, const Tuning& tuning, const Target& target);
-    static Csr from_csr(const Csr& matrix, const Tuning& tuning, const Target& target);
-    Csr to_csr() const;
-    // Of the matrix without a plan: what other formats are compared with.
-    std::size_t matrix_bytes() const {
-        return nnz * (sizeof(T) + sizeof(index_t)) + (rows + std::size_t(1)) * sizeof(index_t);
-    }
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Csr from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const { return {rows, cols, nnz, row_offsets, col_indices, values}; }
     // A partial sum a segment, and a counter a cut row, which says when all of them are there.
     std::size_t workspace_bytes() const { return segments * sizeof(T) + spans.size() * sizeof(unsigned); }
 

@@ -2,41 +2,34 @@
 
 #include <algorithm>
 
-#include "core/parallel.hpp"
 #include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
-#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
 namespace {
 
-index_t count_fragments(index_t rows, index_t nnz, int fragment) {
-    if (nnz == 0) return rows > 0 ? 1 : 0;  // somebody has to write the empty rows
-    return nnz / fragment + (nnz % fragment != 0);
-}
-
-Array<RowBound> find_bounds(index_t rows, const Array<index_t>& row_offsets, int fragment) {
+Array<RowBound> bound_fragments(index_t rows, const Array<index_t>& row_offsets, int fragment) {
     const index_t nnz = row_offsets[rows];
-    Array<RowBound> bounds(count_fragments(rows, nnz, fragment));
-    if (nnz == 0) {
-        std::fill(bounds.begin(), bounds.end(), RowBound{0, rows - 1});
-        return bounds;
-    }
-    const auto row_of = [&](index_t nz) { return row_of_entry(row_offsets, nz); };
-    const auto fragments = static_cast<index_t>(bounds.size());
-    constexpr std::int64_t kNanosecondsPerSearch = 200;
-    parallel_for(fragments, 2 * kNanosecondsPerSearch * fragments, [&](index_t f) {
-        const index_t begin = f * fragment;
-        bounds[f] = {row_of(begin), row_of(begin + std::min(fragment, nnz - begin) - 1)};
-    });
-    return bounds;
+    if (nnz > 0 || rows == 0) return find_bounds(row_offsets, nnz, fragment);
+    return Array<RowBound>::from(HostVector<RowBound>{{0, rows - 1}});  // somebody has to write the empty rows
 }
 
-HostVector<RowSpan> spans_of(const Array<RowBound>& bounds) {
-    return find_spans(
-        static_cast<index_t>(bounds.size()), [&](index_t f) { return bounds[f].first; },
-        [&](index_t f) { return bounds[f].last; });
+// The rounds in which thread blocks go through the rows of their fragments: of all of them, and of the longest.
+void count_rounds(const CsrBPlan& plan, index_t rows, std::map<std::string, double>& counts) {
+    const Array<RowBound>& bounds = plan.bounds;
+    std::int64_t all = 0, most = 0;
+    for (std::size_t f = 0; f < bounds.size(); ++f) {
+        // As the kernel does: with the empty rows before the fragment, and after the last one.
+        const index_t begin = std::min(f > 0 ? bounds[f - 1].last + 1 : 0, bounds[f].first);
+        const index_t count = (f + 1 < bounds.size() ? bounds[f].last + 1 : rows) - begin;
+        const int lanes = count > plan.tuning.fragment ? 1 : plan.tuning.lanes_per_row;
+        const int at_once = CsrBTuning::kBlockSize / lanes;
+        const std::int64_t rounds = count / at_once + (count % at_once != 0);
+        all += rounds;
+        most = std::max(most, rounds);
+    }
+    counts = {{"rounds", static_cast<double>(all)}, {"longest_rounds", static_cast<double>(most)}};
 }
 
 }  // namespace
@@ -50,41 +43,30 @@ std::vector<Options> CsrBTuning::candidates() {
 }
 
 template <class T>
-Estimate CsrB<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    const std::size_t fragments = count_fragments(matrix.rows, matrix.nnz, tuning.fragment);
-    std::size_t bytes = matrix.matrix_bytes() + fragments * sizeof(RowBound);
+CsrBPlan CsrB<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    CsrBPlan plan{tuning, {}, bound_fragments(csr.rows, csr.row_offsets, tuning.fragment), {}};
+    plan.cost.bytes = csr.bytes() + plan.bounds.bytes();
+    plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
     if (target.device.is_cuda()) {
-        const auto spans = spans_of(find_bounds(matrix.rows, matrix.row_offsets, tuning.fragment));
-        bytes += spans.size() * sizeof(RowSpan) + (spans.empty() ? 0 : 2 * sizeof(T) * fragments);
+        plan.spans = find_spans(plan.bounds);
+        plan.cost.bytes += plan.spans.size() * sizeof(RowSpan);
+        if (!plan.spans.empty()) plan.cost.bytes += 2 * sizeof(T) * plan.bounds.size();
+        plan.cost.launches = (csr.rows > 0) + !plan.spans.empty();
+        count_rounds(plan, csr.rows, plan.cost.counts);
     }
-    return {bytes, 1.0};
+    return plan;
 }
 
 template <class T>
-CsrB<T> CsrB<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    CsrB csr_b;
-    csr_b.rows = matrix.rows;
-    csr_b.cols = matrix.cols;
-    csr_b.nnz = matrix.nnz;
-    csr_b.tuning = tuning;
-    csr_b.row_offsets = matrix.row_offsets;
-    csr_b.col_indices = matrix.col_indices;
-    csr_b.values = matrix.values;
-    csr_b.bounds = find_bounds(csr_b.rows, csr_b.row_offsets, tuning.fragment);
-    if (target.device.is_cuda()) csr_b.spans = Array<RowSpan>::from(spans_of(csr_b.bounds));
-    return csr_b;
+CsrB<T> CsrB<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    return {csr.rows,        csr.cols,   csr.nnz,     csr.row_offsets,
+            csr.col_indices, csr.values, plan.bounds, Array<RowSpan>::from(plan.spans),
+            plan.tuning};
 }
 
 template <class T>
-Csr<T> CsrB<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = row_offsets;
-    csr.col_indices = col_indices;
-    csr.values = values;
-    return csr;
+CsrMatrix<T> CsrB<T>::to_csr() const {
+    return {rows, cols, nnz, row_offsets, col_indices, values};
 }
 
 template <class T>

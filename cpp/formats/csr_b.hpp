@@ -1,11 +1,13 @@
 // CSR-B: CSR whose non-zeros are cut into fragments of equal length, one thread block each, so that every block has the
 // same work however the rows are distributed. Yin et al. 2012, section 5.2.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_offsets   0   2   4       7     9        length rows + 1
 //     [ . 2 8 . ]      col_indices   0 1 1|2 0 2|3 1 3              length nnz
 //     [ 5 . 3 9 ]      values        1 7 2|8 5 3|9 6 4              length nnz
 //     [ . 6 . 4 ]                fragment 0  1     2                of 3 non-zeros here, of 1024 by default
 //                      bounds      (0,1) (1,2) (2,3)                first and last row of each fragment
+// clang-format on
 //
 // First kernel: a block writes the products of its fragment to shared memory, and groups of lanes (half warps, as in
 // the paper) add up its rows there. A row that lies in one fragment is done. A row that crosses into other fragments
@@ -17,11 +19,15 @@
 // the product is that of `csr`, whose split by rows and non-zeros is as even.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
+#include "formats/spans.hpp"
 
 namespace spmvgpu {
 
 struct CsrBTuning {
+    static constexpr int kBlockSize = 256;  // CUDA: threads per block; Yin 2012, section 5.1 (5)
+
     int fragment = 1024;     // non-zeros per thread block
     int lanes_per_row = 16;  // lanes that add up a row; 16 is the paper's half warp
 
@@ -34,16 +40,20 @@ struct CsrBTuning {
     static std::vector<Options> candidates();
 };
 
-// Rows of the first and the last non-zero of a fragment.
-struct RowBound {
-    index_t first, last;
+struct CsrBPlan {
+    CsrBTuning tuning;
+    Cost cost;
+    Array<RowBound> bounds;
+    HostVector<RowSpan> spans;
 };
 
 template <class T>
 struct CsrB {
     static constexpr const char* kName = "csr_b";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = CsrBTuning;
+    using Plan = CsrBPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Array<index_t> row_offsets;  // length rows + 1
@@ -62,9 +72,9 @@ struct CsrB {
         visit("spans", self.spans);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static CsrB from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static CsrB from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
 
     // Two partial sums a fragment: of its first row, if that began before, and of its last, if that goes on.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * bounds.size() : 0; }

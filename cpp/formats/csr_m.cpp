@@ -12,37 +12,26 @@ std::vector<Options> CsrMTuning::candidates() {
 }
 
 template <class T>
-Estimate CsrM<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    const bool only_values = target.device.is_cuda() && tuning.gather == Gather::kHost;
-    const std::size_t gathered = only_values ? 0 : sizeof(index_t) + sizeof(T);
-    return {matrix.nnz * (sizeof(T) + gathered) + (matrix.rows + std::size_t(1)) * sizeof(index_t), 1.0};
+CsrMPlan CsrM<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    CsrMPlan plan{tuning, {}, target.device.is_cuda() && tuning.gather == Gather::kHost};
+    const std::size_t gathered = plan.indices_stay_on_host ? 0 : sizeof(index_t) + sizeof(T);
+    plan.cost.bytes = csr.nnz * (sizeof(T) + gathered) + (csr.rows + std::size_t(1)) * sizeof(index_t);
+    plan.cost.slots = plan.cost.entries = csr.nnz;
+    if (!plan.indices_stay_on_host) plan.cost.gathers = csr.nnz;
+    if (target.device.is_cuda()) plan.cost.launches = (plan.cost.gathers > 0) + (csr.rows > 0);
+    return plan;
 }
 
 template <class T>
-CsrM<T> CsrM<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    CsrM csr_m;
-    csr_m.rows = matrix.rows;
-    csr_m.cols = matrix.cols;
-    csr_m.nnz = matrix.nnz;
-    csr_m.tuning = tuning;
-    csr_m.row_offsets = matrix.row_offsets;
-    csr_m.values = matrix.values;
-    csr_m.indices_stay_on_host = target.device.is_cuda() && tuning.gather == Gather::kHost;
+CsrM<T> CsrM<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     // Nobody else makes the copy of our own that outlives the caller's arrays.
-    csr_m.col_indices = csr_m.indices_stay_on_host ? matrix.col_indices.to({}) : matrix.col_indices;
-    return csr_m;
+    const auto indices = plan.indices_stay_on_host ? csr.col_indices.to({}) : csr.col_indices;
+    return {csr.rows, csr.cols, csr.nnz, plan.indices_stay_on_host, csr.row_offsets, indices, csr.values, plan.tuning};
 }
 
 template <class T>
-Csr<T> CsrM<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = row_offsets;
-    csr.col_indices = col_indices;
-    csr.values = values;
-    return csr;
+CsrMatrix<T> CsrM<T>::to_csr() const {
+    return {rows, cols, nnz, row_offsets, col_indices, values};
 }
 
 template <class T>
@@ -51,13 +40,16 @@ void CsrM<T>::gather(const T* x, T* col_x, index_t begin, index_t end) const {
 }
 
 template <class T>
-void CsrM<T>::spmv(const Product<T>& product) const {
+void CsrM<T>::gather_x(const Product<T>& product) const {
     T* const col_x = static_cast<T*>(product.scratch);
-    if (!product.gathered) {
-        parallel_ranges(nnz, nnz, [&](std::int64_t begin, std::int64_t end) {
-            gather(product.x, col_x + begin, static_cast<index_t>(begin), static_cast<index_t>(end));
-        });
-    }
+    parallel_ranges(nnz, nnz, [&](std::int64_t begin, std::int64_t end) {
+        gather(product.x, col_x + begin, static_cast<index_t>(begin), static_cast<index_t>(end));
+    });
+}
+
+template <class T>
+void CsrM<T>::spmv(const Product<T>& product) const {
+    const T* const col_x = static_cast<const T*>(product.scratch);
     spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [&](index_t begin, index_t end, const T*) {
         return sum_products(values.data(), begin, end, [&](index_t k) { return col_x[k]; });
     });

@@ -1,10 +1,12 @@
 // CSR-M: CSR whose product reads x through `col_x`, the x values in the order of the non-zeros, in place of x and the
 // column indices. Yin et al. 2012, sections 3.1, 4.2 and 5.1.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_offsets   0   2   4       7     9      length rows + 1
 //     [ . 2 8 . ]      values        1 7 2 8 5 3 9 6 4            length nnz
 //     [ 5 . 3 9 ]      col_indices   0 1 1 2 0 2 3 1 3            length nnz; only gathering and to_csr() read them
 //     [ . 6 . 4 ]      col_x         1 2 2 3 1 3 4 2 4            length nnz, here for x = 1 2 3 4
+// clang-format on
 //
 // Every product gathers col_x first, unless Matrix::set_x has declared that x is the one before:
 //     gather="host"    the paper's way: the host gathers, and only col_x crosses to the device, where there is no x and
@@ -20,7 +22,7 @@
 // stall its warps.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "formats/format.hpp"
 
 namespace spmvgpu {
 
@@ -40,11 +42,19 @@ struct CsrMTuning {
     static std::vector<Options> candidates();
 };
 
+struct CsrMPlan {
+    CsrMTuning tuning;
+    Cost cost;
+    bool indices_stay_on_host = false;
+};
+
 template <class T>
 struct CsrM {
     static constexpr const char* kName = "csr_m";
+    static constexpr Traits kTraits{.gathers_x_first = true};
     using value_type = T;
     using Tuning = CsrMTuning;
+    using Plan = CsrMPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     bool indices_stay_on_host = false;  // gather="host" on a GPU
@@ -61,14 +71,16 @@ struct CsrM {
         visit("values", self.values);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static CsrM from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static CsrM from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
 
-    // A format that gathers answers these two (see Matrix::set_x). If it gathers on the host, its spmv_cuda takes what
-    // gather() wrote for x.
+    // The first half of a product, left out where the scratch space has col_x of this x already (see Matrix::set_x). If
+    // the host gathers for a GPU, spmv_cuda takes what gather() wrote for x.
     bool gathers_on_host() const { return indices_stay_on_host; }
     void gather(const T* x, T* col_x, index_t begin, index_t end) const;  // col_x[0] belongs to non-zero `begin`
+    void gather_x(const Product<T>& product) const;                       // on the CPU
+    void gather_x_cuda(const Product<T>& product, Stream stream) const;   // cuda/csr_m.cu
 
     // col_x, unless it comes from the host; the CPU has one too.
     std::size_t workspace_bytes() const { return indices_stay_on_host ? 0 : nnz * sizeof(T); }

@@ -18,7 +18,7 @@ namespace {
 // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte per
 // row and column, while it counts.
 template <class T>
-HostVector<index_t> find_diagonals(const Csr<T>& matrix) {
+HostVector<index_t> find_diagonals(const CsrMatrix<T>& matrix) {
     using Word = std::uint64_t;
     constexpr int kBits = 64;
     // Diagonal i has the offset i - rows + 1.
@@ -45,14 +45,6 @@ HostVector<index_t> find_diagonals(const Csr<T>& matrix) {
     return offsets;
 }
 
-template <class T>
-Estimate check_fit(const Csr<T>& matrix, const PaddedTuning& tuning, std::size_t diagonals) {
-    const std::int64_t slots = static_cast<std::int64_t>(diagonals) * aligned_pitch(matrix.rows);
-    const std::size_t bytes = slots * sizeof(T) + diagonals * sizeof(index_t);
-    check_padding(Dia<T>::kName, slots, matrix.nnz, tuning.max_padding, bytes, matrix.matrix_bytes());
-    return {bytes, static_cast<double>(slots) / std::max<index_t>(matrix.nnz, 1)};
-}
-
 // A bit pattern that no value has: 0, or the first free one of a row of candidates that is longer than the values are.
 template <class T>
 typename Dia<T>::Bits find_padding(const Array<T>& values) {
@@ -71,23 +63,31 @@ typename Dia<T>::Bits find_padding(const Array<T>& values) {
 }  // namespace
 
 template <class T>
-Estimate Dia<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    return check_fit(matrix, tuning, find_diagonals(matrix).size());
+DiaPlan Dia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    DiaPlan plan{tuning, {}, find_diagonals(csr)};
+    const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
+    plan.cost.slots = diagonals * aligned_pitch(csr.rows);
+    plan.cost.entries = csr.nnz;
+    plan.cost.bytes = plan.cost.slots * sizeof(T) + diagonals * sizeof(index_t);
+    check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
+    for (const std::int64_t offset : plan.offsets) {  // the length of the diagonal: it is read entry or not
+        plan.cost.gathers += std::min<std::int64_t>(csr.rows, csr.cols - offset) - std::max<std::int64_t>(0, -offset);
+    }
+    if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+    return plan;
 }
 
 template <class T>
-Dia<T> Dia<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    const HostVector<index_t> diagonals = find_diagonals(matrix);
-    check_fit(matrix, tuning, diagonals.size());
+Dia<T> Dia<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
     Dia dia;
     dia.rows = matrix.rows;
     dia.cols = matrix.cols;
     dia.nnz = matrix.nnz;
     dia.pitch = aligned_pitch(matrix.rows);
     dia.padding = find_padding(matrix.values);
-    dia.offsets = Array<index_t>::from(diagonals);
-    dia.values = Array<T>(diagonals.size() * dia.pitch);
-    dia.tuning = tuning;
+    dia.offsets = Array<index_t>::from(plan.offsets);
+    dia.values = Array<T>(plan.cost.slots);
+    dia.tuning = plan.tuning;
     const auto slots = static_cast<std::int64_t>(dia.values.size());
     parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
         std::fill(dia.values.begin() + begin, dia.values.begin() + end, std::bit_cast<T>(dia.padding));
@@ -126,22 +126,16 @@ void for_each_entry(const Dia<T>& dia, Visit visit) {
 }  // namespace
 
 template <class T>
-Csr<T> Dia<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
-    csr.col_indices = Array<index_t>(nnz);
-    csr.values = Array<T>(nnz);
+CsrMatrix<T> Dia<T>::to_csr() const {
+    auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
     for_each_entry(*this, [&](std::int64_t row, index_t) { ++csr.row_offsets[row + 1]; });
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
     HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
     for_each_entry(*this, [&](std::int64_t row, index_t d) {
-        const index_t place = next[row]++;
-        csr.col_indices[place] = static_cast<index_t>(row + offsets[d]);
-        csr.values[place] = values[d * pitch + row];
+        const index_t position = next[row]++;
+        csr.col_indices[position] = static_cast<index_t>(row + offsets[d]);
+        csr.values[position] = values[d * pitch + row];
     });
     return csr;
 }

@@ -1,10 +1,12 @@
 // DIA, diagonals: every diagonal that holds an entry is stored in full, and no column index at all. Bell and Garland
 // 2008, as in Yang et al. 2015, section 5.4.
 //
+// clang-format off
 //     [ 1 7 . . ]      offsets  -2   0   1          length diagonals, ascending: column - row
 //     [ . 2 8 . ]      values   - - 5 6     1 2 3 4     7 8 9 -
 //     [ 5 . 3 9 ]               offset -2   offset 0    offset 1
 //     [ . 6 . 4 ]
+// clang-format on
 //
 // The slot of an entry lies at its row, so that neighbouring threads, a row each, read neighbouring slots and
 // neighbouring entries of x. A diagonal is `pitch` slots: the rows, rounded up to a multiple of 32.
@@ -21,17 +23,25 @@
 #include <bit>
 #include <type_traits>
 
-#include "formats/csr.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
 #include "formats/padding.hpp"
 
 namespace spmvgpu {
 
+struct DiaPlan {
+    PaddedTuning tuning;
+    Cost cost;
+    HostVector<index_t> offsets;
+};
+
 template <class T>
 struct Dia {
     static constexpr const char* kName = "dia";
-    static constexpr bool kReadsDiagonals = true;
+    static constexpr Traits kTraits{.reads_whole_diagonals = true};
     using value_type = T;
     using Tuning = PaddedTuning;
+    using Plan = DiaPlan;
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
     index_t rows = 0, cols = 0, nnz = 0;
@@ -49,9 +59,9 @@ struct Dia {
 
     index_t diagonals() const { return static_cast<index_t>(offsets.size()); }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Dia from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Dia from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

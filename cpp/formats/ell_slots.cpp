@@ -23,15 +23,19 @@ Array<index_t> count_row_lengths(index_t rows, const Array<index_t>& row_offsets
 }
 
 template <class T>
-Estimate EllSlots<T>::estimate(const char* name, const EllShape& shape, const Csr<T>& matrix, double max_padding,
-                               std::size_t extra_bytes) {
-    const std::size_t bytes = shape.slots() * (sizeof(T) + sizeof(index_t)) + extra_bytes;
-    check_padding(name, shape.slots(), matrix.nnz, max_padding, bytes, matrix.matrix_bytes());
-    return {bytes, static_cast<double>(shape.slots()) / std::max<index_t>(matrix.nnz, 1)};
+Cost EllSlots<T>::cost(const char* name, const EllShape& shape, const CsrMatrix<T>& csr, double max_padding,
+                       std::size_t extra_bytes, const Target& target) {
+    Cost cost;
+    cost.bytes = shape.slots() * (sizeof(T) + sizeof(index_t)) + extra_bytes;
+    cost.slots = shape.slots();
+    cost.entries = cost.gathers = csr.nnz;
+    if (target.device.is_cuda()) cost.launches = csr.rows > 0;
+    check_padding(name, cost, max_padding, csr.bytes());
+    return cost;
 }
 
 template <class T>
-EllSlots<T> EllSlots<T>::from_csr(const Csr<T>& matrix, const EllShape& shape) {
+EllSlots<T> EllSlots<T>::from_csr(const CsrMatrix<T>& matrix, const EllShape& shape) {
     const std::int64_t slots = shape.slots();
     EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots)};
     parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
@@ -50,14 +54,8 @@ EllSlots<T> EllSlots<T>::from_csr(const Csr<T>& matrix, const EllShape& shape) {
 }
 
 template <class T>
-Csr<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
-    Csr<T> csr;
-    csr.rows = shape.rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = Array<index_t>(shape.rows + std::size_t(1));
-    csr.col_indices = Array<index_t>(nnz);
-    csr.values = Array<T>(nnz);
+CsrMatrix<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
+    auto csr = CsrMatrix<T>::allocate(shape.rows, cols, nnz);
     const std::int64_t longest = std::int64_t(shape.width) * shape.threads_per_row;
     csr.row_offsets[0] = 0;
     InterruptTimer timer;

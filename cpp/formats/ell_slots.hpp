@@ -5,7 +5,7 @@
 // entries in turn: entry k of a row is in column k / threads_per_row, in thread k % threads_per_row of that row.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "formats/format.hpp"
 #include "formats/padding.hpp"
 
 namespace spmvgpu {
@@ -26,6 +26,13 @@ struct EllShape {
 // The smallest shape that holds the longest row.
 EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_per_row);
 
+template <class Tuning>
+struct EllPlan {
+    Tuning tuning;
+    Cost cost;
+    EllShape shape;
+};
+
 template <class T>
 struct EllSlots {
     EllShape shape;
@@ -38,11 +45,11 @@ struct EllSlots {
         visit("values", self.values);
     }
 
-    // What a format called `name` would cost that stores this and extra_bytes. Throws FormatError beyond max_padding.
-    static Estimate estimate(const char* name, const EllShape& shape, const Csr<T>& matrix, double max_padding,
-                             std::size_t extra_bytes);
-    static EllSlots from_csr(const Csr<T>& matrix, const EllShape& shape);
-    Csr<T> to_csr(index_t cols, index_t nnz) const;
+    // Of a format called `name` that stores this and extra_bytes. Throws FormatError beyond max_padding.
+    static Cost cost(const char* name, const EllShape& shape, const CsrMatrix<T>& csr, double max_padding,
+                     std::size_t extra_bytes, const Target& target);
+    static EllSlots from_csr(const CsrMatrix<T>& csr, const EllShape& shape);
+    CsrMatrix<T> to_csr(index_t cols, index_t nnz) const;
 
     // With row_lengths (or nullptr), columns that are padding throughout a group of neighbouring rows are not read.
     void spmv(const index_t* row_lengths, const Product<T>& product) const;                 // on the CPU

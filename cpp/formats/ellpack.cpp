@@ -3,20 +3,18 @@
 namespace spmvgpu {
 
 template <class T>
-Estimate Ellpack<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    const EllShape shape = fit_shape(matrix.rows, matrix.row_offsets, 1);
-    return EllSlots<T>::estimate(kName, shape, matrix, tuning.max_padding, 0);
+typename Ellpack<T>::Plan Ellpack<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    const EllShape shape = fit_shape(csr.rows, csr.row_offsets, 1);
+    return {tuning, EllSlots<T>::cost(kName, shape, csr, tuning.max_padding, 0, target), shape};
 }
 
 template <class T>
-Ellpack<T> Ellpack<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    const EllShape shape = fit_shape(matrix.rows, matrix.row_offsets, 1);
-    EllSlots<T>::estimate(kName, shape, matrix, tuning.max_padding, 0);
-    return {matrix.rows, matrix.cols, matrix.nnz, EllSlots<T>::from_csr(matrix, shape), tuning};
+Ellpack<T> Ellpack<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    return {csr.rows, csr.cols, csr.nnz, EllSlots<T>::from_csr(csr, plan.shape), plan.tuning};
 }
 
 template <class T>
-Csr<T> Ellpack<T>::to_csr() const {
+CsrMatrix<T> Ellpack<T>::to_csr() const {
     return slots.to_csr(cols, nnz);
 }
 

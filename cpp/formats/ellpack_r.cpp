@@ -3,20 +3,17 @@
 namespace spmvgpu {
 
 template <class T>
-Estimate EllpackR<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    const EllShape shape = fit_shape(matrix.rows, matrix.row_offsets, 1);
-    return EllSlots<T>::estimate(kName, shape, matrix, tuning.max_padding, matrix.rows * sizeof(index_t));
+typename EllpackR<T>::Plan EllpackR<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    const EllShape shape = fit_shape(csr.rows, csr.row_offsets, 1);
+    const std::size_t lengths = csr.rows * sizeof(index_t);
+    return {tuning, EllSlots<T>::cost(kName, shape, csr, tuning.max_padding, lengths, target), shape};
 }
 
 template <class T>
-EllpackR<T> EllpackR<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    estimate(matrix, tuning, target);  // refuses in this format's name and with its bytes
-    return {matrix.rows,
-            matrix.cols,
-            matrix.nnz,
-            Ellpack<T>::from_csr(matrix, tuning, target),
-            count_row_lengths(matrix.rows, matrix.row_offsets),
-            tuning};
+EllpackR<T> EllpackR<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    return {
+        csr.rows,   csr.cols, csr.nnz, Ellpack<T>::from_csr(csr, plan), count_row_lengths(csr.rows, csr.row_offsets),
+        plan.tuning};
 }
 
 template <class T>

@@ -19,12 +19,6 @@ int choose_threads(index_t rows, index_t nnz) {
     return threads;
 }
 
-template <class T>
-EllShape shape_of(const Csr<T>& matrix, const EllrTTuning& tuning) {
-    const int threads = tuning.threads_per_row != 0 ? tuning.threads_per_row : choose_threads(matrix.rows, matrix.nnz);
-    return fit_shape(matrix.rows, matrix.row_offsets, threads);
-}
-
 }  // namespace
 
 std::vector<Options> EllrTTuning::candidates() {
@@ -35,23 +29,23 @@ std::vector<Options> EllrTTuning::candidates() {
 }
 
 template <class T>
-Estimate EllrT<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    return EllSlots<T>::estimate(kName, shape_of(matrix, tuning), matrix, tuning.padded.max_padding,
-                                 matrix.rows * sizeof(index_t));
+typename EllrT<T>::Plan EllrT<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    Plan plan{tuning, {}, {}};
+    if (tuning.threads_per_row == 0) plan.tuning.threads_per_row = choose_threads(csr.rows, csr.nnz);
+    plan.shape = fit_shape(csr.rows, csr.row_offsets, plan.tuning.threads_per_row);
+    const std::size_t lengths = csr.rows * sizeof(index_t);
+    plan.cost = EllSlots<T>::cost(kName, plan.shape, csr, tuning.padded.max_padding, lengths, target);
+    return plan;
 }
 
 template <class T>
-EllrT<T> EllrT<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    estimate(matrix, tuning, target);
-    const EllShape shape = shape_of(matrix, tuning);
-    EllrT ell{matrix.rows,
-              matrix.cols,
-              matrix.nnz,
-              EllSlots<T>::from_csr(matrix, shape),
-              count_row_lengths(matrix.rows, matrix.row_offsets),
-              tuning};
-    ell.tuning.threads_per_row = shape.threads_per_row;
-    return ell;
+EllrT<T> EllrT<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    return {csr.rows,
+            csr.cols,
+            csr.nnz,
+            EllSlots<T>::from_csr(csr, plan.shape),
+            count_row_lengths(csr.rows, csr.row_offsets),
+            plan.tuning};
 }
 
 template <class T>

@@ -1,7 +1,6 @@
 #include "formats/hyb.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
@@ -13,6 +12,17 @@ namespace spmvgpu {
 namespace {
 
 index_t row_length(const Array<index_t>& row_offsets, index_t row) { return row_offsets[row + 1] - row_offsets[row]; }
+
+// The widest ELL part of which every column is worth its padding. Bell and Garland: ELL moves its slots about three
+// times as fast as COO its entries, given rows enough to fill the device.
+index_t widest_worth(index_t rows, const HostVector<index_t>& longer) {
+    constexpr index_t kSpeedOfEll = 3, kRowsToFillDevice = 4096;
+    const index_t enough = std::max(rows / kSpeedOfEll + (rows % kSpeedOfEll != 0), kRowsToFillDevice);
+    const auto longest = static_cast<index_t>(longer.size()) - 1;
+    index_t width = 0;
+    while (width < longest && longer[width] >= enough) ++width;
+    return width;
+}
 
 // Everything that is decided before a slot is stored.
 struct Split {
@@ -39,15 +49,7 @@ Split choose_split(index_t rows, const Array<index_t>& row_offsets, int width) {
     const auto longer = count_longer_rows(rows, row_offsets);
     const auto longest = static_cast<index_t>(longer.size()) - 1;
     Split split;
-    if (width == 0) {
-        // Bell and Garland: ELL moves its slots about three times as fast as COO its entries, given rows enough to fill
-        // the device.
-        constexpr index_t kSpeedOfEll = 3, kRowsToFillDevice = 4096;
-        const index_t enough = std::max(rows / kSpeedOfEll + (rows % kSpeedOfEll != 0), kRowsToFillDevice);
-        while (split.width < longest && longer[split.width] >= enough) ++split.width;
-    } else {
-        split.width = std::min<index_t>(width, longest);
-    }
+    split.width = width == 0 ? widest_worth(rows, longer) : std::min<index_t>(width, longest);
     for (index_t column = 0; column < split.width; ++column) split.nnz += longer[column];
     split.slots = split.width * aligned_pitch(rows);
     return split;
@@ -65,26 +67,10 @@ Array<index_t> offsets_of_part(index_t rows, const Array<index_t>& row_offsets, 
     return offsets;
 }
 
-template <class T>
-Estimate estimate_split(const Csr<T>& matrix, const Split& split, const HybTuning& tuning, const Target& target) {
-    const std::int64_t in_coo = matrix.nnz - split.nnz;
-    Csr<T> rest;  // without its entries, which do not matter
-    rest.rows = matrix.rows;
-    rest.nnz = static_cast<index_t>(in_coo);
-    rest.row_offsets = offsets_of_part(
-        matrix.rows, matrix.row_offsets, [&](index_t length) { return std::min(length, split.width); },
-        [](index_t length) { return length; });
-    const std::size_t bytes =
-        split.slots * (sizeof(T) + sizeof(index_t)) + Coo<T>::estimate(rest, tuning.coo, target).bytes;
-    const double max_padding = tuning.ell.max_padding;
-    check_padding(Hyb<T>::kName, split.slots + in_coo, matrix.nnz, max_padding, bytes, matrix.matrix_bytes());
-    return {bytes, static_cast<double>(split.slots + in_coo) / std::max<index_t>(matrix.nnz, 1)};
-}
-
 // The entries of every row from number first(length) to number last(length), exclusive, as a matrix of its own.
 template <class T, class First, class Last>
-Csr<T> take_entries(const Csr<T>& matrix, First first, Last last) {
-    Csr<T> part;
+CsrMatrix<T> take_entries(const CsrMatrix<T>& matrix, First first, Last last) {
+    CsrMatrix<T> part;
     part.rows = matrix.rows;
     part.cols = matrix.cols;
     part.row_offsets = offsets_of_part(matrix.rows, matrix.row_offsets, first, last);
@@ -102,7 +88,7 @@ Csr<T> take_entries(const Csr<T>& matrix, First first, Last last) {
 
 // Copies the rows of `part` to where `used` of each row's entries are there already.
 template <class T>
-void append_rows(const Csr<T>& part, HostVector<index_t>& used, Csr<T>& whole) {
+void append_rows(const CsrMatrix<T>& part, HostVector<index_t>& used, CsrMatrix<T>& whole) {
     InterruptTimer timer;
     for (index_t row = 0; row < part.rows; ++row) {
         const index_t from = part.row_offsets[row], count = row_length(part.row_offsets, row);
@@ -116,6 +102,10 @@ void append_rows(const Csr<T>& part, HostVector<index_t>& used, Csr<T>& whole) {
 
 }  // namespace
 
+index_t choose_ell_width(index_t rows, const Array<index_t>& row_offsets) {
+    return widest_worth(rows, count_longer_rows(rows, row_offsets));
+}
+
 std::vector<Options> HybTuning::candidates() {
     using namespace std::string_literals;
     std::vector<Options> list;
@@ -125,43 +115,47 @@ std::vector<Options> HybTuning::candidates() {
 }
 
 template <class T>
-Estimate Hyb<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    return estimate_split(matrix, choose_split(matrix.rows, matrix.row_offsets, tuning.width), tuning, target);
+HybPlan Hyb<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    const Split split = choose_split(csr.rows, csr.row_offsets, tuning.width);
+    HybPlan plan{tuning, {}, split.width, {tuning.ell, {}, {csr.rows, 1, split.width, aligned_pitch(csr.rows)}}, {}};
+    CsrMatrix<T> rest;  // without its entries, which do not matter
+    rest.rows = csr.rows;
+    rest.nnz = csr.nnz - split.nnz;
+    rest.row_offsets = offsets_of_part(
+        csr.rows, csr.row_offsets, [&](index_t length) { return std::min(length, split.width); },
+        [](index_t length) { return length; });
+    plan.coo = Coo<T>::plan(rest, tuning.coo, target);
+    plan.tuning.coo = plan.coo.tuning;
+    if (tuning.width == 0) plan.tuning.width = split.width;
+    plan.cost.bytes = split.slots * (sizeof(T) + sizeof(index_t)) + plan.coo.cost.bytes;
+    plan.cost.slots = split.slots + rest.nnz;
+    plan.cost.entries = plan.cost.gathers = csr.nnz;
+    plan.cost.counts["coo_entries"] = rest.nnz;
+    check_padding(kName, plan.cost, tuning.ell.max_padding, csr.bytes());
+    // Rows that have nothing in the COO part stay as the ELL part leaves them.
+    plan.coo.cost.launches -= target.device.is_cuda() && plan.coo.has_empty_rows;
+    plan.coo.has_empty_rows = false;
+    if (target.device.is_cuda()) plan.cost.launches = (csr.rows > 0) + plan.coo.cost.launches;
+    return plan;
 }
 
 template <class T>
-Hyb<T> Hyb<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    const Split split = choose_split(matrix.rows, matrix.row_offsets, tuning.width);
-    estimate_split(matrix, split, tuning, target);
-    Hyb hyb;
-    hyb.rows = matrix.rows;
-    hyb.cols = matrix.cols;
-    hyb.nnz = matrix.nnz;
+Hyb<T> Hyb<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     const auto none = [](index_t) { return index_t(0); };
-    const auto in_ell = [&](index_t length) { return std::min(length, split.width); };
+    const auto in_ell = [&](index_t length) { return std::min(length, plan.width); };
     const auto all = [](index_t length) { return length; };
-    PaddedTuning ell = tuning.ell;
-    ell.max_padding = std::numeric_limits<double>::infinity();  // checked for both parts together
-    hyb.ell = Ellpack<T>::from_csr(take_entries(matrix, none, in_ell), ell, target);
-    hyb.coo = Coo<T>::from_csr(take_entries(matrix, in_ell, all), tuning.coo, target);
-    // Rows that have nothing there stay as the ELL part leaves them.
-    hyb.coo.has_empty_rows = false;
-    hyb.tuning = tuning;
-    hyb.tuning.coo = hyb.coo.tuning;
-    if (tuning.width == 0) hyb.tuning.width = split.width;
-    return hyb;
+    return {csr.rows,
+            csr.cols,
+            csr.nnz,
+            Ellpack<T>::from_csr(take_entries(csr, none, in_ell), plan.ell),
+            Coo<T>::from_csr(take_entries(csr, in_ell, all), plan.coo),
+            plan.tuning};
 }
 
 template <class T>
-Csr<T> Hyb<T>::to_csr() const {
-    const Csr<T> first = ell.to_csr(), rest = coo.to_csr();
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
-    csr.col_indices = Array<index_t>(nnz);
-    csr.values = Array<T>(nnz);
+CsrMatrix<T> Hyb<T>::to_csr() const {
+    const CsrMatrix<T> first = ell.to_csr(), rest = coo.to_csr();
+    auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     for (index_t row = 0; row <= rows; ++row) csr.row_offsets[row] = first.row_offsets[row] + rest.row_offsets[row];
     HostVector<index_t> used(rows, 0);
     append_rows(first, used, csr);

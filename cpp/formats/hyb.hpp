@@ -1,10 +1,12 @@
 // HYB, hybrid: the first `width` entries of every row in an ELL part, the rest of the few longer rows in a COO part.
 // Bell and Garland 2009, as in Guo et al. 2011, section 3, and in cuSPARSE's AUTO, USER and MAX of Yang et al. 2015.
 //
+// clang-format off
 //     [ 1 7 . . ]      ELL part, width 2            COO part
 //     [ . 2 8 . ]          values       1 2 5 6  7 8 3 4      row_indices  2
 //     [ 5 . 3 9 ]          col_indices  0 1 0 1  1 2 2 3      col_indices  3
 //     [ . 6 . 4 ]                                             values       9
+// clang-format on
 //
 // The parts are whole formats: see ellpack.hpp and coo.hpp for their layouts. The ELL kernel writes every row of y;
 // the COO kernels then add to the rows that go on there.
@@ -37,11 +39,24 @@ struct HybTuning {
     static std::vector<Options> candidates();
 };
 
+// The width that an automatic choice comes to.
+index_t choose_ell_width(index_t rows, const Array<index_t>& row_offsets);
+
+struct HybPlan {
+    HybTuning tuning;
+    Cost cost;
+    index_t width = 0;  // of the ELL part
+    EllPlan<PaddedTuning> ell;
+    CooPlan coo;
+};
+
 template <class T>
 struct Hyb {
     static constexpr const char* kName = "hyb";
+    static constexpr Traits kTraits{};
     using value_type = T;
     using Tuning = HybTuning;
+    using Plan = HybPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     Ellpack<T> ell;  // the first entries of every row
@@ -54,9 +69,9 @@ struct Hyb {
         Coo<T>::each_array(self.coo, [&](std::string name, auto& array) { visit(("coo_" + name).c_str(), array); });
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Hyb from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Hyb from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return coo.workspace_bytes(); }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

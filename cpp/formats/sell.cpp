@@ -22,7 +22,7 @@ constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
 constexpr double kWorthSorting = 1.05;     // sort only if that saves more than this factor of the slots
 constexpr double kWorthSortingFar = 1.25;  // and in windows beyond the first only from this padding on
 
-// Behind the last row of a slice.
+// The end of the rows of a slice.
 index_t slice_end(index_t slice, index_t rows) {
     const index_t first = slice * kSliceRows;
     return first + std::min(kSliceRows, rows - first);
@@ -37,44 +37,41 @@ Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_
     const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
     constexpr std::int64_t kNanosecondsPerRow = 20;
     parallel_for(windows, kNanosecondsPerRow * rows, [&](std::int64_t w) {
+        InterruptTimer timer;  // for a window of very many rows
         std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
-                         [&](index_t a, index_t b) { return length(a) > length(b); });
+                         [&](index_t a, index_t b) {
+                             timer.work(1);
+                             return length(a) > length(b);
+                         });
     });
     return order;
 }
 
-// Everything that is decided before a slot is stored.
-struct Layout {
-    int sigma = 1;
-    Array<index_t> order;              // row at each stored position, where sigma is above 1
-    HostVector<std::int64_t> offsets;  // first slot of each slice, and the end of the last
-
-    std::int64_t slots() const { return offsets.back(); }
-    index_t row_at(index_t i) const { return order.size() ? order[i] : i; }
-};
-
-Layout lay_out(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
+// The layout with windows of sigma rows.
+SellPlan lay_out(index_t rows, const Array<index_t>& row_offsets, SellTuning tuning, index_t sigma) {
     const index_t slices = rows / kSliceRows + (rows % kSliceRows != 0);
-    Layout layout{sigma, sort_rows(rows, row_offsets, sigma), HostVector<std::int64_t>(slices + 1)};
+    tuning.sigma = sigma;
+    SellPlan plan{tuning, {}, sort_rows(rows, row_offsets, sigma), HostVector<std::int64_t>(slices + 1)};
     InterruptTimer timer;
     for (index_t s = 0; s < slices; ++s) {
         timer.work(kSliceRows);
         index_t width = 0;
         for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
-            const index_t row = layout.row_at(i);
+            const index_t row = plan.row_at(i);
             width = std::max(width, row_offsets[row + 1] - row_offsets[row]);
         }
-        layout.offsets[s + 1] = layout.offsets[s] + std::int64_t(width) * kSliceRows;
+        plan.slice_offsets[s + 1] = plan.slice_offsets[s] + std::int64_t(width) * kSliceRows;
     }
-    return layout;
+    return plan;
 }
 
-Layout choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offsets, int sigma) {
-    if (sigma != 0) return lay_out(rows, row_offsets, sigma);
-    Layout best = lay_out(rows, row_offsets, 1);
+SellPlan choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offsets, const SellTuning& tuning) {
+    if (tuning.sigma != 0) return lay_out(rows, row_offsets, tuning, tuning.sigma);
+    SellPlan best = lay_out(rows, row_offsets, tuning, 1);
     for (index_t candidate : kSigmas) {
-        if (static_cast<double>(best.slots()) <= (best.sigma > 1 ? kWorthSortingFar : kWorthSorting) * nnz) break;
-        Layout next = lay_out(rows, row_offsets, candidate);
+        const bool sorted = best.tuning.sigma > 1;
+        if (static_cast<double>(best.slots()) <= (sorted ? kWorthSortingFar : kWorthSorting) * nnz) break;
+        SellPlan next = lay_out(rows, row_offsets, tuning, candidate);
         if (kWorthSorting * next.slots() < best.slots()) best = std::move(next);
     }
     return best;
@@ -101,12 +98,6 @@ int choose_warps_per_slice(const HostVector<std::int64_t>& offsets, int processo
     return warps;
 }
 
-template <class T>
-std::size_t stored_bytes(const Layout& layout) {
-    return layout.slots() * (sizeof(T) + sizeof(index_t)) + layout.offsets.size() * sizeof(index_t) +
-           layout.order.bytes();
-}
-
 }  // namespace
 
 std::vector<Options> SellTuning::candidates() {
@@ -116,39 +107,40 @@ std::vector<Options> SellTuning::candidates() {
 }
 
 template <class T>
-Estimate Sell<T>::estimate(const Csr<T>& matrix, const Tuning& tuning, const Target&) {
-    const Layout layout = choose_layout(matrix.rows, matrix.nnz, matrix.row_offsets, tuning.sigma);
-    const std::size_t bytes = stored_bytes<T>(layout);
-    check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, bytes, matrix.matrix_bytes());
-    return {bytes, static_cast<double>(layout.slots()) / std::max<index_t>(matrix.nnz, 1)};
+SellPlan Sell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    SellPlan plan = choose_layout(csr.rows, csr.nnz, csr.row_offsets, tuning);
+    plan.cost.bytes = plan.slots() * (sizeof(T) + sizeof(index_t)) + plan.slice_offsets.size() * sizeof(index_t) +
+                      plan.permutation.bytes();
+    plan.cost.slots = plan.slots();
+    plan.cost.entries = plan.cost.gathers = csr.nnz;
+    plan.cost.stores_in_order = plan.permutation.size() == 0;
+    if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+    check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
+    if (tuning.warps_per_slice == 0) {
+        plan.tuning.warps_per_slice = choose_warps_per_slice(plan.slice_offsets, target.processors);
+    }
+    return plan;
 }
 
 template <class T>
-Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
-    const Layout layout = choose_layout(matrix.rows, matrix.nnz, matrix.row_offsets, tuning.sigma);
-    check_padding(kName, layout.slots(), matrix.nnz, tuning.max_padding, stored_bytes<T>(layout),
-                  matrix.matrix_bytes());
+Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
     Sell sell;
     sell.rows = matrix.rows;
     sell.cols = matrix.cols;
     sell.nnz = matrix.nnz;
-    sell.slices = static_cast<index_t>(layout.offsets.size()) - 1;
-    sell.tuning = tuning;
-    sell.tuning.sigma = layout.sigma;
-    if (tuning.warps_per_slice == 0) {
-        sell.tuning.warps_per_slice = choose_warps_per_slice(layout.offsets, target.processors);
-    }
-    sell.permutation = layout.order;
-    sell.slice_offsets = Array<index_t>(layout.offsets.size());
-    std::copy(layout.offsets.begin(), layout.offsets.end(), sell.slice_offsets.begin());
-    sell.col_indices = Array<index_t>(layout.slots());
-    sell.values = Array<T>(layout.slots());
-    parallel_for(sell.slices, layout.slots(), [&](index_t s) {
+    sell.slices = static_cast<index_t>(plan.slice_offsets.size()) - 1;
+    sell.slice_offsets = Array<index_t>(plan.slice_offsets.size());
+    std::copy(plan.slice_offsets.begin(), plan.slice_offsets.end(), sell.slice_offsets.begin());
+    sell.col_indices = Array<index_t>(plan.slots());
+    sell.values = Array<T>(plan.slots());
+    sell.permutation = plan.permutation;
+    sell.tuning = plan.tuning;
+    parallel_for(sell.slices, plan.slots(), [&](index_t s) {
         const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
         std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
         std::fill(sell.values.begin() + begin, sell.values.begin() + end, T(0));
         for (index_t i = s * kSliceRows; i < slice_end(s, sell.rows); ++i) {
-            const index_t row = layout.row_at(i);
+            const index_t row = plan.row_at(i);
             index_t slot = begin + i % kSliceRows;
             for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k, slot += kSliceRows) {
                 sell.col_indices[slot] = matrix.col_indices[k];
@@ -160,14 +152,8 @@ Sell<T> Sell<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
 }
 
 template <class T>
-Csr<T> Sell<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
-    csr.col_indices = Array<index_t>(nnz);
-    csr.values = Array<T>(nnz);
+CsrMatrix<T> Sell<T>::to_csr() const {
+    auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     const auto slots_end = [this](index_t i) { return slice_offsets[i / kSliceRows + 1]; };
     const auto first_slot = [this](index_t i) { return slice_offsets[i / kSliceRows] + i % kSliceRows; };
 

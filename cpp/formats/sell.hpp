@@ -2,6 +2,7 @@
 // that the 32 lanes of a warp read 32 neighbouring slots. Kreutzer et al. 2014 (sigma sorting), Monakov et al. 2010
 // (slices).
 //
+// clang-format off
 //     rows (slice_rows = 2)      slice 0, width 3     slice 1, width 2
 //     [ 1 7 . . ]                1 7 -                5 6
 //     [ 2 8 3 . ]                2 8 3                4 -
@@ -9,13 +10,15 @@
 //     [ . 4 . . ]      values        1 2  7 8  - 3    5 4  6 -         length slice_offsets[slices]
 //                      col_indices   0 0  1 1 -1 2    0 1  2 -1        length slice_offsets[slices]
 //                      slice_offsets 0  6  10                          length slices + 1
+// clang-format on
 //
 // A padded slot has column -1 and is skipped, never multiplied. With sigma > 1, rows are sorted by length within
 // windows of sigma rows before they are sliced; `permutation` says where a slot's row lies in y, and is folded into the
 // store. Do not use it where row lengths differ wildly within a window: the padding is refused beyond max_padding.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "core/host_vector.hpp"
+#include "formats/format.hpp"
 
 namespace spmvgpu {
 
@@ -34,12 +37,24 @@ struct SellTuning {
     static std::vector<Options> candidates();
 };
 
+struct SellPlan {
+    SellTuning tuning;
+    Cost cost;
+    Array<index_t> permutation;
+    HostVector<std::int64_t> slice_offsets;  // wider than those stored: the slots may be too many
+
+    std::int64_t slots() const { return slice_offsets.back(); }
+    index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
+};
+
 template <class T>
 struct Sell {
     static constexpr const char* kName = "sell";
+    static constexpr Traits kTraits{};
     static constexpr index_t kSliceRows = 32;  // a warp's lanes
     using value_type = T;
     using Tuning = SellTuning;
+    using Plan = SellPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;
     index_t slices = 0;
@@ -57,14 +72,12 @@ struct Sell {
         visit("permutation", self.permutation);
     }
 
-    static Estimate estimate(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    static Sell from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target);
-    Csr<T> to_csr() const;
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Sell from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
-    index_t row_at(index_t i) const {
-        return permutation.size() ? permutation[i] : i;
-    }                                                                 // of slot i in the slices' order
-    bool stores_in_order() const { return permutation.size() == 0; }  // neighbouring lanes write neighbouring rows
+    // Of slot i in the slices' order.
+    index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
     void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU

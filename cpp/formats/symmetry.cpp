@@ -9,6 +9,8 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
+#include "core/options.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -22,9 +24,9 @@ bool same_bits(T a, T b) {
     return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
 }
 
-// Position of the first entry of a row at or behind a column.
+// Position of the first entry of a row at or after a column.
 template <class T>
-index_t find_column(const Csr<T>& matrix, index_t row, index_t column) {
+index_t find_column(const CsrMatrix<T>& matrix, index_t row, index_t column) {
     const auto* const cols = matrix.col_indices.data();
     return static_cast<index_t>(
         std::lower_bound(cols + matrix.row_offsets[row], cols + matrix.row_offsets[row + 1], column) - cols);
@@ -34,7 +36,7 @@ index_t find_column(const Csr<T>& matrix, index_t row, index_t column) {
 // above the diagonal less those below it. As the rows go by, the mirror images that lie in one row come by in order: a
 // cursor per row finds each of them without a search.
 template <class T>
-bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::int64_t& surplus) {
+bool rows_are_mirrored(const CsrMatrix<T>& matrix, index_t begin, index_t end, std::int64_t& surplus) {
     const auto& cols = matrix.col_indices;
     index_t first = end;
     for (index_t row = begin; row < end; ++row) {
@@ -42,9 +44,11 @@ bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::in
             first = std::min(first, cols[matrix.row_offsets[row]]);
     }
     HostVector<index_t> cursors(end - first, -1);
+    InterruptTimer timer;
     for (index_t row = begin; row < end; ++row) {
         const index_t row_end = matrix.row_offsets[row + 1];
         index_t k = matrix.row_offsets[row];
+        timer.work(row_end - k + 1);
         for (; k < row_end && cols[k] < row; ++k) {
             const index_t mirror = cols[k];
             index_t& cursor = cursors[mirror - first];
@@ -64,7 +68,7 @@ bool rows_are_mirrored(const Csr<T>& matrix, index_t begin, index_t end, std::in
 }
 
 template <class T>
-bool is_symmetric(const Csr<T>& matrix) {
+bool is_symmetric(const CsrMatrix<T>& matrix) {
     // Few and large: every piece keeps a cursor for each row that its mirror images lie in.
     const std::int64_t pieces = std::min<std::int64_t>(piece_count(matrix.nnz), 64);
     std::vector<std::int64_t> surplus(pieces, 0);
@@ -77,20 +81,23 @@ bool is_symmetric(const Csr<T>& matrix) {
     return mirrored && std::accumulate(surplus.begin(), surplus.end(), std::int64_t(0)) == 0;
 }
 
-std::string place(index_t row, index_t col) {
+std::string position(index_t row, index_t col) {
     std::string text = "(";
     return text + std::to_string(row) + ", " + std::to_string(col) + ")";
 }
 
 template <class T>
-std::string first_asymmetry(const Csr<T>& matrix) {
+std::string first_asymmetry(const CsrMatrix<T>& matrix) {
+    InterruptTimer timer;
     for (index_t row = 0; row < matrix.rows; ++row) {
+        timer.work(matrix.row_offsets[row + 1] - matrix.row_offsets[row] + 1);
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
             const index_t col = matrix.col_indices[k], mirror = find_column(matrix, col, row);
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
             if (stored && same_bits(matrix.values[k], matrix.values[mirror])) continue;
             const std::string here = format_number(static_cast<double>(matrix.values[k]));
-            const std::string text = "entry " + place(row, col) + " is " + here + ", but " + place(col, row) + " is ";
+            const std::string text =
+                "entry " + position(row, col) + " is " + here + ", but " + position(col, row) + " is ";
             if (!stored) return text + "not stored";
             const std::string there = format_number(static_cast<double>(matrix.values[mirror]));
             return text + (here == there ? "not the same to the last bit" : there);
@@ -102,7 +109,7 @@ std::string first_asymmetry(const Csr<T>& matrix) {
 }  // namespace
 
 template <class T>
-void check_symmetric(const std::string& format, const Csr<T>& matrix) {
+void check_symmetric(const std::string& format, const CsrMatrix<T>& matrix) {
     std::string why;
     if (matrix.rows != matrix.cols) {
         why = "a square matrix, and this one has " + std::to_string(matrix.rows) + " rows and " +
@@ -113,10 +120,10 @@ void check_symmetric(const std::string& format, const Csr<T>& matrix) {
         return;
     }
     throw FormatError("format '" + format + "' needs " + why + "; format 'csr' fits in " +
-                      std::to_string(matrix.matrix_bytes()) + " bytes");
+                      std::to_string(matrix.bytes()) + " bytes");
 }
 
-template void check_symmetric(const std::string&, const Csr<float>&);
-template void check_symmetric(const std::string&, const Csr<double>&);
+template void check_symmetric(const std::string&, const CsrMatrix<float>&);
+template void check_symmetric(const std::string&, const CsrMatrix<double>&);
 
 }  // namespace spmvgpu

@@ -1,12 +1,12 @@
 // The transposed matrix in CSR.
 #pragma once
 
-#include "formats/csr.hpp"
+#include "core/csr_matrix.hpp"
 
 namespace spmvgpu {
 
 // Of a canonical matrix in host memory; canonical too.
 template <class T>
-Csr<T> transpose(const Csr<T>& matrix);
+CsrMatrix<T> transpose(const CsrMatrix<T>& matrix);
 
 }  // namespace spmvgpu

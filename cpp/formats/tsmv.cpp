@@ -16,16 +16,6 @@ namespace spmvgpu {
 
 namespace {
 
-// The plan of a matrix, and how long the arrays get.
-struct Layout {
-    TsmvLimits limits;
-    NodePattern pattern;
-    HostVector<TsmvTilePlan> tiles;
-    HostVector<index_t> contributions;  // for each node, how many tiles have it in their halo; empty without halos
-    std::size_t halo = 0, slices = 0, steps = 0, slots = 0, entries = 0, merge_nodes = 0, remainder = 0;
-    std::size_t shared_bytes = 0;
-};
-
 // Chooses what the tuning leaves open; what suits an H200. tune="full" tries the other values.
 template <class T>
 void complete(TsmvTuning& tuning, index_t nodes, const Target& target) {
@@ -52,7 +42,7 @@ void complete(TsmvTuning& tuning, index_t nodes, const Target& target) {
 }
 
 template <class T>
-std::size_t array_bytes(const Layout& layout, index_t rows) {
+std::size_t array_bytes(const TsmvLayout& layout, index_t rows) {
     std::size_t indices = layout.slices + 1 + layout.steps + 1 + 2 * layout.halo;
     if (!layout.pattern.uniform()) indices += layout.pattern.rows.size();
     if (layout.halo > 0) indices += 2 * layout.merge_nodes + 1;
@@ -68,11 +58,11 @@ std::size_t array_bytes(const Layout& layout, index_t rows) {
 }
 
 template <class T>
-void check_memory(const Layout& layout, const Csr<T>& matrix, double max_memory) {
+void check_memory(const TsmvLayout& layout, const CsrMatrix<T>& matrix, double max_memory) {
     constexpr std::size_t kAlwaysAllowed = 1 << 19;  // below this nothing is worth refusing
     constexpr std::size_t kMaxSlots = std::numeric_limits<index_t>::max();
     const std::size_t bytes = array_bytes<T>(layout, matrix.rows) + layout.halo * layout.limits.block * sizeof(T);
-    const std::size_t csr_bytes = matrix.matrix_bytes();
+    const std::size_t csr_bytes = matrix.bytes();
     const double ratio = static_cast<double>(bytes) / static_cast<double>(csr_bytes);
     std::string why;
     if (layout.slots > kMaxSlots) {
@@ -89,9 +79,9 @@ void check_memory(const Layout& layout, const Csr<T>& matrix, double max_memory)
 }
 
 template <class T>
-Layout lay_out(const Csr<T>& matrix, TsmvTuning& tuning, const Target& target) {
+TsmvLayout lay_out(const CsrMatrix<T>& matrix, TsmvTuning& tuning, const Target& target) {
     check_symmetric(Tsmv<T>::kName, matrix);
-    Layout layout;
+    TsmvLayout layout;
     if (tuning.variant == TsmvVariant::kPoster) tuning.block = 1;
     layout.pattern = find_nodes(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data(), tuning.block,
                                 sizeof(T), sizeof(std::uint16_t));
@@ -120,7 +110,7 @@ Layout lay_out(const Csr<T>& matrix, TsmvTuning& tuning, const Target& target) {
 
 // Where tiles, slices and steps begin.
 template <class T>
-void number_tiles(const Layout& layout, Tsmv<T>& tsmv) {
+void number_tiles(const TsmvLayout& layout, Tsmv<T>& tsmv) {
     tsmv.tiles = Array<TsmvTile>(layout.tiles.size() + 1);
     tsmv.slice_steps = Array<index_t>(layout.slices + 1);
     tsmv.step_offsets = Array<index_t>(layout.steps + 1);
@@ -148,7 +138,7 @@ void number_tiles(const Layout& layout, Tsmv<T>& tsmv) {
 
 // Puts the blocks of a tile into their slots, and fake ones into the others.
 template <class T>
-void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const NodePattern& pattern, const Csr<T>& matrix,
+void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const NodePattern& pattern, const CsrMatrix<T>& matrix,
                Tsmv<T>& tsmv) {
     const bool poster = tsmv.tuning.variant == TsmvVariant::kPoster;
     const int threads = tsmv.tuning.threads, width = tsmv.tuning.block;
@@ -174,14 +164,15 @@ void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const NodePattern& 
         const index_t slice = at.slice + plan.positions[n] / threads, thread = plan.positions[n] % threads;
         const index_t* const offsets = matrix.row_offsets.data() + pattern.rows[node];
         index_t last_slot = -1;
-        // `place`: of a block in each of the node's rows.
-        for (index_t i = 0, place = 0; i < blocks; place += pattern.rows_of(*column), ++i, ++block, ++column) {
+        // `at_column`: of a block in each of the node's rows.
+        for (index_t i = 0, at_column = 0; i < blocks; at_column += pattern.rows_of(*column), ++i, ++block, ++column) {
             if (block->step == Placement::kDropped) continue;
             const index_t step = tsmv.slice_steps[slice] + block->step;
             const index_t slot = tsmv.step_offsets[step] + thread;
             for (int r = 0; r < pattern.rows_of(node); ++r) {
                 for (int c = 0; c < pattern.rows_of(*column); ++c) {
-                    tsmv.values[tsmv.value_place(step, thread, r * width + c)] = matrix.values[offsets[r] + place + c];
+                    tsmv.values[tsmv.value_index(step, thread, r * width + c)] =
+                        matrix.values[offsets[r] + at_column + c];
                 }
             }
             if (poster) {
@@ -199,9 +190,9 @@ void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const NodePattern& 
     }
 }
 
-// For every node that lies in halos, the places of its sums there, in order.
+// For every node that lies in halos, where its sums lie there, in order.
 template <class T>
-void list_merges(const Layout& layout, Tsmv<T>& tsmv) {
+void list_merges(const TsmvLayout& layout, Tsmv<T>& tsmv) {
     if (layout.halo == 0) return;
     tsmv.merge_nodes = Array<index_t>(layout.merge_nodes);
     tsmv.merge_offsets = Array<index_t>(layout.merge_nodes + 1);
@@ -224,13 +215,8 @@ void list_merges(const Layout& layout, Tsmv<T>& tsmv) {
 // so every row gets its columns in ascending order, first the lower ones, then, from later rows, the upper ones. The
 // blocks on the diagonal are their own mirror images.
 template <class T>
-Csr<T> take_remainder(const Layout& layout, const Csr<T>& matrix) {
-    Csr<T> csr;
-    csr.rows = csr.cols = matrix.rows;
-    csr.nnz = static_cast<index_t>(layout.remainder);
-    csr.row_offsets = Array<index_t>(matrix.rows + std::size_t(1));
-    csr.col_indices = Array<index_t>(csr.nnz);
-    csr.values = Array<T>(csr.nnz);
+CsrMatrix<T> take_remainder(const TsmvLayout& layout, const CsrMatrix<T>& matrix) {
+    auto csr = CsrMatrix<T>::allocate(matrix.rows, matrix.rows, static_cast<index_t>(layout.remainder));
     const NodePattern& pattern = layout.pattern;
     const auto visit_dropped_in_row = [&](const TsmvTilePlan& tile, index_t node, index_t row, auto visit) {
         index_t k = matrix.row_offsets[row];
@@ -285,30 +271,37 @@ std::vector<Options> TsmvTuning::candidates() {
 }
 
 template <class T>
-Estimate Tsmv<T>::estimate(const Csr<T>& matrix, const Tuning& given, const Target& target) {
-    Tuning tuning = given;
-    const Layout layout = lay_out(matrix, tuning, target);
-    std::size_t bytes = array_bytes<T>(layout, matrix.rows) + Tsmv::halo_bytes(layout.halo, tuning.block);
+TsmvPlan<T> Tsmv<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    TsmvPlan<T> plan;
+    plan.tuning = tuning;
+    plan.layout = lay_out(csr, plan.tuning, target);
+    const TsmvLayout& layout = plan.layout;
+    const int block = plan.tuning.block;
+    plan.cost.bytes = array_bytes<T>(layout, csr.rows) + Tsmv::halo_bytes(layout.halo, block);
+    plan.cost.slots = static_cast<std::int64_t>(layout.slots * block * block + layout.remainder);
+    plan.cost.entries = static_cast<std::int64_t>(layout.entries + layout.remainder);
+    plan.cost.gathers = static_cast<std::int64_t>(layout.halo * block + csr.rows + layout.remainder);
+    if (target.device.is_cuda()) plan.cost.launches = (csr.rows > 0) + (layout.merge_nodes > 0);
     if (layout.remainder > 0) {
-        const Csr<T> remainder = take_remainder(layout, matrix);
-        bytes += Csr<T>::estimate(remainder, {}, target).bytes - remainder.matrix_bytes();
+        plan.remainder = take_remainder(layout, csr);
+        plan.remainder_plan = Csr<T>::plan(plan.remainder, {}, target);
+        plan.cost.bytes += plan.remainder_plan.cost.bytes - plan.remainder.bytes();
+        plan.cost.launches += plan.remainder_plan.cost.launches;
     }
-    const auto stored = static_cast<double>(layout.entries + layout.remainder);
-    const auto slots = static_cast<double>(layout.slots * tuning.block * tuning.block + layout.remainder);
-    return {bytes, slots / std::max(stored, 1.0)};
+    return plan;
 }
 
 template <class T>
-Tsmv<T> Tsmv<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Target& target) {
+Tsmv<T> Tsmv<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
+    const TsmvLayout& layout = plan.layout;
     Tsmv tsmv;
     tsmv.rows = matrix.rows;
     tsmv.cols = matrix.cols;
     tsmv.nnz = matrix.nnz;
-    tsmv.tuning = tuning;
-    const Layout layout = lay_out(matrix, tsmv.tuning, target);
+    tsmv.tuning = plan.tuning;
     tsmv.shared_bytes = layout.shared_bytes;
     number_tiles(layout, tsmv);
-    const bool halo = tuning.variant == TsmvVariant::kHalo;
+    const bool halo = tsmv.tuning.variant == TsmvVariant::kHalo;
     if (!layout.pattern.uniform()) tsmv.node_rows = Array<index_t>::from(layout.pattern.rows);
     tsmv.halo_nodes = Array<index_t>(layout.halo);
     tsmv.thread_nodes = Array<std::uint16_t>(halo ? layout.slices * layout.limits.threads : 0);
@@ -318,17 +311,13 @@ Tsmv<T> Tsmv<T>::from_csr(const Csr<T>& matrix, const Tuning& tuning, const Targ
     parallel_for(layout.tiles.size(), static_cast<std::int64_t>(layout.slots),
                  [&](std::size_t t) { fill_tile(layout.tiles[t], tsmv.tiles[t], layout.pattern, matrix, tsmv); });
     list_merges(layout, tsmv);
-    if (layout.remainder > 0) tsmv.remainder = Csr<T>::from_csr(take_remainder(layout, matrix), {}, target);
+    if (layout.remainder > 0) tsmv.remainder = Csr<T>::from_csr(plan.remainder, plan.remainder_plan);
     return tsmv;
 }
 
 template <class T>
-Csr<T> Tsmv<T>::to_csr() const {
-    Csr<T> csr;
-    csr.rows = rows;
-    csr.cols = cols;
-    csr.nnz = nnz;
-    csr.row_offsets = Array<index_t>(rows + std::size_t(1));
+CsrMatrix<T> Tsmv<T>::to_csr() const {
+    auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
     const auto count = [&](index_t row, index_t, T) { ++csr.row_offsets[row + 1]; };
     const auto visit_tiles = [this](const auto& visit) {
@@ -351,8 +340,6 @@ Csr<T> Tsmv<T>::to_csr() const {
     HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
     const auto put = [&](index_t row, index_t col, T value) { entries[next[row]++] = {col, value}; };
     visit_tiles(put);
-    csr.col_indices = Array<index_t>(nnz);
-    csr.values = Array<T>(nnz);
     parallel_for(rows, nnz, [&](index_t row) {
         for (index_t k = remainder.rows ? remainder.row_offsets[row] : 0;
              remainder.rows && k < remainder.row_offsets[row + 1]; ++k) {

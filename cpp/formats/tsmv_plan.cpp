@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 
 namespace spmvgpu {
@@ -195,22 +196,22 @@ private:
 
     // The nodes that have blocks, longest first, those of equal length in order: a counting sort.
     void sort_nodes(TsmvTilePlan& tile) {
-        std::vector<index_t> places(kMaxBlocks + 1, 0);
+        std::vector<index_t> positions(kMaxBlocks + 1, 0);
         lengths_.assign(tile.nodes, 0);
         for (index_t n = 0; n < tile.nodes; ++n) {
             for (const Placement& block : blocks_of(tile, n)) lengths_[n] += block.step != Placement::kDropped;
-            ++places[lengths_[n]];
+            ++positions[lengths_[n]];
         }
         // Then, how many nodes are longer, which is where those of a length begin.
         index_t longer = 0;
-        for (index_t length = kMaxBlocks; length >= 0; --length) longer += std::exchange(places[length], longer);
-        tasks_.resize(places[0]);
+        for (index_t length = kMaxBlocks; length >= 0; --length) longer += std::exchange(positions[length], longer);
+        tasks_.resize(positions[0]);
         const auto halo = static_cast<index_t>(tile.halo_nodes.size());
         for (index_t n = 0; n < tile.nodes; ++n) {
             if (lengths_[n] == 0) continue;
-            const index_t place = places[lengths_[n]]++;
-            tasks_[place] = {blocks_of(tile, n), static_cast<std::uint16_t>(halo + n),
-                             static_cast<std::uint16_t>(lengths_[n]), static_cast<std::uint16_t>(place)};
+            const index_t position = positions[lengths_[n]]++;
+            tasks_[position] = {blocks_of(tile, n), static_cast<std::uint16_t>(halo + n),
+                                static_cast<std::uint16_t>(lengths_[n]), static_cast<std::uint16_t>(position)};
         }
     }
 
@@ -300,6 +301,7 @@ HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits
         Planner planner(pattern, limits);
         for (auto c = static_cast<index_t>(part_begin(chunks, pieces, p)); c < part_begin(chunks, pieces, p + 1); ++c) {
             const index_t begin = c * limits.tile_nodes;
+            check_interrupt();
             planner.plan(begin, begin + std::min(limits.tile_nodes, nodes - begin), planned[c]);
         }
     });
@@ -317,6 +319,7 @@ HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits
     if (remainder > 0 && remainder * kWorthAKernel < kept) {
         Planner planner(pattern, limits);
         for (TsmvTilePlan& tile : tiles) {
+            check_interrupt();
             if (tile.remainder > 0) planner.take_back(tile);
         }
     }

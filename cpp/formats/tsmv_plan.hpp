@@ -51,4 +51,14 @@ struct TsmvTilePlan {
 // column takes a step for each. The same plan whatever the number of CPU threads.
 HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits);
 
+// The tiles of a matrix, and how long the arrays get.
+struct TsmvLayout {
+    TsmvLimits limits;
+    NodePattern pattern;
+    HostVector<TsmvTilePlan> tiles;
+    HostVector<index_t> contributions;  // for each node, how many tiles have it in their halo; empty without halos
+    std::size_t halo = 0, slices = 0, steps = 0, slots = 0, entries = 0, merge_nodes = 0, remainder = 0;
+    std::size_t shared_bytes = 0;
+};
+
 }  // namespace spmvgpu

@@ -169,21 +169,6 @@ double sample_windows(const Features& features, const index_t* col_indices, int 
     return total.per_entry();
 }
 
-index_t count_fragment_rows(const Features& features, const index_t* row_offsets) {
-    const index_t fragments = features.nnz / Features::kFragment + (features.nnz % Features::kFragment != 0);
-    const auto first_row = [&](index_t fragment) {  // the first that begins in this fragment or after it
-        const index_t begin = fragment < fragments ? fragment * Features::kFragment : features.nnz;
-        return std::lower_bound(row_offsets, row_offsets + features.rows, begin) - row_offsets;
-    };
-    std::vector<index_t> first(fragments + std::size_t(1));
-    constexpr std::int64_t kNanosecondsPerSearch = 200;
-    parallel_for(first.size(), kNanosecondsPerSearch * fragments,
-                 [&](std::size_t f) { first[f] = static_cast<index_t>(first_row(static_cast<index_t>(f))); });
-    index_t most = 0;
-    for (index_t f = 0; f < fragments; ++f) most = std::max(most, first[f + 1] - first[f]);
-    return most;
-}
-
 }  // namespace
 
 Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,
@@ -197,7 +182,6 @@ Features extract_features(index_t rows, index_t cols, const index_t* row_offsets
     sample_groups(features, row_offsets, col_indices, shift);
     features.run_sectors = sample_windows(features, col_indices, shift, Features::kRun);
     features.long_run_sectors = sample_windows(features, col_indices, shift, Features::kLongRun);
-    features.fragment_rows = count_fragment_rows(features, row_offsets);
     return features;
 }
 

@@ -31,10 +31,6 @@ struct Features {
     // thread block reads, and from memory, if the L2 keeps what all of them read in a while.
     static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
     double run_sectors = 0, long_run_sectors = 0;
-
-    // Most rows that begin within so many consecutive entries, empty ones included.
-    static constexpr index_t kFragment = 1024;
-    index_t fragment_rows = 0;
 };
 
 Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,

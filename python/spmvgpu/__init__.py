@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices, limit_threads
+from .formats import estimate, format_options, formats
 
 if TYPE_CHECKING:
     from . import (
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
     )
     from . import torch as torch
     from .construct import aslinearoperator
-    from .model.predict import Prediction, Predictions, predict, separator
-    from .multi import DistributedVector, MultiDeviceOperator
     from .operator import SparseOperator
-    from .tune import estimate, format_options, formats
+    from .planning.model.predict import Prediction, Predictions, predict, separator
+    from .spread import DistributedVector, MultiDeviceOperator
 
 __version__ = build_info()["version"]
 
@@ -76,29 +76,26 @@ _MODULES = (
     "plot_symmetric",
     "torch",
 )
-_HOMES = {
-    "DistributedVector": "multi",
-    "MultiDeviceOperator": "multi",
-    "Prediction": "model.predict",
-    "Predictions": "model.predict",
+_MODULE_OF = {
+    "DistributedVector": "spread",
+    "MultiDeviceOperator": "spread",
+    "Prediction": "planning.model.predict",
+    "Predictions": "planning.model.predict",
     "SparseOperator": "operator",
     "aslinearoperator": "construct",
-    "estimate": "tune",
-    "format_options": "tune",
-    "formats": "tune",
-    "predict": "model.predict",
-    "separator": "model.predict",
+    "predict": "planning.model.predict",
+    "separator": "planning.model.predict",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _MODULE_OF:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_HOMES})
+    return sorted({*globals(), *_MODULES, *_MODULE_OF})

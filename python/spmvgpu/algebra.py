@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from .canonical import canonical_csr
-from .compressed import wanted_dtype
-from .devices import device_name, resolve_device
+from .inputs.canonical import canonical_csr
+from .inputs.compressed import wanted_dtype
 
 if TYPE_CHECKING:
-    from .operator import SparseOperator
+    from typing_extensions import Self
+
+
+MethodsT = TypeVar("MethodsT", bound="MatrixMethods")
 
 
 class MatrixMethods(LinearOperator):  # type: ignore[misc]
@@ -27,10 +29,18 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
 
     if TYPE_CHECKING:  # what SparseOperator has
 
-        def _like(self, csr: Any, device: str | None = None) -> SparseOperator: ...
-        def _like_part(self, csr: Any) -> SparseOperator: ...
+        def _like(self, csr: Any) -> Self: ...
+        def _like_part(self, csr: Any) -> Self: ...
 
-    def astype(self, dtype: Any, copy: bool = True) -> SparseOperator:
+        # What LinearOperator has, whose stubs do not know of which class it is here.
+        @property
+        def T(self) -> Self: ...  # noqa: N802
+        @property
+        def H(self) -> Self: ...  # noqa: N802
+        def transpose(self) -> Self: ...
+        def adjoint(self) -> Self: ...
+
+    def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The operator with its values in another type.
 
         Parameters
@@ -43,49 +53,75 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         ------
         TypeError
             For another type.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.astype(np.float32).dtype
+        dtype('float32')
         """
         wanted = wanted_dtype(dtype)
         if wanted is None:
             raise TypeError("dtype=None is no type; allowed are float32 and float64")
         if wanted == self.dtype and not copy:
-            return cast("SparseOperator", self)
+            return self
         return self._like(self.tocsr().astype(wanted))
 
-    def copy(self) -> SparseOperator:
-        """An operator of its own, which shares no memory with this one."""
+    def copy(self) -> Self:
+        """An operator of its own, which shares no memory with this one.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.copy() is op
+        False
+        """
         return self._like(self.tocsr())
 
-    def to(self, device: Any) -> SparseOperator:
-        """The operator on another device; itself if it is there already.
-
-        ``aslinearoperator(op, device=device)`` chooses the format anew, for that device.
-
-        Parameters
-        ----------
-        device : str or list of str
-            As `aslinearoperator` takes it. On several devices the formats are chosen for each.
-        """
-        from .construct import aslinearoperator
-
-        if self.device == (tuple(device) if isinstance(device, list | tuple) else _full_name(device)):
-            return cast("SparseOperator", self)
-        if isinstance(self.device, str) and isinstance(device, str):
-            return self._like(self.tocsr(), device)
-        moved: SparseOperator = aslinearoperator(self.tocsr(), device=device, symmetric=self._symmetric)
-        return moved
-
     def toarray(self) -> npt.NDArray[Any]:
-        """The matrix as a dense array in host memory."""
+        """The matrix as a dense array in host memory.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.toarray()
+        array([[4., 1.],
+               [0., 3.]])
+        """
         dense: npt.NDArray[Any] = self.tocsr().toarray()
         return dense
 
     def diagonal(self, k: int = 0) -> npt.NDArray[Any]:
-        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal."""
+        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.diagonal(), op.diagonal(1)
+        (array([4., 3.]), array([1.]))
+        """
         entries: npt.NDArray[Any] = self.tocsr().diagonal(k)
         return entries
 
     def trace(self, offset: int = 0) -> Any:
-        """The sum of the entries of a diagonal."""
+        """The sum of the entries of a diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> float(op.trace())
+        7.0
+        """
         return self.tocsr().trace(offset)
 
     def sum(self, axis: int | None = None) -> Any:
@@ -94,10 +130,18 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         Returns
         -------
         scalar or numpy.ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.sum(axis=0)
+        array([4., 4.])
         """
         return self.tocsr().sum(axis)
 
-    def __getitem__(self, key: Any) -> SparseOperator:
+    def __getitem__(self, key: Any) -> Self:
         """Rows, ``op[10:20]`` or ``op[indices]``, and columns, ``op[:, 5:]``, as an operator.
 
         In the operator's own format, or as CSR where that refuses the part.
@@ -108,6 +152,17 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             For a single row, column or entry, which is no matrix.
         IndexError
             For indices that are out of range, or too many of them.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op[1:].toarray()
+        array([[0., 3.]])
+        >>> op[:, [1, 0]].toarray()
+        array([[1., 4.],
+               [3., 0.]])
         """
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2:
@@ -123,11 +178,11 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             )
         )
 
-    def __neg__(self) -> SparseOperator:
+    def __neg__(self) -> Self:
         return _with_values(self, np.negative)
 
     @overload
-    def __mul__(self, other: float) -> SparseOperator: ...
+    def __mul__(self, other: float) -> Self: ...
     @overload
     def __mul__(self, other: Any) -> Any: ...
     def __mul__(self, other: Any) -> Any:
@@ -135,11 +190,19 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             return _with_values(self, lambda values: values * other)
         return super().__mul__(other)
 
+    @overload
+    def __rmul__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __rmul__(self, other: Any) -> Any: ...
     def __rmul__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values * other)
         return super().__rmul__(other)
 
+    @overload
+    def __truediv__(self, other: float) -> SparseOperator: ...
+    @overload
+    def __truediv__(self, other: Any) -> Any: ...
     def __truediv__(self, other: Any) -> Any:
         if _is_real_number(other):
             return _with_values(self, lambda values: values / other)
@@ -156,14 +219,10 @@ def multiply_sparse_from_left(x: Any, op: MatrixMethods) -> Any:
     return sp.csr_array(sp.csr_array(x) @ op.tocsr())
 
 
-def _with_values(op: MatrixMethods, function: Callable[[Any], Any]) -> SparseOperator:
+def _with_values(op: MethodsT, function: Callable[[Any], Any]) -> MethodsT:
     csr = op.tocsr()
     csr.data = function(csr.data)
     return op._like(csr)
-
-
-def _full_name(device: Any) -> str:
-    return device_name(resolve_device(device))
 
 
 def _is_real_number(value: Any) -> bool:

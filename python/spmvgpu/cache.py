@@ -24,6 +24,8 @@ import platformdirs
 
 from .schema import check
 
+__all__ = ["MAX_TUNING_ENTRIES", "CacheInfo", "clear", "directory", "empty", "ignored", "info"]
+
 #: Tuning results beyond so many are dropped, the oldest first.
 MAX_TUNING_ENTRIES = 512
 
@@ -47,6 +49,13 @@ class CacheInfo:
         Names of the calibrated devices' files.
     bytes : int
         Of all files together.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.empty():
+    ...     sg.cache.info().tuning_entries
+    0
     """
 
     directory: Path | None
@@ -62,6 +71,13 @@ def directory() -> Path | None:
     -------
     Path or None
         None if neither is known, as for a user without a home.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.empty():
+    ...     sg.cache.directory().is_dir()
+    True
     """
     given = os.environ.get(_VARIABLE)
     if given:
@@ -94,6 +110,14 @@ def info() -> CacheInfo:
     Returns
     -------
     CacheInfo
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.empty():
+    ...     op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu", tune="full")
+    ...     sg.cache.info().tuning_entries
+    1
     """
     where = directory()
     tuning, profiles = _files(where, "tuning"), _files(where, "profiles")
@@ -118,6 +142,14 @@ def clear(*, profiles: bool = False) -> int:
     ------
     OSError
         If a file cannot be deleted.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.empty():
+    ...     op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu", tune="full")
+    ...     sg.cache.clear()
+    1
     """
     where = directory()
     files = _files(where, "tuning") + (_files(where, "profiles") if profiles else [])
@@ -128,7 +160,15 @@ def clear(*, profiles: bool = False) -> int:
 
 @contextmanager
 def empty() -> Iterator[None]:
-    """Within it, this process and those that it starts have a cache of their own, empty at first."""
+    """Within it, this process and those that it starts have a cache of their own, empty at first.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.empty():
+    ...     sg.cache.info().bytes
+    0
+    """
     before = os.environ.get(_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="spmvgpu-") as folder:
         os.environ[_VARIABLE] = folder
@@ -143,7 +183,14 @@ def empty() -> Iterator[None]:
 
 @contextmanager
 def ignored() -> Iterator[None]:
-    """Within it, tuning results are neither read nor written: formats are found as if for the first time."""
+    """Within it, tuning results are neither read nor written: formats are found as if for the first time.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.ignored():
+    ...     op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
+    """
     token = _ignored.set(True)
     try:
         yield

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from . import multi, parts
+from . import parts
 from ._types import Device, Format
 from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
-from .canonical import Symmetric, canonical_csr, checked_symmetry
-from .choose import MODES, PARTITIONED, choose
 from .devices import resolve_device
-from .multi import MultiDeviceOperator
+from .formats import check_format
+from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from .operator import SparseOperator
-from .reorder import Reorder, check_reorder, order_for
-from .tune import check_format
+from .origins import OneDevice, spread
+from .planning.choosing import MODES, PARTITIONED, choose
+from .planning.placement import checked_request
+from .planning.reordering import Reorder, check_reorder, order_for
+from .spread import MultiDeviceOperator
 
 
 @overload
@@ -158,6 +160,24 @@ def aslinearoperator(
         If the device has not enough memory; says how much was asked for and is free.
     CudaError
         If a CUDA device is asked for that is not there, or a CUDA call fails.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(5, 5))
+    >>> op = sg.aslinearoperator(A, device="cpu")
+    >>> op @ np.ones(5)
+    array([1., 0., 0., 0., 1.])
+
+    In a format with a tunable of its own, from one triangle, and over several devices:
+
+    >>> sg.aslinearoperator(A, format="ellr_t", device="cpu", threads_per_row=4).options["threads_per_row"]
+    4
+    >>> half = sg.aslinearoperator(sp.tril(A), device="cpu", symmetric="lower")
+    >>> half @ np.ones(5)
+    array([1., 0., 0., 0., 1.])
+    >>> sg.aslinearoperator(A, device=["cpu", "cpu"]).device
+    ('cpu', 'cpu')
     """
     if isinstance(A, SparseOperator) and not format_options:
         asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)
@@ -170,9 +190,9 @@ def aslinearoperator(
     if is_spread or powers is not None or memory_limit is not None:
         if reorder == "rcm":
             raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
-        wish = multi.check_wish(device, format, tune, format_options, powers, partition, memory_limit)
+        request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
         csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
-        return multi.spread(csr, wish, is_symmetric, default_stream)
+        return spread(csr, request, is_symmetric, default_stream)
     ordinal = resolve_device(device)
     csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
     if format == PARTITIONED and reorder is not None:
@@ -181,10 +201,9 @@ def aslinearoperator(
     stored = csr if order is None else parts.submatrix(csr, order, order)
     choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, is_symmetric)
     if order is not None:
-        choice, matrix = parts.reordered(choice, order), parts.behind(matrix, order)
-    operator = SparseOperator(matrix, csr.shape, ordinal, choice, device, is_symmetric, default_stream)
-    operator._tuning = tuning
-    return operator
+        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
+    origin = OneDevice(choice, ordinal, device, is_symmetric, default_stream, tuning)
+    return SparseOperator(matrix, csr.shape, origin)
 
 
 def _is_default(*asked: Any) -> bool:

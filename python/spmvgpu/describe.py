@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from .devices import resolve_device
-from .model.predict import predict_csr
-from .model.profile import load_profile
-from .model.roofline import variant_name
-from .tune import needs_symmetry
-
-if TYPE_CHECKING:
-    from .operator import SparseOperator
+from .formats import needs_symmetry
+from .planning.choosing import Tuning
+from .planning.model.predict import predict_csr
+from .planning.model.profile import load_profile
+from .planning.model.roofline import variant_name
 
 
-def explanation(op: SparseOperator, reason: str) -> str:
+class Described(Protocol):
+    """What is told of an operator."""
+
+    shape: tuple[int, int]
+    dtype: Any
+
+    @property
+    def nnz(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def device(self) -> Any: ...
+    @property
+    def options(self) -> dict[str, Any]: ...
+    @property
+    def tuning(self) -> Tuning | None: ...
+    def tocsr(self) -> Any: ...
+
+
+def explanation(op: Described, reason: str) -> str:
     """Why the operator's format is in use, and what all of them are predicted to cost."""
     ordinal = resolve_device(op.device)
     predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
@@ -38,7 +57,7 @@ def explanation(op: SparseOperator, reason: str) -> str:
     return "\n".join(lines)
 
 
-def html_table(op: SparseOperator) -> str:
+def html_table(op: Described) -> str:
     """The operator's facts as an HTML table."""
     facts = {
         "shape": f"{op.shape[0]} x {op.shape[1]}",

@@ -31,6 +31,13 @@ class DeviceInfo:
         Streaming multiprocessors of a GPU; threads that the CPU backend uses.
     compute_capability : tuple of int or None
         (major, minor) of a GPU.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> cpu = sg.devices()[0]
+    >>> cpu.name, 0 < cpu.memory_free <= cpu.memory_total
+    ('cpu', True)
     """
 
     name: str
@@ -47,6 +54,12 @@ def devices() -> tuple[DeviceInfo, ...]:
     Returns
     -------
     tuple of DeviceInfo
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> [device.name for device in sg.devices() if device.compute_capability is None]
+    ['cpu']
     """
     cpu = _core.device_properties(CPU)
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -78,6 +91,13 @@ def limit_threads(threads: int) -> Iterator[None]:
     ----------
     threads : int
         At least 1.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.eye(3), device="cpu")
+    >>> with sg.limit_threads(1):
+    ...     y = op @ np.ones(3)
     """
     before = _core.set_thread_limit(min(whole_number("threads", threads, 1), 2**31 - 1))
     try:
@@ -87,7 +107,14 @@ def limit_threads(threads: int) -> Iterator[None]:
 
 
 def build_info() -> dict[str, Any]:
-    """How the compiled core was built: version, CUDA and its architectures, compiler."""
+    """How the compiled core was built: version, CUDA and its architectures, compiler.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> sg.build_info()["version"] == sg.__version__
+    True
+    """
     return _core.build_info()
 
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import scipy.io
 import scipy.sparse as sp
 
-from .canonical import canonical_csr
-from .compressed import INDEX_LIMIT
+from .inputs.canonical import canonical_csr
+from .inputs.compressed import INDEX_LIMIT
 from .matrix_market import LineEnding, check_text
 
 __all__ = ["MATRIX_SUFFIXES", "VECTOR_SUFFIXES", "read_matrix", "read_vector"]
@@ -56,6 +56,16 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
         If the file is not there or cannot be read.
     MemoryError
         If it announces a matrix that does not fit the memory.
+
+    Examples
+    --------
+    >>> import scipy.io, spmvgpu as sg
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     scipy.io.mmwrite(f"{folder}/A.mtx", sg.gallery.poisson2d(4))
+    ...     A = sg.matrix_io.read_matrix(f"{folder}/A.mtx")
+    >>> A.shape, A.nnz
+    ((16, 16), 64)
     """
     path = _checked_path(path, MATRIX_SUFFIXES)
     try:
@@ -83,6 +93,15 @@ def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
         If the name has another ending, the content is broken or it is no vector.
     OSError, MemoryError
         As in `read_matrix`.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/b.npy", np.ones(3))
+    ...     sg.matrix_io.read_vector(f"{folder}/b.npy")
+    array([1., 1., 1.])
     """
     path = _checked_path(path, VECTOR_SUFFIXES)
     try:

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
 from .arrays import TORCH, Library, Located, library_of, stream_handle
+from .parts import AnyMatrix
 
-if TYPE_CHECKING:
-    from .operator import SparseOperator
+
+class Multiplier(Protocol):
+    """What products ask of an operator."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    _matrix: AnyMatrix
+    _stream: int | None
+    _origin: Any
 
 
 _BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
@@ -26,7 +34,7 @@ _BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
 # Products of any type and layout
 
 
-def multiply(op: SparseOperator, x: Any, library: Library) -> Any:
+def multiply(op: Multiplier, x: Any, library: Library) -> Any:
     """``op @ x`` for a vector, or the columns of a 2-D array."""
     if type(x) is np.ndarray and x.dtype is op.dtype and x.shape == (op.shape[1],):
         # What most products are, known by as few questions as can be: what the way below makes of it, sooner.
@@ -34,9 +42,9 @@ def multiply(op: SparseOperator, x: Any, library: Library) -> Any:
         if flags.c_contiguous and flags.aligned:
             return op._matrix.multiply_numpy(x)
     if library is TORCH and x.requires_grad and sys.modules["torch"].is_grad_enabled():
-        from .torch import matmul  # which imports PyTorch, and calls here with what requires no gradient
+        from .autograd import differentiable  # which imports PyTorch
 
-        return matmul(op, x)
+        return differentiable(op, x, multiply_tensor)
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
         raise ValueError(
@@ -44,13 +52,18 @@ def multiply(op: SparseOperator, x: Any, library: Library) -> Any:
             f"{located.shape}"
         )
     if not library.moves:
-        op._check_device("x", located)
+        op._origin.check_device("x", located)
     if located.host is not None:
         return library.from_host(_on_host(op, located), x)
     return _on_device(op, x, library, located)
 
 
-def _on_host(op: SparseOperator, located: Located) -> npt.NDArray[Any]:
+def multiply_tensor(op: Multiplier, x: Any) -> Any:
+    """``op @ x`` for a PyTorch tensor, as if it required no gradient."""
+    return multiply(op, x.detach(), TORCH)
+
+
+def _on_host(op: Multiplier, located: Located) -> npt.NDArray[Any]:
     x = located.host
     if located.dtype == op.dtype:
         return _host_product(op, x, located.contiguous)
@@ -78,13 +91,13 @@ def _copy_in_blocks(array: npt.NDArray[Any], to: npt.NDArray[Any]) -> None:
         to[begin : begin + rows] = array[begin : begin + rows]
 
 
-def _host_product(op: SparseOperator, x: npt.NDArray[Any], contiguous: bool) -> npt.NDArray[Any]:
+def _host_product(op: Multiplier, x: npt.NDArray[Any], contiguous: bool) -> npt.NDArray[Any]:
     if x.ndim == 2:
         return op._matrix.multiply_columns(x if x.flags.aligned else x.copy())
     return op._matrix.multiply_numpy(x if contiguous else x.copy())
 
 
-def _on_device(op: SparseOperator, x: Any, library: Library, located: Located) -> Any:
+def _on_device(op: Multiplier, x: Any, library: Library, located: Located) -> Any:
     own = library.stream(located)
     stream = own if op._stream is None else op._stream
     if len(located.shape) == 1 and located.contiguous and located.dtype == op.dtype:
@@ -103,14 +116,14 @@ def _on_device(op: SparseOperator, x: Any, library: Library, located: Located) -
     return result if target == op.dtype else library.contiguous(result, target)
 
 
-def _device_product(op: SparseOperator, x: Any, library: Library, located: Located, stream: int) -> Any:
+def _device_product(op: Multiplier, x: Any, library: Library, located: Located, stream: int) -> Any:
     result, pointer = library.empty((op.shape[0],), x, located)
     op._matrix.multiply_pointers(located.pointer, pointer, 1.0, 0.0, stream)
     return library.deliver(result, x, stream)
 
 
 def _converted_product(
-    op: SparseOperator, x: Any, library: Library, located: Located, own: int, stream: int
+    op: Multiplier, x: Any, library: Library, located: Located, own: int, stream: int
 ) -> Any:
     """The product of what must be copied first, which the library does on a stream of its own."""
     many = len(located.shape) == 2
@@ -145,7 +158,7 @@ def kind_of(dtype: Any) -> str:
     return "f" if getattr(dtype, "is_floating_point", False) else "V"
 
 
-def promoted(op: SparseOperator, dtype: Any) -> np.dtype[Any]:
+def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
     """The type of a product, or TypeError for a type that has none."""
     kind = kind_of(dtype)
     if kind not in "biufc":
@@ -158,7 +171,7 @@ def promoted(op: SparseOperator, dtype: Any) -> np.dtype[Any]:
 # Products into an array of the caller's
 
 
-def scaled_product(op: SparseOperator, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
+def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
     """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
     alpha, beta = _factor("alpha", alpha), _factor("beta", beta)
     if out is None and beta != 0:
@@ -198,7 +211,7 @@ def scaled_product(op: SparseOperator, x: Any, out: Any, alpha: Any, beta: Any, 
 
 
 def vector(
-    op: SparseOperator, name: str, x: Any, length: int, same_place: int | None = None
+    op: Multiplier, name: str, x: Any, length: int, same_place: int | None = None
 ) -> tuple[Library, Located]:
     """A vector that is used as it is: of the operator's type and on its device, or refused."""
     library = library_of(x)
@@ -206,7 +219,7 @@ def vector(
         raise TypeError(f"{name} must be a NumPy array or a device array, not {type(x).__name__}")
     located = library.locate(x, name)
     if not library.moves:
-        op._check_device(name, located, same_place)
+        op._origin.check_device(name, located, same_place)
     if located.dtype is not op.dtype and located.dtype != op.dtype:
         raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {op.dtype}")
     if located.shape != (length,):
@@ -225,7 +238,7 @@ def address(located: Located) -> int:
     return located.pointer if located.host is None else int(located.host.ctypes.data)
 
 
-def _stream_for(op: SparseOperator, library: Library, located: Located, stream: Any) -> int:
+def _stream_for(op: Multiplier, library: Library, located: Located, stream: Any) -> int:
     if stream is not None:
         return stream_handle(stream)
     return library.stream(located) if op._stream is None else op._stream
@@ -245,7 +258,7 @@ def _factor(name: str, value: Any) -> float:
 # Vectors of solvers, and those that stay on several devices
 
 
-def converted_vector(op: SparseOperator, name: str, x: Any, library: Library) -> tuple[Any, Located]:
+def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tuple[Any, Located]:
     """A real vector that fits a square operator, converted to its type; a copy only if need be."""
     n = op.shape[0]
     located = library.locate(x, name)
@@ -256,7 +269,7 @@ def converted_vector(op: SparseOperator, name: str, x: Any, library: Library) ->
             f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({n},) or ({n}, 1)"
         )
     if not library.moves:
-        op._check_device(name, located)
+        op._origin.check_device(name, located)
     if located.host is not None:
         host = np.require(located.host.reshape(-1), op.dtype, ["C", "A"])
         return host, located._replace(host=host, shape=(n,), dtype=op.dtype, contiguous=True)

@@ -4,27 +4,79 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, overload
+from importlib import import_module
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from . import _core, describe, operands, parts
+from . import describe, operands, parts
 from ._locks import ForkSafeLock
 from ._types import ArrayT, T
 from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
 from .arguments import whole_number
 from .arrays import Located, library_of
-from .canonical import canonical_csr
-from .choose import Tuning
-from .compressed import transpose
 from .devices import device_name, resolve_device
-from .parts import AnyMatrix, build
-from .tune import Choice, needs_symmetry
+from .formats import Choice, needs_symmetry
+from .inputs.compressed import transpose
+from .parts import AnyMatrix
+from .planning.choosing import Tuning
 
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
+
+
+class Origin(Protocol):
+    """How an operator was asked for, on one device or several: it makes others like it.
+
+    Attributes
+    ----------
+    choice : Choice
+        Format, options, and why.
+    ordinal : int
+        The device that vectors of solvers are staged on.
+    symmetric : bool
+        Whether the matrix is said to be symmetric.
+    stream : int or None
+        That products with device arrays run on, where one was given.
+    tuning : Tuning or None
+        What finding the format took.
+    """
+
+    @property
+    def choice(self) -> Choice: ...
+    @property
+    def ordinal(self) -> int: ...
+    @property
+    def symmetric(self) -> bool: ...
+    @property
+    def stream(self) -> int | None: ...
+    @property
+    def tuning(self) -> Tuning | None: ...
+    @property
+    def device(self) -> Any:
+        """The name of the device, or a tuple of names."""
+
+    def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        """Refuse an array that lies on another device than the operator, or than x, which lies `beside`."""
+
+    def like(self, csr: Any) -> SparseOperator:
+        """The operator of a canonical matrix of the same shape and pattern, stored as this one is."""
+
+    def like_part(self, csr: Any) -> SparseOperator:
+        """The operator of a canonical matrix of another shape, in the same format, or as CSR."""
+
+    def transposed(self, csr: Any) -> SparseOperator:
+        """The operator of the transposed matrix, which is given, in the same format, or as CSR."""
+
+    def moved(self, csr: Any, device: Any) -> SparseOperator:
+        """The operator on another device, or several."""
+
+    def explanation(self, op: Any) -> str:
+        """What `SparseOperator.explain` says."""
+
+    def rebuild(self, csr: Any) -> tuple[Any, ...]:
+        """What pickle needs: a function, and its arguments."""
 
 
 class SparseOperator(MatrixMethods):
@@ -54,26 +106,23 @@ class SparseOperator(MatrixMethods):
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), format="csr", device="cpu")
+    >>> op.shape, op.dtype, op.nnz, op.format, op.device
+    ((900, 900), dtype('float64'), 4380, 'csr', 'cpu')
+    >>> float((op @ np.ones(900)).sum())
+    120.0
     """
 
-    def __init__(
-        self,
-        matrix: AnyMatrix,
-        shape: tuple[int, int],
-        ordinal: int,
-        choice: Choice,
-        requested_device: Any,
-        symmetric: bool,
-        stream: int | None,
-    ) -> None:
+    def __init__(self, matrix: AnyMatrix, shape: tuple[int, int], origin: Origin) -> None:
         super().__init__(matrix.dtype, shape)
         self._matrix = matrix
-        self._ordinal = ordinal
-        self._choice = choice
-        self._tuning: Tuning | None = None
-        self._requested_device = requested_device
-        self._symmetric = symmetric or needs_symmetry(choice.format)
-        self._stream = stream
+        self._origin = origin
+        self._ordinal, self._stream = origin.ordinal, origin.stream
+        self._symmetric = origin.symmetric or needs_symmetry(origin.choice.format)
         self._transposing = ForkSafeLock()
         self._declared_x: Any = None
         self._transposed: SparseOperator | None = None
@@ -83,11 +132,12 @@ class SparseOperator(MatrixMethods):
 
     @property
     def format(self) -> str:
-        return self._choice.format
+        return self._origin.choice.format
 
     @property
     def device(self) -> str:
-        return device_name(self._ordinal)
+        name: str = self._origin.device
+        return name
 
     @property
     def nnz(self) -> int:
@@ -108,10 +158,19 @@ class SparseOperator(MatrixMethods):
 
     @property
     def tuning(self) -> Tuning | None:
-        return self._tuning
+        return self._origin.tuning
 
     def tocsr(self) -> Any:
-        """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
+        """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.tocsr().indices
+        array([0, 1, 1], dtype=int32)
+        """
         return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
@@ -121,8 +180,16 @@ class SparseOperator(MatrixMethods):
         -------
         str
             Several lines of text.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> print(op.explain().splitlines()[0])
+        <2x2 SparseOperator of float64, 3 stored entries, format 'csr' on 'cpu', 48 bytes>
         """
-        return describe.explanation(self, self._choice.reason)
+        return self._origin.explanation(self)
 
     def __repr__(self) -> str:
         rows, cols = self.shape
@@ -135,8 +202,7 @@ class SparseOperator(MatrixMethods):
         return describe.html_table(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        rebuild = (self.tocsr(), self._choice, self._requested_device, self._symmetric)
-        return _unpickle, rebuild
+        return self._origin.rebuild(self.tocsr())
 
     # Products
 
@@ -176,6 +242,17 @@ class SparseOperator(MatrixMethods):
             For an array that is not numeric, or that its library is not known to convert.
         ValueError
             For an array of wrong shape or on another device.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.dot([1.0, 2.0])
+        array([6., 6.])
+        >>> op @ np.eye(2, dtype=np.complex64)
+        array([[4.+0.j, 1.+0.j],
+               [0.+0.j, 3.+0.j]])
         """
         library = library_of(x)
         if library is not None:
@@ -190,19 +267,57 @@ class SparseOperator(MatrixMethods):
         return multiply_sparse_from_left(x, self) if sp.issparse(x) else super().__rmatmul__(x)
 
     def matvec(self, x: Any) -> Any:
-        """``A @ x`` for a vector of shape (n,) or (n, 1)."""
+        """``A @ x`` for a vector of shape (n,) or (n, 1).
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.matvec(np.ones(2))
+        array([5., 3.])
+        """
         return self.dot(operands.check_shape(x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
-        """``A @ X`` for a 2-D array of shape (n, k)."""
+        """``A @ X`` for a 2-D array of shape (n, k).
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.matmat(np.ones((2, 3)))
+        array([[5., 5., 5.],
+               [3., 3., 3.]])
+        """
         return self.dot(operands.check_shape(X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use."""
+        """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.rmatvec(np.ones(2))
+        array([4., 4.])
+        """
         return self.T.matvec(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.T @ X`` for a 2-D array of shape (m, k)."""
+        """``A.T @ X`` for a 2-D array of shape (m, k).
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.rmatmat(np.ones((2, 1)))
+        array([[4.],
+               [4.]])
+        """
         return self.T.matmat(X)
 
     def spmv(
@@ -235,6 +350,17 @@ class SparseOperator(MatrixMethods):
         ValueError
             For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> x, y = np.ones(2), np.array([10.0, 20.0])
+        >>> op.spmv(x, out=y, alpha=2.0, beta=1.0)
+        array([20., 26.])
+        >>> y
+        array([20., 26.])
         """
         result: T = operands.scaled_product(self, x, out, alpha, beta, stream)
         return result
@@ -257,6 +383,16 @@ class SparseOperator(MatrixMethods):
             If the operator's format does not gather, and for an array of another dtype.
         ValueError
             For an array of wrong length, layout or device.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), format="csr_m", device="cpu")
+        >>> x = np.ones(2)
+        >>> op.set_x(x)  # gathered from once
+        >>> op @ x, op @ x
+        (array([5., 3.]), array([5., 3.]))
+        >>> op.set_x(None)
         """
         if x is None:
             self._matrix.set_x(0)
@@ -283,6 +419,14 @@ class SparseOperator(MatrixMethods):
         ------
         TypeError, ValueError
             For what is no number of repeats, of which there must be one at least.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.time_products(10) > 0
+        True
         """
         return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
@@ -294,34 +438,48 @@ class SparseOperator(MatrixMethods):
         dict of str to numpy.ndarray
             By the names that the format has for them (``row_offsets``, ``col_indices``, ``values``), in host
             memory.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.arrays()["row_offsets"], op.arrays()["col_indices"]
+        (array([0, 2, 3], dtype=int32), array([0, 1, 1], dtype=int32))
         """
         return parts.arrays(self._matrix)
 
-    def _check_device(self, name: str, located: Located, home: int | None = None) -> None:
-        """On the operator's device, or on the one given, where x lies."""
-        if located.ordinal != (self._ordinal if home is None else home):
-            other = f"the operator on {self.device!r}" if home is None else f"x on {device_name(home)!r}"
-            raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}, {other}; move one of them")
+    def to(self, device: Any) -> SparseOperator:
+        """The operator on another device; itself if it is there already.
+
+        ``aslinearoperator(op, device=device)`` chooses the format anew, for that device.
+
+        Parameters
+        ----------
+        device : str or list of str
+            As `aslinearoperator` takes it. On several devices the formats are chosen for each.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> op.to("cpu") is op
+        True
+        >>> op.to(["cpu", "cpu"]).device
+        ('cpu', 'cpu')
+        """
+        if self.device == (tuple(device) if isinstance(device, list | tuple) else _full_name(device)):
+            return self
+        return self._origin.moved(self.tocsr(), device)
 
     # What MatrixMethods calls
 
-    def _like(self, csr: Any, device: str | None = None) -> SparseOperator:
-        """The operator of a canonical matrix of the same shape and pattern, stored as this one is."""
-        ordinal = self._ordinal if device is None else resolve_device(device)
-        stream = self._stream if ordinal == self._ordinal else None
-        matrix = build(csr, self._choice, ordinal)
-        device = self._requested_device if device is None else device
-        return SparseOperator(matrix, csr.shape, ordinal, self._choice, device, self._symmetric, stream)
+    def _like(self, csr: Any) -> SparseOperator:
+        return self._origin.like(csr)
 
     def _like_part(self, csr: Any) -> SparseOperator:
-        """The operator of a canonical matrix of another shape, in the same format, or as CSR."""
-        choice = (
-            Choice(self._choice.format, self._choice.options) if not self._choice.parts else Choice("csr")
-        )
-        matrix, choice = self._build_or_csr(csr, replace(choice, reason="the whole matrix has it"), "a part")
-        return SparseOperator(
-            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
-        )
+        return self._origin.like_part(csr)
 
     # What LinearOperator's own algebra calls
 
@@ -343,29 +501,18 @@ class SparseOperator(MatrixMethods):
                 return original
         with self._transposing:
             if self._transposed is None:
-                transposed = self._make_transposed()
+                transposed = self._origin.transposed(transpose(self.tocsr()))
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 transposed._transpose_of = weakref.ref(self)
                 self._transposed = transposed
         return self._transposed
 
-    def _make_transposed(self) -> SparseOperator:
-        csr = transpose(self.tocsr())
-        matrix, choice = self._build_or_csr(csr, parts.transposed(self._choice), "the transposed matrix")
-        return SparseOperator(
-            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
-        )
 
-    def _build_or_csr(self, csr: Any, choice: Choice, what: str) -> tuple[AnyMatrix, Choice]:
-        """A matrix as chosen, or as CSR where the format refuses it."""
-        try:
-            return build(csr, choice, self._ordinal), choice
-        except _core.FormatError as refused:
-            choice = Choice("csr", {}, f"it holds {what}, which {choice.format} refuses: {refused}")
-            return build(csr, choice, self._ordinal), choice
+def __getattr__(name: str) -> Any:
+    if name == "_unpickle":  # where earlier pickles look for it
+        return import_module("spmvgpu.origins").on_device
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
-    ordinal = resolve_device(device)
-    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
-    return SparseOperator(build(csr, choice, ordinal), csr.shape, ordinal, choice, device, symmetric, None)
+def _full_name(device: Any) -> str:
+    return device_name(resolve_device(device))

@@ -27,8 +27,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .arguments import real_number, whole_number
-from .canonical import canonical_csr
-from .compressed import INDEX_LIMIT, as_array
+from .inputs.canonical import canonical_csr
+from .inputs.compressed import INDEX_LIMIT, as_array
 
 __all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]
 
@@ -102,6 +102,12 @@ class _Parts(ABC):
             Bytes per second.
         value_size, index_size : int
             Bytes of a value and of an index; float64 and int32 by default.
+
+        Examples
+        --------
+        >>> from spmvgpu import partition
+        >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).transfer_time(bus_rate=1e9)
+        3.04e-07
         """
         if not real_number("bus_rate", bus_rate, "bytes per second") > 0:
             raise ValueError(f"bus_rate is {bus_rate}; it must be a positive number of bytes per second")
@@ -129,6 +135,13 @@ class Partition(_Parts):
         Length of its longest row, W(A_i); formula (4).
     sets : tuple of arrays of int
         Its rows, counted from 0, in ascending order. Every row of the matrix is in exactly one.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> parts = partition.by_rows([2, 5, 3, 7], powers=[1, 1])
+    >>> parts.nnz, parts.elements, round(parts.mean_density, 2)
+    (array([ 7, 10]), array([10, 14]), 0.71)
     """
 
     width: Array
@@ -151,6 +164,13 @@ class Partition(_Parts):
         ------
         ValueError
             If a row is in no set or in several, or a set has no power.
+
+        Examples
+        --------
+        >>> from spmvgpu import partition
+        >>> parts = partition.Partition.from_sets([[0, 2], [1, 3]], lengths=[2, 5, 3, 7])
+        >>> parts.nnz
+        array([ 5, 12])
         """
         lengths = row_lengths(lengths)
         if isinstance(sets, str) or not isinstance(sets, Sequence | np.ndarray) or len(sets) == 0:
@@ -163,11 +183,24 @@ class Partition(_Parts):
         return _partition(parts, lengths, powers)
 
     def check_rows(self, count: int) -> None:
-        """Refuse, with ValueError, a matrix of so many rows that this is no partition of."""
+        """Refuse, with ValueError, a matrix of so many rows that this is no partition of.
+
+        Examples
+        --------
+        >>> from spmvgpu import partition
+        >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).check_rows(4)
+        """
         _check_rows(self.sets, count, "the partition is of another matrix: its sets would have to")
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
-        """Bytes that each part takes in ELLPACK with row lengths, DS(A_i); formula (12)."""
+        """Bytes that each part takes in ELLPACK with row lengths, DS(A_i); formula (12).
+
+        Examples
+        --------
+        >>> from spmvgpu import partition
+        >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).storage()
+        array([128, 176])
+        """
         storage: Array = self.elements * (value_size + index_size) + self.rows * index_size
         return storage
 
@@ -190,6 +223,14 @@ class Submatrices(_Parts):
         The diagonals of the blocks that hold entries.
     blocks, remainder : csr_array
         R1 and R2 of the paper, both of the shape of the matrix: it is their sum.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> from spmvgpu import gallery
+    >>> parts = partition.by_submatrices(gallery.poisson2d(8), block_size=8)
+    >>> parts.offsets, parts.nnz
+    (array([-1,  0,  1], dtype=int32), array([176, 112]))
     """
 
     block_size: int
@@ -198,7 +239,15 @@ class Submatrices(_Parts):
     remainder: Any = field(repr=False)
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
-        """Bytes of the blocks stored by diagonals, and of the rest as CSR."""
+        """Bytes of the blocks stored by diagonals, and of the rest as CSR.
+
+        Examples
+        --------
+        >>> from spmvgpu import partition
+        >>> from spmvgpu import gallery
+        >>> partition.by_submatrices(gallery.poisson2d(8), block_size=8).storage()
+        array([1548, 1604])
+        """
         diagonals = self.elements[0] * value_size + len(self.offsets) * index_size
         rest = self.elements[1] * (value_size + index_size) + (self.rows[1] + 1) * index_size
         return np.array([diagonals, rest])
@@ -226,6 +275,12 @@ def by_rows(A: Any, powers: Sequence[float]) -> Partition:
     ------
     TypeError, ValueError
         For an `A` that is neither matrix nor lengths, and for powers that are negative, not finite or all 0.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> partition.by_rows([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
+    (array([0, 1, 2, 3]), array([4, 5, 6, 7]))
     """
     lengths, checked = row_lengths(A), check_powers(powers)
     ends = np.floor(_shares(checked, len(lengths), up_to=True)).astype(np.int64)
@@ -248,6 +303,12 @@ def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
     Returns
     -------
     Partition
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> partition.by_nnz([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
+    (array([0]), array([1, 2, 3, 4, 5, 6, 7]))
     """
     lengths, checked = row_lengths(A), check_powers(powers)
     ends = _ends_by_nnz(lengths, checked)
@@ -274,6 +335,12 @@ def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
     Returns
     -------
     Partition
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> partition.by_pmf([2, 5, 3, 7, 1, 5, 2, 6], powers=[1, 3]).sets
+    (array([0, 2, 4, 6]), array([1, 3, 5, 7]))
     """
     lengths, checked = row_lengths(A), check_powers(powers)
     order = _by_length(lengths)
@@ -302,6 +369,15 @@ def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int 
     Returns
     -------
     Submatrices
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> from spmvgpu import gallery
+    >>> A = gallery.poisson2d(8)
+    >>> parts = partition.by_submatrices(A, block_size=8)
+    >>> float(abs(parts.blocks + parts.remainder - A).max())
+    0.0
     """
     block_size = whole_number("block_size", block_size, 1, INDEX_LIMIT)
     checked = check_powers(powers)
@@ -339,6 +415,12 @@ def pmf(A: Any) -> tuple[Array, Array]:
         Those that occur, ascending.
     probabilities : array of float
         Fraction of the rows that have each.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> partition.pmf([1, 2, 2, 5])
+    (array([1, 2, 5]), array([0.25, 0.5 , 0.25]))
     """
     lengths = row_lengths(A)
     occurring, counts = np.unique(lengths, return_counts=True)
@@ -346,7 +428,15 @@ def pmf(A: Any) -> tuple[Array, Array]:
 
 
 def row_lengths(A: Any) -> Array:
-    """Entries of each row of a matrix, duplicates counted once; lengths are checked and given back."""
+    """Entries of each row of a matrix, duplicates counted once; lengths are checked and given back.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> from spmvgpu import gallery
+    >>> partition.row_lengths(gallery.poisson1d(4))
+    array([2, 3, 3, 2])
+    """
     if isinstance(A, tuple) and any(isinstance(entry, Sequence | np.ndarray) for entry in A):
         raise TypeError("CSR arrays need a shape: give csr_array((data, indices, indptr), shape=...)")
     if isinstance(A, list | tuple | np.ndarray) and (lengths := as_array("A", A)).ndim == 1:

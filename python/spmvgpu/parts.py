@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from . import _core, tune
-from .tune import Choice
+from . import _core
+from .formats import Choice, Indices, Matrix, Part, build_in_one, estimate_csr
 
 PartedMatrix: TypeAlias = _core.PartedMatrixF32 | _core.PartedMatrixF64
 StreamedMatrix: TypeAlias = _core.StreamedMatrixF32 | _core.StreamedMatrixF64
 DistributedMatrix: TypeAlias = _core.DistributedMatrixF32 | _core.DistributedMatrixF64
-AnyMatrix: TypeAlias = tune.Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
-Indices: TypeAlias = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """The part A[rows, cols] of a matrix A, and how it is stored.
-
-    Attributes
-    ----------
-    rows : (m,) array of int32
-        Rows of A, in the order in which the part has them.
-    choice : Choice
-        Format and options of the part.
-    cols : (n,) array of int32, optional
-        Columns of A, in the order in which the part has them; all of them by default. What the part's rows
-        have in other columns must be empty.
-    """
-
-    rows: Indices
-    choice: Choice
-    cols: Indices | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", np.ascontiguousarray(self.rows, dtype=np.int32))
-        if self.cols is not None:
-            object.__setattr__(self, "cols", np.ascontiguousarray(self.cols, dtype=np.int32))
+AnyMatrix: TypeAlias = Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
 
 
 def reordered(choice: Choice, permutation: Any) -> Choice:
@@ -61,7 +34,7 @@ def reordered(choice: Choice, permutation: Any) -> Choice:
     return replace(choice, reason=reason, parts=made)
 
 
-def behind(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
+def wrapped(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
     order = np.ascontiguousarray(permutation, dtype=np.int32)
     every = np.arange(len(order), dtype=np.int32)
@@ -97,11 +70,11 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
         As for a matrix in one format.
     """
     if not choice.parts:
-        return tune.build(csr, choice, ordinal)
+        return build_in_one(csr, choice, ordinal)
     _check_rows(choice.parts, csr.shape[0])
     made = [
         (
-            tune.build(submatrix(csr, part.rows, part.cols), part.choice, ordinal),
+            build_in_one(submatrix(csr, part.rows, part.cols), part.choice, ordinal),
             part.rows,
             0 if part.cols is None else part.cols,
         )
@@ -114,7 +87,7 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
 def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
     """Bytes that the matrix takes that `build` makes."""
     if not choice.parts:
-        return int(tune.estimate_csr(csr, choice.format, ordinal, choice.options)["bytes"])
+        return int(estimate_csr(csr, choice.format, ordinal, choice.options)["bytes"])
     return sum(
         estimate(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
         + part.rows.nbytes
@@ -167,15 +140,16 @@ def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
     """The matrices that a matrix is made of, with their rows and columns; none if it is in one format."""
     if isinstance(matrix, PartedMatrix):
         return [
-            (part, _places(rows, part.rows), _places(cols, part.cols)) for part, rows, cols in matrix.parts
+            (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
+            for part, rows, cols in matrix.parts
         ]
     if isinstance(matrix, DistributedMatrix):
-        return [(share, _places(rows, share.rows), None) for share, rows, _, _ in matrix.shares]
+        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, _, _ in matrix.shards]
     return []
 
 
-def _places(places: int | Indices, count: int) -> Indices:
-    return np.arange(places, places + count, dtype=np.int32) if isinstance(places, int) else places
+def _index_map(indices: int | Indices, count: int) -> Indices:
+    return np.arange(indices, indices + count, dtype=np.int32) if isinstance(indices, int) else indices
 
 
 def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:

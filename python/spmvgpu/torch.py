@@ -19,15 +19,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from .arrays import TORCH
-from .canonical import canonical_csr
+from .autograd import differentiable
 from .construct import aslinearoperator
 from .devices import CPU, device_name, resolve_device
-from .operands import multiply
+from .inputs.canonical import canonical_csr
+from .operands import multiply_tensor
 from .operator import SparseOperator
 
 
-@torch.compiler.disable
 def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     """``op @ x``, differentiable with respect to `x` as often as one likes.
 
@@ -40,24 +39,21 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     (m,) or (m, k) tensor
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg, torch
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+    >>> x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    >>> sg.torch.matmul(op, x).sum().backward()
+    >>> x.grad
+    tensor([4., 4.], dtype=torch.float64)
     """
-    result: torch.Tensor = _Matmul.apply(op, x)
-    return result
-
-
-class _Matmul(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
-        ctx.op, ctx.dtype = op, x.dtype
-        return _product(op, x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
-        return None, matmul(ctx.op.T, gradient).to(ctx.dtype)
+    return differentiable(op, x, multiply_tensor)
 
 
 class MatrixPattern:
-    """The places of a matrix's entries, to be multiplied with values that change and are differentiated.
+    """The positions of a matrix's entries, to be multiplied with values that change and are differentiated.
 
     Parameters
     ----------
@@ -110,7 +106,17 @@ class MatrixPattern:
         return torch.from_numpy(array.copy()).to(self._torch_device)
 
     def operator(self, values: torch.Tensor) -> SparseOperator:
-        """The operator with these values."""
+        """The operator with these values.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg, torch
+        >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> pattern.operator(2 * pattern.values).toarray()
+        array([[8., 2.],
+               [0., 6.]])
+        """
         if values.shape != (self.nnz,) or values.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"values is a tensor of {values.dtype} and shape {tuple(values.shape)}; the pattern needs "
@@ -135,6 +141,14 @@ class MatrixPattern:
         Returns
         -------
         (m,) or (m, k) tensor
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg, torch
+        >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+
+        >>> pattern.matmul(pattern.values, torch.ones(2, dtype=torch.float64))
+        tensor([5., 3.], dtype=torch.float64)
         """
         result: torch.Tensor = _PatternMatmul.apply(self, values, x)
         return result
@@ -157,7 +171,8 @@ class _PatternMatmul(torch.autograd.Function):
     def forward(ctx: Any, pattern: MatrixPattern, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, x)
-        return _product(pattern.operator(values), x)
+        result: torch.Tensor = multiply_tensor(pattern.operator(values), x)
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -182,9 +197,3 @@ def _products_of_pairs(pattern: MatrixPattern, y: torch.Tensor, x: torch.Tensor)
     if isinstance(total, int):  # no columns
         return torch.zeros(pattern.nnz, dtype=torch.float64, device=y.device)
     return total
-
-
-def _product(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
-    x = x.detach()
-    result: torch.Tensor = multiply(op, x, TORCH)
-    return result

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .. import aslinearoperator
-from ..compressed import storage_dtype, wanted_dtype
+from ..construct import aslinearoperator
+from ..inputs.compressed import storage_dtype, wanted_dtype
 from .ranges import Ranges
 
 Array = npt.NDArray[Any]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .blocks import Blocks
 from .communicators import library
 from .exchange import Exchange
-
-if TYPE_CHECKING:
-    from .operator import DistributedOperator
 
 _MOST_LINES = 16
 
@@ -47,19 +44,18 @@ class Summary(NamedTuple):
         )
 
 
-def explanation(op: DistributedOperator, summaries: tuple[Summary, ...]) -> str:
-    """Several lines: a table of the ranks, or of the first of many, and what a product sends."""
+def explanation(title: str, item: int, summaries: tuple[Summary, ...]) -> str:
+    """A table of the ranks, or of the first of many, and what a product sends, of `item` bytes an entry."""
     header = (
         f"{'rank':>6s} {'rows':>12s} {'non-zeros':>14s} {'in halo':>12s} {'x received':>11s} {'x sent':>11s}"
     )
-    lines = [repr(op), "", f"{header} {'messages':>9s}   format (block, halo) and device"]
+    lines = [title, "", f"{header} {'messages':>9s}   format (block, halo) and device"]
     for s in summaries[:_MOST_LINES]:
         counts = f"{s.rank:6d} {s.rows:12,d} {s.entries:14,d} {s.halo_entries:12,d}"
         carried = f"{s.received:11,d} {s.sent:11,d} {s.messages:9d}"
         lines.append(f"{counts} {carried}   {s.format} on {s.device}")
     if len(summaries) > _MOST_LINES:
         lines.append(f"{'...':>6s} {len(summaries) - _MOST_LINES} more ranks")
-    item = op.dtype.itemsize
     messages, sent = sum(s.messages for s in summaries), sum(s.sent for s in summaries)
     most = max(s.sent + s.received for s in summaries)
     lines += [

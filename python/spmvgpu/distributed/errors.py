@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import CudaError, FormatError
+from .._core import CudaError, FormatError
 from .communicators import mpi
 
 # What is raised elsewhere for an exception of one rank: the first that it is one of.

@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .. import limit_threads
 from ..arrays import library_of
+from ..devices import limit_threads
 from ..operands import kind_of, promoted
 from .describe import Summary, explanation
+from .errors import agreement
 from .products import Backward, Forward
 from .ranges import Ranges
 
@@ -70,6 +71,13 @@ class DistributedOperator:
     @property
     def comm(self) -> Any:
         return self.row_ranges.comm
+
+    def agreement(self) -> AbstractContextManager[None]:
+        """A ``with`` block at whose end all ranks raise what any of them raises in it.
+
+        All ranks enter it, and in it none waits for another.
+        """
+        return agreement(self.comm)
 
     @property
     def nnz(self) -> int:
@@ -131,7 +139,7 @@ class DistributedOperator:
         str
             Several lines of text, the same on every rank.
         """
-        return explanation(self, self._summaries)
+        return explanation(repr(self), self.dtype.itemsize, self._summaries)
 
     def __repr__(self) -> str:
         rows, cols = self.shape

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from .. import devices
+from ..devices import devices
 from .communicators import mpi
 
 _TOLD = ("SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS")

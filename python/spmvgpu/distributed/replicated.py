@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
-
-if TYPE_CHECKING:
-    from .operator import DistributedOperator
 
 
 class Replicated(LinearOperator):  # type: ignore[misc]
     """See `DistributedOperator.replicated`."""
 
-    def __init__(self, op: DistributedOperator) -> None:
+    def __init__(self, op: Any) -> None:
         super().__init__(op.dtype, op.shape)
         self._op = op
 

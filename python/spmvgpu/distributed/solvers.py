@@ -10,18 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import library_of
-from ..linalg import Jacobi, check_limits, check_square, check_status, jacobi_of
+from ..linalg.preconditioners import Jacobi
+from ..linalg.stopping import check_limits, check_status
+from ..linalg.vectors import check_square
 from ..operands import kind_of
 from .errors import agreement, check_same, raise_together
 from .operator import DistributedOperator
 from .staging import Staging, staging_of
-
-
-def jacobi(op: DistributedOperator) -> Jacobi:
-    """The inverse of this rank's piece of the diagonal; see `spmvgpu.linalg.jacobi`."""
-    with agreement(op.comm):
-        check_square(op)
-        return jacobi_of(op.diagonal(), op.dtype, op.row_ranges.begin)
 
 
 def cg(

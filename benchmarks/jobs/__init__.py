@@ -1,1 +1,0 @@
-"""Whole jobs, as users run them: ``python -m benchmarks.jobs``. See benchmarks/README.md."""

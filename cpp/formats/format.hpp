@@ -1,0 +1,107 @@
+// The contract of a format: what formats/<f>.hpp must define, and what the rest of the library may ask of it. Checked
+// over the list in formats/all.hpp, so a member that is forgotten or misspelt does not compile.
+//
+// A format is plain data and a few functions. A matrix comes to it in three steps:
+//     plan(csr, tuning, target)   decides everything that is left open, from the tuning to the layout, and says what
+//                                 it costs; throws FormatError if the format does not suit the matrix
+//     from_csr(csr, plan)         stores the matrix as planned
+//     spmv, spmv_cuda             multiply, and decide nothing any more
+// Whoever wants to know what a format would do, such as the model and the tuner, asks its plan.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/columns.hpp"
+#include "core/csr_matrix.hpp"
+#include "core/options.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+// What is true of a format whatever the matrix.
+struct Traits {
+    bool needs_symmetry = false;         // holds symmetric matrices only
+    bool reads_whole_diagonals = false;  // reads x all along the diagonals of the matrix, entry or not
+    bool gathers_x_first = false;        // multiplies by values gathered from x, which may serve several products
+    bool multiplies_panels = true;       // multiplies several vectors at once on the CPU
+};
+
+// What a matrix in a format takes, known before it is stored.
+struct Cost {
+    std::size_t bytes = 0;         // on the device: the arrays, and the scratch space of products on one stream
+    std::int64_t slots = 0;        // places for values, padding and all
+    std::int64_t entries = 0;      // values of the matrix in these slots
+    int launches = 0;              // kernels of a product on a GPU; 0 on the CPU
+    std::int64_t gathers = 0;      // reads of x by index
+    bool stores_in_order = false;  // neighbouring lanes write neighbouring rows of y, so that whole lines are written
+    std::map<std::string, double> counts;  // what else of this format the performance model prices, by name
+
+    double padding() const {  // slots per non-zero
+        return slots == entries ? 1.0
+                                : static_cast<double>(slots) / static_cast<double>(std::max<std::int64_t>(entries, 1));
+    }
+};
+
+// A plan is a struct with at least these two members.
+template <class Plan, class Tuning>
+concept PlanContract = requires(const Plan& plan) {
+    { plan.tuning } -> std::same_as<const Tuning&>;  // with every automatic choice made
+    { plan.cost } -> std::same_as<const Cost&>;
+};
+
+struct IgnoreArray {
+    template <class A>
+    void operator()(const char* /*name*/, A& /*array*/) const {}
+};
+
+// x and y lie on the device of the format's arrays; the product's scratch space has workspace_bytes().
+template <class F>
+concept MultipliesPanels = requires(const F& format, const PanelProduct<typename F::value_type>& product) {
+    { format.multiply_panel(product) } -> std::same_as<void>;
+};
+
+// The values gathered go to the scratch space, unless the host gathers for a GPU: then gather() makes what the product
+// takes for x, and gather_x_cuda does nothing.
+template <class F>
+concept GathersX = requires(const F& format, const Product<typename F::value_type>& product, Stream stream,
+                            const typename F::value_type* x, typename F::value_type* gathered, index_t k) {
+    { format.gathers_on_host() } -> std::same_as<bool>;
+    { format.gather(x, gathered, k, k) } -> std::same_as<void>;
+    { format.gather_x(product) } -> std::same_as<void>;
+    { format.gather_x_cuda(product, stream) } -> std::same_as<void>;
+};
+
+template <class F>
+concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typename F::value_type>& csr,
+                                  const typename F::Tuning& tuning, const typename F::Plan& plan, const Target& target,
+                                  const Product<typename F::value_type>& product, Stream stream) {
+    { F::kName } -> std::convertible_to<std::string_view>;
+    { F::kTraits } -> std::same_as<const Traits&>;
+    { list_options(tuning) } -> std::same_as<std::vector<OptionInfo>>;
+    { F::Tuning::candidates() } -> std::same_as<std::vector<Options>>;  // what tuning tries, likeliest first
+
+    { F::plan(csr, tuning, target) } -> std::same_as<typename F::Plan>;
+    { F::from_csr(csr, plan) } -> std::same_as<F>;
+    { format.to_csr() } -> std::same_as<CsrMatrix<typename F::value_type>>;  // of arrays in host memory
+
+    { format.rows } -> std::same_as<const index_t&>;
+    { format.cols } -> std::same_as<const index_t&>;
+    { format.nnz } -> std::same_as<const index_t&>;
+    { format.tuning } -> std::same_as<const typename F::Tuning&>;  // that of the plan
+    F::each_array(format, IgnoreArray{});                          // visit(name, array): what goes to the device
+    F::each_array(own, IgnoreArray{});
+
+    { format.workspace_bytes() } -> std::same_as<std::size_t>;
+    { format.spmv(product) } -> std::same_as<void>;
+    { format.spmv_cuda(product, stream) } -> std::same_as<void>;
+}
+&&PlanContract<typename F::Plan, typename F::Tuning>&& F::kTraits.multiplies_panels ==
+    MultipliesPanels<F>&& F::kTraits.gathers_x_first == GathersX<F>;
+
+}  // namespace spmvgpu

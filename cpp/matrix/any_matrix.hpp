@@ -1,0 +1,51 @@
+// AnyMatrix<T>: what multiplies vectors on one device, whatever it is made of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/columns.hpp"
+#include "core/types.hpp"
+#include "matrix/timing.hpp"
+
+namespace spmvgpu {
+
+struct SetupSeconds {
+    double convert = 0, transfer = 0;
+};
+
+template <class T>
+class AnyMatrix {
+public:
+    virtual ~AnyMatrix() = default;
+
+    // y = alpha*A*x + beta*y with x and y on the matrix's device. On a GPU it returns once the work is queued on
+    // `stream`.
+    virtual void spmv(const Product<T>& product, Stream stream) const = 0;
+
+    // The same with x and y in host memory, whatever the device. Complete when it returns.
+    virtual void spmv_host(const Product<T>& product) const = 0;
+
+    // Whether the matrix multiplies several vectors at once, and that product; x and y are in host memory.
+    virtual bool multiplies_panels() const { return false; }
+    virtual void multiply_panel(const PanelProduct<T>&) const {}
+
+    // Whether so many vectors that could be multiplied one by one, where they lie, had better be copied for that.
+    virtual bool panels_are_worth_copies(index_t /*vectors*/) const { return false; }
+
+    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per
+    // stream), until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
+    virtual void set_x(const T* x) = 0;
+
+    // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; a median.
+    virtual double time_products(const Series& series) const = 0;
+
+    virtual Device device() const = 0;
+    virtual index_t rows() const = 0;
+    virtual index_t cols() const = 0;
+    virtual std::int64_t nnz() const = 0;
+    virtual std::size_t nbytes() const = 0;  // device memory held: arrays, scratch and the vectors of spmv_host
+    virtual SetupSeconds setup_seconds() const = 0;
+};
+
+}  // namespace spmvgpu

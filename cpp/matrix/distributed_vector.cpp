@@ -1,0 +1,220 @@
+#include "matrix/distributed_vector.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/memory.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/transfer.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.size_) {
+    for (const auto& lane : layout.lanes_) {
+        const Device device = lane.shard->device();
+        const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
+        Piece piece{
+            device, lane.shard->rows.first, lane.shard->rows.first + lane.shard->matrix->rows(), {}, lane.stream, {},
+            {}};
+        if (device.is_cuda()) {
+            const cuda::DeviceGuard guard(device.ordinal);
+            piece.memory = allocate(bytes, device);
+            piece.made = std::make_unique<cuda::Event>();
+            piece.pulled = std::make_unique<cuda::Event>();
+        } else {
+            piece.memory = layout.has_gpus_ ? cuda::allocate_pinned(bytes) : allocate(bytes, device);
+        }
+        pieces_.push_back(std::move(piece));
+    }
+}
+
+// Work that is still queued uses memory that is about to be freed.
+template <class T>
+DistributedVector<T>::~DistributedVector() {
+    try {
+        wait();
+    } catch (...) {  // the device is lost, and its work with it
+    }
+}
+
+template <class T>
+void DistributedVector<T>::wait() const {
+    for (const Piece& piece : pieces_) {
+        if (piece.stream) cuda::synchronize(piece.stream.get(), piece.device.ordinal);
+    }
+}
+
+template <class T>
+void DistributedVector<T>::assign(const T* host) {
+    const std::lock_guard turn(layout_->turn_);
+    wait();  // a product may be reading what was there
+    for (const Piece& piece : pieces_) {
+        copy_bytes(piece.data() + piece.begin, piece.device, host + piece.begin, {}, piece.bytes());
+    }
+}
+
+template <class T>
+void DistributedVector<T>::collect(T* host) const {
+    const std::lock_guard turn(layout_->turn_);
+    wait();
+    for (const Piece& piece : pieces_) {
+        copy_bytes(host + piece.begin, {}, piece.data() + piece.begin, piece.device, piece.bytes());
+    }
+}
+
+template <class T>
+std::size_t DistributedVector<T>::nbytes() const {
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces_) {
+        if (piece.device.is_cuda()) bytes += footprint(size_ * sizeof(T), piece.device);
+    }
+    return bytes;
+}
+
+template <class T>
+bool HaloProducts<T>::suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) {
+    index_t next = 0;
+    bool in_order = rows == cols;
+    for (const Shard<T>& shard : shards) {
+        if (shard.row_count() == 0) continue;
+        in_order = in_order && !shard.rows.scattered() && shard.rows.first == next;
+        next += shard.matrix->rows();
+    }
+    return in_order;
+}
+
+template <class T>
+HaloProducts<T>::HaloProducts(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) : size_(rows) {
+    if (!suits(shards, rows, cols)) {
+        throw std::invalid_argument(
+            "vectors can stay on the devices of a square matrix whose parts hold neighbouring rows in order "
+            "(partition='nnz' or 'rows'); this one has other parts, or is not square");
+    }
+    for (const Shard<T>& shard : shards) {
+        if (shard.row_count() > 0) lanes_.push_back({&shard, {}, {}, {}});
+    }
+    for (Lane& lane : lanes_) {
+        for (const Lane& other : lanes_) {
+            const index_t first = other.shard->rows.first, last = first + other.shard->matrix->rows();
+            const index_t begin = std::max(lane.shard->col_begin, first), end = std::min(lane.shard->col_end, last);
+            if (&lane == &other || begin >= end) continue;
+            lane.pulls.push_back({number(other), begin, end});
+            lanes_[number(other)].read_by.push_back(number(lane));
+        }
+    }
+    for (Lane& lane : lanes_) {
+        const Device device = lane.shard->device();
+        downward_.emplace_back();
+        if (!device.is_cuda()) continue;
+        has_gpus_ = true;
+        lane.stream = cuda::lease_stream(device.ordinal);
+        for (const Pull& pull : lane.pulls) {
+            const Device other = lanes_[pull.from].shard->device();
+            if (other.is_cuda() && other != device) cuda::allow_peer_access(device.ordinal, other.ordinal);
+        }
+        for (const std::size_t reader : lane.read_by) {
+            const Device other = lanes_[reader].shard->device();
+            if (other.is_cuda() && other != device) cuda::allow_peer_access(other.ordinal, device.ordinal);
+            if (!other.is_cuda()) downward_.back() = cuda::lease_stream(device.ordinal);
+        }
+    }
+}
+
+template <class T>
+HaloProducts<T>::~HaloProducts() {
+    try {
+        synchronize();
+    } catch (...) {  // the device is lost, and its work with it
+    }
+}
+
+template <class T>
+void HaloProducts<T>::synchronize() const {
+    for (const Lane& lane : lanes_) {
+        if (lane.stream) cuda::synchronize(lane.stream.get(), lane.shard->device().ordinal);
+    }
+}
+
+template <class T>
+std::unique_ptr<DistributedVector<T>> HaloProducts<T>::make_vector() const {
+    return std::unique_ptr<DistributedVector<T>>(new DistributedVector<T>(*this));
+}
+
+template <class T>
+void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) {
+    if (x.layout_ != this || y.layout_ != this) {
+        throw std::invalid_argument("a vector that another operator distributed; use distribute() of this one");
+    }
+    if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
+    const std::lock_guard turn(turn_);
+    const auto multiply = [&](const Lane& lane) {
+        const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
+        const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
+        lane.stream ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+    };
+    for (const Lane& lane : lanes_) {
+        if (lane.stream) multiply(lane);
+    }
+    for (const Lane& lane : lanes_) {  // while the GPUs work
+        if (!lane.stream) multiply(lane);
+    }
+}
+
+// All events waited for were recorded by earlier calls; of pieces on the CPU there are none, for what is done with them
+// there is done when a call returns.
+template <class T>
+void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
+                                      DistributedVector<T>& y) const {
+    const Device device = lane.shard->device();
+    const cuda::DeviceGuard guard(device.ordinal);
+    const Stream stream = lane.stream.get();
+    Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
+    for (const Pull& pull : lane.pulls) {
+        const Piece& other = x.pieces_[pull.from];
+        if (other.made) other.made->hold_back(stream);
+        cuda::copy_async(own_x.data() + pull.begin, device, other.data() + pull.begin, other.device,
+                         std::size_t(pull.end - pull.begin) * sizeof(T), stream);
+    }
+    own_x.pulled->record(stream);
+    for (const std::size_t reader : lane.read_by) {  // of what y held before
+        if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->hold_back(stream);
+    }
+    lane.shard->matrix->spmv(product, stream);
+    own_y.made->record(stream);
+}
+
+template <class T>
+void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
+                                      DistributedVector<T>& y) const {
+    const Piece& own_x = x.pieces_[number(lane)];
+    for (const Pull& pull : lane.pulls) {
+        const Piece& other = x.pieces_[pull.from];
+        T* const to = own_x.data() + pull.begin;
+        const std::size_t bytes = std::size_t(pull.end - pull.begin) * sizeof(T);
+        if (!other.device.is_cuda()) {
+            copy_bytes(to, {}, other.data() + pull.begin, {}, bytes);
+            continue;
+        }
+        // On a stream of its own: the GPU's own one holds its part of this product already.
+        const cuda::DeviceGuard guard(other.device.ordinal);
+        const Stream stream = downward_[pull.from].get();
+        other.made->hold_back(stream);
+        cuda::copy_async(to, {}, other.data() + pull.begin, other.device, bytes, stream);
+    }
+    for (const Pull& pull : lane.pulls) {
+        const Device other = x.pieces_[pull.from].device;
+        if (other.is_cuda()) cuda::synchronize(downward_[pull.from].get(), other.ordinal);
+    }
+    for (const std::size_t reader : lane.read_by) {
+        if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->synchronize();
+    }
+    lane.shard->matrix->spmv(product, nullptr);
+}
+
+template class DistributedVector<float>;
+template class DistributedVector<double>;
+template class HaloProducts<float>;
+template class HaloProducts<double>;
+
+}  // namespace spmvgpu

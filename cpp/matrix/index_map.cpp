@@ -1,0 +1,73 @@
+#include "matrix/index_map.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "core/host_vector.hpp"
+#include "core/parallel.hpp"
+#include "cuda/gather.hpp"
+
+namespace spmvgpu {
+
+IndexMap IndexMap::from(const HostVector<index_t>& indices) {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    IndexMap result;
+    if (count == 0) return result;
+    result.first = indices[0];
+    for (std::int64_t i = 0; i < count; ++i) {
+        if (indices[i] != result.first + i) return {0, Array<index_t>::from(indices)};
+    }
+    return result;
+}
+
+void check_index_map(const char* what, const IndexMap& map, index_t count, index_t limit) {
+    if (map.scattered() && map.indices.size() != static_cast<std::size_t>(count)) {
+        throw std::invalid_argument("a part has " + std::to_string(count) + " " + what + ", but " +
+                                    std::to_string(map.indices.size()) + " indices for them");
+    }
+    bool inside = map.scattered() || (map.first >= 0 && map.first <= limit && count <= limit - map.first);
+    for (const index_t index : map.indices) inside = inside && index >= 0 && index < limit;
+    if (!inside) {
+        throw std::invalid_argument("a part's " + std::string(what) + " reach beyond the " + std::to_string(limit) +
+                                    " of the matrix");
+    }
+}
+
+void RowCheck::add(const IndexMap& map, index_t count) {
+    for (index_t i = 0; i < count; ++i) {
+        if (taken_[map[i]]) throw std::invalid_argument("row " + std::to_string(map[i]) + " lies in two parts");
+        taken_[map[i]] = true;
+    }
+}
+
+void RowCheck::finish() const {
+    const auto missing = std::find(taken_.begin(), taken_.end(), false);
+    if (missing != taken_.end()) {
+        throw std::invalid_argument("row " + std::to_string(missing - taken_.begin()) + " lies in no part");
+    }
+}
+
+template <class T>
+void gather(T* to, const T* from, const Array<index_t>& map, Stream stream) {
+    const auto count = static_cast<index_t>(map.size());
+    const Device device = map.device();
+    if (device.is_cuda()) return cuda::gather(to, from, map.data(), count, device.ordinal, stream);
+    parallel_for(count, count, [&](index_t i) { to[i] = from[map[i]]; });
+}
+
+template <class T>
+void scatter_on_host(T* y, const T* from, const IndexMap& map, index_t count, T beta) {
+    parallel_for(count, count, [&](index_t i) {
+        T& target = y[map[i]];
+        target = beta == T(0) ? from[i] : from[i] + beta * target;
+    });
+}
+
+template void gather(index_t*, const index_t*, const Array<index_t>&, Stream);
+template void gather(float*, const float*, const Array<index_t>&, Stream);
+template void gather(double*, const double*, const Array<index_t>&, Stream);
+template void scatter_on_host(float*, const float*, const IndexMap&, index_t, float);
+template void scatter_on_host(double*, const double*, const IndexMap&, index_t, double);
+
+}  // namespace spmvgpu

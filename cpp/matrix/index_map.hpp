@@ -1,0 +1,45 @@
+// Where the rows or the columns of a part lie in the whole.
+#pragma once
+
+#include <vector>
+
+#include "core/array.hpp"
+#include "core/host_vector.hpp"
+
+namespace spmvgpu {
+
+// Next to each other from `first` on, or at indices[i].
+struct IndexMap {
+    index_t first = 0;
+    Array<index_t> indices;  // empty: next to each other
+
+    static IndexMap from(const HostVector<index_t>& indices);  // with indices where they are needed, in host memory
+
+    bool scattered() const { return indices.size() > 0; }
+    index_t operator[](index_t i) const { return scattered() ? indices[i] : first + i; }  // in host memory
+};
+
+// Throws std::invalid_argument unless the map is one of `count` rows or columns (`what`) that all lie below `limit`.
+void check_index_map(const char* what, const IndexMap& map, index_t count, index_t limit);
+
+// Every row must lie in exactly one part.
+class RowCheck {
+public:
+    explicit RowCheck(index_t rows) : taken_(rows) {}
+    void add(const IndexMap& map, index_t count);  // throws std::invalid_argument for a row that is there already
+    void finish() const;                           // or for one that is missing
+
+private:
+    HostVector<bool> taken_;
+};
+
+// to[i] = from[map[i]] for all of a map; device memory on a GPU, where it is queued on the stream.
+template <class T>
+void gather(T* to, const T* from, const Array<index_t>& map, Stream stream);
+
+// y = from + beta * y at the places that a map gives `count` elements, in host memory; y is not read where beta is
+// zero.
+template <class T>
+void scatter_on_host(T* y, const T* from, const IndexMap& map, index_t count, T beta);
+
+}  // namespace spmvgpu

@@ -1,0 +1,295 @@
+#include "matrix/matrix.hpp"
+
+#include <chrono>
+#include <type_traits>
+
+#include "core/errors.hpp"
+#include "core/host_vector.hpp"
+#include "core/parallel.hpp"
+#include "cuda/runtime.hpp"
+#include "matrix/timing.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// Calls visit.template operator()<Format>() for every format of the list, in order.
+template <class T, class Visit>
+void for_each_format(Visit&& visit) {
+    [&]<class... Formats>(std::variant<Formats...>*) {
+        (visit.template operator()<Formats>(), ...);
+    }(static_cast<AnyFormat<T>*>(nullptr));
+}
+
+// The same for the one that carries the name.
+template <class T, class Visit>
+void with_format(const std::string& name, Visit&& visit) {
+    bool found = false;
+    std::string known;
+    for_each_format<T>([&]<class Format>() {
+        known += (known.empty() ? "" : ", ") + std::string(Format::kName);
+        if (name != Format::kName) return;
+        found = true;
+        visit.template operator()<Format>();
+    });
+    if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
+}
+
+// A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
+// that a matrix that is too large fails before anything is allocated.
+template <class Format>
+Format copy_to(const Format& format, Device device) {
+    if (device.is_cuda()) {
+        std::size_t bytes = 0;
+        Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
+        const std::size_t available = cuda::memory(device.ordinal).free;
+        if (bytes > available) throw OutOfMemory(device.name(), bytes, available);
+    }
+    Format copy = format;
+    Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
+    return copy;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::vector<FormatInfo> list_formats() {
+    std::vector<FormatInfo> list;
+    for_each_format<double>([&]<class Format>() {
+        using Tuning = typename Format::Tuning;
+        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(), Format::kTraits});
+    });
+    return list;
+}
+
+Target target_of(Device device) {
+    return {device, device.is_cuda() ? cuda::properties(device.ordinal).multiprocessors : max_threads()};
+}
+
+template <class T>
+MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
+                       const Target& target) {
+    MatrixPlan result;
+    with_format<T>(format, [&]<class Format>() {
+        const auto plan = Format::plan(csr, read_options<typename Format::Tuning>(format, options), target);
+        result = {plan.cost, list_options(plan.tuning)};
+    });
+    return result;
+}
+
+template <class T>
+Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device)
+    : device_(device) {
+    with_format<T>(format, [&]<class Format>() {
+        const auto tuning = read_options<typename Format::Tuning>(format, options);
+        const auto start = std::chrono::steady_clock::now();
+        const auto plan = Format::plan(csr, tuning, target_of(device));
+        const Format converted = Format::from_csr(csr, plan);
+        stores_in_order_ = plan.cost.stores_in_order;
+        setup_.convert = seconds_since(start);
+        storage_ = copy_to(converted, device);
+        setup_.transfer = seconds_since(start) - setup_.convert;
+    });
+    const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
+    workspaces_.emplace(scratch, device, array_bytes());
+}
+
+template <class T>
+void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
+    if (gathers_on_host()) {
+        throw std::invalid_argument("format '" + format() +
+                                    "' with gather='host' gathers x in host memory; give a NumPy " +
+                                    "array, or build the operator with gather='device'");
+    }
+    launch(product, stream, version_of(product.x));
+}
+
+template <class T>
+void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_version) const {
+    // A graph runs later, and often; what its scratch holds then nobody knows.
+    if (x_version != 0 && device_.is_cuda() && cuda::is_capturing(stream)) x_version = 0;
+    Workspaces::Space* const space = workspaces_->of(stream);
+    std::unique_lock<Mutex> turn;
+    bool is_gathered = false;
+    if (space != nullptr) {
+        turn = std::unique_lock(space->in_use);
+        product.scratch = space->memory.data();
+        is_gathered = x_version != 0 && space->gathered == x_version;
+        space->gathered = 0;  // for the case that the product throws
+    }
+    std::visit(
+        [&]<class Format>(const Format& format) {
+            constexpr bool kGathers = Format::kTraits.gathers_x_first;
+            if constexpr (kHasCuda) {
+                if (device_.is_cuda()) {
+                    const cuda::DeviceGuard guard(device_.ordinal);
+                    if constexpr (kGathers) {
+                        if (!is_gathered) format.gather_x_cuda(product, stream);
+                    }
+                    return format.spmv_cuda(product, stream);
+                }
+            }
+            if constexpr (kGathers) {
+                if (!is_gathered) format.gather_x(product);
+            }
+            format.spmv(product);
+        },
+        storage_);
+    if (space != nullptr) space->gathered = x_version;
+}
+
+template <class T>
+void Matrix<T>::spmv_host(const Product<T>& product) const {
+    if (!device_.is_cuda()) return spmv(product, nullptr);
+    const std::int64_t x_size = gathers_on_host() ? nnz() : cols();
+    cuda::HostExchange<T>& exchange = exchange_.get(rows(), static_cast<index_t>(x_size), device_.ordinal);
+    const std::lock_guard turn(exchange_mutex_);
+    const std::uint64_t version = version_of(product.x);
+    cuda::Crossing crossing;
+    crossing.x_is_there = version != 0 && sent_version_ == version;
+    crossing.store_y = stores_in_order_;
+    std::visit(
+        [&]<class Format>(const Format& format) {
+            if constexpr (Format::kTraits.gathers_x_first) {
+                if (!format.gathers_on_host()) return;
+                crossing.fill_x = [&](void* chunk, std::size_t begin, std::size_t bytes) {
+                    format.gather(product.x, static_cast<T*>(chunk), static_cast<index_t>(begin / sizeof(T)),
+                                  static_cast<index_t>((begin + bytes) / sizeof(T)));
+                };
+            }
+        },
+        storage_);
+    sent_version_ = 0;  // for the case that the product throws
+    exchange.run(
+        product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, crossing);
+    sent_version_ = version;
+}
+
+template <class T>
+bool Matrix<T>::multiplies_panels() const {
+    return !device_.is_cuda() &&
+           std::visit([]<class Format>(const Format&) { return Format::kTraits.multiplies_panels; }, storage_);
+}
+
+template <class T>
+void Matrix<T>::multiply_panel(const PanelProduct<T>& product) const {
+    std::visit(
+        [&]<class Format>(const Format& format) {
+            if constexpr (Format::kTraits.multiplies_panels) format.multiply_panel(product);
+        },
+        storage_);
+}
+
+template <class T>
+bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
+    // A copy takes about as long as a few entries of the matrix do, and vectors that are read all along the diagonals
+    // leave nothing to be saved.
+    const bool reads_diagonals =
+        std::visit([]<class Format>(const Format&) { return Format::kTraits.reads_whole_diagonals; }, storage_);
+    return multiplies_panels() && !reads_diagonals && vectors >= kPanelColumns<T> / 2 &&
+           nnz() >= 2 * (std::int64_t(rows()) + cols());
+}
+
+template <class T>
+void Matrix<T>::set_x(const T* x) {
+    const bool gathers =
+        std::visit([]<class Format>(const Format&) { return Format::kTraits.gathers_x_first; }, storage_);
+    if (!gathers) {
+        std::string known;
+        for_each_format<T>([&]<class Format>() {
+            if (Format::kTraits.gathers_x_first) known += (known.empty() ? "" : ", ") + std::string(Format::kName);
+        });
+        throw UnknownOption("format '" + format() +
+                            "' does not keep gathered values of x, so it has no set_x; formats that " + "do: " + known);
+    }
+    const std::lock_guard lock(x_mutex_);
+    // In this order, so that whatever a fork comes between, no product takes the values of another x.
+    declared_x_ = nullptr;
+    ++declared_version_;
+    declared_x_ = x;
+}
+
+template <class T>
+std::uint64_t Matrix<T>::version_of(const T* x) const {
+    const std::lock_guard lock(x_mutex_);
+    return x != nullptr && x == declared_x_ ? declared_version_.load() : 0;
+}
+
+template <class T>
+bool Matrix<T>::gathers_on_host() const {
+    return std::visit(
+        []<class Format>(const Format& format) {
+            if constexpr (Format::kTraits.gathers_x_first) return format.gathers_on_host();
+            return false;
+        },
+        storage_);
+}
+
+template <class T>
+double Matrix<T>::time_products(const Series& series) const {
+    // What a host gathers is there, as in a series with one x.
+    const Array<T> x = Array<T>::from(HostVector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
+    Array<T> y(rows(), device_);
+    const Product<T> product{x.data(), y.data()};
+    Stream timed = nullptr;
+    const auto multiply = [&](Stream stream) { launch(product, timed = stream, 0); };
+    const double microseconds = time_series(multiply, series, device_);
+    if (device_.is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
+    return microseconds;
+}
+
+template <class T>
+CsrMatrix<T> Matrix<T>::to_csr() const {
+    return std::visit([](const auto& format) { return copy_to(format, {}).to_csr(); }, storage_);
+}
+
+template <class T>
+std::string Matrix<T>::format() const {
+    return std::visit([](const auto& format) { return format.kName; }, storage_);
+}
+
+template <class T>
+index_t Matrix<T>::rows() const {
+    return std::visit([](const auto& format) { return format.rows; }, storage_);
+}
+
+template <class T>
+index_t Matrix<T>::cols() const {
+    return std::visit([](const auto& format) { return format.cols; }, storage_);
+}
+
+template <class T>
+std::int64_t Matrix<T>::nnz() const {
+    return std::visit([](const auto& format) -> std::int64_t { return format.nnz; }, storage_);
+}
+
+template <class T>
+std::size_t Matrix<T>::array_bytes() const {
+    std::size_t bytes = 0;
+    std::visit(
+        [&](const auto& format) {
+            format.each_array(format, [&](const char*, const auto& array) { bytes += array.footprint(); });
+        },
+        storage_);
+    return bytes;
+}
+
+template <class T>
+std::size_t Matrix<T>::nbytes() const {
+    return array_bytes() + workspaces_->nbytes() + exchange_.nbytes();
+}
+
+template <class T>
+std::vector<OptionInfo> Matrix<T>::options() const {
+    return std::visit([](const auto& format) { return list_options(format.tuning); }, storage_);
+}
+
+template MatrixPlan plan_matrix(const CsrMatrix<float>&, const std::string&, const Options&, const Target&);
+template MatrixPlan plan_matrix(const CsrMatrix<double>&, const std::string&, const Options&, const Target&);
+template class Matrix<float>;
+template class Matrix<double>;
+
+}  // namespace spmvgpu

@@ -1,0 +1,93 @@
+// Matrix<T>: one sparse matrix in one format on one device, behind a single type. It walks the variant AnyFormat<T>
+// and knows no format by name.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "core/options.hpp"
+#include "cuda/transfer.hpp"
+#include "formats/all.hpp"
+#include "matrix/any_matrix.hpp"
+#include "matrix/workspaces.hpp"
+
+namespace spmvgpu {
+
+// What is known about a format without a matrix.
+struct FormatInfo {
+    std::string name;
+    std::vector<OptionInfo> options;  // with their defaults
+    std::vector<Options> candidates;  // what tuning tries
+    Traits traits;
+};
+std::vector<FormatInfo> list_formats();
+
+Target target_of(Device device);
+
+// What a format would do with a matrix.
+struct MatrixPlan {
+    Cost cost;
+    std::vector<OptionInfo> options;  // with every automatic choice made
+};
+
+// Of a canonical matrix in host memory. The target need not be there. Throws as the constructor of Matrix does.
+template <class T>
+MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
+                       const Target& target);
+
+template <class T>
+class Matrix : public AnyMatrix<T> {
+public:
+    // Converts a canonical CSR matrix in host memory. Throws FormatError, UnknownOption, std::invalid_argument (unknown
+    // format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
+    Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device);
+
+    void spmv(const Product<T>& product, Stream stream) const override;
+    void spmv_host(const Product<T>& product) const override;
+    bool multiplies_panels() const override;
+    void multiply_panel(const PanelProduct<T>& product) const override;
+    bool panels_are_worth_copies(index_t vectors) const override;
+    void set_x(const T* x) override;
+    double time_products(const Series& series) const override;
+
+    CsrMatrix<T> to_csr() const;  // in host memory
+
+    std::string format() const;
+    Device device() const override { return device_; }
+    index_t rows() const override;
+    index_t cols() const override;
+    std::int64_t nnz() const override;
+    std::size_t nbytes() const override;
+    std::vector<OptionInfo> options() const;  // in force, with automatic choices resolved
+    SetupSeconds setup_seconds() const override { return setup_; }
+    const AnyFormat<T>& storage() const { return storage_; }
+
+private:
+    std::size_t array_bytes() const;
+    bool gathers_on_host() const;
+    // Number of the set_x that declared this x; 0 if none did, or another one after it.
+    std::uint64_t version_of(const T* x) const;
+    void launch(Product<T> product, Stream stream, std::uint64_t x_version) const;
+
+    AnyFormat<T> storage_;
+    Device device_;
+    bool stores_in_order_ = false;  // see Cost
+    SetupSeconds setup_;
+
+    mutable cuda::LazyExchange<T> exchange_;
+    mutable Mutex exchange_mutex_;
+    mutable std::uint64_t sent_version_ = 0;  // version of x that the device has from the product before, or 0
+
+    mutable std::optional<Workspaces> workspaces_;  // made last by the constructor
+
+    mutable Mutex x_mutex_;
+    std::atomic<const T*> declared_x_ = nullptr;  // atomic for the sake of forks: see set_x
+    std::atomic<std::uint64_t> declared_version_ = 0;
+};
+
+}  // namespace spmvgpu

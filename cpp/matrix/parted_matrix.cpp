@@ -1,0 +1,187 @@
+#include "matrix/parted_matrix.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "core/errors.hpp"
+#include "core/host_vector.hpp"
+#include "matrix/timing.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+template <class T>
+std::size_t scratch_bytes(const std::vector<typename PartedMatrix<T>::Part>& parts) {
+    std::size_t longest = 0;
+    for (const auto& part : parts) longest = std::max(longest, part.cols.indices.size());
+    return longest * sizeof(T);
+}
+
+}  // namespace
+
+template <class T>
+PartedMatrix<T>::PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts)
+    : rows_(rows), cols_(cols), parts_(std::move(parts)) {
+    check_parts();
+    move_maps_to_device();
+    workspaces_.emplace(scratch_bytes<T>(parts_), device(), nbytes_of_parts());
+}
+
+template <class T>
+void PartedMatrix<T>::check_parts() const {
+    if (parts_.empty()) throw std::invalid_argument("a matrix of parts needs one at least");
+    RowCheck every(rows_);
+    for (const Part& part : parts_) {
+        if (part.matrix->device() != device()) {
+            throw std::invalid_argument("parts on " + device().name() + " and on " + part.matrix->device().name());
+        }
+        check_index_map("rows", part.rows, part.matrix->rows(), rows_);
+        check_index_map("columns", part.cols, part.matrix->cols(), cols_);
+        every.add(part.rows, part.matrix->rows());
+    }
+    every.finish();
+}
+
+template <class T>
+void PartedMatrix<T>::move_maps_to_device() {
+    std::map<const index_t*, Array<index_t>> moved;
+    for (Part& part : parts_) {
+        for (Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
+            if (map->size() == 0) continue;
+            const auto [found, is_new] = moved.try_emplace(map->data());
+            if (is_new) found->second = map->to(device());
+            *map = found->second;
+        }
+    }
+}
+
+template <class T>
+void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
+    Workspaces::Space* const space = workspaces_->of(stream);
+    if (space == nullptr) return multiply_parts(product, nullptr, stream);
+    const std::lock_guard turn(space->in_use);
+    multiply_parts(product, reinterpret_cast<T*>(space->memory.data()), stream);
+}
+
+template <class T>
+void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const {
+    const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
+    for (const Part& part : parts_) {
+        Product<T> own = product;
+        if (part.cols.scattered()) {
+            if (part.cols.indices.data() != gathered_map) {
+                gather(gathered_x, product.x, part.cols.indices, stream);
+            }
+            gathered_map = part.cols.indices.data();
+            own.x = gathered_x;
+        } else {
+            own.x += part.cols.first;
+        }
+        if (part.rows.scattered()) {
+            multiply_mapped(part, own, stream);
+            continue;
+        }
+        if (product.row_map != nullptr) {
+            own.row_map += part.rows.first;
+        } else {
+            own.y += part.rows.first;
+        }
+        part.matrix->spmv(own, stream);
+    }
+}
+
+// The rows of a part with a map lie where the caller's map, if there is one, has what the part's map says.
+template <class T>
+void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stream stream) const {
+    if (product.row_map == nullptr) {
+        product.row_map = part.rows.indices.data();
+        return part.matrix->spmv(product, stream);
+    }
+    Workspaces::Space* const space = composed_maps().of(stream);
+    const std::lock_guard turn(space->in_use);
+    auto* const composed = reinterpret_cast<index_t*>(space->memory.data());
+    gather(composed, product.row_map, part.rows.indices, stream);
+    product.row_map = composed;
+    part.matrix->spmv(product, stream);
+}
+
+template <class T>
+Workspaces& PartedMatrix<T>::composed_maps() const {
+    const std::lock_guard lock(making_);
+    if (!composed_maps_) {
+        std::size_t longest = 0;
+        for (const Part& part : parts_) longest = std::max(longest, part.rows.indices.bytes());
+        composed_maps_ = std::make_unique<Workspaces>(longest, device(), nbytes_of_parts());
+    }
+    return *composed_maps_;
+}
+
+template <class T>
+void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
+    if (!device().is_cuda()) return spmv(product, nullptr);
+    exchange_.get(rows_, cols_, device().ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
+        spmv(on_device, stream);
+    });
+}
+
+template <class T>
+void PartedMatrix<T>::set_x(const T*) {
+    throw UnknownOption("a matrix made of parts does not keep gathered values of x, so it has no set_x");
+}
+
+template <class T>
+double PartedMatrix<T>::time_products(const Series& series) const {
+    const Array<T> x = Array<T>::from(HostVector<T>(cols_, T(1))).to(device());
+    Array<T> y(rows_, device());
+    Stream timed = nullptr;
+    const auto multiply = [&](Stream stream) { spmv({x.data(), y.data()}, timed = stream); };
+    const double microseconds = time_series(multiply, series, device());
+    if (device().is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
+    return microseconds;
+}
+
+template <class T>
+std::int64_t PartedMatrix<T>::nnz() const {
+    std::int64_t nnz = 0;
+    for (const Part& part : parts_) nnz += part.matrix->nnz();
+    return nnz;
+}
+
+template <class T>
+std::size_t PartedMatrix<T>::nbytes_of_parts() const {
+    std::size_t bytes = 0;
+    std::set<const index_t*> counted;  // maps may be shared
+    for (const Part& part : parts_) {
+        bytes += part.matrix->nbytes();
+        for (const Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
+            if (counted.insert(map->data()).second) bytes += map->footprint();
+        }
+    }
+    return bytes;
+}
+
+template <class T>
+std::size_t PartedMatrix<T>::nbytes() const {
+    const std::lock_guard lock(making_);
+    const std::size_t maps = composed_maps_ ? composed_maps_->nbytes() : 0;
+    return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes();
+}
+
+template <class T>
+SetupSeconds PartedMatrix<T>::setup_seconds() const {
+    SetupSeconds sum;
+    for (const Part& part : parts_) {
+        const SetupSeconds seconds = part.matrix->setup_seconds();
+        sum.convert += seconds.convert;
+        sum.transfer += seconds.transfer;
+    }
+    return sum;
+}
+
+template class PartedMatrix<float>;
+template class PartedMatrix<double>;
+
+}  // namespace spmvgpu

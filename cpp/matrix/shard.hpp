@@ -1,0 +1,40 @@
+// A shard of a matrix that is spread over several devices: some of its rows, on one of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "matrix/any_matrix.hpp"
+#include "matrix/index_map.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+struct Shard {
+    std::shared_ptr<const AnyMatrix<T>> matrix;  // with all columns
+    IndexMap rows;                               // of the whole; a map is in host memory
+    index_t col_begin = 0, col_end = 0;          // the part of x that it reads
+
+    Device device() const { return matrix->device(); }
+    std::size_t row_count() const { return matrix->rows(); }
+    std::size_t window() const { return col_end - col_begin; }
+};
+
+// The vector of which `window` holds the elements from `first` on. Only those may be read.
+template <class T>
+const T* as_whole(const T* window, index_t first) {
+    return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(window) - first * sizeof(T));
+}
+
+// The product of a shard on the CPU with the whole x and y.
+template <class T>
+void multiply_on_cpu(const Shard<T>& shard, Product<T> product) {
+    if (shard.rows.scattered()) {
+        product.row_map = shard.rows.indices.data();
+    } else {
+        product.y += shard.rows.first;
+    }
+    shard.matrix->spmv(product, nullptr);
+}
+
+}  // namespace spmvgpu

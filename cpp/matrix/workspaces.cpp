@@ -1,0 +1,57 @@
+#include "matrix/workspaces.hpp"
+
+#include "core/errors.hpp"
+#include "core/host_vector.hpp"
+#include "cuda/runtime.hpp"
+
+namespace spmvgpu {
+
+Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes) : bytes_(bytes), device_(device) {
+    constexpr int kStreamsExpected = 4;  // where that is cheap
+    if (bytes > 0) set_memory_aside(device.is_cuda() && bytes < matrix_bytes / 100 ? kStreamsExpected : 1);
+    if (!device.is_cuda()) of(nullptr);  // now, so that no fork finds the map half changed
+}
+
+void Workspaces::set_memory_aside(int streams) {
+    for (int i = 0; i < streams; ++i) {
+        set_aside_.push_back(Array<char>::from(HostVector<char>(bytes_, 0)).to(device_));
+    }
+}
+
+Workspaces::Space* Workspaces::of(Stream stream) {
+    if (bytes_ == 0) return nullptr;
+    const std::lock_guard lock(mutex_);
+    auto found = spaces_.find(stream);
+    if (found == spaces_.end()) {
+        if (set_aside_.empty()) set_memory_aside(1);
+        found = spaces_.try_emplace(stream).first;
+        found->second.memory = set_aside_.back();
+        set_aside_.pop_back();
+        // Always one more than streams so far, as the next one may be capturing. The product goes on without it.
+        if (device_.is_cuda() && set_aside_.empty() && !cuda::is_capturing(stream)) {
+            try {
+                set_memory_aside(1);
+            } catch (const OutOfMemory&) {
+            }
+        }
+    }
+    return &found->second;
+}
+
+void Workspaces::forget(Stream stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = spaces_.find(stream);
+    if (found == spaces_.end()) return;
+    set_aside_.push_back(found->second.memory);
+    spaces_.erase(found);
+}
+
+std::size_t Workspaces::nbytes() const {
+    const std::lock_guard lock(mutex_);
+    std::size_t bytes = 0;
+    for (const auto& [stream, space] : spaces_) bytes += space.memory.footprint();
+    for (const auto& memory : set_aside_) bytes += memory.footprint();
+    return bytes;
+}
+
+}  // namespace spmvgpu

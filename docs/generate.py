@@ -1,0 +1,255 @@
+"""What the site shows of results and of the package itself, made anew with each build in ``docs/generated``.
+
+The claims of the papers and the pictures of speed come from the files in ``benchmarks/results``, the pictures
+of the formats from the arrays that they store, the example of `explain` from a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("agg")  # no display is needed, or asked for
+from matplotlib import pyplot as plt
+
+import spmvgpu as sg
+from spmvgpu import gallery
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+OUT = (
+    Path(__file__).parent / "generated"
+)  # texts without a heading of their own are included by pages beside it
+
+Rows = list[dict[str, Any]]
+
+
+def generate() -> None:
+    """All of it; what an earlier build left is deleted first."""
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir()
+    # The choice must not depend on what was tuned or calibrated on the machine that builds the site.
+    with sg.cache.empty():
+        explanation()
+        layouts()
+    papers()
+    speeds()
+
+
+# -- the package itself --------------------------------------------------------------------------------------
+
+
+def explanation() -> None:
+    op = sg.aslinearoperator(gallery.powerlaw(50_000, 8.0), device="cpu")
+    _write("explain.txt", op.explain())
+
+
+def layouts() -> None:
+    """A section per format: what its header says, and what it makes of a small matrix."""
+    parts = []
+    for format in sg.formats():
+        title, figure = _layout(format)
+        figure.savefig(OUT / f"layout_{format}.png", dpi=110)
+        plt.close(figure)
+        parts.append(
+            f"## {format}\n\n{_header(format)}\n\n"
+            f"```{{figure}} generated/layout_{format}.png\n:alt: slots of {format}\n\n{title}\n```\n"
+        )
+    _write("layouts.md", "\n".join(parts))
+
+
+def _layout(format: str) -> tuple[str, Any]:
+    """In words, and drawn: a matrix with rows of different lengths, or what suits the format better."""
+    if format == "tsmv":  # of which there is more to see than slots: blocks, threads and steps
+        op = sg.aslinearoperator(gallery.elasticity2d(6), format, "cpu")
+        title = "What each thread does in each step, for elasticity on 6 x 6 nodes: rows, columns of blocks."
+        return title, sg.plot_symmetric.schedule(op, threads=24).figure
+    uneven = gallery.powerlaw(40, 4.0, exponent=3.0, max_length=9, seed=3)
+    grid = gallery.poisson2d(6)
+    try:
+        return f"40 rows of different lengths, {uneven.nnz} entries.", sg.plot.layout(uneven, format)
+    except sg.FormatError:
+        return f"A grid of 6 x 6 points, {grid.nnz} entries.", sg.plot.layout(grid, format)
+
+
+def _header(format: str) -> str:
+    """The comment at the begin of a format's header; indented lines, which are pictures, as they are."""
+    text = (ROOT / "cpp" / "formats" / f"{format}.hpp").read_text(encoding="utf-8")
+    comment = re.match(r"(?://.*\n)+", text)
+    if comment is None:
+        raise RuntimeError(
+            f"cpp/formats/{format}.hpp does not begin with a comment that describes the layout"
+        )
+    unguarded = re.sub(r"^// clang-format (on|off)\n", "", comment[0], flags=re.MULTILINE)
+    lines = re.sub(r"^// ?", "", unguarded, flags=re.MULTILINE).rstrip().splitlines()
+    parts = []
+    for drawn, run in groupby(lines, lambda line: line.startswith("  ")):
+        text = "\n".join(run)
+        parts.append(f"```text\n{text}\n```" if drawn else re.sub(r"([*<>\[\]|])", r"\\\1", text))
+    return "\n\n".join(parts)
+
+
+# -- papers --------------------------------------------------------------------------------------------------
+
+
+def papers() -> None:
+    """For each paper its claims beside what was measured, and the figures."""
+    tally = ["| paper | device | " + " | ".join(VERDICTS) + " |", "| --- | --- |" + " --: |" * len(VERDICTS)]
+    for file in sorted(RESULTS.glob("*/reproduce/*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        name = f"{file.parents[1].name}_{file.stem}"
+        verdicts = [claim["verdict"] for claim in run["claims"]]
+        counts = " | ".join(str(verdicts.count(verdict)) for verdict in VERDICTS)
+        title = _title(file)
+        tally.append(f"| [{title}](generated/claims_{name}.md) | {run['environment']['device']} | {counts} |")
+        _write(f"claims_{name}.md", _claims(title, run, [file.parent / figure for figure in run["figures"]]))
+    _write("tally.md", "\n".join(tally))
+
+
+VERDICTS = ("holds", "holds in part", "no longer holds", "not judged")
+
+
+def _title(file: Path) -> str:
+    """The first line of what the run printed, up to what it was about."""
+    return file.with_suffix(".txt").read_text(encoding="utf-8").partition(":")[0]
+
+
+def _claims(title: str, run: dict[str, Any], figures: Iterable[Path]) -> str:
+    environment = run["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    where = [
+        environment["device"],
+        f"commit `{environment['commit'][:12]}`",
+        environment["date"][:10],
+        versions,
+    ]
+    parts = [f"# {title}", "Measured on " + ", ".join(where) + "."]
+    for number, claim in enumerate(run["claims"], 1):
+        parts.append(f"**{number}. {_plain(claim['paper'])}** (section {claim['where']})")
+        parts.append(f"*{claim['verdict']}*: {_plain(claim['here'])}.")
+        parts += [f"Why: {_plain(claim['why'])}."] if claim["why"] else []
+    for figure in figures:
+        shutil.copy(figure, OUT / figure.name)
+        parts.append(f"![{figure.stem}]({figure.name})")
+    return "\n\n".join(parts)
+
+
+def _plain(text: str) -> str:
+    """Without what Markdown would take for markup."""
+    return re.sub(r"([*_<>\[\]|`\\])", r"\\\1", text)
+
+
+# -- speed ---------------------------------------------------------------------------------------------------
+
+
+def speeds() -> None:
+    """Two pictures for each GPU: products beside the roofline, and beside the best of cuSPARSE."""
+    parts = []
+    for file in sorted(RESULTS.glob("*/spmv.json")):
+        measured = json.loads(file.read_text(encoding="utf-8"))
+        if measured["environment"]["cuda"] is None:
+            continue
+        device, slug = measured["environment"]["device"], file.parent.name
+        _save(_roofline(measured, _bandwidths(file.parent)), f"roofline_{slug}.png")
+        _save(_per_matrix(measured["rows"]), f"speed_{slug}.png")
+        parts += [
+            f"### {device}",
+            f"![products of {device} beside the roofline](generated/roofline_{slug}.png)",
+            f"![speed per matrix on {device}](generated/speed_{slug}.png)",
+        ]
+    _write("speeds.md", "\n\n".join(parts))
+
+
+def _bandwidths(folder: Path) -> dict[str, float]:
+    """How fast copies were that the device's results name: bytes read and written, a second."""
+    names = {"copy_bandwidth": "memcpy", "copy_kernel_bandwidth": "copy by a kernel"}
+    found: dict[str, float] = {}
+    for file in folder.glob("*.json"):
+        environment = json.loads(file.read_text(encoding="utf-8"))["environment"]
+        for key, name in names.items():
+            found[name] = max(found.get(name, 0.0), environment.get(key, 0.0))
+    return {name: speed for name, speed in found.items() if speed > 0}
+
+
+def _roofline(measured: dict[str, Any], bandwidths: dict[str, float]) -> Any:
+    """Flops a second over flops per byte, and what the bandwidth of copies allows."""
+    environment = measured["environment"]
+    cache = environment["cache_bytes"]
+    figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+    rows = [row for row in measured["rows"] if _is(row, "spmvgpu", "auto", "hot")]
+    for dtype, colour in (("f32", "#c0792a"), ("f64", "#2a5db0")):
+        for fits, marker, what in (
+            (True, "o", "matrix and vectors fit the L2 cache"),
+            (False, "s", "they do not"),
+        ):
+            shown = [row for row in rows if row["dtype"] == dtype and (row["bytes"] <= cache) == fits]
+            intensity = [2 * row["nnz"] / row["bytes"] for row in shown]
+            speed = [2e-3 * row["nnz"] / row["time_us"] for row in shown]
+            filled = colour if not fits else "none"
+            label = f"float{dtype[1:]}, {what}"
+            ax.scatter(intensity, speed, 26, marker=marker, facecolors=filled, edgecolors=colour, label=label)
+    ends = np.array(ax.get_xlim())
+    for (name, bandwidth), style in zip(bandwidths.items(), ("-", "--"), strict=False):
+        label = f"{name}, {bandwidth / 1e12:.2f} TB/s"
+        ax.plot(ends, ends * bandwidth / 1e9, f"k{style}", linewidth=1, label=label)
+    ax.set(xscale="log", yscale="log", xlim=ends, xlabel="flops per byte moved", ylabel="Gflop/s")
+    ax.set_xticks([0.1, 0.15, 0.2, 0.25], ["0.10", "0.15", "0.20", "0.25"])
+    ax.minorticks_off()
+    ax.set_title(f"{environment['device']}: format auto, hot, a point per matrix and type", fontsize=11)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8, loc="lower right")
+    return figure
+
+
+def _per_matrix(rows: Rows) -> Any:
+    """Speed of the format that is chosen over the fastest algorithm of cuSPARSE, a bar per matrix."""
+    speeds: dict[str, dict[str, float]] = {}
+    for dtype in ("f64", "f32"):
+        ours = {
+            row["matrix"]: row["time_us"] for row in _of(rows, dtype) if _is(row, "spmvgpu", "auto", "hot")
+        }
+        best: dict[str, float] = {}
+        for row in _of(rows, dtype):
+            if row["library"] == "cusparse" and row["cache"] == "hot":
+                best[row["matrix"]] = min(best.get(row["matrix"], np.inf), row["time_us"])
+        speeds[dtype] = {matrix: best[matrix] / ours[matrix] for matrix in ours if matrix in best}
+    names = sorted(speeds["f64"], key=speeds["f64"].__getitem__)
+    figure, ax = plt.subplots(figsize=(8, 0.6 + 0.17 * len(names)), layout="constrained")
+    ax.barh(names, [speeds["f64"][name] for name in names], color="#9bbbe0", label="float64")
+    both = [name for name in names if name in speeds["f32"]]
+    ax.plot([speeds["f32"][name] for name in both], both, ".", color="#c0792a", label="float32")
+    ax.axvline(1, color="black", linewidth=0.8)
+    ax.set(xscale="log", xlabel="speed of format auto over the best of cuSPARSE", ylim=(-1, len(names)))
+    ticks = [0.5, 0.75, 1, 1.5, 2, 3]
+    ax.set_xticks(ticks, map(str, ticks))
+    ax.minorticks_off()
+    ax.tick_params(axis="y", labelsize=7)
+    ax.grid(axis="x", alpha=0.3)
+    ax.set_axisbelow(True)
+    ax.legend(loc="lower right")
+    return figure
+
+
+def _of(rows: Rows, dtype: str) -> Rows:
+    return [row for row in rows if row["dtype"] == dtype]
+
+
+def _is(row: dict[str, Any], library: str, variant: str, cache: str) -> bool:
+    return (row["library"], row["variant"], row["cache"]) == (library, variant, cache)
+
+
+def _save(figure: Any, name: str) -> None:
+    figure.savefig(OUT / name, dpi=110)
+    plt.close(figure)
+
+
+def _write(name: str, text: str) -> None:
+    (OUT / name).write_text(f"{text}\n", encoding="utf-8")

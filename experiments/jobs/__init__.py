@@ -1,0 +1,1 @@
+"""Whole jobs, as users run them; `measure` is the command."""

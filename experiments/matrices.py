@@ -1,0 +1,91 @@
+"""Real matrices, read from the folder that an environment variable names, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from spmvgpu import matrix_io
+
+FOLDER_VARIABLE = "SPMVGPU_MATRICES"
+INDEX = "index.json"  # a list of the matrices in a folder: name, nnz, dtype, what is stored
+
+
+def folder() -> Path | None:
+    """The folder that the variable names."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else None
+
+
+def find(name: str) -> Path | None:
+    """The file of a matrix, if the folder has it."""
+    where = folder()
+    if where is None:
+        return None
+    candidates = (where / f"{name}{suffix}" for suffix in matrix_io.MATRIX_SUFFIXES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def index(where: Path) -> list[dict[str, Any]]:
+    """What a folder's index lists, small matrices first; nothing where there is no index."""
+    file = where / INDEX
+    entries = json.loads(file.read_text()) if file.is_file() else []
+    return sorted(entries, key=lambda entry: (entry.get("nnz", 0), entry["name"]))
+
+
+def is_complex(entry: dict[str, Any]) -> bool:
+    return bool(entry["dtype"].startswith("complex"))
+
+
+def real_names() -> list[str]:
+    """The matrices of real numbers that the folder's index lists, small ones first."""
+    where = folder()
+    entries = [] if where is None else index(where)
+    return [entry["name"] for entry in entries if not is_complex(entry)]
+
+
+def read_real(path: Path) -> sp.csr_array:
+    """A real matrix in full storage, as float64; a pattern, which is read as ones, gets random values.
+
+    The index beside the file says where only a triangle is stored.
+    """
+    matrix = matrix_io.read_matrix(path)
+    if np.iscomplexobj(matrix):
+        raise ValueError(f"{path}: the matrix is complex; only real matrices are supported")
+    if np.all(matrix.data == 1):
+        matrix = with_random_values(matrix)
+    matrix = matrix.astype(np.float64)
+    if any(entry["name"] == path.stem and entry.get("stored") == "lower" for entry in index(path.parent)):
+        matrix = sp.csr_array(matrix + sp.tril(matrix, -1).T)
+    return matrix
+
+
+def with_random_values(matrix: sp.csr_array) -> sp.csr_array:
+    """The pattern of a matrix with values from -1 to 1, the same in every run."""
+    values = np.random.default_rng(0).uniform(-1, 1, matrix.nnz)
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def mesh_with_unknowns(mesh: sp.csr_array, unknowns: int) -> sp.csr_array:
+    """The matrix of a mesh with several unknowns at a node: a dense block per entry of the node graph."""
+    pattern = sp.csr_array((np.ones(mesh.nnz, np.int8), mesh.indices, mesh.indptr), shape=mesh.shape)
+    blocks = np.ones((unknowns, unknowns), np.int8)
+    matrix = with_random_values(sp.csr_array(sp.kron(pattern, blocks, format="csr")))
+    matrix.sum_duplicates()  # none, but kron leaves the columns of a row unsorted
+    return matrix
+
+
+def canonical(matrix: Any) -> sp.csr_array:
+    """As float64 `csr_array` without duplicates, with 32-bit indices where they fit."""
+    matrix = sp.csr_array(matrix, dtype=np.float64)
+    matrix.sum_duplicates()
+    if matrix.nnz <= np.iinfo(np.int32).max:
+        # SciPy may widen the indices on the way; all that is measured uses 32 bits.
+        matrix.indices = matrix.indices.astype(np.int32, copy=False)
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    return matrix

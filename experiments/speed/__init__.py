@@ -1,0 +1,1 @@
+"""Products on suites of matrices; the commands are `run`, `symmetric`, `multi` and `prediction`."""

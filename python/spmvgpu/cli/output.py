@@ -1,0 +1,46 @@
+"""How the commands print."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def fail(message: str, code: int) -> int:
+    """Print an error and return the exit code."""
+    print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+def print_line(name: str, value: str) -> None:
+    print(f"{name:<12} {value}".rstrip(), flush=True)
+
+
+def in_bytes(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.4g} {unit}"
+        count /= 1000
+    return f"{count:.4g} TB"
+
+
+def progress_bar(**options: Any) -> Any:
+    """A progress bar of tqdm's on stderr; where that is not installed, one that shows nothing."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return _NoBar()
+    return tqdm(file=sys.stderr, leave=False, **options)
+
+
+class _NoBar:
+    """As much of tqdm's bar as is used here."""
+
+    n = 0.0
+
+    def update(self, n: float = 1) -> bool:
+        """False: nothing was shown."""
+        return False
+
+    def set_postfix_str(self, text: str) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,125 @@
+"""The matrix that ``solve`` and ``bench`` work on: read from a file or assembled."""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .. import gallery, matrix_io
+
+Array = npt.NDArray[Any]
+
+_DEFAULT_SIZE = {"elasticity3d": 27, "poisson3d": 64}
+
+
+class Problem(NamedTuple):
+    """A matrix, its right-hand side and where they come from."""
+
+    title: str
+    matrix: sp.csr_array
+    rhs: Array
+    seconds: float
+
+
+def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "matrix", nargs="?", metavar="A.mtx", help=".mtx, .mtx.gz or .npz; without it, see --problem"
+    )
+    parser.add_argument(
+        "--problem",
+        choices=sorted(_DEFAULT_SIZE),
+        help="what to assemble where no file is given (default: elasticity3d)",
+    )
+    sizes = ", ".join(f"{size} for {name}" for name, size in _DEFAULT_SIZE.items())
+    parser.add_argument(
+        "--size", type=positive_int, metavar="N", help=f"free nodes along each axis ({sizes})"
+    )
+    parser.add_argument(
+        "--symmetric",
+        choices=("lower", "upper"),
+        help="only this triangle of a symmetric matrix is in the file (.mtx files say so themselves)",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+    parser.add_argument(
+        "--dtype", choices=("float32", "float64"), help="precision (default: that of the matrix)"
+    )
+
+
+def positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def positive_float(text: str) -> float:
+    value = float(text)
+    if not 0 < value < np.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not positive and finite")
+    return value
+
+
+def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
+    if args.matrix is not None and (args.problem or args.size):
+        raise ValueError(f"give either a file ({args.matrix}) or --problem and --size, not both")
+    if args.matrix is None and (rhs or args.symmetric):
+        raise ValueError("--rhs and --symmetric belong to a matrix file, and none is given")
+    start = perf_counter()
+    if args.matrix is None:
+        title, matrix, b = _assemble(args.problem or "elasticity3d", args.size)
+    else:
+        title, matrix = args.matrix, matrix_io.read_matrix(args.matrix)
+        if np.iscomplexobj(matrix):
+            raise ValueError(f"{args.matrix}: the matrix is complex; only real matrices are supported")
+        if matrix.dtype.kind != "f":
+            matrix = matrix.astype(np.float64)
+        if args.symmetric:
+            matrix = _mirror(args.matrix, matrix, args.symmetric)
+        b = np.ones(matrix.shape[0]) if rhs is None else read_rhs(rhs, args.matrix, matrix.shape[0])
+    return Problem(title, matrix, b, perf_counter() - start)
+
+
+def _assemble(problem: str, size: int | None) -> tuple[str, sp.csr_array, Array]:
+    n = _DEFAULT_SIZE[problem] if size is None else size
+    if problem == "elasticity3d":
+        title = f"linear elasticity, {n} x {n} x {n} free nodes, trilinear hexahedra"
+        return title, gallery.elasticity3d(n), gallery.elasticity3d_load(n)
+    matrix = gallery.poisson3d(n)
+    return f"Poisson equation, {n} x {n} x {n} points, 7-point stencil", matrix, np.ones(matrix.shape[0])
+
+
+def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
+    check_square(path, matrix)
+    triangle, other = (sp.tril, sp.triu) if stored == "lower" else (sp.triu, sp.tril)
+    beyond = 1 if stored == "lower" else -1
+    if other(matrix, beyond).nnz:
+        raise ValueError(
+            f"{path}: --symmetric {stored} was given, but there are entries beyond that triangle"
+        )
+    return sp.csr_array(matrix + triangle(matrix, -beyond).T)
+
+
+def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
+    b = matrix_io.read_vector(path)
+    if b.dtype.kind not in "buif":
+        raise ValueError(f"{path}: the right-hand side is of type {b.dtype}; only real numbers are supported")
+    if b.shape != (rows,):
+        raise ValueError(
+            f"{path}: the right-hand side has {len(b)} entries, but {matrix_path} has {rows} rows"
+        )
+    if not np.isfinite(b).all():
+        raise ValueError(
+            f"{path}: entry {int(np.argmin(np.isfinite(b)))} of the right-hand side is not finite"
+        )
+    return b.astype(np.float64)
+
+
+def check_square(title: str, matrix: sp.csr_array) -> None:
+    rows, cols = matrix.shape
+    if rows != cols:
+        raise ValueError(f"{title}: the matrix is rectangular ({rows} x {cols}); this needs a square one")

@@ -1,0 +1,216 @@
+"""The formats, their tunables and costs, and building a matrix in one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .arguments import plain_options
+from .devices import CPU, resolve_device
+from .schema import Range
+
+Matrix: TypeAlias = _core.MatrixF32 | _core.MatrixF64
+Indices: TypeAlias = npt.NDArray[np.int32]
+
+_FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A format, the options it is built with, and why.
+
+    With `parts`, those are built instead, each by a choice of its own, and `format` names the whole.
+    """
+
+    format: str
+    options: dict[str, Any] = field(default_factory=dict)
+    reason: str = "it was asked for"
+    parts: tuple[Part, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The part A[rows, cols] of a matrix A, and how it is stored.
+
+    Attributes
+    ----------
+    rows : (m,) array of int32
+        Rows of A, in the order in which the part has them.
+    choice : Choice
+        Format and options of the part.
+    cols : (n,) array of int32, optional
+        Columns of A, in the order in which the part has them; all of them by default. What the part's rows
+        have in other columns must be empty.
+    """
+
+    rows: Indices
+    choice: Choice
+    cols: Indices | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", np.ascontiguousarray(self.rows, dtype=np.int32))
+        if self.cols is not None:
+            object.__setattr__(self, "cols", np.ascontiguousarray(self.cols, dtype=np.int32))
+
+
+def formats() -> tuple[str, ...]:
+    """Names of the storage formats, as `aslinearoperator` takes them.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> "csr" in sg.formats()
+    True
+    """
+    return tuple(_FORMATS)
+
+
+def reads_diagonals(format: str) -> bool:
+    """Whether a format reads x all along the diagonals that have an entry, be another there or not."""
+    return format in _FORMATS and bool(_FORMATS[format]["reads_diagonals"])
+
+
+def needs_symmetry(format: str) -> bool:
+    """Whether a format holds symmetric matrices only, which are their own transposes."""
+    return format in _FORMATS and bool(_FORMATS[format]["symmetric"])
+
+
+def format_options(format: str) -> list[dict[str, Any]]:
+    """The tunables of a format.
+
+    Parameters
+    ----------
+    format : str
+        One of `formats()`.
+
+    Returns
+    -------
+    list of dict
+        "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a
+        tuple (lowest, highest), with a third element where a name is allowed as well.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> for option in sg.format_options("sell"):
+    ...     print(option["name"], option["default"], option["allowed"])
+    sigma 0 [0, 1, 32, 128, 256, 512, 1024, 4096, 16384]
+    warps_per_slice 0 [0, 1, 2, 4, 8, 16, 32]
+    max_padding 4.0 (1.0, 1000000.0)
+    """
+    return [dict(option) for option in _FORMATS[check_format(format)]["options"]]
+
+
+def options_table(format: str) -> dict[str, Any]:
+    """What the options of a format may be, as `spmvgpu.schema.check` takes it."""
+    return {option["name"]: _table_of(option["allowed"]) for option in _FORMATS[format]["options"]}
+
+
+def _table_of(allowed: Any) -> Any:
+    if not isinstance(allowed, tuple):
+        return set(allowed)
+    low, high, *names = allowed
+    return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
+
+
+def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
+    """What a format would cost for a matrix, without building it.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        As `aslinearoperator` takes it.
+    format : str
+        One of `formats()`.
+    device : str, default "auto"
+        As `aslinearoperator` takes it; what a GPU is to do is planned for that one.
+    **options
+        Tunables of the format.
+
+    Returns
+    -------
+    dict
+        "bytes" on the device, with the scratch space that products take, and "padding", the stored slots per
+        non-zero.
+
+    Raises
+    ------
+    FormatError
+        If the format does not fit the matrix.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> A = sg.gallery.poisson2d(16)
+    >>> for format in "csr", "ellpack":
+    ...     print(f"{format}: {sg.estimate(A, format, 'cpu')['padding']:.2f}")
+    csr: 1.00
+    ellpack: 1.05
+    """
+    from .inputs.canonical import (
+        canonical_csr,  # with SciPy, which the formats' names and options need not wait for
+    )
+
+    ordinal = resolve_device(device)
+    return estimate_csr(canonical_csr(A), check_format(format), ordinal, plain_options(options))
+
+
+def estimate_csr(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any] | None = None
+) -> dict[str, float]:
+    """`estimate` of a matrix that is canonical CSR already.
+
+    For a GPU that is not here, without what would be planned for it.
+    """
+    ordinal = ordinal if ordinal < _core.device_count() else CPU
+    plan = plan_csr(csr, format, ordinal, options)
+    return {name: plan[name] for name in ("bytes", "padding")}
+
+
+def plan_csr(
+    csr: Any,
+    format: str,
+    ordinal: int,
+    options: dict[str, Any] | None = None,
+    processors: int | None = None,
+) -> dict[str, Any]:
+    """What a format would do with a matrix that is canonical CSR: its options, all chosen, and its cost.
+
+    With `processors` given, the device need not be here.
+    """
+    matrix_type = _matrix_type(csr.dtype)
+    return matrix_type.plan(
+        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
+    )
+
+
+def build_in_one(csr: Any, choice: Choice, ordinal: int) -> Matrix:
+    """A matrix that is canonical CSR, in the chosen format on a device.
+
+    It may keep the index arrays of `csr`, which must not change any more.
+    """
+    matrix_type = _matrix_type(csr.dtype)
+    return matrix_type(
+        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True
+    )
+
+
+def candidates(format: str) -> list[dict[str, Any]]:
+    """What tuning a format tries, likeliest first."""
+    return [dict(options) for options in _FORMATS[format]["candidates"]]
+
+
+def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.MatrixF64]:
+    return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
+
+
+def check_format(format: Any) -> str:
+    """The name itself, if it is one of `formats()`."""
+    if not isinstance(format, str) or format not in _FORMATS:
+        kind = ValueError if isinstance(format, str) else TypeError
+        raise kind(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
+    return format

@@ -1,0 +1,46 @@
+"""What generators share: checks of their arguments, and matrices that are canonical as they are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..arguments import real_number, whole_number
+from ..inputs.compressed import INDEX_LIMIT
+
+Array = npt.NDArray[Any]
+
+
+def count(name: str, value: Any, lowest: int = 1) -> int:
+    return whole_number(name, value, lowest, INDEX_LIMIT)
+
+
+def generator(seed: Any) -> np.random.Generator:
+    return np.random.default_rng(whole_number("seed", seed, 0))
+
+
+def checked_contrast(value: Any) -> float:
+    contrast = real_number("contrast", value)
+    if not 1 <= contrast < np.inf:
+        raise ValueError(f"contrast is {contrast}; it must be finite and at least 1")
+    return contrast
+
+
+def value_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        checked: np.dtype[Any] = np.dtype(dtype)
+    except Exception as error:  # NumPy raises what it pleases
+        raise TypeError(f"dtype={dtype!r} is no type of numbers") from error
+    if checked.kind not in "biufc":
+        raise TypeError(f"dtype={dtype!r} is no type of numbers")
+    return checked
+
+
+def canonical(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sp.csr_array:
+    """Mark arrays that are known to be sorted and free of duplicates as such."""
+    matrix = sp.csr_array((data, indices, indptr), shape=shape)
+    matrix.has_canonical_format = True
+    return matrix

@@ -1,0 +1,190 @@
+"""Linear elasticity on finite elements: squares and hexahedra, clamped at one side."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..arguments import real_number
+from .common import Array, checked_contrast, count, generator, value_type
+from .stencils import Grid, box_offsets, stencil_matrix
+
+
+def elasticity2d(
+    n: int,
+    *,
+    poisson_ratio: float = 0.3,
+    contrast: float = 1.0,
+    dtype: npt.DTypeLike = np.float64,
+    seed: int = 0,
+) -> sp.csr_array:
+    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.elasticity2d(4)
+    >>> A.shape, A.nnz
+    ((32, 32), 400)
+    """
+    return _elasticity(_cube(n, 2), poisson_ratio, contrast, dtype, seed)
+
+
+def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+    """Right-hand side of `elasticity2d`; see `elasticity3d_load`.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> float(gallery.elasticity2d_load(3).sum())
+    5.0
+    """
+    return _load(_cube(n, 2), dtype)
+
+
+def elasticity3d(
+    n: int,
+    *,
+    poisson_ratio: float = 0.3,
+    contrast: float = 1.0,
+    dtype: npt.DTypeLike = np.float64,
+    seed: int = 0,
+) -> sp.csr_array:
+    """Linear elasticity of a block that is clamped at one face.
+
+    Trilinear hexahedra, integrated with 2 x 2 x 2 Gauss points; 3 unknowns (displacements) per node.
+
+    Parameters
+    ----------
+    n : int
+        Free nodes along each axis; the nodes of the clamped face come on top and are eliminated.
+        The matrix has ``3 n**3`` rows and ``9 (3 n - 2)**3`` stored entries.
+    poisson_ratio : float
+        Of the material, below 0.5.
+    contrast : float
+        Largest over smallest Young's modulus, random and log-uniform per element; 1 makes the block
+        homogeneous.
+    dtype : dtype
+        Of the values.
+    seed : int
+        Of the random moduli.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Stiffness matrix, symmetric positive definite. `elasticity3d_load` makes a right-hand side for it.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> A = gallery.elasticity3d(4)
+    >>> A.shape, A.nnz
+    ((192, 192), 9000)
+    """
+    return _elasticity(_cube(n, 3), poisson_ratio, contrast, dtype, seed)
+
+
+def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+    """The weight of the block of `elasticity3d`: a right-hand side for that matrix.
+
+    Parameters
+    ----------
+    n : int
+        As for `elasticity3d`.
+    dtype : dtype
+        Of the values.
+
+    Returns
+    -------
+    (3 * n**3,) numpy.ndarray
+        A uniform force along the last axis, parallel to the clamped face.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> float(gallery.elasticity3d_load(3).sum())
+    10.0
+    """
+    return _load(_cube(n, 3), dtype)
+
+
+def _elasticity(
+    grid: Grid, poisson_ratio: float, contrast: float, dtype: npt.DTypeLike, seed: int
+) -> sp.csr_array:
+    elements = _elements(grid)
+    contrast = checked_contrast(contrast)
+    dim = len(grid)
+    corners = list(itertools.product((0, 1), repeat=dim))
+    stiffness = _element_stiffness(dim, poisson_ratio)
+    modulus = contrast ** generator(seed).uniform(-0.5, 0.5, elements)
+    # Zero stiffness around the block, so that every node has 2^dim elements: padded[i - a + 1] has node i as
+    # corner a.
+    padded = _surrounded(modulus)
+
+    offsets = box_offsets(dim)
+    slot_of = {tuple(offset): slot for slot, offset in enumerate(offsets.tolist())}
+    blocks = np.zeros((*grid, dim, len(offsets), dim))
+    for a, corner in enumerate(corners):
+        window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
+        for b, other in enumerate(corners):
+            slot = slot_of[tuple(o - c for o, c in zip(other, corner, strict=True))]
+            blocks[..., slot, :] += padded[window][..., None, None] * stiffness[a, :, b, :]
+    return stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
+
+
+def _load(grid: Grid, dtype: npt.DTypeLike) -> Array:
+    present = _surrounded(np.ones(_elements(grid)))
+    corners = list(itertools.product((0, 1), repeat=len(grid)))
+    load = np.zeros((*grid, len(grid)))
+    for corner in corners:
+        window = tuple(slice(1 - c, 1 - c + n) for c, n in zip(corner, grid, strict=True))
+        load[..., -1] += present[window] / len(corners)
+    return load.reshape(-1).astype(value_type(dtype))
+
+
+def _elements(grid: Grid) -> Grid:
+    """One element per cell between nodes, and a layer along axis 0 between the clamped and the free nodes."""
+    if min(grid) < 2:
+        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
+    return (grid[0], *(n - 1 for n in grid[1:]))
+
+
+def _surrounded(elements: Array) -> Array:
+    """With zeros around the block, beyond the clamped face excepted."""
+    return np.pad(elements, [(0, 1)] + [(1, 1)] * (elements.ndim - 1))
+
+
+def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
+    """Stiffness (corner, component, corner, component) of a unit cube with Young's modulus 1."""
+    if not -1 < real_number("poisson_ratio", poisson_ratio) < 0.5:
+        raise ValueError(f"poisson_ratio is {poisson_ratio}; it must lie between -1 and 0.5, both excluded")
+    lame = poisson_ratio / ((1 + poisson_ratio) * (1 - 2 * poisson_ratio))
+    shear = 1 / (2 * (1 + poisson_ratio))
+    corners = np.array(list(itertools.product((0, 1), repeat=dim)))
+    gauss = 0.5 + np.array([-0.5, 0.5]) / np.sqrt(3)  # two points per axis, weight 1/2 each, on [0, 1]
+    points = np.array(list(itertools.product(gauss, repeat=dim)))
+    hat = np.where(corners == 1, points[:, None, :], 1 - points[:, None, :])  # (point, corner, axis)
+    slope = np.where(corners == 1, 1.0, -1.0)
+    gradient = np.empty(hat.shape)
+    for axis in range(dim):
+        others = [other for other in range(dim) if other != axis]
+        gradient[..., axis] = slope[:, axis] * hat[..., others].prod(axis=-1)
+    weight = 1 / len(points)
+    products = weight * np.einsum("qai,qbj->aibj", gradient, gradient)
+    along = np.einsum("aibi->ab", products)
+    stiffness = (
+        lame * products
+        + shear * products.transpose(0, 3, 2, 1)
+        + shear * np.einsum("ab,ij->aibj", along, np.eye(dim))
+    )
+    # Symmetric to the last bit, and so is everything assembled from it.
+    symmetric: Array = 0.5 * (stiffness + stiffness.transpose(2, 3, 0, 1))
+    return symmetric
+
+
+def _cube(n: int, dim: int) -> Grid:
+    return (count("n", n),) * dim

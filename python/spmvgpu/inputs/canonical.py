@@ -1,0 +1,149 @@
+"""Whatever a caller calls a sparse matrix, checked and made into canonical CSR."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
+
+from .compressed import INDEX_LIMIT, as_array, check_entries, compressed, storage_dtype, wanted_dtype
+from .sparse import csr_of_sparse
+
+Symmetric = Literal["lower", "upper"] | bool | None
+
+
+def canonical_csr(
+    A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None, wide: bool = False
+) -> Any:
+    """`A` as a ``csr_array`` with sorted int32 indices, no duplicates, and float32 or float64 data.
+
+    The index arrays are copies, and the copies are what is checked: a thread that changes those of `A`
+    meanwhile may change which matrix this is, but brings no index out of range into it.
+
+    Parameters
+    ----------
+    A : SciPy or CuPy sparse matrix or array, SparseOperator, (data, indices, indptr) tuple, or 2-D array
+        Never changed; the values of the result may share its memory.
+    shape : tuple of int, optional
+        Needed with, and only with, a tuple.
+    dtype : dtype, optional
+        float32 or float64. By default float32 stays and every other real type becomes float64.
+    symmetric : {None, False, True, "lower", "upper"}
+        With "lower" or "upper", `A` holds that triangle of a symmetric matrix and is completed.
+    wide : bool
+        Let a matrix with 2**31 or more stored entries pass, with int64 indices.
+
+    Raises
+    ------
+    TypeError
+        For a dtype that is not real, or an `A` that is no matrix.
+    ValueError
+        For arrays that do not describe a matrix.
+    """
+    declared = checked_symmetry(symmetric)
+    csr = _as_csr(A, shape, wanted_dtype(dtype), wide)
+    return csr if declared is None else _complete(csr, declared, wide)
+
+
+def checked_symmetry(symmetric: Any) -> Literal[True, "lower", "upper"] | None:
+    """What a caller says of a matrix's symmetry; None where it says nothing."""
+    if symmetric is None or (isinstance(symmetric, bool | np.bool_) and not symmetric):
+        return None
+    if isinstance(symmetric, bool | np.bool_):
+        return True
+    allowed = "give None or False, True, 'lower' or 'upper'"
+    if not isinstance(symmetric, str):
+        raise TypeError(f"symmetric={symmetric!r} is not allowed; {allowed}")
+    if symmetric == "lower":
+        return "lower"
+    if symmetric == "upper":
+        return "upper"
+    raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
+
+
+def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
+    if isinstance(A, tuple):
+        return _from_arrays(A, shape, wanted, wide)
+    if shape is not None:
+        raise TypeError(
+            "shape= goes with a (data, indices, indptr) tuple only; this matrix has a shape of its own"
+        )
+    if isinstance(A, str | bytes | os.PathLike):
+        raise TypeError(
+            f"A is {A!r}, which is no matrix; read a file with spmvgpu.matrix_io.read_matrix(path)"
+        )
+    if isinstance(A, LinearOperator):
+        if not hasattr(A, "tocsr"):
+            raise TypeError(f"A is a {type(A).__name__}, which does not give its entries; {_ALLOWED}")
+        A = A.tocsr()
+    if type(A).__module__.partition(".")[0] in ("cupy", "cupyx") and hasattr(A, "get"):
+        A = A.get()
+    if sp.issparse(A):
+        return csr_of_sparse(A, wanted, wide)
+    return _from_dense(A, wanted, wide)
+
+
+_ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
+
+
+def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
+    if len(arrays) != 3:
+        raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
+    if shape is None:
+        raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
+    data, indices, indptr = map(as_array, ("data", "indices", "indptr"), arrays)
+    return compressed(
+        data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted), wide=wide
+    )
+
+
+def _from_dense(A: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
+    dense = as_array("A", A)
+    if dense.ndim != 2:
+        kind = type(A).__name__
+        if dense.ndim == 0:
+            raise TypeError(f"A is of type {kind}, which is no matrix; {_ALLOWED}")
+        raise ValueError(f"A is of type {kind} and has {dense.ndim} dimensions; {_ALLOWED}")
+    target = storage_dtype(dense.dtype, wanted)
+    # A copy, so that no other thread changes what is counted before it is stored.
+    csr = sp.csr_array(np.array(dense, target, order="C"))
+    return compressed(csr.data, csr.indices, csr.indptr, csr.shape, target, wide=wide)
+
+
+def _checked_shape(shape: Any) -> tuple[int, int]:
+    try:
+        rows, cols = shape
+        checked = (int(rows), int(cols))
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"shape must be two whole numbers (rows, columns), not {shape!r}") from None
+    if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
+        raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")
+    return checked
+
+
+def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"], wide: bool) -> Any:
+    if csr.shape[0] != csr.shape[1]:
+        raise ValueError(f"a symmetric matrix is square; this one has shape {csr.shape}")
+    if symmetric is True:
+        return csr
+    rows = np.repeat(np.arange(csr.shape[0], dtype=np.int32), np.diff(csr.indptr))
+    outside = csr.indices > rows if symmetric == "lower" else csr.indices < rows
+    if outside.any():
+        k = int(np.argmax(outside))
+        raise ValueError(
+            f"symmetric={symmetric!r}, but entry ({rows[k]}, {csr.indices[k]}) lies outside that triangle; "
+            "give symmetric=True for a matrix that is stored in full"
+        )
+    mirrored = csr.indices != rows
+    check_entries(csr.nnz + int(np.count_nonzero(mirrored)), wide)
+    # Through coordinates, so that explicitly stored zeros stay.
+    data = np.concatenate([csr.data, csr.data[mirrored]])
+    all_rows = np.concatenate([rows, csr.indices[mirrored]])
+    all_cols = np.concatenate([csr.indices, rows[mirrored]])
+    full = sp.coo_array((data, (all_rows, all_cols)), shape=csr.shape)
+    full.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
+    full = full.tocsr()
+    return compressed(full.data, full.indices, full.indptr, full.shape, csr.dtype, wide=wide)

@@ -1,0 +1,154 @@
+"""CSR arrays that nobody has checked, made into canonical CSR: copied, checked, sorted, summed.
+
+Every way from a caller's matrix to an operator ends here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import _core
+
+#: The largest row, column and, for one operator on one device, number of stored entries.
+INDEX_LIMIT = int(np.iinfo(np.int32).max)
+ENTRY_LIMIT = INDEX_LIMIT
+
+_ALLOWED_TYPES = "allowed are float32, float64, and integers or bool (as float64)"
+
+
+def compressed(
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    *,
+    wide: bool,
+    axis: str = "column",
+) -> Any:
+    """A canonical ``csr_array`` with index arrays of its own, from any arrays.
+
+    Parameters
+    ----------
+    data, indices, indptr : ndarray
+        Of any integer and real types, with any strides.
+    shape : tuple of int
+    dtype : dtype
+        float32 or float64. Values are converted before duplicates are summed, so that a sum is not bounded
+        by the type that they come in.
+    wide : bool
+        Whether there may be 2**31 or more stored entries.
+    axis : {"column", "row"}
+        What messages call `indices`: of CSC arrays, which describe the transposed matrix, they are rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arrays that do not describe a matrix.
+    """
+    if data.ndim != 1:
+        raise ValueError(f"data must be 1-D; it has {data.ndim} dimensions")
+    if data.size != indices.size:
+        raise ValueError(f"mismatched lengths: data has {data.size} entries, indices {indices.size}")
+    indptr, indices, is_canonical = pattern(indices, indptr, shape, wide=wide, axis=axis)
+    values = np.require(data, dtype, ["C", "ALIGNED"])
+    if not is_canonical:
+        values = np.array(values)  # our own, to be sorted in place
+        left = _core.sum_duplicates(indptr, indices, values)
+        indices, values = indices[:left], values[:left]
+    csr = sp.csr_array((values, indices, indptr), shape=shape)
+    csr.has_canonical_format = True
+    return csr
+
+
+def pattern(
+    indices: Any, indptr: Any, shape: tuple[int, int], *, wide: bool, axis: str = "column"
+) -> tuple[Any, Any, bool]:
+    """Checked copies of (indptr, indices), and whether each row's indices increase."""
+    for name, array in (("indices", indices), ("indptr", indptr)):
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be 1-D; it has {array.ndim} dimensions")
+        check_integers(name, array)
+    check_lengths(shape)
+    rows, cols = shape
+    if indptr.size != rows + 1:
+        raise ValueError(f"indptr has length {indptr.size}; {rows} rows need {rows + 1}")
+    check_entries(indices.size, wide)
+    is_wide = indices.size > ENTRY_LIMIT
+    is_narrow = not is_wide and all(np.can_cast(array.dtype, np.int32) for array in (indices, indptr))
+    given = np.int32 if is_narrow else np.int64
+    indptr, indices = (np.require(array, given, ["C", "ALIGNED"]) for array in (indptr, indices))
+    if is_wide:
+        return _core.copy_wide_pattern(indptr, indices, cols, axis)
+    return _core.copy_pattern(indptr, indices, cols, axis)
+
+
+def transpose(csr: Any) -> Any:
+    """The transposed matrix of a canonical csr_array, canonical too."""
+    shape = csr.shape[::-1]
+    if csr.indptr.dtype == np.int32:
+        arrays = _core.transpose(csr.indptr, csr.indices, csr.data, csr.shape[1])
+        transposed = sp.csr_array(arrays, shape=shape)
+    else:  # of more entries than the core counts
+        transposed = sp.csr_array(csr.T)
+    transposed.has_canonical_format = True  # columns come in the order of the rows that they were
+    return transposed
+
+
+def as_array(name: str, given: Any) -> np.ndarray[Any, Any]:
+    """What a caller gives for an array; ValueError or TypeError that names it if it is none."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, and masks are not supported; give {name}.filled(0)")
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:
+        reason = f"{name} is of type {type(given).__name__}, which NumPy cannot make an array of: {error}"
+        raise type(error)(reason) from None
+
+
+def check_integers(name: str, array: Any) -> None:
+    """Refuse indices that are not whole numbers; an empty list, which NumPy takes for floats, may pass."""
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, not {array.dtype}")
+
+
+def check_lengths(shape: tuple[int, int]) -> None:
+    if max(shape) > INDEX_LIMIT:
+        raise ValueError(
+            f"shape {shape} is too large: at most {INDEX_LIMIT} (2**31 - 1) rows and columns fit"
+        )
+
+
+def check_entries(count: int, wide: bool) -> None:
+    if count > ENTRY_LIMIT and not wide:
+        raise ValueError(
+            f"the matrix has {count} stored entries; at most {ENTRY_LIMIT} (2**31 - 1) fit one operator. "
+            "Give a list of devices, device=[...], which may be a list of one"
+        )
+
+
+def wanted_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """The dtype that a caller asks for, checked; None if it asks for none."""
+    if dtype is None:
+        return None
+    try:
+        wanted: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+    except Exception as error:  # NumPy raises what it pleases: TypeError, ValueError, SyntaxError, ...
+        raise TypeError(f"dtype={dtype!r} is no type; allowed are float32 and float64") from error
+    if wanted not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise TypeError(f"dtype {wanted} is not supported; allowed are float32 and float64")
+    return wanted
+
+
+def storage_dtype(given: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtype[Any]:
+    """The type that values of a given type are stored in."""
+    if given.kind not in "biuf":
+        raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}")
+    if wanted is not None:
+        return wanted
+    if given.itemsize > 8:
+        raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}. Give dtype= to have it rounded")
+    return np.dtype(np.float32 if given.newbyteorder("=") == np.float32 else np.float64)

@@ -1,0 +1,172 @@
+"""SciPy's sparse matrices, of every kind, made into canonical CSR.
+
+Their arrays may have been broken, or replaced by others, after they were made, and SciPy's own conversions
+would follow them out of bounds. So every array is copied, the copy is checked, and SciPy converts the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .compressed import (
+    as_array,
+    check_integers,
+    check_lengths,
+    compressed,
+    pattern,
+    storage_dtype,
+    transpose,
+)
+
+_Wanted = np.dtype[Any] | None
+
+
+def csr_of_sparse(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    """A SciPy sparse matrix or array as a canonical ``csr_array``.
+
+    Parameters
+    ----------
+    A : sparse matrix or array
+    wanted : dtype or None
+        As `canonical_csr` takes it, checked.
+    wide : bool
+        Whether there may be 2**31 or more stored entries.
+
+    Raises
+    ------
+    TypeError
+        For values or indices of a type that is not supported.
+    ValueError
+        For arrays that do not describe a matrix.
+    """
+    dimensions = len(A.shape)  # of older versions of SciPy, ndim is 2 whatever the shape
+    if dimensions != 2:
+        raise ValueError(f"A must have 2 dimensions, not {dimensions}")
+    check_lengths(A.shape)
+    convert = _CONVERSIONS.get(A.format)
+    if convert is None:
+        A, convert = A.tocsr(), _from_csr
+    try:
+        return convert(A, wanted, wide)
+    except (AttributeError, IndexError, KeyError, OverflowError) as error:
+        raise ValueError(
+            f"A is a broken {type(A).__name__}: its attributes do not fit together ({error})"
+        ) from error
+
+
+def _from_csr(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    return compressed(data, indices, indptr, A.shape, storage_dtype(data.dtype, wanted), wide=wide)
+
+
+def _from_csc(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    dtype = storage_dtype(data.dtype, wanted)
+    transposed = compressed(data, indices, indptr, A.shape[::-1], dtype, wide=wide, axis="row")
+    return transpose(transposed)
+
+
+def _from_bsr(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    dtype = storage_dtype(data.dtype, wanted)
+    if data.ndim != 3 or data.shape[0] != indices.size or 0 in data.shape[1:]:
+        raise ValueError(
+            f"mismatched lengths: data has shape {data.shape}, and there are {indices.size} indices of blocks"
+        )
+    blocks = data.shape[1:]
+    if A.shape[0] % blocks[0] or A.shape[1] % blocks[1]:
+        raise ValueError(f"shape {A.shape} cannot be divided into blocks of shape {blocks}")
+    shape = (A.shape[0] // blocks[0], A.shape[1] // blocks[1])
+    indptr, indices, _ = pattern(indices, indptr, shape, wide=wide, axis="block column")
+    copy = sp.bsr_array((np.array(data, dtype, order="C"), indices, indptr), shape=A.shape)
+    return _from_csr(copy.tocsr(), wanted, wide)
+
+
+def _from_coo(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    data, row, col = _arrays(A, "data", "row", "col")
+    return _from_triplets(data, row, col, A.shape, wanted, wide)
+
+
+def _from_triplets(data: Any, row: Any, col: Any, shape: tuple[int, int], wanted: _Wanted, wide: bool) -> Any:
+    dtype = storage_dtype(data.dtype, wanted)
+    row, col = _checked_indices("row", row, data, shape[0]), _checked_indices("col", col, data, shape[1])
+    coo = sp.coo_array((np.array(data, dtype), (row, col)), shape=shape)
+    coo.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
+    return _from_csr(coo.tocsr(), wanted, wide)
+
+
+def _checked_indices(name: str, indices: Any, data: Any, length: int) -> Any:
+    """Copies of row or column numbers, as int32."""
+    if indices.ndim != 1 or indices.shape != data.shape:
+        raise ValueError(f"mismatched lengths: data has shape {data.shape}, {name} {indices.shape}")
+    check_integers(f"{name} indices", indices)
+    copy = np.array(indices)
+    if copy.size and (copy.min() < 0 or copy.max() >= length):
+        raise ValueError(
+            f"{name} indices must lie in 0..{length - 1}; these reach from {copy.min()} to {copy.max()}"
+        )
+    return copy.astype(np.int32, copy=False)
+
+
+def _from_dia(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    data, offsets = _arrays(A, "data", "offsets")
+    dtype = storage_dtype(data.dtype, wanted)
+    if data.ndim != 2 or offsets.shape != data.shape[:1]:
+        raise ValueError(f"mismatched lengths: data has shape {data.shape}, offsets {offsets.shape}")
+    check_integers("offsets", offsets)
+    copy = np.array(offsets)
+    if len(np.unique(copy)) != copy.size:
+        raise ValueError("offsets holds a diagonal twice")
+    inside = (copy > -A.shape[0]) & (copy < A.shape[1])  # SciPy would wrap what does not fit int32
+    diagonals = np.array(data, dtype, order="C")[inside]
+    dia = sp.dia_array((diagonals, copy[inside].astype(np.int32)), shape=A.shape)
+    return _from_csr(dia.tocsr(), wanted, wide)
+
+
+def _from_lil(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    for name, lists in (("rows", A.rows), ("data", A.data)):
+        if not all(isinstance(row, list) for row in lists):
+            raise ValueError(f"{name} of a lil matrix must hold lists, and something else is among them")
+    rows, values = ([list(row) for row in lists] for lists in (A.rows, A.data))
+    lengths = [len(row) for row in rows]
+    if lengths != [len(row) for row in values]:
+        raise ValueError("mismatched lengths: the rows of the lil matrix have other lengths than their data")
+    data = _flat("data", values)
+    dtype = storage_dtype(data.dtype, storage_dtype(A.dtype, wanted))
+    indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    return compressed(data, _flat("rows", rows), indptr, A.shape, dtype, wide=wide)
+
+
+def _from_dok(A: Any, wanted: _Wanted, wide: bool) -> Any:
+    entries = list(A.items())
+    for key, _ in entries:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ValueError(f"the keys of a dok matrix must be pairs (row, column), which {key!r} is not")
+    data = as_array("values", [value for _, value in entries])
+    row, col = (as_array("keys", [key[axis] for key, _ in entries]) for axis in (0, 1))
+    return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted), wide)
+
+
+def _flat(name: str, lists: list[list[Any]]) -> np.ndarray[Any, Any]:
+    """All entries in one array, of the type that NumPy finds."""
+    return as_array(name, list(chain.from_iterable(lists)))
+
+
+def _arrays(A: Any, *names: str) -> list[np.ndarray[Any, Any]]:
+    return [as_array(name, getattr(A, name)) for name in names]
+
+
+_CONVERSIONS: dict[str, Callable[[Any, _Wanted, bool], Any]] = {
+    "csr": _from_csr,
+    "csc": _from_csc,
+    "bsr": _from_bsr,
+    "coo": _from_coo,
+    "dia": _from_dia,
+    "lil": _from_lil,
+    "dok": _from_dok,
+}

@@ -1,0 +1,13 @@
+"""Solvers with the signatures of `scipy.sparse.linalg` that do all their work on the operator's device.
+
+>>> import numpy as np, spmvgpu as sg
+>>> op = sg.aslinearoperator(sg.gallery.poisson2d(20), device="cpu")
+>>> x, info = sg.linalg.cg(op, np.ones(400), rtol=1e-8, M=sg.linalg.jacobi(op))
+>>> info
+0
+"""
+
+from .cg import cg
+from .preconditioners import Jacobi, jacobi
+
+__all__ = ["Jacobi", "cg", "jacobi"]

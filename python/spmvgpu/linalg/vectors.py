@@ -1,0 +1,113 @@
+"""The vectors of a solve: taken from the caller, staged on the operator's device, and given back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..arrays import NUMPY, Located, library_of
+from ..devices import CPU
+from ..operands import converted_vector
+from ..operator import SparseOperator
+
+
+class DeviceVector(NamedTuple):
+    """A vector on the operator's device."""
+
+    pointer: int
+    owner: Any  # kept alive as long as the pointer is used
+
+
+NOTHING = DeviceVector(0, None)
+
+
+class Vectors:
+    """The vectors of one solve, of the kind that `b` has."""
+
+    def __init__(self, op: SparseOperator, b: Any) -> None:
+        library = library_of(b)
+        if library is None:
+            raise TypeError(f"b must be an array, not {type(b).__name__}")
+        self._op, self._library, self._b = op, library, b
+        self.stream: int | None = (
+            None  # the solve starts after what it holds; None: there is nothing to wait for
+        )
+
+    def take(self, name: str, array: Any) -> DeviceVector:
+        """A vector that the caller gave, checked and converted."""
+        if isinstance(array, list | tuple) and self._library is NUMPY:
+            array = np.asarray(array)
+        if library_of(array) is not self._library:
+            wanted = "a NumPy array like b" if self._library is NUMPY else "an array of the same library as b"
+            raise TypeError(f"{name} must be {wanted}, not {type(array).__name__}")
+        array, located = converted_vector(self._op, name, array, self._library)
+        if located.host is not None:
+            return staged(located.host, self._op._ordinal)
+        if name == "b":
+            self._like = array, located
+        self._wait_for(located)
+        return DeviceVector(located.pointer, (array, located))
+
+    def _wait_for(self, located: Located) -> None:
+        stream = self._library.stream(located) if self._op._stream is None else self._op._stream
+        if self.stream is not None and stream != self.stream:
+            _core.synchronize(self.stream, self._op._ordinal)
+        self.stream = stream
+
+    def new(self) -> DeviceVector:
+        """Memory for the result, once `take` has had b."""
+        n = self._op.shape[0]
+        if self.stream is None:
+            self._x: Any = np.empty(n, self._op.dtype)
+            self._x_on_device = staged(self._x, self._op._ordinal, upload=False)
+        else:
+            self._x, pointer = self._library.empty((n,), *self._like)
+            self._x_on_device = DeviceVector(pointer, self._x)
+        return self._x_on_device
+
+    def result(self) -> Any:
+        """The result for the caller."""
+        if self.stream is not None:
+            return self._library.deliver(self._x, self._b, self.stream)
+        if self._x_on_device.owner is not self._x:
+            self._x_on_device.owner.download(self._x)
+        return self._library.from_host(self._x, self._b)
+
+
+def staged(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> DeviceVector:
+    """A NumPy array where the device can read it: as it is on the CPU, in the GPU's memory otherwise."""
+    if ordinal == CPU:
+        return DeviceVector(array.ctypes.data, array)
+    memory = _core.DeviceArray(array.shape, array.dtype.itemsize, ordinal)
+    if upload:
+        memory.upload(array)
+    return DeviceVector(memory.pointer, memory)
+
+
+def staged_numpy(op: SparseOperator, array: npt.NDArray[Any]) -> DeviceVector:
+    return staged(converted_vector(op, "M", array, NUMPY)[1].host, op._ordinal)
+
+
+def is_distributed(op: Any) -> bool:
+    """Asked without importing `spmvgpu.distributed`: where nobody did, there is no such operator."""
+    module = sys.modules.get("spmvgpu.distributed")
+    return module is not None and isinstance(op, module.DistributedOperator)
+
+
+def check_operator(op: Any) -> None:
+    if not isinstance(op, SparseOperator):
+        raise TypeError(
+            f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}; "
+            "scipy.sparse.linalg.cg takes other operators"
+        )
+    check_square(op)
+
+
+def check_square(op: Any) -> None:
+    """Refuse, with ValueError, an operator that is no system of equations."""
+    if op.shape[0] != op.shape[1]:
+        raise ValueError(f"the operator has shape {op.shape}; a system of equations needs a square one")

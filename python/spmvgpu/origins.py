@@ -1,0 +1,184 @@
+"""Where operators come from: how one was asked for, on one device or several, and others like it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import _core, describe, parts
+from .arrays import Located
+from .devices import CPU, device_name, resolve_device
+from .formats import Choice
+from .inputs.canonical import canonical_csr
+from .operator import SparseOperator
+from .parts import build
+from .planning import placement
+from .planning.choosing import PARTITIONED, Tuning, choose
+from .planning.placement import Request, Shard, checked_request
+from .spread import MultiDeviceOperator
+
+
+@dataclass(frozen=True)
+class OneDevice:
+    """The `Origin` of an operator on one device; `requested` is the device as the caller named it."""
+
+    choice: Choice
+    ordinal: int
+    requested: Any
+    symmetric: bool = False
+    stream: int | None = None
+    tuning: Tuning | None = None
+
+    @property
+    def device(self) -> str:
+        return device_name(self.ordinal)
+
+    def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        if beside is not None:
+            _check_beside(name, located, beside)
+        elif located.ordinal != self.ordinal:
+            there = device_name(located.ordinal)
+            raise ValueError(f"{name} lies on {there!r}, the operator on {self.device!r}; move one of them")
+
+    def make(self, csr: Any) -> SparseOperator:
+        """The operator of a canonical matrix."""
+        return SparseOperator(build(csr, self.choice, self.ordinal), csr.shape, self)
+
+    def like(self, csr: Any) -> SparseOperator:
+        return replace(self, tuning=None).make(csr)
+
+    def like_part(self, csr: Any) -> SparseOperator:
+        name, options = self.choice.format, self.choice.options
+        same = Choice("csr") if self.choice.parts else Choice(name, options)
+        return self._make_or_csr(csr, replace(same, reason="the whole matrix has it"), "a part")
+
+    def transposed(self, csr: Any) -> SparseOperator:
+        return self._make_or_csr(csr, parts.transposed(self.choice), "the transposed matrix")
+
+    def _make_or_csr(self, csr: Any, choice: Choice, what: str) -> SparseOperator:
+        """As chosen, or as CSR where the format refuses the matrix."""
+        other = replace(self, choice=choice, symmetric=False, tuning=None)
+        try:
+            return other.make(csr)
+        except _core.FormatError as refused:
+            reason = f"it holds {what}, which {choice.format} refuses: {refused}"
+            return replace(other, choice=Choice("csr", {}, reason)).make(csr)
+
+    def moved(self, csr: Any, device: Any) -> SparseOperator:
+        if not isinstance(device, str):
+            return _chosen_anew(csr, device, self.symmetric)
+        ordinal = resolve_device(device)
+        stream = self.stream if ordinal == self.ordinal else None
+        return replace(self, ordinal=ordinal, requested=device, stream=stream, tuning=None).make(csr)
+
+    def explanation(self, op: SparseOperator) -> str:
+        return describe.explanation(op, self.choice.reason)
+
+    def rebuild(self, csr: Any) -> tuple[Any, ...]:
+        return on_device, (csr, self.choice, self.requested, self.symmetric)
+
+
+def on_device(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
+    """The operator of a matrix in a format that was chosen before; what pickle calls."""
+    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
+    return OneDevice(choice, resolve_device(device), device, symmetric).make(csr)
+
+
+@dataclass(frozen=True)
+class SeveralDevices:
+    """The `Origin` of an operator over several devices."""
+
+    request: Request
+    shards: tuple[Shard, ...]
+    choice: Choice  # of all shards, or named "parts" where they have different formats
+    details: tuple[str, ...]  # what `explanation` says of each shard
+    symmetric: bool = False
+    stream: int | None = None
+    tuning: None = field(default=None, init=False)
+
+    @property
+    def device(self) -> tuple[str, ...]:
+        return tuple(device_name(shard.ordinal) for shard in self.shards)
+
+    @property
+    def ordinals(self) -> list[int]:
+        """The devices that arrays may lie on: the GPUs, or host memory where there are none."""
+        return sorted({shard.ordinal for shard in self.shards if shard.ordinal != CPU}) or [CPU]
+
+    @property
+    def ordinal(self) -> int:
+        return next((shard.ordinal for shard in self.shards if shard.ordinal != CPU), CPU)
+
+    def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        if beside is not None:
+            _check_beside(name, located, beside)
+        elif located.ordinal not in self.ordinals:
+            allowed = " or ".join(repr(device_name(ordinal)) for ordinal in self.ordinals)
+            raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}; it must lie on {allowed}")
+
+    def like(self, csr: Any) -> SparseOperator:
+        return spread(csr, self.request, self.symmetric, self.stream)
+
+    def like_part(self, csr: Any) -> SparseOperator:
+        by = self.request.partition if isinstance(self.request.partition, str) else "nnz"
+        request = replace(self.request, partition=by)
+        in_csr = replace(request, format="csr", options=())
+        if request.format == PARTITIONED:  # a separator is a number of rows, and they are others
+            return spread(csr, in_csr, False, self.stream)
+        try:
+            return spread(csr, request, False, self.stream)
+        except _core.FormatError:
+            return spread(csr, in_csr, False, self.stream)
+
+    transposed = like_part  # which is cut by rows of its own
+
+    def moved(self, csr: Any, device: Any) -> SparseOperator:
+        return _chosen_anew(csr, device, self.symmetric)
+
+    def explanation(self, op: SparseOperator) -> str:
+        """Which part of the matrix each device has."""
+        lines = [repr(op), "", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
+        lines += [*self.details, *(shard.reason for shard in self.shards if shard.reason)]
+        return "\n".join(lines)
+
+    def rebuild(self, csr: Any) -> tuple[Any, ...]:
+        return on_devices, (csr, self.request, self.symmetric)
+
+
+def spread(csr: Any, request: Request, symmetric: bool, stream: int | None) -> MultiDeviceOperator:
+    """The operator of a canonical matrix over the requested devices."""
+    ordinals = [resolve_device(name) for name in request.devices]
+    shards = placement.fit(csr, request, placement.divide(csr, request, ordinals))
+    matrix = placement.build(csr, request, shards)
+    names = {parts.format_of(shard) for shard, *_ in matrix.shards}
+    choice = Choice(names.pop() if len(names) == 1 else "parts")
+    details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shards, strict=True))
+    origin = SeveralDevices(request, tuple(shards), choice, details, symmetric, stream)
+    return MultiDeviceOperator(matrix, csr.shape, origin)
+
+
+def _detail(shard: Shard, stored: Any) -> str:
+    name = device_name(shard.ordinal)
+    facts = f"{name:8s} {len(shard.rows):12,d} {stored.nnz:14,d} {stored.nbytes:16,d}"
+    return f"{facts}   {parts.format_of(stored)}"
+
+
+def on_devices(csr: Any, request: Request, symmetric: bool) -> MultiDeviceOperator:
+    """The operator of a matrix over devices that were requested before; what pickle calls."""
+    return spread(canonical_csr(csr, wide=True), request, symmetric, None)
+
+
+def _check_beside(name: str, located: Located, beside: int) -> None:
+    if located.ordinal != beside:
+        there = device_name(located.ordinal)
+        raise ValueError(f"{name} lies on {there!r}, x on {device_name(beside)!r}; move one of them")
+
+
+def _chosen_anew(csr: Any, device: Any, symmetric: bool) -> SparseOperator:
+    """The operator on a device, or several, in the format that suits the matrix there."""
+    if isinstance(device, list | tuple):
+        request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
+        return spread(csr, request, symmetric, None)
+    ordinal, csr = resolve_device(device), canonical_csr(csr)
+    choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
+    return SparseOperator(matrix, csr.shape, OneDevice(choice, ordinal, device, symmetric, None, tuning))

@@ -1,0 +1,330 @@
+"""Which format an operator gets: asked for, predicted, or tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from .. import _core, cache, parts
+from ..devices import CPU
+from ..formats import Choice, candidates, check_format, formats, needs_symmetry
+from ..parts import AnyMatrix, build
+from . import tuning_cache
+from .model.predict import Prediction, predict_csr, separator_csr
+from .model.profile import load_profile
+from .model.roofline import variant_name
+
+MODES = ("off", "cached", "full")
+
+#: The format that is two: long rows as CSR, the others as ELLPACK.
+PARTITIONED = "partitioned"
+
+# A format is worth a trial if its predicted time is within this factor of the best, or as near as the two
+# predictions err.
+_CLOSE = 1.25
+_MAX_TRIALS = 3
+
+# A trial is kept to be right about another format than the predicted one only if that was faster by more than
+# times vary from one short series to the next.
+_NOISE = 1.05
+
+# Series per variant that is timed, of which the fastest counts: what disturbs one makes it slower.
+_SERIES = {"cached": 1, "full": 3}
+
+#: Why the CPU has csr where nothing was timed before.
+CSR_ON_CPU = (
+    "on a CPU csr needs no conversion, and others are seldom faster by much; tune='full' times them, once "
+    "for all matrices like this one"
+)
+
+# Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
+_HOPELESS = 2.0
+
+# Kernels that differ so little that trying one says enough of the others.
+_ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
+
+# On the CPU its product is that of csr, from more memory.
+_SAME_ON_CPU = {"csr_b"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A variant that was built and timed."""
+
+    format: str
+    options: dict[str, Any]
+    time_us: float
+
+
+@dataclass
+class Tuning:
+    """What finding the format took.
+
+    Attributes
+    ----------
+    mode : {"off", "cached", "full"}
+    trials : list of Trial
+        What was timed.
+    products : int
+        Products that the timing took, of all trials together.
+    seconds : float
+        Time that choosing took, trials and their conversions included.
+    cached : bool
+        Whether the result of an earlier tuning was used.
+    """
+
+    mode: str
+    trials: list[Trial] = field(default_factory=list)
+    products: int = 0
+    seconds: float = 0.0
+    cached: bool = False
+
+
+def choose(
+    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any], symmetric: bool = False
+) -> tuple[Choice, AnyMatrix, Tuning]:
+    """The format of an operator, and the matrix in it.
+
+    Parameters
+    ----------
+    csr : csr_array
+        Canonical.
+    format : str
+        One of `formats()` or "auto".
+    ordinal : int
+        The device.
+    mode : {"off", "cached", "full"}
+        Whether to decide by timing.
+    options : dict
+        Tunables given by the caller; these are kept.
+    symmetric : bool
+        Whether the caller says that the matrix is symmetric.
+    """
+    if mode not in MODES:
+        raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
+    start = perf_counter()
+    tuning = Tuning(mode)
+    if format == PARTITIONED:
+        choice = cut_by_length(csr, ordinal, options)
+        matrix = build(csr, choice, ordinal)
+        tuning.seconds = perf_counter() - start
+        return choice, matrix, tuning
+    if format != "auto":
+        check_format(format)
+    elif options:
+        raise TypeError(
+            f"options {sorted(options)} belong to a format; "
+            f"name it with format= (one of {', '.join(formats())})"
+        )
+    choice, matrix = _choose(csr, format, ordinal, options, tuning, symmetric)
+    tuning.seconds = perf_counter() - start
+    return choice, matrix, tuning
+
+
+def _choose(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
+) -> tuple[Choice, AnyMatrix]:
+    asked = Choice(format, options)
+    if format != "auto" and tuning.mode != "full":
+        return asked, build(csr, asked, ordinal)
+    entries = _entries(csr, format, ordinal, options, tuning.mode, symmetric)
+    for entry in entries:
+        known = tuning_cache.recall(entry, format, options)
+        if known is not None:
+            try:
+                matrix = build(csr, known, ordinal)
+                tuning.cached = True
+                return known, matrix
+            except (_core.FormatError, MemoryError):
+                pass  # like that other matrix, but not enough
+    if format != "auto":
+        variants = [candidate | options for candidate in candidates(format)]
+        distinct = [Choice(format, v) for i, v in enumerate(variants) if v not in variants[:i]]
+        return _fastest(csr, distinct, ordinal, tuning, entries[-1])
+    if ordinal == CPU and tuning.mode != "full":
+        choice = Choice("csr", {}, CSR_ON_CPU)
+        return choice, build(csr, choice, ordinal)
+    names = general_formats(symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
+    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
+    possible = [prediction for prediction in predictions if prediction.time_us is not None]
+    if tuning.mode == "full":
+        return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])
+    close = list(_close(possible))
+    if tuning.mode == "cached" and len(close) > 1:
+        return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entries[-1])
+    ranked = sorted(possible, key=_pessimistic_us)
+    choice, matrix = _first(csr, [_predicted(p, possible, predictions.device) for p in ranked], ordinal)
+    if entries:
+        tuning_cache.keep(entries[-1], choice, None)
+    return choice, matrix
+
+
+def _entries(
+    csr: Any, format: str, ordinal: int, options: dict[str, Any], mode: str, symmetric: bool
+) -> list[Path | None]:
+    """Where results for a request are kept: the best first, and what is found in this mode last.
+
+    What was tuned in full serves later requests with tune="cached". What follows from predictions, and from
+    trials of what was predicted to be close, holds as long as the device's profile.
+    """
+    if mode == "off" or (mode == "cached" and ordinal == CPU and not cache.holds_tuning()):
+        return []  # on a CPU, nothing is timed or kept unless tuning is asked for
+    request = {"format": format, "options": options, "symmetric": symmetric}
+    matrix = tuning_cache.fingerprint(csr)
+    full = tuning_cache.entry_path(matrix, ordinal, request | {"tune": "full"})
+    if mode == "full" or ordinal == CPU:
+        return [full]
+    measured = dict(load_profile(ordinal).measured)
+    return [full, tuning_cache.entry_path(matrix, ordinal, request | {"tune": mode, "profile": measured})]
+
+
+def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
+    """The formats that come into question on a kind of device.
+
+    A symmetric format is planned for as long as thousands of products take: nobody gets it unasked, unless
+    the matrix is known to be symmetric.
+    """
+    same = _SAME_ON_CPU if kind == "cpu" else set()
+    return tuple(name for name in formats() if name not in same and (symmetric or not needs_symmetry(name)))
+
+
+def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
+    """The choice for format "partitioned": long rows as CSR and the others as ELLPACK, or one format for all.
+
+    From Guo et al. 2011, section 5.
+    """
+    unknown = set(options) - {"separator"}
+    if unknown:
+        raise TypeError(f"format 'partitioned' has no option {min(unknown)!r}; its options are: separator")
+    rows, cut = csr.shape[0], options.get("separator", 0)
+    if not isinstance(cut, int) or not 0 <= cut < max(rows, 1):
+        raise ValueError(f"separator={cut!r} is not allowed; give 0, to choose, or rows up to {rows - 1}")
+    reason = "the separator was asked for"
+    if cut == 0:
+        found = separator_csr(csr, load_profile(ordinal))
+        if found.format != PARTITIONED:
+            reason = f"cutting the matrix in two brings nothing: {found.format} is predicted to be as fast"
+            return Choice(found.format, {}, reason)
+        cut = found.csr_rows
+        name, alone = min(found.whole_us.items(), key=lambda entry: entry[1])
+        reason = (
+            f"{cut} of {rows} rows as csr and the others as ellpack are predicted to take "
+            f"{found.time_us:.1f} us, and {name} alone {alone:.1f} us"
+        )
+    by_length = np.argsort(-np.diff(csr.indptr), kind="stable").astype(np.int32)
+    return parts.partitioned([by_length[:cut], by_length[cut:]], [Choice("csr"), Choice("ellpack")], reason)
+
+
+def _pessimistic_us(prediction: Prediction) -> float:
+    """Predicted time, and as much more as such predictions err."""
+    return (prediction.time_us or 0.0) * (1 + _uncertainty(prediction))
+
+
+def _uncertainty(prediction: Prediction) -> float:
+    return 0.5 if prediction.error is None else prediction.error
+
+
+def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: str) -> Choice:
+    """A choice by prediction, with the reason: it is not always the shortest time that is the best bet."""
+    best = possible[0]
+    reason = f"it is predicted to take {_with_error(prediction)} a product on {device}"
+    if prediction is best:
+        reason += ", the least of the formats considered"
+    elif _pessimistic_us(prediction) < _pessimistic_us(best):
+        reason += f", which is safer than {_with_error(best)} of {best.name}"
+    return Choice(prediction.format, prediction.options, reason)
+
+
+def _with_error(prediction: Prediction) -> str:
+    error = "an unknown error" if prediction.error is None else f"{prediction.error:.0%}"
+    return f"{prediction.time_us:.1f} us +- {error}"
+
+
+def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
+    """The best, and those of other kinds that may turn out to be better."""
+    seen: set[str] = set()
+    best = possible[0]
+    for prediction in possible:
+        alike = _ALIKE.get(prediction.format, prediction.name)
+        limit = max(_CLOSE, (1 + _uncertainty(best)) * (1 + _uncertainty(prediction)))
+        if alike in seen or (prediction.time_us or 0.0) > limit * (best.time_us or 0.0):
+            continue
+        seen.add(alike)
+        yield prediction
+        if len(seen) == _MAX_TRIALS:
+            return
+
+
+def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
+    """All variants of the formats that are not predicted to be far slower than the best."""
+    limit = _HOPELESS * (possible[0].time_us or 0.0)
+    names = dict.fromkeys(p.format for p in possible if (p.time_us or 0.0) <= limit)
+    for name in names:
+        for options in candidates(name):
+            yield Choice(name, options)
+
+
+def _first(csr: Any, choices: Iterable[Choice], ordinal: int) -> tuple[Choice, AnyMatrix]:
+    """The first that fits the device."""
+    refusals: list[Exception] = []
+    refused_names: list[str] = []
+    for choice in choices:
+        try:
+            matrix = build(csr, choice, ordinal)
+        except (_core.FormatError, MemoryError) as refused:
+            refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
+            refused_names.append(variant_name(choice.format, choice.options))
+            continue
+        if refused_names:
+            choice = replace(choice, reason=f"{choice.reason}; {', '.join(refused_names)} did not fit")
+        return choice, matrix
+    raise refusals[0]
+
+
+def _fastest(
+    csr: Any, choices: Iterable[Choice], ordinal: int, tuning: Tuning, entry: Path | None
+) -> tuple[Choice, AnyMatrix]:
+    """The fastest of all, the likeliest first.
+
+    A later one must be faster by more than noise. The best so far is kept while the next is tried; the others
+    are gone by then.
+    """
+    best: tuple[Choice, AnyMatrix] | None = None
+    best_time = float("inf")
+    refusals: list[Exception] = []
+    for choice in choices:
+        try:
+            matrix = build(csr, choice, ordinal)
+            series = [matrix.try_products() for _ in range(_SERIES[tuning.mode])]
+        except (_core.FormatError, MemoryError) as refused:
+            refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
+            continue
+        time_us = min(time for time, _ in series)
+        tuning.trials.append(Trial(choice.format, choice.options, time_us))
+        tuning.products += sum(products for _, products in series)
+        if time_us * _NOISE < best_time:
+            best, best_time = (choice, matrix), time_us
+        del matrix
+    if best is None:
+        raise refusals[0]
+    choice, matrix = best
+    tuning_cache.keep(entry, choice, best_time)
+    return replace(choice, reason=_found(best_time, tuning.trials)), matrix
+
+
+def _found(time_us: float, trials: Sequence[Trial]) -> str:
+    """Why the best of the trials is that."""
+    quickest = min(trials, key=lambda trial: trial.time_us)
+    if len(trials) == 1:
+        return f"nothing else that was to be timed fits; it took {time_us:.1f} us a product"
+    if quickest.time_us == time_us:
+        return f"of {len(trials)} timed variants it was the fastest, at {time_us:.1f} us a product"
+    return (
+        f"it took {time_us:.1f} us a product; {variant_name(quickest.format, quickest.options)}, which is "
+        f"predicted to be slower, took {quickest.time_us:.1f} us, and such trials vary by as much"
+    )

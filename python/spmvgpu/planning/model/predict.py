@@ -1,0 +1,316 @@
+"""Predicted time, bytes and padding of every format, for one matrix on one device."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ... import _core
+from ...arguments import one_of
+from ...devices import CPU, device_name, resolve_device
+from ...formats import estimate_csr, formats, plan_csr
+from ...inputs.canonical import canonical_csr
+from . import roofline
+from .guo2011 import KNOWN, Guo2011, Separator, find_separator
+from .profile import Profile, is_profile_of, load_profile
+
+MODELS = ("roofline", "guo2011")
+_NOT_CALIBRATED = "from its bytes alone: the profile does not know this format"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one format would cost.
+
+    Attributes
+    ----------
+    format : str
+    options : dict
+        Tunables that the prediction is for.
+    time_us : float or None
+        Microseconds of a product; None if the format refuses the matrix or the model does not know it.
+    bytes, padding : float or None
+        Stored on the device, and slots per non-zero; None if the format refuses the matrix.
+    error : float or None
+        Mean relative error of the model for this format, on matrices it was not fitted to; None where that
+        is unknown, as with the profile of another device.
+    note : str
+        Why there is no time, or what is special about it.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> csr = next(p for p in sg.predict(sg.gallery.poisson2d(30), "cpu") if p.name == "csr")
+    >>> csr.format, csr.padding, csr.time_us > 0
+    ('csr', 1.0, True)
+    """
+
+    format: str
+    options: dict[str, Any] = field(default_factory=dict)
+    time_us: float | None = None
+    bytes: float | None = None
+    padding: float | None = None
+    error: float | None = None
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return roofline.variant_name(self.format, self.options)
+
+
+class Predictions(Sequence[Prediction]):
+    """The predictions for all formats, the fastest first; prints as a table, in notebooks too.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> predictions.best is predictions[0]
+    True
+    """
+
+    def __init__(
+        self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
+    ) -> None:
+        infinity = float("inf")
+        self._entries = sorted(entries, key=lambda p: infinity if p.time_us is None else p.time_us)
+        self._nnz = nnz
+        self.device = device
+        self.model = model
+        self.profile = profile
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self._entries)
+
+    @property
+    def best(self) -> Prediction:
+        """The one with the shortest predicted time."""
+        return self._entries[0]
+
+    def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
+        """As text, with a mark at the format in use, and with these options where they matter.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+        >>> print(predictions.table().splitlines()[0])
+        format                 us/product  error  bytes/non-zero  padding
+        """
+        lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
+        for entry in self:
+            cells = _cells(entry, self._nnz)
+            used = entry.format == in_use and entry.options.items() <= (options or entry.options).items()
+            mark = "   <- in use" if used else ""
+            note = f"   {entry.note}" if entry.note else ""
+            lines.append(
+                f"{entry.name:<22} {cells[0]:>10} {cells[1]:>6} {cells[2]:>15} {cells[3]:>8}{mark}{note}"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.caption}\n{self.table()}"
+
+    __repr__ = __str__
+
+    @property
+    def caption(self) -> str:
+        """What was predicted, how, and from which measurements."""
+        return f"predicted for {self.device} by model {self.model!r} with the profile of {self.profile}"
+
+    def _repr_html_(self) -> str:
+        heads = ("format", "us/product", "error", "bytes/non-zero", "padding", "")
+        rows = [(entry.name, *_cells(entry, self._nnz), entry.note) for entry in self]
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row)
+            + "</tr>"
+            for row in rows
+        )
+        return f"<table><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
+    def show(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    per_entry = None if entry.bytes is None else entry.bytes / max(nnz, 1)
+    return (
+        show(entry.time_us, ".2f"),
+        show(entry.error, ".0%"),
+        show(per_entry, ".2f"),
+        show(entry.padding, ".2f"),
+    )
+
+
+def predict(
+    A: Any,
+    device: str = "auto",
+    model: str = "roofline",
+    *,
+    dtype: Any = None,
+    profile: str | os.PathLike[str] | None = None,
+) -> Predictions:
+    """What every format would cost for a matrix, without building any.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        As `aslinearoperator` takes it.
+    device : str, default "auto"
+        As `aslinearoperator` takes it.
+    model : {"roofline", "guo2011"}
+        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011"
+        is the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
+    dtype : {None, float32, float64}
+        As `aslinearoperator` takes it.
+    profile : path, optional
+        A device profile to use instead of the device's own, as ``python -m spmvgpu calibrate`` writes them.
+
+    Returns
+    -------
+    Predictions
+        A sequence of `Prediction`, the fastest first; formats that refuse the matrix are last, with the
+        reason.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> sorted({prediction.format for prediction in predictions}) == sorted(sg.formats())
+    True
+    """
+    ordinal = resolve_device(device)
+    return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile))
+
+
+def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] | None = None) -> Separator:
+    """Where a matrix, its rows sorted by length, is best cut into a CSR and an ELL part (Guo et al. 2011, 5).
+
+    Parameters
+    ----------
+    A, device, profile
+        As in `predict`.
+
+    Returns
+    -------
+    Separator
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> cut = sg.separator(sg.gallery.powerlaw(2000, 8.0), "cpu")
+    >>> 0 <= cut.csr_rows <= 2000
+    True
+    """
+    ordinal = resolve_device(device)
+    return separator_csr(canonical_csr(A), load_profile(ordinal, profile))
+
+
+def separator_csr(csr: Any, profile: Profile) -> Separator:
+    """`separator` of a matrix that is canonical CSR already."""
+    model = _guo2011(profile, csr.dtype)
+    return find_separator(np.diff(csr.indptr), model, [name for name in KNOWN if _refuses(csr, name)])
+
+
+def _refuses(csr: Any, format: str) -> bool:
+    try:
+        estimate_csr(csr, format, CPU)
+        return False
+    except _core.FormatError:
+        return True
+
+
+def predict_csr(
+    csr: Any, ordinal: int, model: str, profile: Profile, names: Iterable[str] | None = None
+) -> Predictions:
+    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them."""
+    one_of("model", model, MODELS)
+    by_roofline = model == "roofline"
+    chosen = formats() if names is None else tuple(names)
+    is_own = is_profile_of(profile, ordinal)
+    if by_roofline:
+        entries = _by_roofline(csr, ordinal, profile, chosen, is_own)
+    else:
+        entries = _by_guo2011(csr, ordinal, profile, chosen)
+    source = profile.device
+    if not is_own:
+        source += f", {profile.processors} processors, which is another device: how far it is off is unknown"
+    return Predictions(entries, csr.nnz, device_name(ordinal), model, source)
+
+
+def features(csr: Any) -> dict[str, Any]:
+    """What the models know of a matrix that is canonical CSR."""
+    return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
+
+
+def _by_roofline(
+    csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool
+) -> list[Prediction]:
+    found = features(csr)
+    at = roofline.place(found)
+    parameters = profile.roofline[_key(csr.dtype)]
+    places = np.array(parameters["places"])
+    # A CPU's profile holds for any number of threads.
+    processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
+    machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
+    # Of the device that the profile is of, which need not be here.
+    first_gpu = 0
+    planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
+    entries = []
+    for name in names:
+        fitted = [variant for variant in parameters["variants"] if variant["format"] == name]
+        for variant in fitted or [{"options": {}}]:
+            options = variant["options"]
+            try:
+                plan = plan_csr(csr, name, planned, options, processors)
+            except _core.FormatError as refused:
+                entries.append(Prediction(name, note=str(refused)))
+                break  # for all variants alike
+            if fitted:
+                fit = roofline.Fit.from_parameters(variant, places)
+                work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
+                time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
+                error, note = fit.error if is_own else None, ""
+            else:
+                moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+                time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
+                error, note = None, _NOT_CALIBRATED
+            entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+    return entries
+
+
+def _by_guo2011(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
+    times = _guo2011(profile, csr.dtype).predict(np.diff(csr.indptr))
+    entries = []
+    for name in names:
+        try:
+            cost = estimate_csr(csr, name, ordinal)
+        except _core.FormatError as refused:
+            entries.append(Prediction(name, note=str(refused)))
+            continue
+        options = {"kernel": "shared"} if name == "csr" else {}
+        note = "" if name in times else "the model does not know this format"
+        time = times.get(name)
+        entries.append(Prediction(name, options, time, cost["bytes"], cost["padding"], note=note))
+    return entries
+
+
+def _guo2011(profile: Profile, dtype: Any) -> Guo2011:
+    return Guo2011.from_parameters(profile.guo2011[_key(dtype)])
+
+
+def _key(dtype: Any) -> str:
+    return "f32" if dtype == np.float32 else "f64"

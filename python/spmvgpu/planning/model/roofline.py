@@ -1,0 +1,344 @@
+"""The library's own model: a product takes as long as what it moves and waits for takes.
+
+The time of a format is a sum of terms (or their p-norm, where they overlap): a launch, bytes from memory and
+from the cache, sectors of x from the L1, the L2 and memory, entries, slots and rows walked, and the longest
+chain of dependent loads. What a term counts follows from the matrix and the format's layout; what it costs is
+fitted on the calibration samples. What remains is taken from the samples most like the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, log1p
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+
+Array = npt.NDArray[Any]
+Terms = dict[str, float]
+
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the terms depend on of a device."""
+
+    kind: str  # "cpu" or "cuda"
+    processors: int  # that a product is for
+    cache_bytes: int
+    measured_processors: int  # that the costs were measured with
+
+
+@dataclass(frozen=True)
+class Work:
+    """A matrix in a format: its features, and what the format's plan says."""
+
+    features: Mapping[str, Any]
+    item: int  # bytes of a value
+    plan: Mapping[str, Any]
+    machine: Machine
+
+    @property
+    def slots(self) -> float:
+        return float(self.plan["slots"])
+
+    @property
+    def stored_bytes(self) -> float:
+        return float(self.plan["bytes"])
+
+    def option(self, name: str) -> int:
+        """One of the format's options, automatic choices made."""
+        return int(self.plan["options"][name])
+
+    def __getitem__(self, feature: str) -> Any:
+        return self.features[feature]
+
+    def base(self) -> Terms:
+        """What every kernel pays for."""
+        nnz, x_bytes = self["nnz"], self["cols"] * self.item
+        stream = self.stored_bytes + self["rows"] * self.item + min(x_bytes, 32 * nnz)
+        # The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
+        kept = float(np.interp(stream / self.machine.cache_bytes, (0.65, 1.35), (1, 0)))
+        x_kept = float(np.interp(x_bytes / self.machine.cache_bytes, (0.8, 1.6), (1, 0)))
+        return {
+            "launch": 1,
+            "memory": stream * (1 - kept) / _MILLION,
+            "cache": stream * kept / _MILLION,
+            "x_memory": self["long_run_sectors"] * nnz * (1 - x_kept) / _MILLION,
+            "x_cache": self["run_sectors"] * nnz / _MILLION,
+        }
+
+    def by_rows(self, lanes: int) -> Terms:
+        """A kernel with so many lanes a row, neighbouring rows side by side."""
+        i, nnz = lanes.bit_length() - 1, self["nnz"]
+        return self.base() | {
+            "x_block": self["block_sectors"][i] * nnz / _MILLION,
+            "x_loads": self["warp_sectors"][i] * nnz / _MILLION,
+            "steps": self["warp_steps"][i] / _MILLION,
+            "chain": self["longest"] / lanes,
+            "threads": self["rows"] * lanes / _MILLION,
+        }
+
+    def by_entries(self) -> Terms:
+        """A kernel that walks the entries one after the other, whatever rows they lie in."""
+        nnz = self["nnz"]
+        return self.base() | {
+            "x_loads": self["warp_sectors"][5] * nnz / _MILLION,
+            "entries": nnz / _MILLION,
+            "rows": self["rows"] / _MILLION,
+        }
+
+
+def _csr_balanced(work: Work) -> Terms:
+    return work.by_entries() | {"depth": log1p(work["longest"] / 32)}
+
+
+def _csr_b(work: Work) -> Terms:
+    counts = work.plan["counts"]
+    return work.by_entries() | {
+        "rounds": counts["rounds"] / _MILLION,
+        "chain": counts["longest_rounds"],
+        "cut": float(work["longest"] > 32),
+    }
+
+
+def _coo(work: Work) -> Terms:
+    return work.by_entries() | {"empty": float(work["empty_rows"] > 0), "cut": float(work["longest"] > 512)}
+
+
+def _ellpack(work: Work) -> Terms:
+    terms = work.by_rows(1) | {"slots": work.slots / _MILLION}
+    del terms["steps"]  # it walks the padding too
+    return terms
+
+
+def _ellpack_r(work: Work) -> Terms:
+    return work.by_rows(1) | {"slots": work.slots / _MILLION}
+
+
+def _ellr_t(work: Work) -> Terms:
+    return work.by_rows(work.option("threads_per_row")) | {"slots": work.slots / _MILLION}
+
+
+def _dia(work: Work) -> Terms:
+    base = work.base()
+    return {name: base[name] for name in ("launch", "memory", "cache")} | {
+        "slots": work.slots / _MILLION,
+        "rows": work["rows"] / _MILLION,
+        "chain": work.slots / max(work["rows"], 1),
+    }
+
+
+def _hyb(work: Work) -> Terms:
+    in_coo = work.plan["counts"]["coo_entries"]
+    in_ell = work.slots - in_coo
+    by_rows = work.by_rows(1)
+    return {name: by_rows[name] for name in (*work.base(), "x_block", "x_loads")} | {
+        "chain": in_ell / max(work["rows"], 1),
+        "rows": work["rows"] / _MILLION,
+        "slots": in_ell / _MILLION,
+        "entries": in_coo / _MILLION,
+        "launches": float(in_coo > 0),
+    }
+
+
+def _sell(work: Work) -> Terms:
+    warps, slices = work.option("warps_per_slice"), -(-work["rows"] // 32)
+    is_sorted = work.option("sigma") > 1  # then neighbours in a slice are far apart in x
+    nnz = work["nnz"] / _MILLION
+    i = warps.bit_length() - 1
+    return work.base() | {
+        "x_block": nnz if is_sorted else work["block_sectors"][i] * nnz,
+        "x_loads": nnz if is_sorted else work["warp_sectors"][0] * nnz,
+        "chain": work["longest"] / warps,
+        "x_chain": work["longest"] * work["run_sectors"],
+        "threads": 32 * warps * slices / _MILLION,
+        "slots": work.slots / _MILLION,
+        "permuted": float(is_sorted) * work["rows"] / _MILLION,
+    }
+
+
+def _tsmv(work: Work) -> Terms:
+    # Half of the matrix is stored; what is not a value says where the values belong, and how the tiles meet.
+    base, slots = work.base(), work.slots
+    return {name: base[name] for name in ("launch", "memory", "cache")} | {
+        "indices": max(0.0, work.stored_bytes - slots * work.item) / _MILLION,
+        "slots": slots / _MILLION,
+        "rows": work["rows"] / _MILLION,
+        "chain": float(work["longest"]),
+    }
+
+
+# Rows that a thread of the CPU gets at least, as the costs of the shipped profile were fitted; the other
+# formats give a part of a row if need be.
+_CPU_ROWS = {"ellpack": 2048, "ellpack_r": 2048, "ellr_t": 2048, "hyb": 2048, "dia": 512, "sell": 32}
+
+
+def _on_cpu(format: str, work: Work) -> Terms:
+    """Any format on the CPU: threads walk slots and entries row by row, each its part, or one thread does."""
+    base, threads = work.base(), work.machine.processors
+    # A slot that stands for an entry and its mirror image is multiplied twice.
+    slots = multiplied = work.plan["padding"] * work["nnz"]
+    entries = float(work["nnz"])
+    if "coo_entries" in work.plan["counts"]:
+        entries = work.plan["counts"]["coo_entries"]
+        slots -= entries
+    serial = _core.piece_count(int(multiplied + work["rows"])) == 1
+    # Of what the busiest thread does; so costs hold for any number of them.
+    even = 1 if serial else 1 / threads
+    # A thread reads from memory at a rate of its own; of more threads than were measured no more is known.
+    from_memory = 1 if serial else 1 / min(threads, work.machine.measured_processors)
+    by_rows = even
+    if format in _CPU_ROWS and not serial:
+        lanes = work.option("threads_per_row") if format == "ellr_t" else 1
+        by_rows = 1 / max(1, min(threads, -(-work["rows"] * lanes // _CPU_ROWS[format])))
+    return {
+        "launch": 1,
+        "wake": float(not serial),
+        "memory": base["memory"] * from_memory,
+        "shared_cache": 0.0 if serial else base["cache"],
+        "cache": base["cache"] * by_rows,
+        "x_memory": base["x_memory"] * from_memory,
+        "x_cache": base["x_cache"] * by_rows,
+        "entries": entries * (even if format == "hyb" else by_rows) / _MILLION,
+        "slots": slots * by_rows / _MILLION,
+        "rows": work["rows"] * by_rows / _MILLION,
+    }
+
+
+_TERMS: dict[str, Callable[[Work], Terms]] = {
+    "coo": _coo,
+    "csr": _csr_balanced,
+    "csr kernel=balanced": _csr_balanced,
+    "csr kernel=shuffle": lambda work: work.by_rows(work.option("lanes_per_row")),
+    "csr kernel=shared": lambda work: work.by_rows(32),
+    "csr kernel=half_warp": lambda work: work.by_rows(16),
+    "csr_m": lambda work: work.by_rows(32),
+    "csr_b": _csr_b,
+    "ellpack": _ellpack,
+    "ellpack_r": _ellpack_r,
+    "ellr_t": _ellr_t,
+    "hyb": _hyb,
+    "dia": _dia,
+    "sell": _sell,
+    "tsmv": _tsmv,
+}
+
+
+def variant_name(format: str, options: Mapping[str, Any]) -> str:
+    """A format with the options that make a kernel of its own of it."""
+    return " ".join([format, *(f"{name}={value}" for name, value in sorted(options.items()))])
+
+
+def terms_of(name: str, work: Work) -> Terms:
+    """What a product of a variant moves and waits for."""
+    if work.machine.kind == "cpu":
+        return _on_cpu(name, work)
+    return _TERMS[name](work) if name in _TERMS else work.by_entries() | {"slots": work.slots / _MILLION}
+
+
+# Fitting and predicting
+
+
+PLACE_LENGTH = 8
+
+
+def place(features: Mapping[str, Any]) -> list[float]:
+    """Where a matrix lies among others, for finding those most like it: distances of 1 are near."""
+    mean = max(features["mean"], 0.1)
+    return [
+        log(max(features["nnz"], 1)),
+        0.7 * log(max(features["cols"], 1)),
+        log(mean),
+        log(1 + features["longest"] / max(mean, 1)),
+        2 * log1p(features["deviation"] / max(mean, 1)),
+        2 * log(max(features["run_sectors"], 0.01)),
+        2 * log(max(features["warp_sectors"][0], 0.01)),
+        2 * log(max(features["warp_sectors"][5], 0.01)),
+    ]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The cost of the terms of one variant."""
+
+    norm: float  # the p of the p-norm that joins the terms
+    costs: Mapping[str, float]  # microseconds per unit
+    places: Array  # of the samples
+    residuals: Array  # logarithm of measured over what the terms say
+    error: float  # mean relative error on samples left out of the fit
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], places: Array) -> Fit:
+        """From the entry of a profile: residuals are None at the samples that the format refused."""
+        known = np.array([residual is not None for residual in parameters["residuals"]])
+        residuals = np.array([residual for residual in parameters["residuals"] if residual is not None])
+        return cls(parameters["norm"], parameters["costs"], places[known], residuals, parameters["error"])
+
+    def time(self, terms: Terms, at: Sequence[float]) -> float:
+        """Microseconds of a product."""
+        total = sum((self.costs.get(name, 0.0) * value) ** self.norm for name, value in terms.items())
+        return float(total ** (1 / self.norm) * np.exp(_smooth(self.places, self.residuals, np.asarray(at))))
+
+
+# How far the influence of a sample reaches, and how much its residual is mistrusted.
+_REACH, _PRIOR_WEIGHT = 1.0, 0.5
+_NORMS = (1.0, 1.25, 1.5, 2.0)
+_FOLDS = 5
+
+#: Fewer samples than this say nothing about a format.
+MIN_SAMPLES = 12
+
+
+def fit(terms: Sequence[Terms], places: Sequence[Sequence[float]], times: Sequence[float]) -> Fit:
+    """Costs with the least squared relative error, none negative; the norm by cross-validation."""
+    names = list(terms[0])
+    X = np.array([[entry[name] for name in names] for entry in terms])
+    y, Z = np.asarray(times, float), np.asarray(places, float)
+    everything = np.arange(len(y))
+    fold = np.random.default_rng(0).permutation(len(y)) % _FOLDS
+
+    def left_out(norm: float) -> Array:
+        predicted = np.empty(len(y))
+        for k in range(_FOLDS):
+            predicted[fold == k] = _predict(X, Z, y, everything[fold != k], fold == k, norm)
+        return predicted
+
+    errors = {norm: float(np.mean(np.abs(left_out(norm) / y - 1))) for norm in _NORMS}
+    norm = min(errors, key=lambda p: errors[p])
+    costs = _costs(X, y, norm)
+    residuals = np.log(y / _joined(X, costs, norm))
+    named = {name: float(cost) for name, cost in zip(names, costs, strict=True) if cost > 0}
+    return Fit(norm, named, Z, residuals, errors[norm])
+
+
+def _predict(X: Array, Z: Array, y: Array, known: Array, asked: Array, norm: float) -> Array:
+    costs = _costs(X[known], y[known], norm)
+    residuals = np.log(y[known] / _joined(X[known], costs, norm))
+    corrections = [_smooth(Z[known], residuals, at) for at in Z[asked]]
+    predicted: Array = _joined(X[asked], costs, norm) * np.exp(corrections)
+    return predicted
+
+
+def _costs(X: Array, y: Array, norm: float) -> Array:
+    from scipy.optimize import nnls  # slow to import, and needed for calibrating alone
+
+    scaled, _ = nnls((X / y[:, None]) ** norm, np.ones(len(y)))
+    costs: Array = scaled ** (1 / norm)
+    return costs
+
+
+def _joined(X: Array, costs: Array, norm: float) -> Array:
+    joined: Array = np.maximum(((X * costs) ** norm).sum(axis=1), 1e-12) ** (1 / norm)
+    return joined
+
+
+def _smooth(places: Array, residuals: Array, at: Array) -> float:
+    """Mean residual of the samples near a place, drawn towards 0 where there are few."""
+    weights = np.exp(-((places - at) ** 2).sum(axis=1) / (2 * _REACH**2))
+    return float(weights @ residuals / (_PRIOR_WEIGHT + weights.sum()))

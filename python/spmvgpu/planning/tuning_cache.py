@@ -1,0 +1,110 @@
+"""Which format was chosen for a matrix, kept in the user's cache: a file per matrix, device and request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache as cache_result
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _core, cache
+from ..formats import Choice, candidates, formats, options_table
+from ..schema import Range, check
+from .model.profile import device_model, slug
+
+SCHEMA = 2
+_TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": (type(None), Range(0, 1e12))}
+
+# Entries of every array of a matrix that tell it from others.
+_SAMPLES = 2048
+
+
+def fingerprint(csr: Any) -> str:
+    """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
+    digest = _digest(repr((csr.shape, csr.nnz, csr.dtype.char)).encode())
+    for array in (csr.indptr, csr.indices):
+        digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]).data)
+    return digest.hexdigest()
+
+
+def entry_path(matrix: str, ordinal: int, request: Mapping[str, Any]) -> Path | None:
+    """Where the result for a matrix with this fingerprint is kept; None if nothing is to be kept."""
+    where = None if cache.is_ignored() else cache.directory()
+    if where is None:
+        return None
+    asked = json.dumps(request, sort_keys=True, default=repr)
+    key = repr((matrix, slug(device_model(ordinal), ordinal), asked, _package()))
+    return where / "tuning" / f"{_digest(key.encode()).hexdigest()}.json"
+
+
+# The interpreter's own: nothing of OpenSSL has to be set up for a file name.
+_digest = partial(hashlib.blake2b, digest_size=16)
+
+
+@cache_result
+def _package() -> tuple[object, ...]:
+    """What results hold for besides: they are not those of another version, or of other formats."""
+    build = _core.build_info()
+    return build["version"], build["cuda_version"], formats()
+
+
+def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice | None:
+    """The choice kept there for a request for this format with these options.
+
+    None without a file; and, with one warning, if it is not what `keep` writes for such a request.
+    """
+    if path is None:
+        return None
+    try:
+        content = cache.read(path, dict)
+        if content.get("schema") != SCHEMA:
+            return None  # of another version
+        check(content, _TABLE)
+        name = content["format"]
+        if name not in ((format,) if format != "auto" else formats()):
+            raise ValueError(f"its format is {name!r}")
+        _check_options(name, content["options"], options)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        cache.warn_once(
+            f"the tuning result {path} is not used, as it is damaged: {error}. It is written anew; "
+            "python -m spmvgpu cache --clear deletes all of them"
+        )
+        return None
+    if content["time_us"] is None:
+        reason = "it was predicted to be the best for a matrix like this one"
+    else:
+        reason = f"it was the fastest on a matrix like this one, at {content['time_us']:.1f} us a product"
+    return Choice(name, content["options"], reason)
+
+
+def _check_options(format: str, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """What is kept are options that were given, and such as tuning tries."""
+    known = options_table(format)
+    tuned = {name: known[name] for tried in candidates(format) for name in tried} | {
+        name: {value} for name, value in given.items() if isinstance(value, str | int)
+    }
+    for name in {name for name, value in given.items() if isinstance(value, float)}:
+        tuned[name] = Range(given[name], given[name])
+    unknown = kept.keys() - tuned.keys()
+    if unknown or given.keys() - kept.keys():
+        raise ValueError(f"its options are {', '.join(sorted(kept)) or 'none'}")
+    check(kept, {name: tuned[name] for name in kept}, "options")
+
+
+def keep(path: Path | None, choice: Choice, time_us: float | None) -> None:
+    """Write a result. Where that is not possible, the next operator is tuned again: no reason to fail."""
+    if path is None:
+        return
+    content = {"schema": SCHEMA, "format": choice.format, "options": choice.options, "time_us": time_us}
+    try:
+        cache.write(path, json.dumps(content))
+        cache.drop_oldest(path.parent)
+    except OSError as error:
+        cache.warn_once(f"what tuning found cannot be kept in {path.parent}: {error.strerror or error}")

@@ -1,0 +1,220 @@
+"""Pictures of a matrix: where it has entries, how a format stores them, how fast a solver converges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..construct import aslinearoperator
+from .figures import PADDING, pyplot_module
+
+_BLUE = "#2a5db0"
+_WARP = 32  # slots that the threads of a warp read together
+
+
+def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) -> Any:
+    """Draw where a matrix has entries.
+
+    A small matrix is drawn entry by entry. A larger one is cut into at most `pixels` by `pixels` cells, and a
+    cell is the darker the more of its places hold an entry.
+
+    Parameters
+    ----------
+    A : sparse matrix, sparse array or SparseOperator
+        The matrix.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure without it.
+    pixels : int
+        Largest number of cells along an axis.
+    title : str, optional
+        Shape and number of non-zeros without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> ax = sg.plot.spy(sg.gallery.poisson2d(10))
+    >>> ax.get_title()
+    '100 x 100, 460 non-zeros'
+    """
+    pyplot = pyplot_module()
+    from matplotlib.colors import LogNorm
+
+    if pixels < 1:
+        raise ValueError(f"pixels is {pixels}; it must be at least 1")
+    matrix = sp.coo_array(A if sp.issparse(A) else A.tocsr())
+    rows, cols = matrix.shape
+    if ax is None:
+        ax = pyplot.figure(layout="constrained").add_subplot()
+    ax.set(xlabel="column", ylabel="row", title=title or f"{rows} x {cols}, {matrix.nnz} non-zeros")
+    ax.set_facecolor("white")
+    if matrix.nnz == 0:
+        ax.set(xlim=(-0.5, max(cols, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5))
+        return ax
+
+    density, filled = _density(matrix, pixels)
+    # Edges at half-integers, so that the tick of a row or column points at the middle of its entries.
+    placing = {"extent": (-0.5, cols - 0.5, rows - 0.5, -0.5), "interpolation": "nearest", "aspect": "auto"}
+    if density.shape == (rows, cols):
+        ax.imshow(np.ma.masked_equal(filled > 0, 0), cmap=_one_colour(), vmin=0, vmax=1, **placing)
+    else:
+        shown = np.ma.masked_equal(density, 0)
+        low, high = float(shown.min()), float(shown.max())
+        norm = LogNorm(low / 3, max(high, low * 1.01))  # the lightest cell must still stand out from white
+        image = ax.imshow(shown, cmap="Blues", norm=norm, **placing)
+        ax.figure.colorbar(image, ax=ax, label="fraction of a cell that holds entries")
+    if max(rows, cols) <= 4 * min(rows, cols):
+        ax.set_aspect("equal")
+    return ax
+
+
+def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> Any:
+    """Draw how a format lays out the entries of a small matrix in memory, padding included.
+
+    Made from the arrays themselves: the matrix is stored with its entries numbered, and the numbers are
+    looked for. Every slot of an array of values is a cell, coloured by the row of the entry in it and grey if
+    it is padding; addresses grow to the right, then downwards.
+
+    Parameters
+    ----------
+    A : sparse matrix or sparse array
+        The matrix.
+    format : str
+        One of `spmvgpu.formats()`.
+    line : int, optional
+        Slots per line of the picture. Without it, the distance from an entry to the next one of its row, so
+        that the columns of a padded format become lines; or a warp's 32 slots where rows are contiguous.
+    **options
+        Tunables of the format.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        With one panel for each array of values that the format has.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> figure = sg.plot.layout(sg.gallery.powerlaw(20, 3.0), "ellpack")
+    >>> figure.axes[0].get_title(loc="left")
+    'ellpack: values, 256 slots, 204 of them padding'
+    """
+    pyplot = pyplot_module()
+    numbered = sp.csr_array(A, dtype=np.float64, copy=True)
+    numbered.sum_duplicates()
+    numbered.data = np.arange(1.0, numbered.nnz + 1)
+    row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
+    arrays = aslinearoperator(numbered, format, "cpu", **options).arrays()
+    panels = [
+        (name, array, line or _line_length(array, row_of))
+        for name, array in arrays.items()
+        if array.dtype.kind == "f" and array.any() and np.isin(array, np.arange(numbered.nnz + 1)).all()
+    ]
+    heights = [-(-len(array) // width) + 2 for _, array, width in panels]  # 2: its title
+    figure, axes = pyplot.subplots(
+        max(len(panels), 1),
+        1,
+        figsize=(9, 0.6 + 0.22 * sum(heights)),
+        height_ratios=heights or None,
+        layout="constrained",
+        squeeze=False,
+    )
+    colours = pyplot.colormaps["viridis"]
+    for ax, (name, array, width) in zip(axes[:, 0], panels, strict=False):  # one is empty without any
+        cells = np.ones((-(-len(array) // width) * width, 4))  # white beyond the end
+        filled = array != 0
+        cells[: len(array)][~filled] = PADDING
+        rows = row_of[array[filled].astype(np.int64) - 1]
+        cells[: len(array)][filled] = colours(rows / max(numbered.shape[0] - 1, 1))
+        ax.imshow(cells.reshape(-1, width, 4), interpolation="nearest", aspect="auto")
+        slots = f"{len(array)} slots, {len(array) - int(filled.sum())} of them padding"
+        ax.set_title(f"{format}: {name}, {slots}", loc="left", fontsize=10)
+        ax.set(xticks=[0, width - 1], yticks=[])
+        ax.set_xticks(np.arange(width) - 0.5, minor=True)
+        ax.set_yticks(np.arange(len(cells) // width) - 0.5, minor=True)
+        ax.grid(which="minor", color="white", linewidth=0.5 if width <= 128 else 0.1)
+        ax.tick_params(which="minor", length=0)
+    scale = pyplot.cm.ScalarMappable(pyplot.Normalize(0, max(numbered.shape[0] - 1, 1)), colours)
+    figure.colorbar(scale, ax=axes[:, 0].tolist(), label="row", fraction=0.03, pad=0.01)
+    return figure
+
+
+def residual_history(
+    residuals: Sequence[float], *, ax: Any = None, rtol: float | None = None, label: str | None = None
+) -> Any:
+    """Draw the relative residual over the iterations, on a logarithmic scale.
+
+    Parameters
+    ----------
+    residuals : sequence of float
+        ``||b - A x|| / ||b||`` before the first iteration and after each.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure without it. Call again with the same axes to compare solvers.
+    rtol : float, optional
+        Tolerance to mark with a line.
+    label : str, optional
+        Name of the curve in the legend.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> ax = sg.plot.residual_history([1.0, 1e-2, 1e-5], rtol=1e-5, label="cg")
+    >>> ax.get_yscale()
+    'log'
+    """
+    pyplot = pyplot_module()
+    if ax is None:
+        ax = pyplot.figure(layout="constrained").add_subplot()
+    ax.semilogy(range(len(residuals)), residuals, label=label, linewidth=1.5)
+    if rtol is not None:
+        ax.axhline(rtol, color="grey", linestyle="--", linewidth=1, label=f"rtol = {rtol:g}")
+    ax.set(xlabel="iteration", ylabel=r"relative residual  $\|b - A x\| \, / \, \|b\|$")
+    ax.grid(True, which="major", alpha=0.3)
+    if label is not None or rtol is not None:
+        ax.legend()
+    return ax
+
+
+def _line_length(array: Any, row_of: Any) -> int:
+    """Slots from one column of a padded format to the next, or a warp's where rows are contiguous."""
+    slots = np.flatnonzero(array)
+    entry = array[slots].astype(np.int64) - 1
+    order = np.argsort(entry)
+    slots, row = slots[order], row_of[entry[order]]
+    strides = np.diff(slots)[np.diff(row) == 0]
+    strides = strides[strides > 1]
+    if len(strides) == 0:
+        return _WARP
+    common = int(np.bincount(strides).argmax())
+    # Where several threads share a row, the step to the next column is less than a column.
+    rounded = -(-common // _WARP) * _WARP
+    return rounded if len(array) % rounded == 0 else common
+
+
+def _density(matrix: sp.coo_array, pixels: int) -> tuple[Any, Any]:
+    """Fraction of filled places and number of entries per cell, `pixels` cells along an axis at most."""
+    rows, cols = matrix.shape
+    height, width = min(rows, pixels), min(cols, pixels)
+    row, col = matrix.row, matrix.col
+    cell = (row.astype(np.int64) * height // rows) * width + col.astype(np.int64) * width // cols
+    filled = np.bincount(cell, minlength=height * width).reshape(height, width)
+    # Cells differ by a row or column in size where the matrix does not divide evenly.
+    tall = np.bincount(np.arange(rows, dtype=np.int64) * height // rows, minlength=height)
+    wide = np.bincount(np.arange(cols, dtype=np.int64) * width // cols, minlength=width)
+    return filled / np.outer(tall, wide), filled
+
+
+def _one_colour() -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([_BLUE])

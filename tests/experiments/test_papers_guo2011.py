@@ -1,0 +1,406 @@
+"""The experiment of Guo et al. 2011: claims judged by made-up measurements, and a quick run on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from experiments.__main__ import main
+from experiments.papers import claims, guo2011, guo2011_claims, guo2011_fits, guo2011_predictions
+from experiments.papers.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB, tuned
+from experiments.papers.guo2011_matrices import GUO2011, further_matrices, load_paper_matrix
+from experiments.papers.run import Run
+from spmvgpu.planning.model.calibrate import calibrate
+from spmvgpu.planning.model.guo2011 import Coo, CsrVector, Ell, Guo2011
+
+HOLDS, PARTLY, FAILS, OPEN = claims.HOLDS, claims.PARTLY, claims.FAILS, claims.OPEN
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run("guo2011", "cpu", tmp_path, quick=True)
+    made.records["partitions"] = []
+    return made
+
+
+def measured(run, times):
+    """Rows of made-up times: label -> matrix -> microseconds."""
+    for label, by_matrix in times.items():
+        for matrix, time_us in by_matrix.items():
+            run.rows.append({"label": label, "matrix": matrix, "time_us": time_us, "bytes": 10**9})
+
+
+# -- matrices ------------------------------------------------------------------------------------------------
+
+
+def test_the_fourteen_matrices():
+    assert len(GUO2011) == 14
+    # Of the numbers in Bell and Garland 2009, table 2.
+    assert sum(wanted.nnz for wanted in GUO2011) == 63_443_550
+    for wanted in GUO2011:
+        sample = load_paper_matrix(wanted, quick=True)
+        assert sample.name == f"{wanted.name} 1/16"
+        assert sample.matrix.nnz == pytest.approx(wanted.nnz / 16, rel=0.01)
+
+
+def test_a_mesh_at_hand_takes_the_place_of_a_stand_in(tmp_path, monkeypatch):
+    wind_tunnel = next(wanted for wanted in GUO2011 if wanted.file == "pwtk")
+    monkeypatch.setenv("SPMVGPU_MATRICES", str(tmp_path))
+    mesh = sp.csr_array(np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool))
+    sp.save_npz(tmp_path / "fe_pwt.npz", mesh)
+    sample = load_paper_matrix(wind_tunnel)
+    assert (sample.origin, sample.source) == ("recipe", "the mesh fe_pwt.npz with 6 unknowns at a node")
+    assert sample.matrix.shape == (18, 18)
+    assert sample.matrix.nnz == 36 * mesh.nnz
+    again = sp.csr_array((sample.matrix.data, sample.matrix.indices, sample.matrix.indptr))
+    assert again.has_canonical_format
+    sp.save_npz(tmp_path / "pwtk.npz", mesh)
+    assert load_paper_matrix(wind_tunnel).origin == "real"
+
+
+def test_further_matrices_are_the_real_ones_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("SPMVGPU_MATRICES", raising=False)
+    assert list(further_matrices()) == []
+    monkeypatch.setenv("SPMVGPU_MATRICES", str(tmp_path))
+    assert list(further_matrices()) == []  # no index
+    sp.save_npz(tmp_path / "b.npz", sp.eye_array(3, format="csr"))
+    sp.save_npz(tmp_path / "c.npz", sp.eye_array(4, format="csr", dtype=complex))
+    entries = [
+        {"name": "c", "nnz": 4, "dtype": "complex128"},
+        {"name": "b", "nnz": 3, "dtype": "float64"},
+        {"name": "absent", "nnz": 1, "dtype": "float64"},
+    ]
+    (tmp_path / "index.json").write_text(json.dumps(entries))
+    assert [sample.name for sample in further_matrices()] == ["b"]
+    assert list(further_matrices(quick=True)) == []
+
+
+# -- tuning and partitions -----------------------------------------------------------------------------------
+
+
+def approach(run):
+    return {claim.paper: claim for claim in guo2011_claims.approach_claims(run)}
+
+
+@pytest.mark.parametrize(("time", "verdict"), [(3.22, HOLDS), (2.0, PARTLY), (1.01, FAILS)])
+def test_average_over_csr(run, time, verdict):
+    measured(run, {APPROACH: {"A": 1.0, "B": 1.0}, CSR: {"A": time, "B": time}})
+    claim = approach(run)["the approach gains 222 % on average over the CSR kernel"]
+    assert claim.verdict == verdict
+    assert f"{100 * (time - 1):+.1f} % on average" in claim.here
+    assert claim.gains == pytest.approx({"A": 100 * (time - 1), "B": 100 * (time - 1)})
+
+
+def test_the_average_over_ell_leaves_out_what_the_paper_could_not_hold(run):
+    measured(run, {APPROACH: {"A": 1.0, "LP 1/16": 1.0}, ELL: {"A": 3.0, "LP 1/16": 21.0}})
+    claim = approach(run)["the approach gains 197 % on average over the ELL kernel"]
+    assert claim.gains == pytest.approx({"A": 200.0})
+    assert claim.verdict == HOLDS
+    assert "LP 1/16 +2000 %" in claim.why
+
+
+def test_nothing_measured_is_nothing_judged(run):
+    for claim in (*guo2011_claims.approach_claims(run), *guo2011_claims.tuning_claims(run)):
+        assert claim.verdict == OPEN
+
+
+@pytest.mark.parametrize(("hyb", "verdict"), [((1, 1), HOLDS), ((1, 3), PARTLY), ((3, 3), FAILS)])
+def test_hyb_is_best(run, hyb, verdict):
+    names = ("Economics", "Circuit")
+    other = {name: 2.0 for name in (*names, "Dense")}
+    measured(run, {HYB: dict(zip(names, hyb, strict=True)) | {"Dense": 9.0}, CSR: other, ELL: other})
+    run.records["partitions"] = [{"matrix": "Circuit", "chosen": "hyb"}]
+    claim = next(claim for name, claim in approach(run).items() if name.startswith("HYB is the best"))
+    assert claim.verdict == verdict
+    assert set(claim.gains) == set(names)
+    assert "Circuit hyb" in claim.why
+
+
+@pytest.mark.parametrize(
+    ("csr_nnz", "ell_rows", "verdict"), [(900, 50, HOLDS), (400, 500, PARTLY), (400, 2, FAILS)]
+)
+def test_what_the_parts_hold(run, csr_nnz, ell_rows, verdict):
+    entry = {
+        "matrix": "A",
+        "chosen": CUT,
+        "csr_rows": 10,
+        "csr_nnz": csr_nnz,
+        "ell_rows": ell_rows,
+        "ell_nnz": 450,
+    }
+    run.records["partitions"] = [entry, {"matrix": "B", "chosen": "hyb"}]
+    claim = approach(run)["in the partitions, CSR has most non-zeros, and ELL has the rows with few"]
+    assert claim.verdict == verdict
+    assert f"A {csr_nnz / (csr_nnz + 450):.0%}" in claim.here
+
+
+def test_nothing_is_partitioned(run):
+    run.records["partitions"] = [{"matrix": "B", "chosen": "hyb"}]
+    claim = approach(run)["in the partitions, CSR has most non-zeros, and ELL has the rows with few"]
+    assert (claim.verdict, claim.here) == (OPEN, "the model partitions no matrix")
+
+
+def test_ell_that_does_not_fit(run):
+    measured(run, {ELL: {"LP": 1.0}, CSR: {"LP": 1.0, "Webbase": 1.0}})
+    run.skipped.append({"matrix": "Webbase", "label": ELL, "reason": "37 GB"})
+    claim = approach(run)["ELL cannot hold Webbase and LP: too much memory"]
+    assert claim.verdict == PARTLY
+    assert "LP: 1.00 GB" in claim.here
+    assert "Webbase: 37 GB" in claim.here
+
+
+def test_tuning(run):
+    measured(
+        run,
+        {
+            CSR: {"A": 2.0},
+            "CSR, shuffles": {"A": 1.6},
+            tuned(CSR): {"A": 1.0},
+            "csr, tuned": {"A": 0.5},
+            ELL: {"A": 1.0},
+            tuned(ELL): {"A": 1.0},
+            HYB: {"A": 1.05},
+            tuned(HYB): {"A": 1.0},
+        },
+    )
+    csr, hyb, coo, ell = guo2011_claims.tuning_claims(run)
+    assert (csr.verdict, hyb.verdict, coo.verdict, ell.verdict) == (HOLDS, PARTLY, OPEN, HOLDS)
+    assert "alone gain +25.0 %" in csr.why
+    assert "other CSR kernels +300.0 %" in csr.why
+
+
+# -- fits ----------------------------------------------------------------------------------------------------
+
+# A curve of 4 + k^2 / 100 up to 10 entries a row, and a line of 3 + k / 5 from there on.
+MODEL = Guo2011(
+    CsrVector(100, 10.0, (4.0, 0.0, 0.01), (3.0, 0.2)),
+    Ell((1, 1000), (1, 100), ((1.0, 2.0), (30.0, 90.0))),
+    Coo((2.0, 0.001)),
+)
+
+
+def samples(run, off=1.0):
+    """Samples whose times are what the model says, times `off` beyond the threshold."""
+    run.records["samples"] = []
+    timed = {"csr": [], "ell": [], "coo": []}
+    for key, rows, width in [
+        ("csr", 100, 4),
+        ("csr", 100, 20),
+        ("ell", 100, 10),
+        ("ell", 10, 100),
+        ("coo", 100, 16),
+    ]:
+        says = {"csr": 4.16 if width < 10 else 3 + width / 5, "coo": 3.6}
+        time = says.get(key, 2 * rows + width) * (off if width >= 10 else 1)
+        timed[key].append({"dtype": "f32", "rows": rows, "cols": width, "nnz": rows * width, "time_us": time})
+    timed["csr"].append(
+        {"dtype": "f32", "rows": 50, "cols": 4, "nnz": 200, "time_us": 9.0}
+    )  # of f64's full load
+    timed["coo"].append({"dtype": "f64", "rows": 100, "cols": 16, "nnz": 1600, "time_us": 9.0})
+    guo2011_fits.record_samples(run, MODEL, timed, "f32")
+    assert len(run.records["samples"]) == 5
+
+
+@pytest.mark.parametrize(("off", "verdicts"), [(1.0, (HOLDS, HOLDS, HOLDS)), (1.25, (PARTLY, HOLDS, FAILS))])
+def test_fits(run, off, verdicts):
+    samples(run, off)
+    found = guo2011_fits.fit_claims(run, MODEL)
+    assert tuple(claim.verdict for claim in found) == verdicts
+    assert f"the line is {1 - 1 / off:.1%} off" in found[2].here
+
+
+def test_figures_of_the_fits(run):
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    samples(run)
+    guo2011_fits.draw(run, MODEL)
+    assert run.figures == [f"guo2011_figure{number}.png" for number in range(3, 7)]
+    for name in run.figures:
+        assert (run.out / name).read_bytes().startswith(b"\x89PNG")
+
+
+# -- predictions ---------------------------------------------------------------------------------------------
+
+
+def test_choice_among_what_was_measured():
+    made = guo2011_predictions.choose({"csr": 10.0, "coo": 8.0}, {"csr": 5.0, "coo": 6.0, "dia": 1.0})
+    assert made == {"choice": "csr", "time_us": 10.0, "best": "coo", "best_us": 8.0}
+    assert guo2011_predictions.choose({"csr": 10.0}, {"dia": 1.0}) is None
+
+
+def predicted(run, own, worst=1.0, products=30):
+    """Predictions of both models: the paper's right, the other one `own` times the measured time."""
+    shared = {"nnz": 2_000_000, "time_us": 10.0}
+    run.records["predictions"] = [
+        {"model": model, "format": format, "matrix": "A", "predicted_us": 10.0 * factor, **shared}
+        for model, factor in (("guo2011", 1.0), ("roofline", own))
+        for format in ("csr", "coo")
+    ]
+    run.records["choices"] = [
+        {
+            "model": "roofline",
+            "matrix": matrix,
+            "choice": "csr",
+            "best": "coo",
+            "time_us": 10 * loss,
+            "best_us": 10.0,
+        }
+        for matrix, loss in (("A", 1.0), ("B", worst))
+    ]
+    run.records["auto"] = [
+        {
+            "matrix": "A",
+            "choice": "csr",
+            "best": "csr",
+            "time_us": 10.0,
+            "best_us": 10.0,
+            "nnz": 2e6,
+            "products": products,
+        },
+        {
+            "matrix": "B",
+            "choice": "csr",
+            "best": "csr",
+            "time_us": 10.0,
+            "best_us": 10.0,
+            "nnz": 1000,
+            "products": 99,
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "worst", "products", "verdicts"),
+    [
+        (1.1, 1.05, 40, (OPEN, HOLDS, OPEN, HOLDS, HOLDS, HOLDS, HOLDS)),
+        (0.9, 1.2, 41, (OPEN, HOLDS, OPEN, PARTLY, HOLDS, FAILS, HOLDS)),
+        (0.8, 1.3, 10, (OPEN, FAILS, OPEN, FAILS, HOLDS, HOLDS, HOLDS)),
+    ],
+)
+def test_prediction_claims(run, own, worst, products, verdicts):
+    predicted(run, own, worst, products)
+    run.environment["calibration_seconds"] = 100.0
+    found = guo2011_predictions.prediction_claims(run)
+    assert tuple(claim.verdict for claim in found) == verdicts
+    assert guo2011_predictions.mean_errors(run, "roofline") == pytest.approx(
+        {"csr": 100 * abs(own - 1), "coo": 100 * abs(own - 1), "all formats": 100 * abs(own - 1)}
+    )
+    assert guo2011_predictions.points(run, "roofline") == {
+        "csr": [(10.0, 10 * own)],
+        "coo": [(10.0, 10 * own)],
+    }
+
+
+def test_no_predictions(run):
+    run.records.update({"predictions": [], "choices": [], "auto": []})
+    assert {claim.verdict for claim in guo2011_predictions.prediction_claims(run)} == {OPEN}
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+FEW = ("Economics", "Webbase", "Dense")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A quick run on the CPU: what it wrote and printed, and its folder."""
+    folder = tmp_path_factory.mktemp("guo2011")
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
+        patch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name in FEW])
+        patch.setenv("SPMVGPU_CACHE_DIR", str(folder / "cache"))
+        arguments = ["--device", "cpu", "--out", str(folder), "--quick", "--dtype", "f64"]
+        assert main(["guo2011", *arguments]) == 0
+        assert os.environ["SPMVGPU_CACHE_DIR"] == str(folder / "cache")
+    assert not (folder / "cache").exists()  # the user's profile and tuning are as they were
+    return json.loads((folder / "guo2011.json").read_text()), text.getvalue(), folder
+
+
+def test_quick_run_measures_every_kernel(quick):
+    content, text, _ = quick
+    names = {f"{name} 1/16" for name in FEW}
+    assert {row["matrix"] for row in content["rows"]} == names
+    assert {row["dtype"] for row in content["rows"]} == {"f64"}
+    measured = {(row["matrix"], row["label"]) for row in content["rows"]}
+    for label in (CSR, HYB, COO, "CSR, shuffles", "csr, tuned", tuned(CSR), tuned(HYB), tuned(COO)):
+        assert {(name, label) for name in names} <= measured
+    for name in names - {"Webbase 1/16"}:
+        assert (name, ELL) in measured
+    refused = [entry for entry in content["skipped"] if entry["label"] == ELL]
+    assert [entry["matrix"] for entry in refused] == ["Webbase 1/16"]
+    for title in (
+        *(f"Figure {number}: " for number in range(7, 11)),
+        "gain of tuning",
+        "mean absolute error",
+    ):
+        assert title in text
+
+
+def test_quick_run_predicts_and_chooses(quick):
+    content, _, _ = quick
+    for model, formats in (("guo2011", {"csr", "coo", "hyb"}), ("roofline", {"csr", "sell", "csr_b"})):
+        predicted = {entry["format"] for entry in content["predictions"] if entry["model"] == model}
+        assert formats <= predicted
+        choices = [entry for entry in content["choices"] if entry["model"] == model]
+        assert len(choices) == len(FEW)
+        for entry in choices:
+            assert entry["time_us"] >= entry["best_us"] > 0
+    assert [entry["matrix"] for entry in content["auto"]] == [
+        entry["matrix"] for entry in content["partitions"]
+    ]
+    assert all(entry["time_us"] > 0 and entry["products"] >= 0 for entry in content["auto"])
+    for entry in content["partitions"]:
+        assert set(entry["whole_us"]) == {"csr", "ellpack", "hyb", "coo"}
+
+
+def test_quick_run_on_the_cpu_judges_nothing(quick):
+    content, text, _ = quick
+    assert len(content["claims"]) == 21
+    assert {claim["verdict"] for claim in content["claims"]} == {OPEN}
+    assert content["environment"]["calibration_seconds"] > 0
+    assert "2 of 3 matrices are generated" in text
+
+
+def test_quick_run_draws_the_figures(quick):
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    content, _, folder = quick
+    assert content["figures"] == [
+        *(f"guo2011_figure{number}.png" for number in range(3, 11)),
+        "guo2011_predictions.png",
+    ]
+    for name in content["figures"]:
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_given_profile_and_a_matrix_that_is_cut(tmp_path, monkeypatch, capsys):
+    # Full loads of 100 rows in a microsecond and more, slots of ELL in 0.1 ns, non-zeros of COO in one each.
+    cuts = Guo2011(
+        CsrVector(100, 10.0, (1.0, 0.0, 0.0), (0.9, 0.01)),
+        Ell((1, 1_000_000), (1, 1000), ((1e-4, 1e-1), (1e2, 1e5))),
+        Coo((0.0, 1.0)),
+    )
+    parameters = {"csr": vars(cuts.csr), "ell": vars(cuts.ell), "coo": vars(cuts.coo)}
+    calibrated, _ = calibrate(-1, quick=True)
+    file = tmp_path / "profile.json"
+    replace(calibrated, guo2011={"f32": parameters, "f64": parameters}).save(file)
+    monkeypatch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name == "Webbase"])
+    arguments = ["--device", "cpu", "--out", str(tmp_path / "out"), "--quick", "--profile", str(file)]
+    assert main(["guo2011", *arguments]) == 0
+    content = json.loads((tmp_path / "out" / "guo2011.json").read_text())
+    assert content["samples"] == []
+    assert "calibration_seconds" not in content["environment"]
+    (decision,) = content["partitions"]
+    assert decision["chosen"] == CUT
+    assert decision["csr_rows"] + decision["ell_rows"] == 62_500
+    assert decision["csr_rows"] % 100 == 0
+    assert decision["csr_nnz"] + decision["ell_nnz"] == decision["nnz"]
+    (row,) = [row for row in content["rows"] if row["variant"] == CUT]
+    assert row.get("tuned_as") == APPROACH
+    assert [part["format"] for part in row["options"]["parts"]] == ["csr", "ellpack"]
+    assert f"{decision['csr_nnz'] / decision['nnz']:.1%}" in capsys.readouterr().out

@@ -1,0 +1,195 @@
+"""The poster on the symmetric product: its claims on modelled times, and a quick run on the CPU."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+import spmvgpu as sg
+from experiments.__main__ import main
+from experiments.papers import claims, figures, measure, mironowicz, mironowicz_timing
+from experiments.papers.mironowicz_claims import NARROW, POSTER_CHANGE, POSTER_PREPROCESSING, WIDE
+from experiments.papers.mironowicz_matrices import MATRICES
+from experiments.papers.run import Run
+from experiments.peers import scipy
+from experiments.peers.base import Job
+from experiments.peers.base import Variant as Other
+
+NAMES = [f"{mesh.name} small" for mesh in MATRICES]
+GENERAL = [name for name in sg.formats() if name not in ("tsmv", "dia")]
+
+
+def test_the_posters_tables_are_about_its_matrices() -> None:
+    names = {mesh.name for mesh in MATRICES}
+    assert set(POSTER_PREPROCESSING) == names
+    assert all(set(column) == names for column in POSTER_CHANGE.values())
+    assert set(NARROW) | set(WIDE) < names
+
+
+class FakeStopwatch:
+    """Has the times that a model of a GPU says, in place of measurements; checks products on the CPU."""
+
+    def __init__(self, run: Run, model: dict[str, float], rcm: float, start: float) -> None:
+        self.host = scipy
+        prepare = lambda problem: [Job("csr_alg1", lambda: self._csr(problem))]  # noqa: E731
+        self.cusparse = SimpleNamespace(NAME="cusparse", prepare=prepare, versions=lambda: {"cusparse": "0"})
+        self.peers = [self.cusparse, scipy]
+        self.start_seconds = start
+        self._model, self._rcm, self._calls = model, rcm, 0
+
+    @staticmethod
+    def _csr(problem):
+        return Other("cusparse", "csr_alg1", problem.csr_bytes, lambda: problem.matrix @ problem.x)
+
+    @staticmethod
+    def ours(problem, op, size):
+        return mironowicz_timing.Product("spmvgpu", op.format, size, op)
+
+    def time(self, products):
+        self._calls += 1  # each matrix as given, then reordered
+        factor = self._rcm if self._calls % 2 == 0 else 1.0
+        return {label: 10 * factor * self._model.get(label, 2.0) for label in products}
+
+
+@pytest.fixture
+def run_fake(tmp_path, monkeypatch, capsys):
+    """Run the experiment on modelled times, which a GPU is said to have taken."""
+
+    def run(model, rcm=1.0, start=100.0):
+        on_cpu = lambda problem, variant, device: measure.build(problem, variant, "cpu")  # noqa: E731
+        monkeypatch.setattr(mironowicz_timing, "build", on_cpu)
+        fake = lambda run: FakeStopwatch(run, model, rcm, start)  # noqa: E731
+        monkeypatch.setattr(mironowicz, "Stopwatch", fake)
+        experiment = Run("mironowicz", "cpu", tmp_path, quick=True)
+        experiment.device = "cuda:0"
+        mironowicz.experiment(experiment)
+        content = json.loads((tmp_path / "mironowicz.json").read_text())
+        return content, content["claims"], capsys.readouterr().out
+
+    return run
+
+
+FASTER = {"TSMV": 0.5, "TSMV of the poster": 0.95, "cusparse csr_alg1": 1.0, "scipy csr": 50.0}
+
+
+def named(found, beginning):
+    (claim,) = (claim for claim in found if claim["paper"].startswith(beginning))
+    return claim
+
+
+def test_claims_of_a_fast_symmetric_product(run_fake) -> None:
+    _, found, text = run_fake(FASTER, rcm=0.7)
+    similar = [claim for claim in found if claim["paper"].startswith("similar or significantly")]
+    assert [claim["verdict"] for claim in similar] == [claims.HOLDS, claims.HOLDS]
+    assert list(similar[1]["gains"].values()) == pytest.approx([2.0] * 9)
+    assert "fewer bytes" in similar[1]["why"]
+    host = named(found, "much faster than MKL")
+    assert host["verdict"] == claims.HOLDS
+    assert list(host["gains"].values()) == pytest.approx([100.0] * 9)
+    assert "SciPy, on one core" in host["here"]
+    for beginning in ("TSMV gains by RCM", "cuSPARSE gains by RCM"):
+        claim = named(found, beginning)
+        assert claim["verdict"] == claims.HOLDS
+        assert list(claim["gains"].values()) == pytest.approx([1 / 0.7] * 4)
+    # 30 % less time on all: as the poster says on the two filters, cop20k_A and pwtk.
+    signs = named(found, "what RCM does")
+    assert signs["verdict"] == claims.PARTLY
+    assert "the same way on 4 of 9" in signs["here"]
+    assert named(found, "an order of magnitude")["verdict"] == claims.OPEN
+    start = named(found, "preprocessing takes less time")
+    assert start["verdict"] == claims.HOLDS  # of 100 s
+    assert claims.CPU_NOTE not in text
+    assert "here, CUDA being there, 100.000 s" in text
+    assert "9 of 9 matrices are generated: meshes like theirs" in " ".join(text.split())
+
+
+def test_claims_of_a_slow_symmetric_product(run_fake) -> None:
+    _, found, _ = run_fake({**FASTER, "TSMV": 1.5, "scipy csr": 1.0}, start=1e-5)
+    similar = [claim for claim in found if claim["paper"].startswith("similar or significantly")]
+    assert [claim["verdict"] for claim in similar] == [claims.HOLDS, claims.FAILS]
+    assert "slower on stand-in for gsm_v3 small" in similar[1]["here"]
+    assert named(found, "much faster than MKL")["verdict"] == claims.FAILS
+    assert named(found, "TSMV gains by RCM")["verdict"] == claims.FAILS
+    assert named(found, "preprocessing takes less time")["verdict"] == claims.FAILS
+
+
+def test_memory_is_judged_by_what_is_stored(run_fake) -> None:
+    content, found, _ = run_fake(FASTER)
+    for row in content["rows"]:
+        if row["library"] == "cusparse":
+            assert row["memory_ratio"] == pytest.approx(1.0)
+        if row["label"] == "TSMV":
+            assert 0.3 < row["memory_ratio"] < 1.1  # that of the small ones depends on the mesh
+    for beginning, names in (("15 to 35 %", NAMES), ("20 to 40 %", [f"{name} small" for name in NARROW])):
+        claim = named(found, beginning)
+        order = "given" if names is NAMES else "RCM"
+        ratios = {
+            row["matrix"]: row["memory_ratio"]
+            for row in content["rows"]
+            if row["label"] == "TSMV of the poster" and row["order"] == order and row["matrix"] in names
+        }
+        assert claim["gains"] == pytest.approx({name: 100 - 100 * ratio for name, ratio in ratios.items()})
+    symmetric = [row["memory_ratio"] for row in content["rows"] if row["label"] == "TSMV"]
+    verdict = claims.HOLDS if max(symmetric) <= 1 else claims.FAILS
+    assert named(found, "the symmetric format never")["verdict"] == verdict
+
+
+def test_every_number_is_written(run_fake) -> None:
+    content, _, text = run_fake(FASTER)
+    labels = {"TSMV", "TSMV of the poster", "cusparse csr_alg1", "scipy csr", *GENERAL}
+    for order in ("given", "RCM"):
+        rows = [row for row in content["rows"] if row["order"] == order]
+        assert {row["matrix"] for row in rows} == set(NAMES)
+        for name in NAMES:
+            assert {row["label"] for row in rows if row["matrix"] == name} == labels
+    for row in content["rows"]:
+        assert row["gflops"] == pytest.approx(2 * row["nnz"] / row["time_us"] / 1e3)
+        assert ("preprocess_seconds" in row) == (row["library"] == "spmvgpu")
+    assert [entry["matrix"] for entry in content["orders"]] == NAMES
+    assert all(entry["bandwidth"] > 0 for entry in content["orders"])
+    assert content["start_of_cusparse"] == [{"library": "cusparse", "seconds": 100.0}]
+    assert content["environment"]["versions"]["cusparse"] == "0"
+    assert "poster: TSMV" in text
+    if figures.available():
+        names = ("preprocessing", "speed", "memory", "rcm")
+        assert content["figures"] == [f"mironowicz_{name}.png" for name in names]
+
+
+def test_what_is_refused_is_said(run_fake, monkeypatch) -> None:
+    monkeypatch.setattr(mironowicz_timing, "TSMV_VARIANTS", (measure.Variant("TSMV", "absent"),))
+    content, found, text = run_fake(FASTER)
+    assert "TSMV, given left out: this build has no format 'absent'" in text
+    assert {entry["label"] for entry in content["skipped"]} == {"TSMV, given", "TSMV, RCM"}
+    for beginning in ("15 to 35 %", "much faster than MKL", "what RCM does", "preprocessing takes no longer"):
+        assert named(found, beginning)["verdict"] == claims.OPEN
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["f64", "f32"])
+def quick(request, tmp_path_factory):
+    """A quick run on the CPU: precision, what was written."""
+    folder = tmp_path_factory.mktemp("mironowicz")
+    arguments = ["mironowicz", "--device", "cpu", "--out", str(folder), "--quick"]
+    assert main([*arguments, "--dtype", request.param]) == 0
+    return request.param, json.loads((folder / "mironowicz.json").read_text())
+
+
+def test_quick_run_measures_all_there_is(quick) -> None:
+    dtype, content = quick
+    host = "mkl csr" if "mkl" in content["environment"]["versions"] else "scipy csr"
+    for row in content["rows"]:
+        assert row["dtype"] == dtype
+        assert row["gflops"] == pytest.approx(2 * row["nnz"] / row["time_us"] / 1e3)
+    assert {row["label"] for row in content["rows"]} == {"TSMV", "TSMV of the poster", host, *GENERAL}
+    assert content["skipped"] == []
+    assert {row["matrix"] for row in content["rows"]} == set(NAMES)
+
+
+def test_quick_run_on_the_cpu_judges_nothing(quick) -> None:
+    _, content = quick
+    assert len(content["claims"]) == 14
+    assert {claim["verdict"] for claim in content["claims"]} == {claims.OPEN}

@@ -1,0 +1,79 @@
+"""Every public function, class and method has an example that runs, and its place in the API reference."""
+
+import doctest
+import inspect
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import spmvgpu as sg
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
+MODULES = [name for name in sg.__all__ if inspect.ismodule(getattr(sg, name))]
+NEEDS = {"plot": "matplotlib", "torch": "torch"}  # by what the name of a module begins with
+
+
+def needs(module):
+    return next((library for begin, library in NEEDS.items() if module.startswith(begin)), None)
+
+
+def public():
+    """Dotted names below spmvgpu of what users call."""
+    names = [name for name in sg.__all__ if name not in MODULES]
+    names += [f"{module}.{name}" for module in MODULES for name in getattr(sg, module).__all__]
+    for name in names:
+        value = attribute(name)
+        if inspect.isclass(value) and issubclass(value, Exception):
+            continue  # raised by calls, not called
+        if inspect.isfunction(value) or inspect.isclass(value):
+            yield name
+        if inspect.isclass(value):
+            yield from (f"{name}.{member}" for member, _ in inspect.getmembers(value, is_own_method))
+
+
+def is_own_method(member):
+    own = str(getattr(member, "__module__", "")).startswith("spmvgpu") and not isinstance(member, type)
+    return own and inspect.isroutine(member) and not member.__name__.startswith("_")
+
+
+def attribute(name):
+    value = sg
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def module_of(name):
+    return attribute(name).__module__.removeprefix("spmvgpu.")
+
+
+@pytest.mark.parametrize("name", sorted(set(public())))
+def test_has_an_example(name):
+    assert ">>> " in inspect.getdoc(attribute(name))
+
+
+OWN_EXAMPLES = {"", "partition", "torch"}  # modules whose docstrings have some
+
+
+@pytest.mark.parametrize("name", sorted(OWN_EXAMPLES | {module_of(name) for name in public()}))
+def test_examples_run(name, monkeypatch):
+    library = needs(name)
+    if library is not None and find_spec(library) is None:
+        pytest.skip(f"needs {library}")
+    if library == "matplotlib":
+        monkeypatch.setenv("MPLBACKEND", "agg")
+        import_module("matplotlib.pyplot").switch_backend("agg")
+    results = doctest.testmod(import_module(f"spmvgpu.{name}".rstrip(".")))
+    if library == "matplotlib":
+        import_module("matplotlib.pyplot").close("all")
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_the_reference_lists_what_is_public():
+    text = REFERENCE.read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\.\. auto\w+:: (?:spmvgpu\.)?(\w+)", text, re.MULTILINE))
+    assert listed - {"torch"} == set(sg.__all__)

@@ -1,0 +1,110 @@
+"""The rooms of the package: no two modules import each other, and commands load only what they need."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import spmvgpu
+
+PACKAGE = Path(spmvgpu.__file__).parent
+
+
+def modules(folder: Path) -> dict[str, Path]:
+    """The files of a package by the names that they are imported by."""
+    found = {}
+    for path in sorted(folder.rglob("*.py*")):
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules of the package that one imports: anywhere in the file, and for type checkers, too."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*start, *(node.module.split(".") if node.module else [])])
+            # What is imported from a package is one of its modules, or something of its own.
+            found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
+    return {other for other in found if other in known and other != name}
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules each of which imports the others, be it through some of them (Tarjan 1972)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        number[name] = low[name] = len(number)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in number:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], number[other])
+        if low[name] == number[name]:
+            group = stack[stack.index(name) :]
+            del stack[-len(group) :]
+            groups.extend([sorted(group)] if len(group) > 1 else [])
+
+    for name in sorted(graph):
+        if name not in number:
+            visit(name)
+    return groups
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set()}
+    assert cycles(graph) == [["a", "b", "c"]]
+    assert cycles({**graph, "c": set()}) == []
+
+
+def test_imports_within_functions_and_of_modules_are_seen(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    (folder / "room").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "room" / "__init__.py").write_text("from . import one\n")
+    (folder / "room" / "one.py").write_text(
+        "def f():\n    from ..two import g\n    import package.room.three\n"
+    )
+    (folder / "room" / "three.py").write_text("from .. import two as other\n")
+    (folder / "two.py").write_text("import os\n\ng = os\n")
+    known = modules(folder)
+    found = {name: imports(name, path, known) for name, path in known.items()}
+    assert found["package.room"] == {"package.room.one"}
+    assert found["package.room.one"] == {"package.two", "package.room.three"}
+    assert found["package.room.three"] == {"package.two"}
+
+
+def test_no_two_modules_import_each_other() -> None:
+    known = modules(PACKAGE)
+    assert len(known) > 50
+    assert cycles({name: imports(name, path, known) for name, path in known.items()}) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import spmvgpu", "scipy platformdirs matplotlib torch cupy"),
+        ("from spmvgpu.cli import main; main(['info'])", "scipy platformdirs matplotlib tqdm torch cupy"),
+        ("import spmvgpu.plot, spmvgpu.gallery", "matplotlib torch cupy"),
+    ],
+)
+def test_only_what_is_needed_is_loaded(code: str, unwanted: str) -> None:
+    loaded = f"print([name for name in {unwanted.split()} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; {loaded}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
