@@ -6,8 +6,18 @@ mpi4py (``pip install 'spmvgpu[mpi]'``) and runs with ``mpiexec -n 4 python -m m
 
 from .construct import aslinearoperator
 from .operator import DistributedOperator
+from .petsc_matrices import from_petsc, petsc
 from .ranges import Ranges
 from .readers import read_matrix
 from .spread import assemble, scatter
 
-__all__ = ["DistributedOperator", "Ranges", "aslinearoperator", "assemble", "read_matrix", "scatter"]
+__all__ = [
+    "DistributedOperator",
+    "Ranges",
+    "aslinearoperator",
+    "assemble",
+    "from_petsc",
+    "petsc",
+    "read_matrix",
+    "scatter",
+]

@@ -69,6 +69,16 @@ def aslinearoperator(
         raises is raised by all, with its message.
     ImportError
         If mpi4py is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from mpi4py import MPI
+    >>> from spmvgpu import distributed
+    >>> A = sp.csr_array([[2.0, 1.0], [0.0, 4.0]])
+    >>> op = distributed.aslinearoperator(A, MPI.COMM_SELF, device="cpu")
+    >>> op @ np.ones(2)
+    array([3., 4.])
     """
     own = private(comm)
     with agreement(own):

@@ -7,9 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..arrays import library_of
 from ..devices import limit_threads
-from ..operands import kind_of, promoted
+from . import pieces
 from .describe import Summary, explanation
 from .errors import agreement
 from .products import Backward, Forward
@@ -45,6 +44,14 @@ class DistributedOperator:
         Of this rank's block on the diagonal.
     T, H : DistributedOperator
         The transpose: the same matrix, whose results go back to the ranks that x comes from.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> from mpi4py import MPI
+    >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+    >>> op @ np.ones(2)
+    array([3., 4.])
     """
 
     __array_ufunc__ = None  # NumPy leaves ``array @ op`` to us, and there is no such product
@@ -76,6 +83,14 @@ class DistributedOperator:
         """A ``with`` block at whose end all ranks raise what any of them raises in it.
 
         All ranks enter it, and in it none waits for another.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> with op.agreement():
+        ...     step = 0.5  # or whatever may fail on one rank
         """
         return agreement(self.comm)
 
@@ -112,7 +127,17 @@ class DistributedOperator:
         return self.T  # real
 
     def tocsr(self) -> Any:
-        """This rank's rows as a new `scipy.sparse.csr_array`, with the columns of the whole matrix."""
+        """This rank's rows as a new `scipy.sparse.csr_array`, with the columns of the whole matrix.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.tocsr().toarray()
+        array([[2., 1.],
+               [0., 4.]])
+        """
         if isinstance(self._product, Backward):
             raise TypeError("a transposed operator holds columns, not rows; op.T.tocsr() gives its matrix")
         return self._product.blocks.tocsr(self.col_ranges)
@@ -124,6 +149,14 @@ class DistributedOperator:
         ------
         ValueError
             If results and x are not divided alike.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.diagonal()
+        array([2., 4.])
         """
         if self.row_ranges != self.col_ranges:
             raise ValueError(
@@ -138,6 +171,14 @@ class DistributedOperator:
         -------
         str
             Several lines of text, the same on every rank.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> print(op.explain().splitlines()[0])
+        <2x2 DistributedOperator of float64, 3 stored entries, over 1 ranks>
         """
         return explanation(repr(self), self.dtype.itemsize, self._summaries)
 
@@ -171,51 +212,72 @@ class DistributedOperator:
         ------
         TypeError, ValueError
             For an array that is not numeric, of wrong shape or on another device; on this rank only.
-        """
-        if isinstance(x, list | tuple):
-            x = np.asarray(x)
-        library = library_of(x)
-        if library is None:
-            raise TypeError(f"x must be an array, not {type(x).__name__}")
-        located = library.locate(x, "x")
-        self._check_shape("x", located.shape, self.local_shape[1], (1, 2))
-        target = self.dtype if located.dtype == self.dtype else promoted(self, located.dtype)  # type: ignore[arg-type]
-        if located.host is not None:
-            return library.from_host(self._dot_host(located.host, target), x)
-        if kind_of(located.dtype) == "c":
-            parts = [
-                self._multiply(library.contiguous(part, self.dtype)) for part in library.real_and_imaginary(x)
-            ]
-            part_type = np.empty(0, target).real.dtype
-            return library.join(*(library.contiguous(part, part_type) for part in parts))
-        y = self._multiply(library.contiguous(x, self.dtype))
-        return y if target == self.dtype else library.contiguous(y, target)
 
-    def _dot_host(self, x: Any, target: np.dtype[Any]) -> Any:
-        if x.dtype.kind == "c":
-            y = np.empty((self.local_shape[0], *x.shape[1:]), target)
-            for part, result in ((x.real, y.real), (x.imag, y.imag)):
-                result[...] = self._multiply(np.require(part, self.dtype, ["C", "A"]))
-            return y
-        return self._multiply(np.require(x, self.dtype, ["C", "A"])).astype(target, copy=False)
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.dot([1, 1])
+        array([3., 4.])
+        """
+        return pieces.multiply(self, x)
 
     def __matmul__(self, x: Any) -> Any:
         return self.dot(x)
 
     def matvec(self, x: Any) -> Any:
-        """``A @ x`` for this rank's piece of a vector."""
+        """``A @ x`` for this rank's piece of a vector.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.matvec(np.ones(2))
+        array([3., 4.])
+        """
         return self.dot(x)
 
     def matmat(self, X: Any) -> Any:
-        """``A @ X`` for this rank's rows of a 2-D array."""
+        """``A @ X`` for this rank's rows of a 2-D array.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.matmat(np.eye(2))
+        array([[2., 1.],
+               [0., 4.]])
+        """
         return self.dot(X)
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for this rank's piece; transposed copies of its blocks are made on first use."""
+        """``A.T @ x`` for this rank's piece; transposed copies of its blocks are made on first use.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.rmatvec(np.ones(2))
+        array([2., 5.])
+        """
         return self.T.dot(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.T @ X`` for this rank's rows of a 2-D array."""
+        """``A.T @ X`` for this rank's rows of a 2-D array.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.rmatmat(np.eye(2))
+        array([[2., 0.],
+               [1., 4.]])
+        """
         return self.T.dot(X)
 
     def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
@@ -240,18 +302,17 @@ class DistributedOperator:
         TypeError, ValueError
             For arrays of another dtype, length, layout or device, `out` that is read-only or overlaps `x`,
             and ``beta`` without `out`; on this rank only.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> y = np.ones(2)
+        >>> op.spmv(np.ones(2), out=y, alpha=2.0, beta=10.0)
+        array([16., 18.])
         """
-        if out is None and beta != 0:
-            raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
-        host_x = self._as_it_is("x", x, self.local_shape[1])
-        if out is None:
-            y = self._multiply(host_x, None, alpha, beta)
-            return y if host_x is x else library_of(x).from_host(y, x)  # type: ignore[union-attr]
-        host_out = self._as_it_is("out", out, self.local_shape[0])
-        if isinstance(host_x, np.ndarray) and np.may_share_memory(host_x, host_out):
-            raise ValueError("out overlaps x; give an array of its own")
-        self._multiply(host_x, host_out, alpha, beta)
-        return out
+        return pieces.scaled_product(self, x, out, alpha, beta)
 
     def replicated(self) -> Any:
         """The operator on whole vectors that every rank has, for the solvers of SciPy.
@@ -262,6 +323,16 @@ class DistributedOperator:
             All ranks run the same solver with the same vectors; each multiplies its rows, and gets those of
             the others. It takes memory for whole vectors on every rank. Solvers that begin with random
             numbers must be given the same, as in ``eigsh(op.replicated(), v0=...)``.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> from scipy.sparse.linalg import gmres
+        >>> x, info = gmres(op.replicated(), np.array([4.0, 4.0]))
+        >>> x.round(6), info
+        (array([1.5, 1. ]), 0)
         """
         from .replicated import Replicated
 
@@ -273,29 +344,3 @@ class DistributedOperator:
 
     def _limited(self) -> AbstractContextManager[None]:
         return nullcontext() if self._threads is None else limit_threads(self._threads)
-
-    def _as_it_is(self, name: str, x: Any, length: int) -> Any:
-        """An array that is used without a copy, through NumPy if it is in host memory; or it is refused."""
-        library = library_of(x)
-        if library is None:
-            raise TypeError(f"{name} must be an array, not {type(x).__name__}")
-        located = library.locate(x, name)
-        if located.dtype != self.dtype:
-            raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {self.dtype}")
-        self._check_shape(name, located.shape, length, (1,))
-        if not located.contiguous:
-            raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
-        if name == "out" and not located.writable:
-            raise ValueError("out is read-only; give an array that may be written")
-        return x if located.host is None else located.host
-
-    def _check_shape(
-        self, name: str, shape: tuple[int, ...], length: int, dimensions: tuple[int, ...]
-    ) -> None:
-        if len(shape) not in dimensions or shape[0] != length:
-            which = "columns" if name == "x" else "rows"
-            raise ValueError(
-                f"{name} has shape {shape}; rank {self.comm.rank} holds {length} of the {which} of an "
-                f"operator of shape {self.shape}, and its piece must have shape ({length},)"
-                + (f" or ({length}, k)" if 2 in dimensions else "")
-            )

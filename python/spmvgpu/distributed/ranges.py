@@ -53,7 +53,15 @@ class Ranges:
 
     @classmethod
     def even(cls, comm: Any, total: int) -> Ranges:
-        """As many indices for each rank, or one more."""
+        """As many indices for each rank, or one more.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 6).offsets
+        array([0, 6])
+        """
         own = private(comm)
         with agreement(own):
             total = whole_number("total", total, 0, _LARGEST)
@@ -62,7 +70,15 @@ class Ranges:
 
     @classmethod
     def from_counts(cls, comm: Any, count: int) -> Ranges:
-        """As many indices for this rank as it says itself."""
+        """As many indices for this rank as it says itself.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.from_counts(MPI.COMM_SELF, 6)
+        <Ranges of 6 over 1 ranks, 0:6 here>
+        """
         own = private(comm)
         with agreement(own):
             count = whole_number("count", count, 0, _LARGEST)
@@ -85,7 +101,15 @@ class Ranges:
         return f"<Ranges of {self.total} over {self.comm.size} ranks, {self.begin}:{self.end} here>"
 
     def owners(self, indices: Array) -> Array:
-        """The rank that holds each of the indices."""
+        """The rank that holds each of the indices.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 6).owners([0, 5])
+        array([0, 0])
+        """
         return np.searchsorted(self.offsets, indices, side="right") - 1
 
     def scatter(self, whole: Any, root: int = 0) -> Array:
@@ -96,6 +120,13 @@ class Ranges:
         whole : (total,) or (total, k) array
             On rank `root`; the others give None.
         root : int
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 3).scatter([1.0, 2.0, 3.0])
+        array([1., 2., 3.])
         """
         with agreement(self.comm):
             if self.comm.rank == root:
@@ -122,6 +153,13 @@ class Ranges:
             NumPy, or in host memory.
         root : int or None
             None: every rank gets it.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 3).gather([1.0, 2.0, 3.0])
+        array([1., 2., 3.])
         """
         with agreement(self.comm):
             piece = np.asarray(piece)

@@ -47,6 +47,18 @@ def read_matrix(
     ------
     ValueError, OSError, ...
         If the file cannot be read or is broken, and as `distributed.aslinearoperator`; on all ranks.
+
+    Examples
+    --------
+    >>> import os, tempfile, scipy.sparse as sp
+    >>> from mpi4py import MPI
+    >>> from spmvgpu import distributed
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "A.npz")
+    ...     sp.save_npz(path, sp.eye_array(5, format="csr"), compressed=False)
+    ...     op = distributed.read_matrix(path, MPI.COMM_SELF, device="cpu")
+    >>> op.shape, op.nnz
+    ((5, 5), 5)
     """
     own = private(comm)
     with agreement(own):

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import library_of
 from ..linalg.preconditioners import Jacobi
 from ..linalg.stopping import check_limits, check_status
 from ..linalg.vectors import check_square
-from ..operands import kind_of
 from .errors import agreement, check_same, raise_together
 from .operator import DistributedOperator
+from .pieces import vector
 from .staging import Staging, staging_of
 
 
@@ -37,8 +36,8 @@ def cg(
         if op.row_ranges != op.col_ranges:
             raise ValueError("rows and columns are not divided alike, so x would not be as b is")
         relative, absolute, limit = check_limits(op, rtol, atol, maxiter, callback)
-        right = _piece(op, "b", b, None)
-        guess = None if x0 is None else _piece(op, "x0", x0, right)
+        right = vector(op, "b", b)
+        guess = None if x0 is None else vector(op, "x0", x0, right)
         inverse = None if M is None else _inverse_diagonal(op, M, right)
     check_same(
         comm, rtol=relative, atol=absolute, maxiter=limit, x0=x0 is not None, M=M is not None
@@ -151,31 +150,6 @@ def _outcome(look: Callable[[], None]) -> Exception | None:
     return None
 
 
-def _piece(op: DistributedOperator, name: str, x: Any, like: Any) -> Any:
-    """A piece of a vector in the operator's type, as a NumPy array or on a GPU: where `like` is, if given."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
-    library = library_of(x)
-    if library is None:
-        raise TypeError(f"{name} must be an array, not {type(x).__name__}")
-    located = library.locate(x, name)
-    n = op.local_shape[0]
-    if kind_of(located.dtype) not in "biuf":
-        raise TypeError(f"{name} has dtype {located.dtype}; allowed are real numbers")
-    if located.shape not in ((n,), (n, 1)):
-        raise ValueError(
-            f"{name} has shape {located.shape}; rank {op.comm.rank} holds {n} of {op.shape[0]} entries, and "
-            f"its piece must have shape ({n},) or ({n}, 1)"
-        )
-    if located.host is not None:
-        piece: npt.NDArray[Any] = np.require(located.host.reshape(-1), op.dtype, ["C", "A"])
-    else:
-        piece = library.contiguous(x.reshape(-1), op.dtype)
-    if like is not None and type(piece) is not type(like):
-        raise TypeError(f"{name} must be an array of the same library as b, not {type(x).__name__}")
-    return piece
-
-
 def _inverse_diagonal(op: DistributedOperator, M: Any, like: Any) -> Any:
     """This rank's piece of a diagonal preconditioner, where `like` lies."""
     if isinstance(M, Jacobi):
@@ -185,5 +159,5 @@ def _inverse_diagonal(op: DistributedOperator, M: Any, like: Any) -> Any:
             "M must be spmvgpu.linalg.jacobi(op), or this rank's piece of the inverse of a diagonal as a 1-D "
             f"array, not {type(M).__name__}"
         )
-    piece = _piece(op, "M", M, None)
+    piece = vector(op, "M", M)
     return staging_of(like).like(piece, like) if isinstance(piece, np.ndarray) else piece

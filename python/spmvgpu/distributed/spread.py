@@ -50,6 +50,16 @@ def scatter(
     ------
     TypeError, ValueError, ...
         As `distributed.aslinearoperator`, on all ranks.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> from mpi4py import MPI
+    >>> comm = MPI.COMM_SELF
+    >>> A = sg.gallery.poisson1d(4) if comm.rank == 0 else None
+    >>> op = sg.distributed.scatter(A, comm, device="cpu")
+    >>> op @ np.ones(op.local_shape[1])
+    array([1., 0., 0., 1.])
     """
     own = private(comm)
     with agreement(own):
