@@ -66,9 +66,11 @@ if find_spec("torch") is None:
 
 def setup(app):
     """Let examples pass whose library is not installed."""
+    needs = {"spmvgpu.torch": "torch", "spmvgpu.distributed": "mpi4py"}
 
     def skip_examples(app, what, name, obj, options, lines):
-        if name.startswith("spmvgpu.torch") and find_spec("torch") is None:
+        room = next((room for room in needs if name.startswith(room)), None)
+        if room and find_spec(needs[room]) is None:
             lines[:] = [f"{line}  # doctest: +SKIP" if ">>>" in line else line for line in lines]
 
     app.connect("autodoc-process-docstring", skip_examples)

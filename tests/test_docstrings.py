@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
+from support import run_python
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 MODULES = [name for name in sg.__all__ if inspect.ismodule(getattr(sg, name))]
-NEEDS = {"plot": "matplotlib", "torch": "torch"}  # by what the name of a module begins with
+NEEDS = {
+    "plot": "matplotlib",
+    "torch": "torch",
+    "distributed": "mpi4py",
+}  # by what the name of a module begins with
 
 
 def needs(module):
@@ -66,6 +71,14 @@ def test_examples_run(name, monkeypatch):
     if library == "matplotlib":
         monkeypatch.setenv("MPLBACKEND", "agg")
         import_module("matplotlib.pyplot").switch_backend("agg")
+    if library == "mpi4py":  # which starts MPI, here in a process of its own
+        code = """
+            import doctest, importlib, sys
+            results = doctest.testmod(importlib.import_module(sys.argv[1]))
+            assert results.attempted > 0 and results.failed == 0
+        """
+        run_python(code.replace("sys.argv[1]", repr(f"spmvgpu.{name}")), SPMVGPU_DEVICE="cpu")
+        return
     results = doctest.testmod(import_module(f"spmvgpu.{name}".rstrip(".")))
     if library == "matplotlib":
         import_module("matplotlib.pyplot").close("all")

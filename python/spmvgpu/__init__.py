@@ -15,7 +15,17 @@ from .devices import DeviceInfo, build_info, devices, limit_threads
 from .formats import estimate, format_options, formats
 
 if TYPE_CHECKING:
-    from . import cache, gallery, linalg, matrix_io, partition, plot, plot_partition, plot_symmetric
+    from . import (
+        cache,
+        distributed,
+        gallery,
+        linalg,
+        matrix_io,
+        partition,
+        plot,
+        plot_partition,
+        plot_symmetric,
+    )
     from . import torch as torch
     from .construct import aslinearoperator
     from .operator import SparseOperator
@@ -37,6 +47,7 @@ __all__ = [
     "build_info",
     "cache",
     "devices",
+    "distributed",
     "estimate",
     "format_options",
     "formats",
@@ -55,6 +66,7 @@ __all__ = [
 # What is imported when it is used first, so that a process starts sooner: modules, and names of others.
 _MODULES = (
     "cache",
+    "distributed",
     "gallery",
     "linalg",
     "matrix_io",

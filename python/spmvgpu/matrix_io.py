@@ -30,7 +30,7 @@ MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
 
 # Newer versions of SciPy want to be told which class to give; older ones cannot be, and give a matrix.
-_CLASS = {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
+SPARSE_ARRAY = {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
 
 
 def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
@@ -144,7 +144,7 @@ def _load_matrix_market(path: Path) -> Any:
             return np.zeros((header.rows, header.cols))  # on which SciPy's reader divides by zero
         _check_size(header.rows, header.cols, header.entries)
         with _open(path) as text:
-            return scipy.io.mmread(LineEnding(text), **_CLASS)
+            return scipy.io.mmread(LineEnding(text), **SPARSE_ARRAY)
     except MemoryError:
         raise
     except Exception as error:

@@ -80,7 +80,7 @@ def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
             matrix = matrix.astype(np.float64)
         if args.symmetric:
             matrix = _mirror(args.matrix, matrix, args.symmetric)
-        b = np.ones(matrix.shape[0]) if rhs is None else _read_rhs(rhs, args.matrix, matrix.shape[0])
+        b = np.ones(matrix.shape[0]) if rhs is None else read_rhs(rhs, args.matrix, matrix.shape[0])
     return Problem(title, matrix, b, perf_counter() - start)
 
 
@@ -104,7 +104,7 @@ def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
     return sp.csr_array(matrix + triangle(matrix, -beyond).T)
 
 
-def _read_rhs(path: str, matrix_path: str, rows: int) -> Array:
+def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
     b = matrix_io.read_vector(path)
     if b.dtype.kind not in "buif":
         raise ValueError(f"{path}: the right-hand side is of type {b.dtype}; only real numbers are supported")

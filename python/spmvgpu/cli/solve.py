@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 import spmvgpu as sg
 
-from .output import fail, in_bytes, print_line, progress_bar
+from .output import in_bytes, print_line, progress_bar
 from .problem import (
     add_problem_arguments,
     check_square,
@@ -23,6 +23,8 @@ from .problem import (
     positive_float,
     positive_int,
 )
+from .ranks import launched_ranks
+from .solution import check_output, refine, report
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +33,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "solve",
         help="solve A x = b with conjugate gradients",
-        description="Solve A x = b (A symmetric positive definite) with scipy.sparse.linalg.cg.",
+        description="Solve A x = b (A symmetric positive definite) with scipy.sparse.linalg.cg; "
+        "over the ranks of mpiexec or srun with spmvgpu.linalg.cg.",
     )
     add_problem_arguments(parser)
     parser.add_argument("--rhs", metavar="b.mtx", help=".mtx, .mtx.gz or .npy (default: all ones)")
@@ -51,8 +54,11 @@ def add(commands: Any) -> None:
 
 
 def run_solve(args: argparse.Namespace) -> int:
-    if args.output and (args.output.suffix != ".npy" or not args.output.parent.is_dir()):
-        raise ValueError(f"{args.output}: the solution goes to a .npy file in a folder that exists")
+    if launched_ranks() > 1:
+        from .solve_ranks import run
+
+        return run(args)
+    check_output(args.output)
     problem = load_problem(args, args.rhs)
     print_line("problem", problem.title)
     start = perf_counter()
@@ -62,84 +68,27 @@ def run_solve(args: argparse.Namespace) -> int:
     op = sg.aslinearoperator(problem.matrix, args.format, args.device, dtype=dtype)
     _describe(op, args.format)
     watch = _Watch(op, 1 / diagonal if args.preconditioner == "jacobi" else None, not args.quiet)
+
+    def step(right: Array, goal: float, most: int, relative: float) -> tuple[Array, int]:
+        watch.scale, before = relative, watch.products
+        x, _ = cg(watch, right, rtol=goal, maxiter=most, M=watch.preconditioner)
+        return x, watch.products - before
+
     try:
-        solution = _solve(watch, problem.matrix, problem.rhs, args.rtol, args.maxiter)
+        solution = refine(
+            problem.rhs, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, problem.matrix.dot
+        )
     finally:
         watch.progress.close()
     if args.output:
         np.save(args.output, solution.x)
-
-    print_line("seconds", "")
-    times = {
+    before = {
         "assemble" if args.matrix is None else "read": problem.seconds,
         "check": checked,
         "convert": op.setup_seconds["convert"],
         "transfer": op.setup_seconds["transfer"],
-        "solve": solution.solve_seconds,
-        "verify": solution.verify_seconds,
     }
-    for name, seconds in times.items():
-        print_line(f"  {name}", f"{seconds:.3f}")
-    again = f", started {solution.rounds} times" if solution.rounds > 1 else ""
-    print_line("iterations", f"{watch.products} (preconditioner: {args.preconditioner}{again})")
-    print_line(
-        "residual", f"{solution.residual:.2e} = ||b - A x|| / ||b||, computed by SciPy from the matrix"
-    )
-    if args.output:
-        print_line("written", str(args.output))
-    return _verdict(solution, args.rtol, op.dtype)
-
-
-class _Solution(NamedTuple):
-    x: Array
-    residual: float
-    exhausted: bool  # all iterations that were allowed are used up
-    rounds: int
-    solve_seconds: float
-    verify_seconds: float
-
-
-def _solve(watch: _Watch, matrix: sp.csr_array, b: Array, rtol: float, maxiter: int | None) -> _Solution:
-    """Run `cg`, and again on the true residual as long as that is too large and gets smaller.
-
-    The residual that the solver updates drifts from the true one by rounding: hardly in float64, but in
-    float32 long before a usual tolerance. Solving for the correction makes up for it: float32 products,
-    float64 answer.
-    """
-    size = float(np.abs(b).max()) or 1.0  # without it the norm of a very large or small b over- or underflows
-    b = b / size
-    norm_b = float(np.linalg.norm(b))
-    x, residual = np.zeros(len(b)), b
-    rounds, solve_seconds, verify_seconds = 0, 0.0, 0.0
-    relative = previous = 1.0 if norm_b else 0.0
-    limit = 10 * len(b) if maxiter is None else maxiter
-    reachable = 32 * float(np.finfo(watch.dtype).eps)
-    while relative > rtol and watch.products < limit and (rounds == 0 or relative <= 0.5 * previous):
-        start = perf_counter()
-        norm = float(np.linalg.norm(residual))
-        watch.scale = relative
-        right = (residual / norm).astype(watch.dtype)
-        goal = max(rtol / relative, reachable)
-        step, _ = cg(watch, right, rtol=goal, maxiter=limit - watch.products, M=watch.preconditioner)
-        solved = perf_counter()
-        x += norm * step.astype(np.float64)
-        residual = b - matrix @ x
-        previous, relative = relative, float(np.linalg.norm(residual)) / norm_b
-        solve_seconds += solved - start
-        verify_seconds += perf_counter() - solved
-        rounds += 1
-    return _Solution(size * x, relative, watch.products >= limit, rounds, solve_seconds, verify_seconds)
-
-
-def _verdict(solution: _Solution, rtol: float, dtype: np.dtype[Any]) -> int:
-    if solution.residual <= rtol:
-        print_line("converged", f"yes, to rtol {rtol:g}")
-        return 0
-    found = f"not converged: the residual is {solution.residual:.2e}, not {rtol:g}"
-    if solution.exhausted:
-        return fail(f"{found}; raise --maxiter or --rtol", 1)
-    advice = "try --dtype float64 or a larger --rtol" if dtype == np.float32 else "the matrix may be singular"
-    return fail(f"{found}, and {dtype} does not get closer; {advice}", 1)
+    return report(solution, before, "computed by SciPy from the matrix", args, op.dtype)
 
 
 def _check_solvable(title: str, matrix: sp.csr_array) -> Array:

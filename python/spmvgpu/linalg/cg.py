@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..arguments import real_number, whole_number
-from ..operator import SparseOperator
 from ..spread import MultiDeviceOperator
 from .preconditioners import inverse_diagonal
-from .vectors import NOTHING, Vectors, check_operator
-
-_MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
+from .stopping import check_limits, check_status
+from .vectors import NOTHING, Vectors, check_operator, is_distributed
 
 
 def cg(
-    op: SparseOperator,
+    op: Any,
     b: Any,
     x0: Any = None,
     *,
@@ -35,8 +32,9 @@ def cg(
 
     Parameters
     ----------
-    op : SparseOperator
-        Made by `aslinearoperator`. That it is symmetric is not checked.
+    op : SparseOperator or DistributedOperator
+        Made by `aslinearoperator`, or by `spmvgpu.distributed`: all its ranks call then, and vectors are
+        their pieces. That it is symmetric is not checked.
     b : (n,) or (n, 1) array
         Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
         of another library on the operator's device.
@@ -76,16 +74,16 @@ def cg(
     >>> x.round(6), info
     (array([0.090909, 0.636364]), 0)
     """
+    if is_distributed(op):
+        from ..distributed import solvers
+
+        return solvers.cg(op, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
     check_operator(op)
     if isinstance(op, MultiDeviceOperator):
         raise TypeError(
             "op is on several devices, and this solver runs on one; scipy.sparse.linalg.cg takes it"
         )
-    limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
-    limit = min(limit, _MOST_ITERATIONS)
-    relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+    relative, absolute, limit = check_limits(op, rtol, atol, maxiter, callback)
     if isinstance(b, list | tuple):
         b = np.asarray(b)
     vectors = Vectors(op, b)
@@ -106,32 +104,5 @@ def cg(
         vectors.stream,
         look,
     )
-    _check_status(op, status, iterations, offending)
+    check_status(op, status, iterations, offending)
     return vectors.result(), 0 if status == "converged" else iterations
-
-
-def _tolerance(name: str, value: Any) -> float:
-    allowed = "a non-negative real number"
-    number = real_number(name, value, allowed)
-    if number < 0:
-        raise ValueError(f"{name}={value!r} is not allowed; give {allowed}")
-    return number
-
-
-def _check_status(op: SparseOperator, status: str, iterations: int, offending: float) -> None:
-    if status == "indefinite":
-        advice = "" if op.dtype == np.float64 else ", or so nearly singular that it takes float64"
-        raise np.linalg.LinAlgError(
-            "the matrix is not positive definite: conjugate gradients broke down in iteration "
-            f"{iterations + 1} (p @ A @ p = {offending:g}){advice}"
-        )
-    if status == "bad_preconditioner":
-        raise np.linalg.LinAlgError(
-            f"M is not positive definite: r @ M @ r = {offending:g} after {iterations} iterations; "
-            "the inverse of the diagonal must be positive"
-        )
-    if status == "not_finite":
-        raise np.linalg.LinAlgError(
-            f"infinite numbers or NaN after {iterations} iterations: they are in the matrix, b, x0 or M, "
-            f"or {op.dtype} overflows, and the system must be scaled"
-        )

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from ..arrays import library_of
 from ..operator import SparseOperator
-from .vectors import DeviceVector, Vectors, check_operator, staged_numpy
+from .vectors import DeviceVector, Vectors, check_operator, check_square, is_distributed, staged_numpy
 
 
 class Jacobi(LinearOperator):  # type: ignore[misc]
@@ -62,16 +62,17 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
         return Jacobi, (self.inverse_diagonal,)
 
 
-def jacobi(op: SparseOperator) -> Jacobi:
+def jacobi(op: Any) -> Jacobi:
     """The Jacobi preconditioner of a matrix: the inverse of its diagonal.
 
     Parameters
     ----------
-    op : SparseOperator
+    op : SparseOperator or DistributedOperator
 
     Returns
     -------
     Jacobi
+        Of a distributed operator, that of this rank's piece of the diagonal.
 
     Raises
     ------
@@ -85,15 +86,23 @@ def jacobi(op: SparseOperator) -> Jacobi:
     >>> sg.linalg.jacobi(op).inverse_diagonal
     array([0.25, 0.5 ])
     """
+    if is_distributed(op):
+        with op.agreement():
+            check_square(op)
+            return _of_diagonal(op.diagonal(), op.dtype, op.row_ranges.begin)
     check_operator(op)
-    diagonal = op.tocsr().diagonal()
+    return _of_diagonal(op.tocsr().diagonal(), op.dtype, 0)
+
+
+def _of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
+    """The preconditioner of a diagonal, or of a piece that begins in row `first_row`."""
     bad = np.flatnonzero(~((diagonal > 0) & np.isfinite(diagonal)))
     if len(bad):
         raise np.linalg.LinAlgError(
             f"the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries are not "
-            f"positive numbers, the first in row {bad[0]} ({diagonal[bad[0]]:g})"
+            f"positive numbers, the first in row {first_row + bad[0]} ({diagonal[bad[0]]:g})"
         )
-    return Jacobi((1 / diagonal).astype(op.dtype))
+    return Jacobi((1 / diagonal).astype(dtype))
 
 
 def inverse_diagonal(op: SparseOperator, M: Any, vectors: Vectors) -> DeviceVector:

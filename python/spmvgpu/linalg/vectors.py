@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,11 +92,22 @@ def staged_numpy(op: SparseOperator, array: npt.NDArray[Any]) -> DeviceVector:
     return staged(converted_vector(op, "M", array, NUMPY)[1].host, op._ordinal)
 
 
+def is_distributed(op: Any) -> bool:
+    """Asked without importing `spmvgpu.distributed`: where nobody did, there is no such operator."""
+    module = sys.modules.get("spmvgpu.distributed")
+    return module is not None and isinstance(op, module.DistributedOperator)
+
+
 def check_operator(op: Any) -> None:
     if not isinstance(op, SparseOperator):
         raise TypeError(
             f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}; "
             "scipy.sparse.linalg.cg takes other operators"
         )
+    check_square(op)
+
+
+def check_square(op: Any) -> None:
+    """Refuse, with ValueError, an operator that is no system of equations."""
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"the operator has shape {op.shape}; a system of equations needs a square one")

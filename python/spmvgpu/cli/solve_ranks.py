@@ -1,0 +1,148 @@
+"""``solve`` over the ranks of MPI, started by ``mpiexec -n 4 python -m spmvgpu solve``; rank 0 prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import spmvgpu as sg
+from spmvgpu import distributed
+from spmvgpu.distributed.communicators import library, mpi
+from spmvgpu.distributed.errors import agreement
+from spmvgpu.distributed.readers import SUFFIXES
+from spmvgpu.linalg import cg, jacobi
+
+from .output import fail, in_bytes, print_line, progress_bar
+from .problem import load_problem, read_rhs
+from .ranks import launched_ranks
+from .solution import check_output, refine, report
+
+Array = npt.NDArray[Any]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Solve on all ranks; what goes wrong is printed once, by rank 0, unless only one rank knows of it."""
+    try:
+        comm = mpi().COMM_WORLD
+    except ImportError as error:
+        return fail(str(error), 2)
+    if comm.size != launched_ranks():
+        return fail(
+            f"{launched_ranks()} processes were started together, and {library()}, which mpi4py uses, sees "
+            f"{comm.size}: the launcher belongs to another MPI",
+            2,
+        )
+    try:
+        return _solve(args, comm)
+    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError) as error:
+        return fail(str(error) or type(error).__name__, 2) if comm.rank == 0 else 2
+    except Exception:
+        # The others may wait for this rank, in vain.
+        traceback.print_exc()
+        sys.stderr.flush()
+        comm.Abort(1)
+        raise
+
+
+def _solve(args: argparse.Namespace, comm: Any) -> int:
+    start = perf_counter()
+    with agreement(comm):
+        check_output(args.output)
+    title, op, b = _load(args, comm)
+    read = perf_counter() - start
+    M = jacobi(op)  # which checks the diagonal, also where it is not asked for
+    _check_symmetric(op, title)
+    exact = op
+    if op.dtype != np.float64:
+        exact = distributed.aslinearoperator(op.tocsr(), comm, row_ranges=op.row_ranges, dtype=np.float64)
+    times = {"assemble" if args.matrix is None else "read": read, "check": perf_counter() - start - read}
+    _describe(title, op, args)
+    shown = comm.rank == 0 and not args.quiet
+    progress = progress_bar(unit=" iterations", disable=not shown)
+    done = 0
+
+    def step(right: Array, goal: float, most: int, _: float) -> tuple[Array, int]:
+        nonlocal done
+        before = done
+        preconditioner = M if args.preconditioner == "jacobi" else None
+        x, _info = cg(op, right, rtol=goal, maxiter=most, M=preconditioner, callback=count)
+        return x, done - before
+
+    def count(_: Array) -> None:
+        nonlocal done
+        done += 1
+        progress.update()
+
+    def norm(v: Array, order: float | None = None) -> float:
+        if order == np.inf:
+            return float(comm.allreduce(float(np.abs(v).max(initial=0.0)), op=mpi().MAX))
+        return float(np.sqrt(sum(comm.allgather(float(np.dot(v, v))))))
+
+    try:
+        solution = refine(b, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, exact.dot, norm)
+    finally:
+        progress.close()
+    whole = op.row_ranges.gather(solution.x) if args.output else None
+    with agreement(comm):
+        if whole is not None:
+            np.save(args.output, whole)
+    code = 0
+    if comm.rank == 0:
+        verified = "computed from the matrix in float64"
+        code = report(solution, times, verified, args, op.dtype)
+    return int(comm.bcast(code))
+
+
+def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
+    """The title of the problem, its operator, and this rank's piece of the right-hand side."""
+    options = {"format": args.format, "device": args.device, "dtype": args.dtype, "symmetric": True}
+    by_parts = args.matrix is not None and args.matrix.endswith(SUFFIXES) and not args.symmetric
+    if by_parts and not (args.problem or args.size):
+        op = distributed.read_matrix(args.matrix, comm, **options)
+        title, b = args.matrix, None
+        with agreement(comm):
+            if comm.rank == 0:
+                rows = op.shape[0]
+                b = np.ones(rows) if args.rhs is None else read_rhs(args.rhs, args.matrix, rows)
+    else:
+        problem = None
+        with agreement(comm):
+            if comm.rank == 0:
+                problem = load_problem(args, args.rhs)
+        title = comm.bcast(problem.title if problem else None)
+        b = problem.rhs if problem else None
+        op = distributed.scatter(problem.matrix if problem else None, comm, **options)
+    return title, op, op.row_ranges.scatter(b)
+
+
+def _check_symmetric(op: Any, title: str) -> None:
+    """Refuse a matrix that is not symmetric, as far as one random pair of vectors shows it."""
+    comm, rng = op.comm, np.random.default_rng(op.comm.rank)
+    u, v = rng.standard_normal((2, op.local_shape[0])).astype(op.dtype)
+    a, b = op @ u, op @ v
+    sums = [float(np.dot(p.astype(np.float64), q)) for p, q in ((u, b), (v, a), (u, u), (b, b))]
+    left, right, uu, bb = (sum(parts) for parts in zip(*comm.allgather(sums), strict=True))
+    if abs(left - right) > 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(uu * bb):
+        raise ValueError(
+            f"{title}: the matrix is not symmetric: v @ A @ u = {right:g} for random u and v, and "
+            f"u @ A @ v = {left:g}; conjugate gradients need a symmetric matrix"
+        )
+
+
+def _describe(title: str, op: Any, args: argparse.Namespace) -> None:
+    total = op.comm.allreduce(op.nbytes)
+    if op.comm.rank == 0:
+        print_line("problem", title)
+        print_line("matrix", f"{op.shape[0]} x {op.shape[1]}, {op.nnz} non-zeros, {op.dtype}")
+        print_line("ranks", f"{op.comm.size} of {library()}")
+        print_line("device", f"{op.device}, of rank 0")
+        print_line(
+            "format", f"{op.format}, of rank 0" + (" (chosen automatically)" * (args.format == "auto"))
+        )
+        print_line("bytes", f"{total} ({in_bytes(total)}) on all ranks")

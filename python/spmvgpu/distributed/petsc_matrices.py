@@ -1,0 +1,118 @@
+"""Distributed operators as matrices of PETSc's, and the other way; needs petsc4py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .construct import aslinearoperator
+from .errors import agreement
+from .operator import DistributedOperator
+
+
+def petsc(op: DistributedOperator) -> Any:
+    """The operator as a matrix of petsc4py, for PETSc's solvers (KSP, SNES) and those of SLEPc.
+
+    Parameters
+    ----------
+    op : DistributedOperator
+        Of the type that PETSc was built for, float64 as a rule.
+
+    Returns
+    -------
+    petsc4py.PETSc.Mat
+        Of type "python", divided as the operator. It multiplies, also transposed, and gives its diagonal;
+        preconditioners that need entries are made of a matrix that has them, ``ksp.setOperators(A, P)``.
+
+    Raises
+    ------
+    TypeError
+        If PETSc was built for another type.
+    ImportError
+        If petsc4py is not installed.
+
+    Examples
+    --------
+    >>> from spmvgpu import distributed
+    >>> solver = PETSc.KSP().create(op.comm)  # doctest: +SKIP
+    >>> solver.setOperators(distributed.petsc(op))  # doctest: +SKIP
+    """
+    PETSc = _petsc()
+    with agreement(op.comm):
+        if np.dtype(PETSc.ScalarType) != op.dtype:
+            raise TypeError(
+                f"the operator is of {op.dtype}, and PETSc was built for "
+                f"{np.dtype(PETSc.ScalarType)}; make it with dtype="
+            )
+    sizes = tuple(zip(op.local_shape, op.shape, strict=True))
+    matrix = PETSc.Mat().createPython(sizes, _Products(op), comm=op.comm)
+    matrix.setUp()
+    return matrix
+
+
+def from_petsc(matrix: Any, **options: Any) -> DistributedOperator:
+    """The operator of a matrix of petsc4py, divided as that is.
+
+    Parameters
+    ----------
+    matrix : petsc4py.PETSc.Mat
+        Assembled, of type "aij".
+    **options
+        As `distributed.aslinearoperator` takes them.
+
+    Returns
+    -------
+    DistributedOperator
+
+    Raises
+    ------
+    TypeError
+        If it is no matrix of petsc4py, of another type, or complex.
+
+    Examples
+    --------
+    >>> from spmvgpu import distributed
+    >>> op = distributed.from_petsc(matrix, device="cuda")  # doctest: +SKIP
+    """
+    PETSc = _petsc()
+    if not isinstance(matrix, PETSc.Mat):
+        raise TypeError(f"matrix must be a petsc4py.PETSc.Mat, not {type(matrix).__name__}")
+    comm = matrix.comm.tompi4py()
+    with agreement(comm):
+        if not matrix.type.endswith("aij"):
+            raise TypeError(f"the matrix is of type {matrix.type!r}; give matrix.convert('aij')")
+        indptr, indices, values = matrix.getValuesCSR()
+        csr = sp.csr_array((values, indices, indptr), shape=(matrix.local_size[0], matrix.size[1]))
+    ranges = {
+        "row_ranges": matrix.getOwnershipRanges().astype(np.int64),
+        "col_ranges": matrix.getOwnershipRangesColumn().astype(np.int64),
+    }
+    return aslinearoperator(csr, comm, **ranges, **options)
+
+
+class _Products:
+    """What PETSc calls of a matrix of type "python"."""
+
+    def __init__(self, op: DistributedOperator) -> None:
+        self._op = op
+
+    def mult(self, _: Any, x: Any, y: Any) -> None:
+        self._op.spmv(x.getArray(readonly=True), out=y.getArray())
+
+    def multTranspose(self, _: Any, x: Any, y: Any) -> None:  # noqa: N802
+        self._op.T.spmv(x.getArray(readonly=True), out=y.getArray())
+
+    def getDiagonal(self, _: Any, diagonal: Any) -> None:  # noqa: N802
+        diagonal.getArray()[...] = self._op.diagonal()
+
+
+def _petsc() -> Any:
+    try:
+        from petsc4py import PETSc
+    except ImportError as error:
+        raise ImportError(
+            f"spmvgpu.distributed.petsc needs petsc4py ({error}), which comes with PETSc"
+        ) from error
+    return PETSc

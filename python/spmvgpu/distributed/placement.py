@@ -1,0 +1,51 @@
+"""Which device a rank computes on, and with how many threads."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ..devices import devices
+from .communicators import mpi
+
+_TOLD = ("SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a rank knows of the ranks on the same host.
+
+    Attributes
+    ----------
+    local_rank, local_ranks : int
+        Its number among them, and how many there are.
+    threads : int or None
+        Threads for products on the CPU: the cores that it may run on, divided by the ranks that may run on
+        the same. None where environment variables or the user say how many.
+    """
+
+    local_rank: int
+    local_ranks: int
+    threads: int | None
+
+    def device(self, device: Any) -> Any:
+        """The device that "auto" and "cuda" stand for: the GPUs of a host go round among its ranks."""
+        if device == "auto":
+            device = os.environ.get("SPMVGPU_DEVICE", "auto")
+        if device not in ("auto", "cuda"):
+            return device
+        gpus = [info.name for info in devices() if info.name != "cpu"]
+        return gpus[self.local_rank % len(gpus)] if gpus else device
+
+
+def place(comm: Any) -> Placement:
+    """Find out; all ranks do so together."""
+    host = comm.Split_type(mpi().COMM_TYPE_SHARED)
+    try:
+        cores = sorted(os.sched_getaffinity(0))
+        sharing = sum(other == cores for other in host.allgather(cores))
+        told = any(os.environ.get(name) for name in _TOLD)
+        return Placement(host.rank, host.size, None if told else max(1, len(cores) // sharing))
+    finally:
+        host.Free()

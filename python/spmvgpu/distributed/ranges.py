@@ -1,0 +1,232 @@
+"""Which rows of a matrix, or entries of a vector, each rank holds: one range of neighbours per rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arguments import whole_number
+from .communicators import mpi, private
+from .errors import agreement, check_same
+
+Array = npt.NDArray[Any]
+
+_LARGEST = 2**63 - 1
+
+
+class Ranges:
+    """Ranges of indices, one for each rank in their order, that together hold every index once.
+
+    Parameters
+    ----------
+    comm : mpi4py communicator
+    offsets : (ranks + 1,) sequence of int, or Ranges
+        Where each rank's range begins, and the number of all indices.
+
+    Attributes
+    ----------
+    comm : mpi4py communicator
+        A duplicate of the caller's.
+    offsets : (ranks + 1,) array of int64
+        Where each rank's range begins, and the number of all indices. Read-only.
+    begin, end : int
+        This rank's range.
+
+    Examples
+    --------
+    >>> from mpi4py import MPI
+    >>> from spmvgpu import distributed
+    >>> ranges = distributed.Ranges.even(MPI.COMM_SELF, 6)
+    >>> ranges.begin, ranges.end, len(ranges)
+    (0, 6, 6)
+    """
+
+    def __init__(self, comm: Any, offsets: Any) -> None:
+        self.comm = private(comm)
+        with agreement(self.comm):
+            self.offsets = checked_offsets(offsets, self.comm.size)
+        self.offsets.flags.writeable = False
+        check_same(self.comm, offsets=self.offsets.tolist())
+        self.begin, self.end = map(int, self.offsets[self.comm.rank : self.comm.rank + 2])
+
+    @classmethod
+    def even(cls, comm: Any, total: int) -> Ranges:
+        """As many indices for each rank, or one more.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 6).offsets
+        array([0, 6])
+        """
+        own = private(comm)
+        with agreement(own):
+            total = whole_number("total", total, 0, _LARGEST)
+        size = own.size
+        return cls(own, [total // size * rank + min(rank, total % size) for rank in range(size + 1)])
+
+    @classmethod
+    def from_counts(cls, comm: Any, count: int) -> Ranges:
+        """As many indices for this rank as it says itself.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.from_counts(MPI.COMM_SELF, 6)
+        <Ranges of 6 over 1 ranks, 0:6 here>
+        """
+        own = private(comm)
+        with agreement(own):
+            count = whole_number("count", count, 0, _LARGEST)
+        return cls(own, np.concatenate(([0], np.cumsum(own.allgather(count)))))
+
+    @property
+    def total(self) -> int:
+        """Indices of all ranks."""
+        return int(self.offsets[-1])
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranges) and np.array_equal(self.offsets, other.offsets)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Ranges of {self.total} over {self.comm.size} ranks, {self.begin}:{self.end} here>"
+
+    def owners(self, indices: Array) -> Array:
+        """The rank that holds each of the indices.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 6).owners([0, 5])
+        array([0, 0])
+        """
+        return np.searchsorted(self.offsets, indices, side="right") - 1
+
+    def scatter(self, whole: Any, root: int = 0) -> Array:
+        """This rank's piece of a NumPy vector, or of the rows of a 2-D array, that rank `root` has.
+
+        Parameters
+        ----------
+        whole : (total,) or (total, k) array
+            On rank `root`; the others give None.
+        root : int
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 3).scatter([1.0, 2.0, 3.0])
+        array([1., 2., 3.])
+        """
+        with agreement(self.comm):
+            if self.comm.rank == root:
+                whole = np.ascontiguousarray(whole)
+                if whole.ndim not in (1, 2) or len(whole) != self.total or whole.dtype.kind not in "biufc":
+                    raise ValueError(
+                        f"the whole vector must have {self.total} numbers, or rows of them; it has shape "
+                        f"{whole.shape} and dtype {whole.dtype}"
+                    )
+        columns, dtype = self.comm.bcast(
+            (whole.shape[1:], whole.dtype) if self.comm.rank == root else None, root
+        )
+        piece = np.empty((len(self), *columns), dtype)
+        counts = np.diff(self.offsets) * int(np.prod(columns, dtype=np.int64))
+        self.comm.Scatterv([whole, counts] if self.comm.rank == root else None, piece, root)
+        return piece
+
+    def gather(self, piece: Any, root: int | None = 0) -> Array | None:
+        """The whole vector, or the rows of a 2-D array, on rank `root`; None on the others.
+
+        Parameters
+        ----------
+        piece : (len(self),) or (len(self), k) array
+            NumPy, or in host memory.
+        root : int or None
+            None: every rank gets it.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from spmvgpu import distributed
+        >>> distributed.Ranges.even(MPI.COMM_SELF, 3).gather([1.0, 2.0, 3.0])
+        array([1., 2., 3.])
+        """
+        with agreement(self.comm):
+            piece = np.asarray(piece)
+            if piece.ndim not in (1, 2) or len(piece) != len(self) or piece.dtype.kind not in "biufc":
+                raise ValueError(
+                    f"this rank's piece must have {len(self)} numbers, or rows of them; it has shape "
+                    f"{piece.shape} and dtype {piece.dtype}"
+                )
+        check_same(self.comm, columns=piece.shape[1:])
+        piece = np.ascontiguousarray(piece, np.result_type(*self.comm.allgather(piece.dtype)))
+        counts = np.diff(self.offsets) * int(np.prod(piece.shape[1:], dtype=np.int64))
+        whole = None
+        if root is None or self.comm.rank == root:
+            whole = np.empty((self.total, *piece.shape[1:]), piece.dtype)
+        target = None if whole is None else [whole, counts]
+        if root is None:
+            self.comm.Allgatherv(piece, target)
+        else:
+            self.comm.Gatherv(piece, target, root)
+        return whole
+
+
+def balanced(ranges: Ranges, weights: Array) -> Ranges:
+    """Ranges that each hold about the same weight, cut where the sum of weights is nearest to its share.
+
+    No rank sees more weights than its own.
+
+    Parameters
+    ----------
+    ranges : Ranges
+        Of the indices whose weights each rank has.
+    weights : (len(ranges),) array of int
+    """
+    comm = ranges.comm
+    sums = np.cumsum(weights, dtype=np.int64)
+    before = int(comm.exscan(int(sums[-1]) if len(sums) else 0) or 0)
+    total = comm.allreduce(int(sums[-1]) if len(sums) else 0)
+    if total == 0 or comm.size == 1:
+        return ranges
+    shares = np.array([total * rank // comm.size for rank in range(1, comm.size)], np.int64) - before
+    # The first index at which the sum reaches the share, if that is here, and the one before if it is nearer.
+    at = np.searchsorted(sums, shares)
+    here = (shares > 0) & (at < len(sums))
+    at, shares = at[here], shares[here]
+    over, under = sums[at] - shares, shares - (sums[at] - np.asarray(weights)[at])
+    cuts = np.zeros(comm.size - 1, np.int64)
+    cuts[here] = ranges.begin + at + (over < under)
+    everywhere = np.empty_like(cuts)
+    comm.Allreduce(cuts, everywhere, mpi().MAX)
+    return Ranges(comm, np.concatenate(([0], np.maximum.accumulate(everywhere), [ranges.total])))
+
+
+def checked_offsets(given: Any, size: int, total: int | None = None) -> Array:
+    """Offsets for so many ranks, and so many indices if that is known.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are none.
+    """
+    allowed = f"give where each of the {size} ranks' ranges begins, and the end: {size + 1} whole numbers"
+    offsets = given.offsets if isinstance(given, Ranges) else np.asarray(given)
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise TypeError(f"offsets={given!r} is not allowed; {allowed}")
+    offsets = offsets.astype(np.int64)
+    if len(offsets) != size + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        raise ValueError(f"offsets={offsets.tolist()} is not allowed; {allowed}, from 0 and ascending")
+    if total is not None and offsets[-1] != total:
+        raise ValueError(f"the ranges end at {offsets[-1]}; there are {total} rows")
+    return offsets

@@ -1,0 +1,278 @@
+"""Products of distributed operators against those of the whole matrix."""
+
+from __future__ import annotations
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import cg
+
+from battery import CASES, SYMMETRIC_CASES, vector
+from ranks import (
+    COMM,
+    DIVISIONS,
+    assert_multiplies,
+    case,
+    divided,
+    each_division,
+    operator,
+    piece,
+    whole_product,
+)
+from reference import assert_product
+from spmvgpu import distributed, gallery
+
+each_type = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+# Not those that are about sizes of warps, blocks and tiles.
+NAMES = [name for name in CASES if not name.startswith(("rows_", "entries_", "one_row_of_"))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products(name):
+    A, x = case(name)
+    op = operator(A)
+    assert op.shape == A.shape
+    assert op.nnz == A.nnz
+    assert_multiplies(op, A, x)
+    assert_multiplies(op.T, sp.csr_array(A.T), vector(A.shape[0], A.dtype))
+
+
+@each_division
+@each_type
+@pytest.mark.parametrize("name", ["banded", "power_law_rows", "tall", "wide", "arrow", "no_entries"])
+def test_divisions_and_types(name, division, dtype):
+    A, x = case(name, dtype)
+    op = operator(A, division)
+    assert op.dtype == dtype
+    assert_multiplies(op, A, x)
+    assert_multiplies(op.H, sp.csr_array(A.T), vector(A.shape[0], A.dtype))
+
+
+def test_rows_without_ranges():
+    A, x = case("tall")
+    rows = divided(A.shape[0], "uneven")
+    op = distributed.aslinearoperator(piece(A, rows), COMM)
+    np.testing.assert_array_equal(op.row_ranges.offsets, rows.offsets)
+    np.testing.assert_array_equal(op.col_ranges.offsets, distributed.Ranges.even(COMM, A.shape[1]).offsets)
+    assert_multiplies(op, A, x)
+
+
+def test_square_matrix_divides_x_as_its_rows():
+    A, _ = case("banded")
+    rows = divided(A.shape[0], "uneven")
+    op = distributed.aslinearoperator(piece(A, rows), COMM)
+    assert op.row_ranges == op.col_ranges
+    np.testing.assert_array_equal(op.diagonal(), piece(A.diagonal(), rows))
+
+
+@pytest.mark.parametrize("columns", [0, 1, 5])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_columns(columns, transposed):
+    A, _ = case("two_populations")
+    op = operator(A)
+    if transposed:
+        A, op = sp.csr_array(A.T), op.T
+    X = np.random.default_rng(3).standard_normal((A.shape[1], columns))
+    assert_product(whole_product(op, X), A, X)
+    assert_product(whole_product(op, np.asfortranarray(X)), A, X)
+    assert op.matmat(piece(X, op.col_ranges)).shape == (op.local_shape[0], columns)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@each_division
+def test_scaled_product_into_an_array(division, transposed):
+    A, _ = case("power_law_rows")
+    op = operator(A, division)
+    if transposed:
+        A, op = sp.csr_array(A.T), op.T
+    x, y = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=9)
+    out = piece(y, op.row_ranges).copy()
+    assert op.spmv(piece(x, op.col_ranges), out=out, alpha=-1.5, beta=0.25) is out
+    assert_product(op.row_ranges.gather(out, root=None), A, x, -1.5, 0.25, y)
+    out = np.full(op.local_shape[0], np.nan)
+    op.spmv(piece(x, op.col_ranges), out=out)
+    assert_product(op.row_ranges.gather(out, root=None), A, x)
+
+
+def test_rmatvec_and_rmatmat():
+    A, _ = case("tall")
+    op = operator(A)
+    X = np.random.default_rng(4).standard_normal((A.shape[0], 2))
+    own = piece(X, op.row_ranges)
+    assert_product(op.col_ranges.gather(op.rmatmat(own), root=None), sp.csr_array(A.T), X)
+    np.testing.assert_array_equal(op.rmatvec(own[:, 0]), op.T @ own[:, 0].copy())
+    assert op.T.T is op
+
+
+@each_type
+def test_same_bits_again(dtype):
+    A, x = case("power_law_rows", dtype)
+    first, again = operator(A), operator(A)
+    for op in (first, again):
+        np.testing.assert_array_equal(whole_product(op, x), whole_product(first, x))
+        np.testing.assert_array_equal(whole_product(op.T, x), whole_product(first.T, x))
+
+
+def test_vectors_of_other_types():
+    A, x = case("uniform", "float32")
+    op = operator(A)
+    whole = whole_product(op, (8 * x).astype(np.int64))
+    assert whole.dtype == np.float64
+    assert_product(whole, A, np.trunc(8 * x), dtype=np.float32)
+    both = whole_product(op, x + 1j * x[::-1])
+    assert both.dtype == np.complex64
+    assert_product(both.real, A, x)
+    assert_product(both.imag, A, x[::-1].copy())
+
+
+def test_vectors_of_other_layouts():
+    A, x = case("uniform")
+    op = operator(A)
+    strided = np.repeat(piece(x, op.col_ranges), 2)[::2]
+    np.testing.assert_array_equal(op @ strided, op @ strided.copy())
+    np.testing.assert_array_equal(op @ strided.tolist(), op @ strided.copy())
+
+
+def test_arrays_of_another_library():
+    A, x = case("uniform")
+    op = operator(A)
+    own = piece(x, op.col_ranges).copy()
+    y = op @ array_api_strict.asarray(own)
+    assert type(y) is type(array_api_strict.asarray(own))
+    np.testing.assert_array_equal(np.from_dlpack(y), op @ own)
+
+
+def test_infinite_entries_reach_only_the_rows_that_use_them():
+    A, x = case("banded")
+    x = x.copy()
+    x[[0, 700, -1]] = np.inf
+    assert_multiplies(operator(A), A, x)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC_CASES)
+def test_symmetric(name):
+    A, x = case(name)
+    op = operator(A, symmetric=True)
+    assert op.T is op
+    assert_multiplies(op.T, A, x)
+
+
+@pytest.mark.parametrize("fmt", ["coo", "csr", "dia", "ellpack_r", "sell", "hyb"])
+def test_formats(fmt):
+    A, x = case("tridiagonal")
+    op = operator(A, format=fmt)
+    assert op.format == fmt
+    assert_multiplies(op, A, x)
+    assert_multiplies(op.T, sp.csr_array(A.T), x)
+
+
+def test_option_of_a_format():
+    A, x = case("tridiagonal")
+    op = operator(A, format="sell", sigma=128)
+    assert_multiplies(op, A, x)
+
+
+def test_duplicates_and_unsorted_columns():
+    A, x = case("uniform")
+    rows = divided(A.shape[0])
+    own = piece(A, rows).tocoo()
+    places = (np.concatenate([own.row, own.row])[::-1], np.concatenate([own.col, own.col])[::-1])
+    halves = sp.coo_array((np.concatenate([own.data, own.data])[::-1] / 2, places), shape=own.shape)
+    op = distributed.aslinearoperator(halves, COMM)
+    assert op.nnz == A.nnz
+    assert_multiplies(op, A, x)
+
+
+def test_wide_indices():
+    A, x = case("uniform")
+    rows = divided(A.shape[0])
+    own = piece(A, rows)
+    wide = sp.csr_array(own)
+    wide.indices, wide.indptr = own.indices.astype(np.int64), own.indptr.astype(np.int64)
+    assert_multiplies(distributed.aslinearoperator(wide, COMM), A, x)
+
+
+def test_integer_entries_become_float64():
+    A = sp.csr_array(np.arange(36).reshape(6, 6))
+    op = operator(A)
+    assert op.dtype == np.float64
+    assert_multiplies(op, A.astype(np.float64), np.arange(6.0))
+
+
+def test_dtype_asked_for():
+    A, x = case("uniform")
+    op = operator(A, dtype=np.float32)
+    assert op.dtype == np.float32
+    assert_multiplies(op, A.astype(np.float32), x.astype(np.float32))
+
+
+def test_ranks_without_entries_have_no_say_in_the_type():
+    A, x = case("uniform", "float32")
+    rows = divided(A.shape[0], "last_has_all")
+    own = piece(A, rows) if len(rows) else sp.csr_array((0, A.shape[1]), dtype=np.float64)
+    op = distributed.aslinearoperator(own, COMM)
+    assert op.dtype == np.float32
+    assert_multiplies(op, A, x)
+
+
+def test_more_columns_than_int32_counts():
+    """Every rank's two rows use the first and last entry of each piece of x; no other is ever read."""
+    each = 1_500_000_000
+    offsets = each * np.arange(COMM.size + 1)
+    places = np.sort(np.concatenate([offsets[:-1], offsets[1:] - 1]))
+    values = np.arange(1.0, 1.0 + len(places)) * (1 + COMM.rank)
+    rows = (np.tile(values, 2), np.tile(places, 2), np.array([0, len(places), 2 * len(places)]))
+    own = sp.csr_array(rows, shape=(2, offsets[-1])).astype(np.float32)
+    op = distributed.aslinearoperator(own, COMM, col_ranges=offsets)
+    assert op.shape == (2 * COMM.size, each * COMM.size)
+    try:
+        x = np.zeros(each, np.float32)  # of which the system makes those pages that are touched
+    except MemoryError:
+        x = None
+    if COMM.allreduce(x is None):
+        pytest.skip("the system wants memory for all of a vector at once")
+    x[0], x[-1] = 2 * COMM.rank + 1, 2 * COMM.rank + 2
+    everywhere = np.arange(1.0, 1.0 + len(places))
+    np.testing.assert_array_equal(op @ x, np.full(2, everywhere @ values))
+    np.testing.assert_array_equal(op.tocsr().indices, np.tile(places, 2))
+
+
+def test_tocsr():
+    for division in DIVISIONS:
+        A, _ = case("power_law_rows")
+        op = operator(A, division)
+        own, expected = op.tocsr(), piece(A, op.row_ranges)
+        assert own.shape == expected.shape
+        np.testing.assert_array_equal(own.indptr, expected.indptr)
+        np.testing.assert_array_equal(own.indices, expected.indices)
+        np.testing.assert_array_equal(own.data, expected.data)
+
+
+def test_explain_counts_what_is_sent():
+    A = sp.csr_array(gallery.poisson2d(24))
+    op = operator(A)
+    offsets = op.row_ranges.offsets
+    owner = np.searchsorted(offsets, np.arange(A.shape[0]), side="right") - 1
+    coo = A.tocoo()
+    foreign = owner[coo.row] != owner[coo.col]
+    pairs = {(owner[i], j) for i, j in zip(coo.row[foreign], coo.col[foreign], strict=True)}
+    messages = {(needs, owner[j]) for needs, j in pairs}
+    text = op.explain()
+    assert f"{len(messages):,d} messages with {8 * len(pairs):,d} bytes in all" in text
+    assert ("none, there is one rank" in text) == (COMM.size == 1)
+    assert f"over {COMM.size} ranks" in text
+
+
+def test_whole_vectors_for_the_solvers_of_scipy():
+    A = sp.csr_array(gallery.poisson2d(12))
+    op = operator(A).replicated()
+    b = np.linspace(1, 2, A.shape[0])
+    np.testing.assert_allclose(op @ b, A @ b, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(op.T @ b, A @ b, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(op @ np.eye(A.shape[0]), A.toarray(), rtol=0, atol=1e-13)
+    x, info = cg(op, b, rtol=1e-10)
+    assert info == 0
+    assert np.linalg.norm(b - A @ x) <= 1e-9 * np.linalg.norm(b)

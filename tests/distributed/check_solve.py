@@ -1,0 +1,110 @@
+"""The command ``solve`` on several ranks: rank 0 prints, and no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from battery import vector
+from ranks import COMM
+from spmvgpu import gallery
+from spmvgpu.cli import main
+
+pytestmark = pytest.mark.skipif(COMM.size == 1, reason="tests/test_cli.py is for one process")
+
+
+@pytest.fixture
+def solve(capsys):
+    """Run the command on all ranks; give its exit code, and what rank 0 printed on stdout and stderr."""
+
+    def call(*arguments):
+        code = main(["solve", "--device", "cpu", "--quiet", *map(str, arguments)])
+        printed = capsys.readouterr()
+        assert COMM.rank == 0 or printed == ("", "")
+        return COMM.bcast((code, printed.out, printed.err))
+
+    return call
+
+
+@pytest.fixture
+def write(folder):
+    """Let rank 0 write a file that all ranks see."""
+
+    def write(name, function, *content, **options):
+        path = folder / name
+        if COMM.rank == 0:
+            function(path, *content, **options)
+        COMM.Barrier()
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_assembled_problem(solve, folder, dtype):
+    output = folder / "x.npy"
+    code, out, _ = solve("--problem", "poisson3d", "--size", 9, "--dtype", dtype, "-o", output)
+    assert code == 0
+    assert f"{COMM.size} of " in out
+    assert "yes, to rtol 1e-08" in out
+    A, x = gallery.poisson3d(9), np.load(output)
+    assert np.linalg.norm(1 - A @ x) <= 1e-8 * np.sqrt(len(x))
+
+
+def test_file_that_is_read_by_parts(solve, write, folder):
+    A = gallery.poisson2d(20)
+    b = vector(A.shape[0], A.dtype)
+    matrix = write("A.mtx", scipy.io.mmwrite, A, symmetry="symmetric")
+    right, output = write("b.npy", np.save, b), folder / "x.npy"
+    code, out, _ = solve(matrix, "--rhs", right, "--preconditioner", "none", "-o", output)
+    assert code == 0
+    assert f"400 x 400, {A.nnz} non-zeros, float64" in out
+    assert np.linalg.norm(b - A @ np.load(output)) <= 1e-8 * np.linalg.norm(b)
+
+
+def test_one_triangle(solve, write):
+    path = write("A.npz", sp.save_npz, sp.tril(gallery.poisson2d(9), format="csr"))
+    code, out, _ = solve(path, "--symmetric", "lower")
+    assert code == 0
+    assert "yes, to rtol 1e-08" in out
+
+
+def test_not_converged(solve):
+    code, _, err = solve("--size", 6, "--maxiter", 1)
+    assert code == 1
+    assert err.startswith("error: not converged")
+    assert err.count("error") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent.mtx"], "absent.mtx"),
+        (["--size", "4", "-o", "absent/x.npy"], "in a folder that exists"),
+        (["--size", "4", "--rhs", "b.mtx"], "belong to a matrix file"),
+        (["--size", "4", "--format", "abc"], "abc"),
+        (["absent.mtx", "--size", "4"], "give either a file"),
+    ],
+)
+def test_arguments_that_do_not_fit(solve, arguments, message):
+    code, out, err = solve(*arguments)
+    assert (code, out) == (2, "")
+    assert err.count("error: ") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("A", "message"),
+    [
+        ([[2.0, 1.0], [0.0, 2.0]], "not symmetric"),
+        ([[2.0, 0.0], [0.0, -1.0]], "not positive definite"),
+        ([[2.0, 0.0]], "square"),
+    ],
+)
+def test_matrices_that_it_cannot_solve(solve, write, A, message):
+    code, _, err = solve(write("A.npz", sp.save_npz, sp.csr_array(A)))
+    assert code == 2
+    assert err.count("error: ") == 1
+    assert message in err

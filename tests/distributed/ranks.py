@@ -1,0 +1,62 @@
+"""What the tests on several ranks share: ways to divide rows, and operators beside their whole matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from battery import matrix, vector
+from reference import assert_product
+from spmvgpu import distributed
+
+COMM = MPI.COMM_WORLD
+
+
+def _uneven(total):
+    """Where ranges begin that grow like squares."""
+    return [total * rank**2 // COMM.size**2 for rank in range(COMM.size + 1)]
+
+
+DIVISIONS = {
+    "even": lambda total: [total * rank // COMM.size for rank in range(COMM.size + 1)],
+    "uneven": _uneven,
+    "first_has_all": lambda total: [0] + [total] * COMM.size,
+    "last_has_all": lambda total: [0] * COMM.size + [total],
+}
+
+each_division = pytest.mark.parametrize("division", DIVISIONS)
+
+
+def divided(total, division="even"):
+    """The ranges of so many indices."""
+    return distributed.Ranges(COMM, DIVISIONS[division](total))
+
+
+def operator(A, division="even", **options):
+    """The operator of a matrix that every rank has."""
+    rows, cols = divided(A.shape[0], division), divided(A.shape[1], division)
+    return distributed.aslinearoperator(
+        A[rows.begin : rows.end], COMM, row_ranges=rows, col_ranges=cols, **options
+    )
+
+
+def piece(x, ranges):
+    """This rank's piece of a vector that every rank has."""
+    return x[ranges.begin : ranges.end]
+
+
+def whole_product(op, x):
+    """``op @ x`` of whole vectors that every rank has."""
+    return op.row_ranges.gather(op @ piece(x, op.col_ranges), root=None)
+
+
+def case(name, dtype=np.float64):
+    """A matrix of the battery, and a vector."""
+    A = matrix(name, np.dtype(dtype))
+    return A, vector(A.shape[1], A.dtype)
+
+
+def assert_multiplies(op, A, x, **scaled):
+    """The product of whole vectors is that of the whole matrix, to rounding."""
+    assert_product(whole_product(op, x), A, x, **scaled)

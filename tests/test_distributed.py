@@ -1,0 +1,47 @@
+"""The tests in `distributed`, which every rank runs, under mpiexec with one to four ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from mpiexec import TESTS, need_ranks, run_ranks
+
+FILES = sorted((TESTS / "distributed").glob("check_*.py"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_on_ranks(ranks):
+    need_ranks()
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+    done = run_ranks(ranks, "-m", "pytest", *options, *FILES, SPMVGPU_DEVICE="cpu")
+    report = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, report
+    passed = re.findall(r"(\d+) passed", done.stdout)
+    assert len(passed) == ranks, report
+    assert len(set(passed)) == 1, report
+
+
+def test_solve_prints_once():
+    need_ranks()
+    arguments = ["--problem", "poisson3d", "--size", 9, "--device", "cpu"]
+    done = run_ranks(3, "-m", "spmvgpu", "solve", *arguments)
+    assert done.returncode == 0, done.stderr
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert len(names) == len(set(names)), done.stdout
+    assert re.search(r"^ranks +3 of ", done.stdout, re.MULTILINE)
+    assert re.search(r"^converged +yes, to rtol 1e-08$", done.stdout, re.MULTILINE)
+
+
+def test_launcher_of_another_mpi():
+    need_ranks()
+    variables = {**os.environ, "SLURM_STEP_NUM_TASKS": "4"}
+    command = [sys.executable, "-m", "spmvgpu", "solve", "--size", "4"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert "4 processes were started together" in done.stderr
+    assert "the launcher belongs to another MPI" in done.stderr
