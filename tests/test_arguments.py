@@ -76,6 +76,8 @@ TABLE = {
     "aslinearoperator.format with devices": (spread, "format", ()),
     "aslinearoperator.tune with devices": (spread, "tune", ()),
     "aslinearoperator.symmetric with devices": (spread, "symmetric", ()),
+    "aslinearoperator.threads": (op, "threads", ("huge",)),
+    "aslinearoperator.threads with devices": (spread, "threads", ("huge",)),
     "aslinearoperator.slice_rows": (given(op, format="sell"), "slice_rows", ()),
     "aslinearoperator.kernel": (given(op, format="csr"), "kernel", ()),
     "aslinearoperator.max_padding": (given(op, format="dia"), "max_padding", ("huge",)),

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .canonical import canonical_csr
 from .compressed import wanted_dtype
-from .devices import device_name, resolve_device
+from .devices import CPU, at_most, device_name, resolve_device
 
 if TYPE_CHECKING:
     from .operator import SparseOperator
@@ -71,7 +71,11 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             return cast("SparseOperator", self)
         if isinstance(self.device, str) and isinstance(device, str):
             return self._like(self.tocsr(), device)
-        moved: SparseOperator = aslinearoperator(self.tocsr(), device=device, symmetric=self._symmetric)
+        names = device if isinstance(device, list | tuple) else [device]
+        threads = self._threads if CPU in map(resolve_device, names) else None
+        moved: SparseOperator = aslinearoperator(
+            self.tocsr(), device=device, symmetric=self._symmetric, threads=threads
+        )
         return moved
 
     def toarray(self) -> npt.NDArray[Any]:
@@ -117,11 +121,10 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             raise TypeError("rows and columns by index arrays pick single entries; use op[rows][:, columns]")
         # One after the other: SciPy fails at an array and a slice with a step together.
         part = self.tocsr()[rows]
-        return self._like_part(
-            canonical_csr(
-                part if isinstance(cols, slice) and cols == slice(None) else part[:, cols], wide=True
-            )
-        )
+        if not isinstance(cols, slice) or cols != slice(None):
+            part = part[:, cols]
+        with at_most(self._threads):
+            return self._like_part(canonical_csr(part, wide=True))
 
     def __neg__(self) -> SparseOperator:
         return _with_values(self, np.negative)

@@ -15,7 +15,7 @@ from .arguments import whole_number
 from .arrays import NUMPY, Located, library_of
 from .canonical import canonical_csr
 from .compressed import transpose
-from .devices import CPU, device_name, resolve_device
+from .devices import CPU, at_most, device_name, resolve_device
 from .operands import converted_vector
 from .operator import SparseOperator
 from .partition import Partition, check_powers
@@ -113,7 +113,7 @@ class MultiDeviceOperator(SparseOperator):
         first = on_gpus[0] if on_gpus else CPU
         names = {parts.format_of(share) for share, *_ in matrix.shares}
         choice = Choice(names.pop() if len(names) == 1 else "parts")
-        super().__init__(matrix, shape, first, choice, device_name(first), symmetric, stream)
+        super().__init__(matrix, shape, first, choice, device_name(first), symmetric, stream, wish.threads)
         self._spread = matrix
         self._wish = wish
         self._shares = tuple(made)
@@ -225,13 +225,15 @@ class MultiDeviceOperator(SparseOperator):
 def spread(csr: Any, wish: Wish, symmetric: bool, stream: int | None) -> MultiDeviceOperator:
     """The operator of a canonical matrix over the devices wished for."""
     ordinals = [resolve_device(name) for name in wish.devices]
-    made = shares.fit(csr, wish, shares.divide(csr, wish, ordinals))
-    matrix = shares.build(csr, wish, made)
+    with at_most(wish.threads):
+        made = shares.fit(csr, wish, shares.divide(csr, wish, ordinals))
+        matrix = shares.build(csr, wish, made)
     return MultiDeviceOperator(matrix, csr.shape, wish, made, symmetric, stream)
 
 
 def _unpickle(csr: Any, wish: Wish, symmetric: bool) -> MultiDeviceOperator:
-    return spread(canonical_csr(csr, wide=True), wish, symmetric, None)
+    with at_most(wish.threads):
+        return spread(canonical_csr(csr, wide=True), wish, symmetric, None)
 
 
 def check_wish(

@@ -20,7 +20,7 @@ from .arrays import Located, library_of
 from .canonical import canonical_csr
 from .choose import Tuning
 from .compressed import transpose
-from .devices import device_name, resolve_device
+from .devices import CPU, at_most, device_name, resolve_device
 from .parts import AnyMatrix, build
 from .tune import Choice, needs_symmetry
 
@@ -54,6 +54,8 @@ class SparseOperator(MatrixMethods):
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
+    threads : int or None
+        The most threads of the CPU that it uses, where that was said.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class SparseOperator(MatrixMethods):
         requested_device: Any,
         symmetric: bool,
         stream: int | None,
+        threads: int | None = None,
     ) -> None:
         super().__init__(matrix.dtype, shape)
         self._matrix = matrix
@@ -74,6 +77,9 @@ class SparseOperator(MatrixMethods):
         self._requested_device = requested_device
         self._symmetric = symmetric or needs_symmetry(choice.format)
         self._stream = stream
+        self._threads = threads
+        if threads is not None:
+            matrix.max_threads = threads
         self._transposing = ForkSafeLock()
         self._declared_x: Any = None
         self._transposed: SparseOperator | None = None
@@ -107,12 +113,17 @@ class SparseOperator(MatrixMethods):
         return self._matrix.setup_seconds
 
     @property
+    def threads(self) -> int | None:
+        return self._threads
+
+    @property
     def tuning(self) -> Tuning | None:
         return self._tuning
 
     def tocsr(self) -> Any:
         """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype."""
-        return parts.to_csr(self._matrix, self.shape)
+        with at_most(self._threads):
+            return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
         """Why this format is in use, and what the others would store.
@@ -128,14 +139,15 @@ class SparseOperator(MatrixMethods):
         rows, cols = self.shape
         return (
             f"<{rows}x{cols} SparseOperator of {self.dtype}, {self.nnz} stored entries, "
-            f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes>"
+            f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes"
+            f"{'' if self._threads is None else f', at most {self._threads} threads'}>"
         )
 
     def _repr_html_(self) -> str:
         return describe.html_table(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        rebuild = (self.tocsr(), self._choice, self._requested_device, self._symmetric)
+        rebuild = (self.tocsr(), self._choice, self._requested_device, self._symmetric, self._threads)
         return _unpickle, rebuild
 
     # Products
@@ -309,19 +321,20 @@ class SparseOperator(MatrixMethods):
         """The operator of a canonical matrix of the same shape and pattern, stored as this one is."""
         ordinal = self._ordinal if device is None else resolve_device(device)
         stream = self._stream if ordinal == self._ordinal else None
-        matrix = build(csr, self._choice, ordinal)
+        threads = self._threads if ordinal == CPU else None
+        with at_most(threads):
+            matrix = build(csr, self._choice, ordinal)
         device = self._requested_device if device is None else device
-        return SparseOperator(matrix, csr.shape, ordinal, self._choice, device, self._symmetric, stream)
+        return SparseOperator(
+            matrix, csr.shape, ordinal, self._choice, device, self._symmetric, stream, threads
+        )
 
     def _like_part(self, csr: Any) -> SparseOperator:
         """The operator of a canonical matrix of another shape, in the same format, or as CSR."""
         choice = (
             Choice(self._choice.format, self._choice.options) if not self._choice.parts else Choice("csr")
         )
-        matrix, choice = self._build_or_csr(csr, replace(choice, reason="the whole matrix has it"), "a part")
-        return SparseOperator(
-            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
-        )
+        return self._build_or_csr(csr, replace(choice, reason="the whole matrix has it"), "a part")
 
     # What LinearOperator's own algebra calls
 
@@ -343,7 +356,8 @@ class SparseOperator(MatrixMethods):
                 return original
         with self._transposing:
             if self._transposed is None:
-                transposed = self._make_transposed()
+                with at_most(self._threads):
+                    transposed = self._make_transposed()
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 transposed._transpose_of = weakref.ref(self)
                 self._transposed = transposed
@@ -351,21 +365,26 @@ class SparseOperator(MatrixMethods):
 
     def _make_transposed(self) -> SparseOperator:
         csr = transpose(self.tocsr())
-        matrix, choice = self._build_or_csr(csr, parts.transposed(self._choice), "the transposed matrix")
+        return self._build_or_csr(csr, parts.transposed(self._choice), "the transposed matrix")
+
+    def _build_or_csr(self, csr: Any, choice: Choice, what: str) -> SparseOperator:
+        """The operator of a matrix as chosen, or as CSR where the format refuses it."""
+        with at_most(self._threads):
+            try:
+                matrix = build(csr, choice, self._ordinal)
+            except _core.FormatError as refused:
+                choice = Choice("csr", {}, f"it holds {what}, which {choice.format} refuses: {refused}")
+                matrix = build(csr, choice, self._ordinal)
+        device = self._requested_device
         return SparseOperator(
-            matrix, csr.shape, self._ordinal, choice, self._requested_device, False, self._stream
+            matrix, csr.shape, self._ordinal, choice, device, False, self._stream, self._threads
         )
 
-    def _build_or_csr(self, csr: Any, choice: Choice, what: str) -> tuple[AnyMatrix, Choice]:
-        """A matrix as chosen, or as CSR where the format refuses it."""
-        try:
-            return build(csr, choice, self._ordinal), choice
-        except _core.FormatError as refused:
-            choice = Choice("csr", {}, f"it holds {what}, which {choice.format} refuses: {refused}")
-            return build(csr, choice, self._ordinal), choice
 
-
-def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
+def _unpickle(csr: Any, choice: Choice, device: str, symmetric: bool, threads: int | None) -> SparseOperator:
     ordinal = resolve_device(device)
-    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
-    return SparseOperator(build(csr, choice, ordinal), csr.shape, ordinal, choice, device, symmetric, None)
+    threads = threads if ordinal == CPU else None  # "auto" may be another device here
+    with at_most(threads):
+        csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
+        matrix = build(csr, choice, ordinal)
+    return SparseOperator(matrix, csr.shape, ordinal, choice, device, symmetric, None, threads)

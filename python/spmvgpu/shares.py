@@ -55,6 +55,8 @@ class Wish:
         A key of `PARTITIONS`, or the sets of rows themselves.
     memory_limit : int or None
         Bytes to take of each GPU's memory; None for what is free.
+    threads : int or None
+        The most threads of the CPU; None for no bound.
     """
 
     devices: tuple[str, ...]
@@ -64,6 +66,7 @@ class Wish:
     powers: tuple[float, ...] | None = None
     partition: str | Partition = "nnz"
     memory_limit: int | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
