@@ -10,8 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
+from .arguments import whole_number
 from .canonical import canonical_csr
-from .compressed import wanted_dtype
+from .compressed import INDEX_LIMIT, wanted_dtype
 from .devices import CPU, at_most, device_name, resolve_device
 
 if TYPE_CHECKING:
@@ -85,12 +86,12 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
 
     def diagonal(self, k: int = 0) -> npt.NDArray[Any]:
         """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal."""
-        entries: npt.NDArray[Any] = self.tocsr().diagonal(k)
+        entries: npt.NDArray[Any] = self.tocsr().diagonal(whole_number("k", k, -INDEX_LIMIT, INDEX_LIMIT))
         return entries
 
     def trace(self, offset: int = 0) -> Any:
         """The sum of the entries of a diagonal."""
-        return self.tocsr().trace(offset)
+        return self.tocsr().trace(whole_number("offset", offset, -INDEX_LIMIT, INDEX_LIMIT))
 
     def sum(self, axis: int | None = None) -> Any:
         """The sum of all entries, or the sums of the columns (``axis=0``) or rows (``axis=1``).
@@ -99,7 +100,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         -------
         scalar or numpy.ndarray
         """
-        return self.tocsr().sum(axis)
+        return self.tocsr().sum(None if axis is None else whole_number("axis", axis, -2, 1))
 
     def __getitem__(self, key: Any) -> SparseOperator:
         """Rows, ``op[10:20]`` or ``op[indices]``, and columns, ``op[:, 5:]``, as an operator.

@@ -196,6 +196,10 @@ class SparseOperator(MatrixMethods):
             return multiply_sparse(self, x)
         if isinstance(x, list | tuple):
             return self.dot(np.asarray(x))
+        if isinstance(x, str | bytes):
+            raise TypeError(
+                f"x={x!r} is not allowed; give an array, a sparse matrix, a number or an operator"
+            )
         return super().dot(x)
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -203,11 +207,11 @@ class SparseOperator(MatrixMethods):
 
     def matvec(self, x: Any) -> Any:
         """``A @ x`` for a vector of shape (n,) or (n, 1)."""
-        return self.dot(operands.check_shape(x, 1, self.shape[1]))
+        return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
         """``A @ X`` for a 2-D array of shape (n, k)."""
-        return self.dot(operands.check_shape(X, 2, self.shape[1]))
+        return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
         """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use."""
