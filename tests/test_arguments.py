@@ -3,6 +3,7 @@
 Nor does a caller ever see the vocabulary of the machinery beneath, see `support.MACHINERY`.
 """
 
+import inspect
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu import gallery, linalg, matrix_io, partition
+from spmvgpu import cache, gallery, linalg, matrix_io, partition
 from support import MACHINERY
 
 A = sp.csr_array(np.diag([4.0, 5.0, 6.0]) + np.eye(3, k=1) + np.eye(3, k=-1))
@@ -76,6 +77,8 @@ TABLE = {
     "aslinearoperator.format with devices": (spread, "format", ()),
     "aslinearoperator.tune with devices": (spread, "tune", ()),
     "aslinearoperator.symmetric with devices": (spread, "symmetric", ()),
+    "aslinearoperator.threads": (op, "threads", ("huge",)),
+    "aslinearoperator.threads with devices": (spread, "threads", ("huge",)),
     "aslinearoperator.slice_rows": (given(op, format="sell"), "slice_rows", ()),
     "aslinearoperator.kernel": (given(op, format="csr"), "kernel", ()),
     "aslinearoperator.max_padding": (given(op, format="dia"), "max_padding", ("huge",)),
@@ -89,18 +92,18 @@ TABLE = {
     "predict.dtype": (given(sg.predict, A, "cpu"), "dtype", ()),
     "separator.device": (given(sg.separator, A), "device", ()),
     "limit_threads.threads": (lambda threads: sg.limit_threads(threads).__enter__(), "threads", ("huge",)),
-    "partition.by_nnz.powers": (given(partition.by_nnz, LENGTHS), "powers", ("array",)),
-    "partition.by_rows.powers": (given(partition.by_rows, LENGTHS), "powers", ("array",)),
-    "partition.by_pmf.powers": (given(partition.by_pmf, LENGTHS), "powers", ("array",)),
-    "partition.by_submatrices.powers": (given(partition.by_submatrices, A), "powers", ("array",)),
-    "partition.by_submatrices.block_size": (given(partition.by_submatrices, A), "block_size", ()),
-    "partition.from_sets.sets": (given(partition.Partition.from_sets, lengths=LENGTHS), "sets", ()),
-    "partition.from_sets.powers": (
+    "by_nnz.powers": (given(partition.by_nnz, LENGTHS), "powers", ("array",)),
+    "by_rows.powers": (given(partition.by_rows, LENGTHS), "powers", ("array",)),
+    "by_pmf.powers": (given(partition.by_pmf, LENGTHS), "powers", ("array",)),
+    "by_submatrices.powers": (given(partition.by_submatrices, A), "powers", ("array",)),
+    "by_submatrices.block_size": (given(partition.by_submatrices, A), "block_size", ()),
+    "from_sets.sets": (given(partition.Partition.from_sets, lengths=LENGTHS), "sets", ()),
+    "from_sets.powers": (
         given(partition.Partition.from_sets, [[0], [1, 2]], LENGTHS),
         "powers",
         ("array",),
     ),
-    "partition.transfer_time.bus_rate": (PARTS.transfer_time, "bus_rate", ("huge",)),
+    "transfer_time.bus_rate": (PARTS.transfer_time, "bus_rate", ("huge",)),
     "cg.maxiter": (solve, "maxiter", ("huge",)),
     "cg.rtol": (solve, "rtol", ("huge",)),
     "cg.atol": (solve, "atol", ("huge",)),
@@ -144,6 +147,65 @@ TABLE = {
     "lp_like.per_column": (given(gallery.lp_like, 3, 9), "per_column", ()),
     "read_matrix.path": (matrix_io.read_matrix, "path", ("text",)),
     "read_vector.path": (matrix_io.read_vector, "path", ("text",)),
+    "aslinearoperator.A": (given(sg.aslinearoperator, device="cpu"), "A", ("array",)),
+    "estimate.A": (given(sg.estimate, format="csr"), "A", ()),
+    "estimate.device": (given(sg.estimate, A, "csr"), "device", ()),
+    "predict.profile": (given(sg.predict, A, "cpu"), "profile", ("text",)),
+    "separator.A": (given(sg.separator, device="cpu"), "A", ()),
+    "separator.profile": (given(sg.separator, A, "cpu"), "profile", ("text",)),
+    "astype.dtype": (op().astype, "dtype", ()),
+    "diagonal.k": (op().diagonal, "k", ()),
+    "trace.offset": (op().trace, "offset", ()),
+    "sum.axis": (op().sum, "axis", ()),
+    "to.device": (op().to, "device", ()),
+    "dot.x": (op().dot, "x", ("complex", "huge", "negative", "nan")),
+    "matvec.x": (op().matvec, "x", ()),
+    "matmat.X": (op().matmat, "X", ()),
+    "rmatvec.x": (op().rmatvec, "x", ()),
+    "rmatmat.X": (op().rmatmat, "X", ()),
+    "assign.x": (spread().distribute().assign, "x", ()),
+    "check_rows.count": (PARTS.check_rows, "count", ()),
+    "from_sets.lengths": (given(partition.Partition.from_sets, [[0], [1, 2]]), "lengths", ("array", "list")),
+    "by_nnz.A": (given(partition.by_nnz, powers=[1, 1]), "A", ("array",)),
+    "by_rows.A": (given(partition.by_rows, powers=[1, 1]), "A", ("array",)),
+    "by_pmf.A": (given(partition.by_pmf, powers=[1, 1]), "A", ("array",)),
+    "by_submatrices.A": (partition.by_submatrices, "A", ()),
+    "pmf.A": (partition.pmf, "A", ("array",)),
+    "row_lengths.A": (partition.row_lengths, "A", ("array",)),
+    "storage.value_size": (PARTS.storage, "value_size", ()),
+    "storage.index_size": (PARTS.storage, "index_size", ()),
+    "transfer_time.value_size": (given(PARTS.transfer_time, 1.0), "value_size", ()),
+    "transfer_time.index_size": (given(PARTS.transfer_time, 1.0), "index_size", ()),
+    "poisson1d.contrast": (given(gallery.poisson1d, 3), "contrast", ("huge",)),
+    "poisson1d.dtype": (given(gallery.poisson1d, 3), "dtype", ()),
+    "poisson1d.seed": (given(gallery.poisson1d, 3), "seed", ("huge",)),
+    "poisson2d.nx": (gallery.poisson2d, "nx", ()),
+    "poisson2d.contrast": (given(gallery.poisson2d, 3), "contrast", ("huge",)),
+    "poisson2d.dtype": (given(gallery.poisson2d, 3), "dtype", ()),
+    "poisson2d.seed": (given(gallery.poisson2d, 3), "seed", ("huge",)),
+    "poisson3d.nx": (gallery.poisson3d, "nx", ()),
+    "poisson3d.ny": (given(gallery.poisson3d, 3), "ny", ()),
+    "elasticity2d.n": (gallery.elasticity2d, "n", ()),
+    "elasticity2d.poisson_ratio": (given(gallery.elasticity2d, 3), "poisson_ratio", ()),
+    "elasticity2d.contrast": (given(gallery.elasticity2d, 3), "contrast", ("huge",)),
+    "elasticity2d.dtype": (given(gallery.elasticity2d, 3), "dtype", ()),
+    "elasticity2d.seed": (given(gallery.elasticity2d, 3), "seed", ("huge",)),
+    "elasticity2d_load.n": (gallery.elasticity2d_load, "n", ()),
+    "elasticity2d_load.dtype": (given(gallery.elasticity2d_load, 3), "dtype", ()),
+    "elasticity3d.dtype": (given(gallery.elasticity3d, 3), "dtype", ()),
+    "elasticity3d.seed": (given(gallery.elasticity3d, 3), "seed", ("huge",)),
+    "elasticity3d_load.dtype": (given(gallery.elasticity3d_load, 3), "dtype", ()),
+    "banded_random.n": (given(gallery.banded_random, per_row=3, half_bandwidth=3), "n", ()),
+    "banded_random.dtype": (given(gallery.banded_random, 9, 3, 3), "dtype", ()),
+    "banded_random.seed": (given(gallery.banded_random, 9, 3, 3), "seed", ("huge",)),
+    "uniform_random.per_row": (given(gallery.uniform_random, 3, 3), "per_row", ()),
+    "uniform_random.dtype": (given(gallery.uniform_random, 3, 3, 2), "dtype", ()),
+    "uniform_random.seed": (given(gallery.uniform_random, 3, 3, 2), "seed", ("huge",)),
+    "powerlaw.dtype": (given(gallery.powerlaw, 9, 3), "dtype", ()),
+    "lp_like.rows": (given(gallery.lp_like, cols=9, per_column=2), "rows", ()),
+    "lp_like.cols": (given(gallery.lp_like, 3, per_column=2), "cols", ()),
+    "lp_like.dtype": (given(gallery.lp_like, 3, 9, 2), "dtype", ()),
+    "lp_like.seed": (given(gallery.lp_like, 3, 9, 2), "seed", ("huge",)),
 }
 CASES = [
     pytest.param(function, name, value, id=f"{row}={kind}")
@@ -160,6 +222,35 @@ def test_the_message_names_the_parameter(function, name, value):
     message = str(caught.value)
     assert not MACHINERY.search(message), message
     assert re.search(rf"\b{name}\b", message), message
+
+
+# Parameters that take everything, or what is no value of theirs to be told: any object is true or false.
+TRUTHS = {"astype.copy", "clear.profiles"}
+# What `predict` and `explain` give each other.
+OWN = {"table.in_use", "table.options"}
+
+
+def parameters():
+    """``function.parameter`` of everything public but the pictures, which have tests of their own."""
+    modules = (sg, gallery, matrix_io, partition)
+    found = [getattr(module, name) for module in modules for name in module.__all__]
+    found += [linalg.cg, linalg.jacobi, cache.info, cache.clear]
+    classes = (sg.SparseOperator, sg.MultiDeviceOperator, sg.DistributedVector, partition.Partition)
+    found += [
+        getattr(kind, name) for kind in (*classes, sg.Predictions) for name in dir(kind) if name[0] != "_"
+    ]
+    functions = [f for f in found if inspect.isroutine(f) and f.__module__.startswith("spmvgpu")]
+    return {
+        f"{function.__name__}.{name}"
+        for function in functions
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in ("self", "cls") and parameter.kind is not parameter.VAR_KEYWORD
+    }
+
+
+def test_the_table_has_every_parameter():
+    known = {row.partition(" ")[0] for row in TABLE} | TRUTHS | OWN
+    assert parameters() - known == set()
 
 
 @pytest.mark.parametrize("name", ["kernel", "lanes_per_row"])

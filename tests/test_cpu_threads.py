@@ -1,6 +1,7 @@
 """The CPU backend with any number of threads: every split of the work gives the product."""
 
 import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,9 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import from_lengths, integer_matrix, integer_vector, uniform, vector
 from reference import assert_within, reference
-from spmvgpu import _core, gallery
-from support import assert_same_entries, build, each_pair, formats_of, poisoned
+from spmvgpu import _core, construct, gallery
+from spmvgpu.planning import placement
+from support import assert_same_entries, build, each_pair, formats_of, poisoned, run_python
 
 CORES = _core.max_threads()
 
@@ -143,3 +145,103 @@ def test_many_callers_at_once(name):
     with ThreadPoolExecutor(8) as pool:
         for y in pool.map(lambda _: op @ x, range(64)):
             np.testing.assert_array_equal(y, wanted)
+
+
+# An operator with a bound of its own
+
+OPERATORS = {
+    "csr": {"format": "csr", "device": "cpu"},
+    "sell": {"format": "sell", "device": "cpu"},
+    "reordered": {"format": "csr", "reorder": "rcm", "device": "cpu"},
+    "partitioned": {"format": "partitioned", "separator": 5000, "device": "cpu"},
+    "several devices": {"format": "csr", "device": ["cpu", "cpu"]},
+}
+DERIVED = {
+    "itself": lambda op: op,
+    "T": lambda op: op.T,
+    "T.T": lambda op: op.T.T,
+    "H": lambda op: op.H,
+    "astype": lambda op: op.astype(np.float32),
+    "copy": lambda op: op.copy(),
+    "to the CPU": lambda op: op.to("cpu"),
+    "to several": lambda op: op.to(["cpu", "cpu"]),
+    "pickle": lambda op: pickle.loads(pickle.dumps(op)),
+    "2 * op": lambda op: 2 * op,
+    "rows": lambda op: op[:10_000],
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("derive", DERIVED)
+def test_operators_keep_their_bound(name, derive):
+    A = large("even")
+    bounded = DERIVED[derive](sg.aslinearoperator(A, threads=3, **OPERATORS[name]))
+    free = DERIVED[derive](sg.aslinearoperator(A, **OPERATORS[name]))
+    assert (bounded.threads, bounded._matrix.max_threads) == (3, 3)
+    assert "at most 3 threads" in bounded.explain()
+    assert free.threads is None
+    assert "threads" not in free.explain()
+    x, X = vector(A.shape[1], free.dtype), np.ones((A.shape[1], 8), free.dtype)
+    np.testing.assert_array_equal(bounded @ x, free @ x)
+    np.testing.assert_array_equal(bounded @ X, free @ X)
+
+
+def test_a_bound_changes_no_format_and_is_of_the_cpu_alone():
+    op = sg.aslinearoperator(large("even"), device="cpu", threads=np.int64(2))
+    assert type(op.threads) is int
+    assert op.format == sg.aslinearoperator(large("even"), device="cpu").format
+    again = sg.aslinearoperator(op, device="cpu", threads=1)
+    assert (op.threads, again.threads) == (2, 1)
+    assert sg.aslinearoperator(op).threads == 2  # the operator itself
+    assert _core.max_threads() == CORES
+
+
+# What the system counts, and not the library: how many threads a process has.
+STARTED = """
+    import os, pickle
+    import numpy as np
+    import scipy.sparse as sp
+    import spmvgpu as sg
+
+    def count():
+        return len(os.listdir("/proc/self/task"))
+
+    A = sp.diags_array([np.ones(200_000)] * 9, offsets=[*range(9)], shape=(200_000, 200_000)).tocsr()
+    A.indices[:9] = A.indices[:9][::-1].copy()  # to be sorted
+    sg.aslinearoperator(np.eye(3), device={device!r}) @ np.ones(3)  # imports NumPy's and SciPy's own
+    before = count()
+    op = sg.aslinearoperator(A, device={device!r}, threads=1)
+    for made in (op, op.T, op.copy(), op.astype(np.float32), pickle.loads(pickle.dumps(op)), op[1:]):
+        x = np.ones(made.shape[1], made.dtype)
+        made @ x
+        made @ np.ones((len(x), 8), made.dtype)
+        made.spmv(x)
+        made.time_products(3)
+    if op.device == "cpu":  # which the solver needs
+        sg.linalg.cg(op, np.ones(op.shape[0]), maxiter=3)
+    bounded = count()
+    sg.aslinearoperator(A, device={device!r}) @ np.ones(A.shape[1])
+    print(bounded - before, count() > before)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not list threads")
+@pytest.mark.parametrize("device", ["cpu", ["cpu", "cpu"]], ids=["one", "two"])
+def test_a_bound_of_one_thread_starts_no_other(device):
+    done = run_python(STARTED.format(device=device), SPMVGPU_NUM_THREADS="4")
+    assert done.stdout.split() == ["0", "True"]
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", True, [2]])
+@pytest.mark.parametrize("device", ["cpu", ["cpu", "cpu"]])
+def test_bounds_are_positive_whole_numbers(bad, device):
+    with pytest.raises((TypeError, ValueError), match="threads="):
+        sg.aslinearoperator(np.eye(3), device=device, threads=bad)
+
+
+def test_a_gpu_has_no_use_for_a_bound(monkeypatch):
+    monkeypatch.setattr(construct, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
+    monkeypatch.setattr(placement, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
+    for device in ("cuda:0", ["cuda:0"]):
+        with pytest.raises(ValueError, match=r"threads=2 is for the CPU.*'?cuda:0"):
+            sg.aslinearoperator(np.eye(3), device=device, threads=2)

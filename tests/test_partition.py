@@ -370,7 +370,7 @@ def test_bad_powers(split, powers, error):
 @pytest.mark.parametrize(
     ("A", "error", "message"),
     [
-        ([1.5, 2], TypeError, "row lengths must be integers"),
+        ([1.5, 2], TypeError, "row lengths, which must be integers"),
         ([1, -2], ValueError, "row 1 has -2"),
         ((np.ones(1), np.zeros(1, int), np.array([0, 1])), TypeError, "need a shape"),
         ("matrix", TypeError, "no matrix"),

@@ -7,6 +7,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "bindings/index_map.hpp"
+#include "core/parallel.hpp"
 #include "matrix/distributed_matrix.hpp"
 #include "matrix/streamed_matrix.hpp"
 
@@ -70,8 +71,14 @@ void register_matrix_type(py::module_& module, const char* name) {
             "(matrix, rows, first column, end of the columns) of every shard.")
         .def("make_vector", &M::make_vector, py::call_guard<GilRelease>(),
              "An uninitialised vector in pieces on the devices.")
-        .def("multiply_distributed", &M::multiply, py::arg("alpha"), py::arg("x"), py::arg("beta"), py::arg("y"),
-             py::call_guard<GilRelease>(), "Product of vectors that stay on the devices.")
+        .def(
+            "multiply_distributed",
+            [](const M& matrix, T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) {
+                const ThreadLimit limit(matrix.max_threads);
+                matrix.multiply(alpha, x, beta, y);
+            },
+            py::arg("alpha"), py::arg("x"), py::arg("beta"), py::arg("y"), py::call_guard<GilRelease>(),
+            "Product of vectors that stay on the devices.")
         .def("synchronize", &M::synchronize, py::call_guard<GilRelease>(), "Wait for the products of such vectors.");
 }
 

@@ -9,6 +9,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "core/parallel.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/transpose.hpp"
 #include "matrix/column_products.hpp"
@@ -38,6 +39,7 @@ py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const st
     const Product<T> product{x.data(), y.mutable_data(), alpha, beta};
     {
         const GilRelease release;
+        const ThreadLimit limit(matrix.max_threads);
         matrix.spmv_host(product);
     }
     return y;
@@ -58,6 +60,7 @@ py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& 
     const Columns<T> to{y.mutable_data(), width, y.strides(0) / kItem, y.strides(1) / kItem};
     {
         const GilRelease release;
+        const ThreadLimit limit(matrix.max_threads);
         multiply_columns(matrix, from, to);
     }
     return y;
@@ -119,7 +122,10 @@ void register_base(py::module_& module, const char* name) {
             py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
         .def(
             "time_products",
-            [](const M& matrix, int repeats) { return matrix.time_products(long_series(matrix.device(), repeats)); },
+            [](const M& matrix, int repeats) {
+                const ThreadLimit limit(matrix.max_threads);
+                return matrix.time_products(long_series(matrix.device(), repeats));
+            },
             py::arg("repeats"), py::call_guard<GilRelease>())
         .def(
             "try_products",
@@ -133,6 +139,7 @@ void register_base(py::module_& module, const char* name) {
                 return py::make_tuple(microseconds, series.launches());
             },
             "Microseconds of a product from a short series, and how many products that took.")
+        .def_readwrite("max_threads", &M::max_threads, "Threads of the CPU that a product may use at most.")
         .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); })
         .def_property_readonly("rows", &M::rows)
         .def_property_readonly("cols", &M::cols)

@@ -4,6 +4,7 @@
 
 #include "bindings/bindings.hpp"
 #include "core/interrupt.hpp"
+#include "core/parallel.hpp"
 #include "solvers/cg.hpp"
 
 namespace py = pybind11;
@@ -49,6 +50,7 @@ void register_type(py::module_& module) {
             CgResult result;
             {
                 const GilRelease release;
+                const ThreadLimit limit(matrix.max_threads);
                 result = solve_cg(matrix, system, options, stream ? &after : nullptr);
             }
             return py::make_tuple(name_of(result.status), result.iterations, result.offending_value);

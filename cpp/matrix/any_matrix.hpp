@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "core/columns.hpp"
 #include "core/types.hpp"
@@ -18,6 +19,9 @@ template <class T>
 class AnyMatrix {
 public:
     virtual ~AnyMatrix() = default;
+
+    // Threads of the CPU that whoever calls the products gives them at most. Set before the first one.
+    int max_threads = std::numeric_limits<int>::max();
 
     // y = alpha*A*x + beta*y with x and y on the matrix's device. On a GPU it returns once the work is queued on
     // `stream`.

@@ -84,6 +84,7 @@ class DeviceArray:
 # Matrices: one class for each value type.
 
 class _AnyMatrix(Generic[_Value]):
+    max_threads: int
     def multiply_pointers(self, x: int, y: int, alpha: float, beta: float, stream: int) -> None: ...
     def multiply_numpy(
         self,

@@ -10,8 +10,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
+from .arguments import whole_number
+from .devices import at_most
 from .inputs.canonical import canonical_csr
-from .inputs.compressed import wanted_dtype
+from .inputs.compressed import INDEX_LIMIT, wanted_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -104,7 +106,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         >>> op.diagonal(), op.diagonal(1)
         (array([4., 3.]), array([1.]))
         """
-        entries: npt.NDArray[Any] = self.tocsr().diagonal(k)
+        entries: npt.NDArray[Any] = self.tocsr().diagonal(whole_number("k", k, -INDEX_LIMIT, INDEX_LIMIT))
         return entries
 
     def trace(self, offset: int = 0) -> Any:
@@ -117,7 +119,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         >>> float(op.trace())
         7.0
         """
-        return self.tocsr().trace(offset)
+        return self.tocsr().trace(whole_number("offset", offset, -INDEX_LIMIT, INDEX_LIMIT))
 
     def sum(self, axis: int | None = None) -> Any:
         """The sum of all entries, or the sums of the columns (``axis=0``) or rows (``axis=1``).
@@ -133,7 +135,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         >>> op.sum(axis=0)
         array([4., 4.])
         """
-        return self.tocsr().sum(axis)
+        return self.tocsr().sum(None if axis is None else whole_number("axis", axis, -2, 1))
 
     def __getitem__(self, key: Any) -> Self:
         """Rows, ``op[10:20]`` or ``op[indices]``, and columns, ``op[:, 5:]``, as an operator.
@@ -165,11 +167,10 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             raise TypeError("rows and columns by index arrays pick single entries; use op[rows][:, columns]")
         # One after the other: SciPy fails at an array and a slice with a step together.
         part = self.tocsr()[rows]
-        return self._like_part(
-            canonical_csr(
-                part if isinstance(cols, slice) and cols == slice(None) else part[:, cols], wide=True
-            )
-        )
+        if not isinstance(cols, slice) or cols != slice(None):
+            part = part[:, cols]
+        with at_most(self.threads):
+            return self._like_part(canonical_csr(part, wide=True))
 
     def __neg__(self) -> Self:
         return _with_values(self, np.negative)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 from . import parts
 from ._types import Device, Format
 from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
-from .devices import resolve_device
+from .devices import at_most, device_name, resolve_device, thread_count
 from .formats import check_format
 from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from .operator import SparseOperator
@@ -35,6 +36,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
+    threads: int | None = None,
     **format_options: Any,
 ) -> SparseOperator: ...
 
@@ -54,6 +56,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
+    threads: int | None = None,
     **format_options: Any,
 ) -> MultiDeviceOperator: ...
 
@@ -73,6 +76,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
+    threads: int | None = None,
     **format_options: Any,
 ) -> MultiDeviceOperator: ...
 
@@ -91,6 +95,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
+    threads: int | None = None,
     **format_options: Any,
 ) -> SparseOperator:
     """A sparse matrix as an operator on a GPU, on the CPU's cores, or on several devices at once.
@@ -141,6 +146,11 @@ def aslinearoperator(
     memory_limit : int, optional
         Bytes to take of a GPU's memory; by default nearly all that is free. With a limit, or a list of
         devices, rows that do not fit are done by the CPU or streamed through the GPU.
+    threads : int, optional
+        Threads of the CPU that products, and everything else that is done with the operator, take at most. By
+        default as many as `limit_threads` says. The results have the same bits whatever the number. Only for
+        an operator that is, in part at least, on the CPU. `T` and whatever else is made of the operator there
+        keep to it too.
     **format_options
         Tunables of the format, see `format_options`.
 
@@ -181,7 +191,7 @@ def aslinearoperator(
     """
     if isinstance(A, SparseOperator) and not format_options:
         asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)
-        if _is_default(*asked, powers, partition, memory_limit):
+        if _is_default(*asked, powers, partition, memory_limit, threads):
             return A
     default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
@@ -191,24 +201,44 @@ def aslinearoperator(
         if reorder == "rcm":
             raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
         request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
-        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
-        return spread(csr, request, is_symmetric, default_stream)
+        request = replace(request, threads=_checked_threads(threads, request.devices))
+        with at_most(request.threads):
+            csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
+            return spread(csr, request, is_symmetric, default_stream)
     ordinal = resolve_device(device)
-    csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-    if format == PARTITIONED and reorder is not None:
-        raise ValueError(f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows")
-    order = order_for(csr, reorder)
-    stored = csr if order is None else parts.submatrix(csr, order, order)
-    choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, is_symmetric)
+    threads = _checked_threads(threads, [device])
+    with at_most(threads):
+        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+        if format == PARTITIONED and reorder is not None:
+            raise ValueError(
+                f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
+            )
+        order = order_for(csr, reorder)
+        stored = csr if order is None else parts.submatrix(csr, order, order)
+        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, is_symmetric)
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
-    origin = OneDevice(choice, ordinal, device, is_symmetric, default_stream, tuning)
+    origin = OneDevice(choice, ordinal, device, is_symmetric, default_stream, tuning, threads)
     return SparseOperator(matrix, csr.shape, origin)
+
+
+def _checked_threads(threads: Any, devices: Sequence[Any]) -> int | None:
+    """The bound of the CPU's threads, which an operator on GPUs alone has no use for."""
+    if threads is None:
+        return None
+    count = thread_count(threads)
+    names = [device_name(resolve_device(name)) for name in devices]
+    if "cpu" not in names:
+        raise ValueError(
+            f"threads={threads!r} is for the CPU, and the operator would be on {', '.join(names)}; leave it "
+            "out, or give device='cpu'"
+        )
+    return count
 
 
 def _is_default(*asked: Any) -> bool:
     """Whether the arguments after `A`, in the order of the signature, are all as if they were not given."""
-    defaults = ("auto", "auto", None, None, None, None, None, "cached", None, "nnz", None)
+    defaults = ("auto", "auto", None, None, None, None, None, "cached", None, "nnz", None, None)
     return all(
         given is default or (isinstance(given, str) and given == default)
         for given, default in zip(asked, defaults, strict=True)

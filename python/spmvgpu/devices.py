@@ -99,7 +99,23 @@ def limit_threads(threads: int) -> Iterator[None]:
     >>> with sg.limit_threads(1):
     ...     y = op @ np.ones(3)
     """
-    before = _core.set_thread_limit(min(whole_number("threads", threads, 1), 2**31 - 1))
+    before = _core.set_thread_limit(thread_count(threads))
+    try:
+        yield
+    finally:
+        _core.set_thread_limit(before)
+
+
+def thread_count(threads: Any) -> int:
+    """A number of threads that a caller gives, checked; no more than the core can count."""
+    return min(whole_number("threads", threads, 1), 2**31 - 1)
+
+
+@contextmanager
+def at_most(threads: int | None) -> Iterator[None]:
+    """As `limit_threads`, but None is no limit, and one that is lower already stays."""
+    before = _core.set_thread_limit(1)
+    _core.set_thread_limit(before if threads is None else min(threads, before))
     try:
         yield
     finally:

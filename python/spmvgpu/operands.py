@@ -48,7 +48,7 @@ def multiply(op: Multiplier, x: Any, library: Library) -> Any:
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
         raise ValueError(
-            f"dimension mismatch: an operator of shape {op.shape} cannot multiply an array of shape "
+            f"dimension mismatch: an operator of shape {op.shape} cannot multiply an array x of shape "
             f"{located.shape}"
         )
     if not library.moves:
@@ -281,14 +281,16 @@ def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tup
     return x, located
 
 
-def check_shape(x: Any, ndim: int, length: int) -> Any:
-    """`x` with the shape that SciPy's matvec (ndim 1) or matmat (ndim 2) takes, or ValueError."""
+def check_shape(name: str, x: Any, ndim: int, length: int) -> Any:
+    """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
     if isinstance(x, list | tuple):
         x = np.asarray(x)
     library = library_of(x)
-    shape = () if library is None else tuple(x.shape if hasattr(x, "shape") else library.locate(x, "x").shape)
+    shape = (
+        () if library is None else tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
+    )
     fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
     if not fits:
         wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
-        raise ValueError(f"dimension mismatch: x has shape {shape}; the operator needs {wanted}")
+        raise ValueError(f"dimension mismatch: {name} has shape {shape}; the operator needs {wanted}")
     return x

@@ -17,7 +17,7 @@ from ._types import ArrayT, T
 from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
 from .arguments import whole_number
 from .arrays import Located, library_of
-from .devices import device_name, resolve_device
+from .devices import at_most, device_name, resolve_device
 from .formats import Choice, needs_symmetry
 from .inputs.compressed import transpose
 from .parts import AnyMatrix
@@ -41,6 +41,8 @@ class Origin(Protocol):
         That products with device arrays run on, where one was given.
     tuning : Tuning or None
         What finding the format took.
+    threads : int or None
+        The most threads of the CPU that the operator uses, where that was said.
     """
 
     @property
@@ -53,6 +55,8 @@ class Origin(Protocol):
     def stream(self) -> int | None: ...
     @property
     def tuning(self) -> Tuning | None: ...
+    @property
+    def threads(self) -> int | None: ...
     @property
     def device(self) -> Any:
         """The name of the device, or a tuple of names."""
@@ -106,6 +110,8 @@ class SparseOperator(MatrixMethods):
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
+    threads : int or None
+        The most threads of the CPU that it uses, where that was said.
 
     Examples
     --------
@@ -123,6 +129,8 @@ class SparseOperator(MatrixMethods):
         self._origin = origin
         self._ordinal, self._stream = origin.ordinal, origin.stream
         self._symmetric = origin.symmetric or needs_symmetry(origin.choice.format)
+        if origin.threads is not None:
+            matrix.max_threads = origin.threads
         self._transposing = ForkSafeLock()
         self._declared_x: Any = None
         self._transposed: SparseOperator | None = None
@@ -157,6 +165,10 @@ class SparseOperator(MatrixMethods):
         return self._matrix.setup_seconds
 
     @property
+    def threads(self) -> int | None:
+        return self._origin.threads
+
+    @property
     def tuning(self) -> Tuning | None:
         return self._origin.tuning
 
@@ -170,7 +182,8 @@ class SparseOperator(MatrixMethods):
         >>> op.tocsr().indices
         array([0, 1, 1], dtype=int32)
         """
-        return parts.to_csr(self._matrix, self.shape)
+        with at_most(self.threads):
+            return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
         """Why this format is in use, and what the others would store.
@@ -193,7 +206,8 @@ class SparseOperator(MatrixMethods):
         rows, cols = self.shape
         return (
             f"<{rows}x{cols} SparseOperator of {self.dtype}, {self.nnz} stored entries, "
-            f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes>"
+            f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes"
+            f"{'' if self.threads is None else f', at most {self.threads} threads'}>"
         )
 
     def _repr_html_(self) -> str:
@@ -258,6 +272,10 @@ class SparseOperator(MatrixMethods):
             return multiply_sparse(self, x)
         if isinstance(x, list | tuple):
             return self.dot(np.asarray(x))
+        if isinstance(x, str | bytes):
+            raise TypeError(
+                f"x={x!r} is not allowed; give an array, a sparse matrix, a number or an operator"
+            )
         return super().dot(x)
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -273,7 +291,7 @@ class SparseOperator(MatrixMethods):
         >>> op.matvec(np.ones(2))
         array([5., 3.])
         """
-        return self.dot(operands.check_shape(x, 1, self.shape[1]))
+        return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
         """``A @ X`` for a 2-D array of shape (n, k).
@@ -286,7 +304,7 @@ class SparseOperator(MatrixMethods):
         array([[5., 5., 5.],
                [3., 3., 3.]])
         """
-        return self.dot(operands.check_shape(X, 2, self.shape[1]))
+        return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
         """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use.
@@ -490,7 +508,8 @@ class SparseOperator(MatrixMethods):
                 return original
         with self._transposing:
             if self._transposed is None:
-                transposed = self._origin.transposed(transpose(self.tocsr()))
+                with at_most(self.threads):
+                    transposed = self._origin.transposed(transpose(self.tocsr()))
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 transposed._transpose_of = weakref.ref(self)
                 self._transposed = transposed

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core, describe, parts
 from .arrays import Located
-from .devices import CPU, device_name, resolve_device
+from .devices import CPU, at_most, device_name, resolve_device
 from .formats import Choice
 from .inputs.canonical import canonical_csr
 from .operator import SparseOperator
@@ -28,6 +28,7 @@ class OneDevice:
     symmetric: bool = False
     stream: int | None = None
     tuning: Tuning | None = None
+    threads: int | None = None
 
     @property
     def device(self) -> str:
@@ -42,7 +43,8 @@ class OneDevice:
 
     def make(self, csr: Any) -> SparseOperator:
         """The operator of a canonical matrix."""
-        return SparseOperator(build(csr, self.choice, self.ordinal), csr.shape, self)
+        with at_most(self.threads):
+            return SparseOperator(build(csr, self.choice, self.ordinal), csr.shape, self)
 
     def like(self, csr: Any) -> SparseOperator:
         return replace(self, tuning=None).make(csr)
@@ -66,22 +68,30 @@ class OneDevice:
 
     def moved(self, csr: Any, device: Any) -> SparseOperator:
         if not isinstance(device, str):
-            return _chosen_anew(csr, device, self.symmetric)
+            return _chosen_anew(csr, device, self.symmetric, self.threads)
         ordinal = resolve_device(device)
         stream = self.stream if ordinal == self.ordinal else None
-        return replace(self, ordinal=ordinal, requested=device, stream=stream, tuning=None).make(csr)
+        threads = self.threads if ordinal == CPU else None
+        return replace(
+            self, ordinal=ordinal, requested=device, stream=stream, tuning=None, threads=threads
+        ).make(csr)
 
     def explanation(self, op: SparseOperator) -> str:
         return describe.explanation(op, self.choice.reason)
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
-        return on_device, (csr, self.choice, self.requested, self.symmetric)
+        return on_device, (csr, self.choice, self.requested, self.symmetric, self.threads)
 
 
-def on_device(csr: Any, choice: Choice, device: str, symmetric: bool) -> SparseOperator:
+def on_device(
+    csr: Any, choice: Choice, device: str, symmetric: bool, threads: int | None = None
+) -> SparseOperator:
     """The operator of a matrix in a format that was chosen before; what pickle calls."""
-    csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
-    return OneDevice(choice, resolve_device(device), device, symmetric).make(csr)
+    ordinal = resolve_device(device)
+    threads = threads if ordinal == CPU else None  # "auto" may be another device here
+    with at_most(threads):
+        csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
+        return OneDevice(choice, ordinal, device, symmetric, threads=threads).make(csr)
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,10 @@ class SeveralDevices:
     @property
     def device(self) -> tuple[str, ...]:
         return tuple(device_name(shard.ordinal) for shard in self.shards)
+
+    @property
+    def threads(self) -> int | None:
+        return self.request.threads
 
     @property
     def ordinals(self) -> list[int]:
@@ -133,7 +147,7 @@ class SeveralDevices:
     transposed = like_part  # which is cut by rows of its own
 
     def moved(self, csr: Any, device: Any) -> SparseOperator:
-        return _chosen_anew(csr, device, self.symmetric)
+        return _chosen_anew(csr, device, self.symmetric, self.threads)
 
     def explanation(self, op: SparseOperator) -> str:
         """Which part of the matrix each device has."""
@@ -148,8 +162,9 @@ class SeveralDevices:
 def spread(csr: Any, request: Request, symmetric: bool, stream: int | None) -> MultiDeviceOperator:
     """The operator of a canonical matrix over the requested devices."""
     ordinals = [resolve_device(name) for name in request.devices]
-    shards = placement.fit(csr, request, placement.divide(csr, request, ordinals))
-    matrix = placement.build(csr, request, shards)
+    with at_most(request.threads):
+        shards = placement.fit(csr, request, placement.divide(csr, request, ordinals))
+        matrix = placement.build(csr, request, shards)
     names = {parts.format_of(shard) for shard, *_ in matrix.shards}
     choice = Choice(names.pop() if len(names) == 1 else "parts")
     details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shards, strict=True))
@@ -165,7 +180,8 @@ def _detail(shard: Shard, stored: Any) -> str:
 
 def on_devices(csr: Any, request: Request, symmetric: bool) -> MultiDeviceOperator:
     """The operator of a matrix over devices that were requested before; what pickle calls."""
-    return spread(canonical_csr(csr, wide=True), request, symmetric, None)
+    with at_most(request.threads):
+        return spread(canonical_csr(csr, wide=True), request, symmetric, None)
 
 
 def _check_beside(name: str, located: Located, beside: int) -> None:
@@ -174,11 +190,15 @@ def _check_beside(name: str, located: Located, beside: int) -> None:
         raise ValueError(f"{name} lies on {there!r}, x on {device_name(beside)!r}; move one of them")
 
 
-def _chosen_anew(csr: Any, device: Any, symmetric: bool) -> SparseOperator:
+def _chosen_anew(csr: Any, device: Any, symmetric: bool, threads: int | None) -> SparseOperator:
     """The operator on a device, or several, in the format that suits the matrix there."""
-    if isinstance(device, list | tuple):
-        request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
-        return spread(csr, request, symmetric, None)
-    ordinal, csr = resolve_device(device), canonical_csr(csr)
-    choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
-    return SparseOperator(matrix, csr.shape, OneDevice(choice, ordinal, device, symmetric, None, tuning))
+    names = device if isinstance(device, list | tuple) else [device]
+    threads = threads if CPU in map(resolve_device, names) else None
+    with at_most(threads):
+        if isinstance(device, list | tuple):
+            request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
+            return spread(csr, replace(request, threads=threads), symmetric, None)
+        ordinal, csr = resolve_device(device), canonical_csr(csr)
+        choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
+        origin = OneDevice(choice, ordinal, device, symmetric, None, tuning, threads)
+        return SparseOperator(matrix, csr.shape, origin)

@@ -172,6 +172,8 @@ class Partition(_Parts):
         >>> parts.nnz
         array([ 5, 12])
         """
+        if not isinstance(lengths, list | tuple) and not hasattr(lengths, "shape"):
+            raise TypeError(f"lengths={lengths!r} is not allowed; give a matrix or the lengths of its rows")
         lengths = row_lengths(lengths)
         if isinstance(sets, str) or not isinstance(sets, Sequence | np.ndarray) or len(sets) == 0:
             raise TypeError(f"sets must be a sequence with the rows of each part, not {sets!r}")
@@ -190,6 +192,7 @@ class Partition(_Parts):
         >>> from spmvgpu import partition
         >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).check_rows(4)
         """
+        count = whole_number("count", count, 0, INDEX_LIMIT)
         _check_rows(self.sets, count, "the partition is of another matrix: its sets would have to")
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
@@ -201,6 +204,7 @@ class Partition(_Parts):
         >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).storage()
         array([128, 176])
         """
+        _check_sizes(value_size, index_size)
         storage: Array = self.elements * (value_size + index_size) + self.rows * index_size
         return storage
 
@@ -248,6 +252,7 @@ class Submatrices(_Parts):
         >>> partition.by_submatrices(gallery.poisson2d(8), block_size=8).storage()
         array([1548, 1604])
         """
+        _check_sizes(value_size, index_size)
         diagonals = self.elements[0] * value_size + len(self.offsets) * index_size
         rest = self.elements[1] * (value_size + index_size) + (self.rows[1] + 1) * index_size
         return np.array([diagonals, rest])
@@ -441,13 +446,18 @@ def row_lengths(A: Any) -> Array:
         raise TypeError("CSR arrays need a shape: give csr_array((data, indices, indptr), shape=...)")
     if isinstance(A, list | tuple | np.ndarray) and (lengths := as_array("A", A)).ndim == 1:
         if lengths.size and lengths.dtype.kind not in "iu":
-            raise TypeError(f"row lengths must be integers, not {lengths.dtype}")
+            raise TypeError(f"A holds row lengths, which must be integers, not {lengths.dtype}")
         if lengths.size and lengths.min() < 0:
             row = int(np.argmax(lengths < 0))
-            raise ValueError(f"row lengths must not be negative; row {row} has {lengths[row]}")
+            raise ValueError(f"A holds row lengths, which must not be negative; row {row} has {lengths[row]}")
         return lengths.astype(np.int64)
     row_offsets: Array = canonical_csr(A).indptr
     return np.diff(row_offsets).astype(np.int64)
+
+
+def _check_sizes(value_size: Any, index_size: Any) -> None:
+    for name, size in (("value_size", value_size), ("index_size", index_size)):
+        whole_number(name, size, 1, 1024)
 
 
 def check_powers(powers: Any) -> Array:

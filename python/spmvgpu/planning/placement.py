@@ -56,6 +56,8 @@ class Request:
         A key of `PARTITIONS`, or the sets of rows themselves.
     memory_limit : int or None
         Bytes to take of each GPU's memory; None for what is free.
+    threads : int or None
+        The most threads of the CPU; None for no bound.
     """
 
     devices: tuple[str, ...]
@@ -65,6 +67,7 @@ class Request:
     powers: tuple[float, ...] | None = None
     partition: str | Partition = "nnz"
     memory_limit: int | None = None
+    threads: int | None = None
 
 
 def checked_request(

@@ -178,6 +178,8 @@ def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Pr
         or for one of its kind.
     """
     if path is not None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"profile={path!r} is not allowed; give the path of a file")
         return _read_or_warn(Path(path), ordinal) or _shipped(ordinal)
     return _loaded(ordinal, profile_path(ordinal))
 
