@@ -75,7 +75,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         names = device if isinstance(device, list | tuple) else [device]
         threads = self._threads if CPU in map(resolve_device, names) else None
         moved: SparseOperator = aslinearoperator(
-            self.tocsr(), device=device, symmetric=self._symmetric, threads=threads
+            self.tocsr(), device=device, symmetric=self._symmetric, max_threads=threads
         )
         return moved
 

@@ -54,7 +54,7 @@ class SparseOperator(MatrixMethods):
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
-    threads : int or None
+    max_threads : int or None
         The most threads of the CPU that it uses, where that was said.
     """
 
@@ -113,7 +113,7 @@ class SparseOperator(MatrixMethods):
         return self._matrix.setup_seconds
 
     @property
-    def threads(self) -> int | None:
+    def max_threads(self) -> int | None:
         return self._threads
 
     @property
