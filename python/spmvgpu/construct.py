@@ -213,8 +213,8 @@ def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:
     names = [device_name(resolve_device(name)) for name in devices]
     if "cpu" not in names:
         raise ValueError(
-            f"max_threads={max_threads!r} is for the CPU, and the operator would be on {', '.join(names)}; leave "
-            "it out, or give device='cpu'"
+            f"max_threads={max_threads!r} is for the CPU, and the operator would be on {', '.join(names)}; "
+            "leave it out, or give device='cpu'"
         )
     return count
 
