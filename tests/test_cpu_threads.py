@@ -175,24 +175,24 @@ DERIVED = {
 @pytest.mark.parametrize("derive", DERIVED)
 def test_operators_keep_their_bound(name, derive):
     A = large("even")
-    bounded = DERIVED[derive](sg.aslinearoperator(A, threads=3, **OPERATORS[name]))
+    bounded = DERIVED[derive](sg.aslinearoperator(A, max_threads=3, **OPERATORS[name]))
     free = DERIVED[derive](sg.aslinearoperator(A, **OPERATORS[name]))
-    assert (bounded.threads, bounded._matrix.max_threads) == (3, 3)
+    assert (bounded.max_threads, bounded._matrix.max_threads) == (3, 3)
     assert "at most 3 threads" in bounded.explain()
-    assert free.threads is None
-    assert "threads" not in free.explain()
+    assert free.max_threads is None
+    assert "at most" not in free.explain()
     x, X = vector(A.shape[1], free.dtype), np.ones((A.shape[1], 8), free.dtype)
     np.testing.assert_array_equal(bounded @ x, free @ x)
     np.testing.assert_array_equal(bounded @ X, free @ X)
 
 
 def test_a_bound_changes_no_format_and_is_of_the_cpu_alone():
-    op = sg.aslinearoperator(large("even"), device="cpu", threads=np.int64(2))
-    assert type(op.threads) is int
+    op = sg.aslinearoperator(large("even"), device="cpu", max_threads=np.int64(2))
+    assert type(op.max_threads) is int
     assert op.format == sg.aslinearoperator(large("even"), device="cpu").format
-    again = sg.aslinearoperator(op, device="cpu", threads=1)
-    assert (op.threads, again.threads) == (2, 1)
-    assert sg.aslinearoperator(op).threads == 2  # the operator itself
+    again = sg.aslinearoperator(op, device="cpu", max_threads=1)
+    assert (op.max_threads, again.max_threads) == (2, 1)
+    assert sg.aslinearoperator(op).max_threads == 2  # the operator itself
     assert _core.max_threads() == CORES
 
 
@@ -210,7 +210,7 @@ STARTED = """
     A.indices[:9] = A.indices[:9][::-1].copy()  # to be sorted
     sg.aslinearoperator(np.eye(3), device={device!r}) @ np.ones(3)  # imports NumPy's and SciPy's own
     before = count()
-    op = sg.aslinearoperator(A, device={device!r}, threads=1)
+    op = sg.aslinearoperator(A, device={device!r}, max_threads=1)
     for made in (op, op.T, op.copy(), op.astype(np.float32), pickle.loads(pickle.dumps(op)), op[1:]):
         x = np.ones(made.shape[1], made.dtype)
         made @ x
@@ -236,12 +236,18 @@ def test_a_bound_of_one_thread_starts_no_other(device):
 @pytest.mark.parametrize("device", ["cpu", ["cpu", "cpu"]])
 def test_bounds_are_positive_whole_numbers(bad, device):
     with pytest.raises((TypeError, ValueError), match="threads="):
-        sg.aslinearoperator(np.eye(3), device=device, threads=bad)
+        sg.aslinearoperator(np.eye(3), device=device, max_threads=bad)
 
 
 def test_a_gpu_has_no_use_for_a_bound(monkeypatch):
     monkeypatch.setattr(construct, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
     monkeypatch.setattr(placement, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
     for device in ("cuda:0", ["cuda:0"]):
-        with pytest.raises(ValueError, match=r"threads=2 is for the CPU.*'?cuda:0"):
-            sg.aslinearoperator(np.eye(3), device=device, threads=2)
+        with pytest.raises(ValueError, match=r"max_threads=2 is for the CPU.*'?cuda:0"):
+            sg.aslinearoperator(np.eye(3), device=device, max_threads=2)
+
+
+def test_a_format_may_have_an_option_called_threads():
+    A = sp.csr_array(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(300, 300)))
+    op = sg.aslinearoperator(A, format="tsmv", device="cpu", threads=128, max_threads=2)
+    assert (op.options["threads"], op.max_threads) == (128, 2)

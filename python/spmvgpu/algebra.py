@@ -169,7 +169,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         part = self.tocsr()[rows]
         if not isinstance(cols, slice) or cols != slice(None):
             part = part[:, cols]
-        with at_most(self.threads):
+        with at_most(self.max_threads):
             return self._like_part(canonical_csr(part, wide=True))
 
     def __neg__(self) -> Self:

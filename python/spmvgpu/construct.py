@@ -36,7 +36,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
-    threads: int | None = None,
+    max_threads: int | None = None,
     **format_options: Any,
 ) -> SparseOperator: ...
 
@@ -56,7 +56,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
-    threads: int | None = None,
+    max_threads: int | None = None,
     **format_options: Any,
 ) -> MultiDeviceOperator: ...
 
@@ -76,7 +76,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
-    threads: int | None = None,
+    max_threads: int | None = None,
     **format_options: Any,
 ) -> MultiDeviceOperator: ...
 
@@ -95,7 +95,7 @@ def aslinearoperator(
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
-    threads: int | None = None,
+    max_threads: int | None = None,
     **format_options: Any,
 ) -> SparseOperator:
     """A sparse matrix as an operator on a GPU, on the CPU's cores, or on several devices at once.
@@ -146,7 +146,7 @@ def aslinearoperator(
     memory_limit : int, optional
         Bytes to take of a GPU's memory; by default nearly all that is free. With a limit, or a list of
         devices, rows that do not fit are done by the CPU or streamed through the GPU.
-    threads : int, optional
+    max_threads : int, optional
         Threads of the CPU that products, and everything else that is done with the operator, take at most. By
         default as many as `limit_threads` says. The results have the same bits whatever the number. Only for
         an operator that is, in part at least, on the CPU. `T` and whatever else is made of the operator there
@@ -191,7 +191,7 @@ def aslinearoperator(
     """
     if isinstance(A, SparseOperator) and not format_options:
         asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)
-        if _is_default(*asked, powers, partition, memory_limit, threads):
+        if _is_default(*asked, powers, partition, memory_limit, max_threads):
             return A
     default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
@@ -201,12 +201,12 @@ def aslinearoperator(
         if reorder == "rcm":
             raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
         request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
-        request = replace(request, threads=_checked_threads(threads, request.devices))
+        request = replace(request, threads=_checked_threads(max_threads, request.devices))
         with at_most(request.threads):
             csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
             return spread(csr, request, is_symmetric, default_stream)
     ordinal = resolve_device(device)
-    threads = _checked_threads(threads, [device])
+    threads = _checked_threads(max_threads, [device])
     with at_most(threads):
         csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
         if format == PARTITIONED and reorder is not None:
@@ -222,16 +222,16 @@ def aslinearoperator(
     return SparseOperator(matrix, csr.shape, origin)
 
 
-def _checked_threads(threads: Any, devices: Sequence[Any]) -> int | None:
+def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:
     """The bound of the CPU's threads, which an operator on GPUs alone has no use for."""
-    if threads is None:
+    if max_threads is None:
         return None
-    count = thread_count(threads)
+    count = thread_count("max_threads", max_threads)
     names = [device_name(resolve_device(name)) for name in devices]
     if "cpu" not in names:
         raise ValueError(
-            f"threads={threads!r} is for the CPU, and the operator would be on {', '.join(names)}; leave it "
-            "out, or give device='cpu'"
+            f"max_threads={max_threads!r} is for the CPU, and the operator would be on {', '.join(names)}; "
+            "leave it out, or give device='cpu'"
         )
     return count
 

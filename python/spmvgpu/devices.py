@@ -99,16 +99,16 @@ def limit_threads(threads: int) -> Iterator[None]:
     >>> with sg.limit_threads(1):
     ...     y = op @ np.ones(3)
     """
-    before = _core.set_thread_limit(thread_count(threads))
+    before = _core.set_thread_limit(thread_count("threads", threads))
     try:
         yield
     finally:
         _core.set_thread_limit(before)
 
 
-def thread_count(threads: Any) -> int:
+def thread_count(name: str, threads: Any) -> int:
     """A number of threads that a caller gives, checked; no more than the core can count."""
-    return min(whole_number("threads", threads, 1), 2**31 - 1)
+    return min(whole_number(name, threads, 1), 2**31 - 1)
 
 
 @contextmanager

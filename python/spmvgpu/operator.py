@@ -110,7 +110,7 @@ class SparseOperator(MatrixMethods):
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
         Seconds spent in "convert" and "transfer" when it was made.
-    threads : int or None
+    max_threads : int or None
         The most threads of the CPU that it uses, where that was said.
 
     Examples
@@ -165,7 +165,7 @@ class SparseOperator(MatrixMethods):
         return self._matrix.setup_seconds
 
     @property
-    def threads(self) -> int | None:
+    def max_threads(self) -> int | None:
         return self._origin.threads
 
     @property
@@ -182,7 +182,7 @@ class SparseOperator(MatrixMethods):
         >>> op.tocsr().indices
         array([0, 1, 1], dtype=int32)
         """
-        with at_most(self.threads):
+        with at_most(self.max_threads):
             return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
@@ -207,7 +207,7 @@ class SparseOperator(MatrixMethods):
         return (
             f"<{rows}x{cols} SparseOperator of {self.dtype}, {self.nnz} stored entries, "
             f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes"
-            f"{'' if self.threads is None else f', at most {self.threads} threads'}>"
+            f"{'' if self.max_threads is None else f', at most {self.max_threads} threads'}>"
         )
 
     def _repr_html_(self) -> str:
@@ -508,7 +508,7 @@ class SparseOperator(MatrixMethods):
                 return original
         with self._transposing:
             if self._transposed is None:
-                with at_most(self.threads):
+                with at_most(self.max_threads):
                     transposed = self._origin.transposed(transpose(self.tocsr()))
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 transposed._transpose_of = weakref.ref(self)
