@@ -88,7 +88,8 @@ def _header(format: str) -> str:
         raise RuntimeError(
             f"cpp/formats/{format}.hpp does not begin with a comment that describes the layout"
         )
-    lines = re.sub(r"^// ?", "", comment[0], flags=re.MULTILINE).rstrip().splitlines()
+    unguarded = re.sub(r"^// clang-format (on|off)\n", "", comment[0], flags=re.MULTILINE)
+    lines = re.sub(r"^// ?", "", unguarded, flags=re.MULTILINE).rstrip().splitlines()
     parts = []
     for drawn, run in groupby(lines, lambda line: line.startswith("  ")):
         text = "\n".join(run)

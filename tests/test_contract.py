@@ -1,5 +1,6 @@
 """The contract of formats: what does not keep it does not compile, and what a plan says comes true."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -100,6 +101,19 @@ def test_a_misspelt_trait_does_not_compile(tmp_path):
     done = compile_cpp(tmp_path, source % "need_symmetry", "-fsyntax-only")
     assert done.returncode != 0
     assert "need_symmetry" in done.stderr
+
+
+@needs_a_compiler
+def test_the_format_of_the_documentation_keeps_the_contract(tmp_path):
+    page = (CPP.parent / "docs" / "adding-a-format.md").read_text()
+    header, source, _kernel = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "formats").mkdir()
+    (tmp_path / "formats" / "rowwise.hpp").write_text("#pragma once\n" + header)
+    source += "\nstatic_assert(spmvgpu::FormatContract<spmvgpu::Rowwise<double>>);\n"
+    done = compile_cpp(
+        tmp_path, source, f"-I{tmp_path}", "-fsyntax-only", "-fopenmp-simd", "-Wall", "-Wextra", "-Werror"
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @needs_a_compiler

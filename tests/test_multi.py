@@ -275,9 +275,9 @@ def test_partition_of_ones_own(names, dtype):
 def test_powers_are_proportions():
     A = matrix("equal_rows", np.dtype("float64"))
     op = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[1, 2, 5])
-    assert [share.nnz for share, *_ in op._spread.shares] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
+    assert [share.nnz for share, *_ in op._spread.shards] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
     alone = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[0, 1, 0])
-    assert [share.nnz for share, *_ in alone._spread.shares] == [0, A.nnz, 0]
+    assert [share.nnz for share, *_ in alone._spread.shards] == [0, A.nnz, 0]
     assert_multiplies(alone, A)
     assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
 
@@ -294,8 +294,8 @@ def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monke
     A = matrix("power_law_rows", dtype)
     monkeypatch.setattr(placement, "_MAX_ENTRIES", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
-    assert len(op._spread.shares) == len(names)
-    assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shares)
+    assert len(op._spread.shards) == len(names)
+    assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shards)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")

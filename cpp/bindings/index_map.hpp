@@ -1,4 +1,4 @@
-// Places as Python gives and gets them: the first of neighbours as a number, anything else as an array.
+// IndexMap as Python gives and gets them: the first of neighbours as a number, anything else as an array.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -11,27 +11,27 @@
 namespace spmvgpu {
 
 using Indices = pybind11::array_t<index_t, pybind11::array::c_style>;
-using GivenPlaces = std::variant<index_t, Indices>;
+using GivenIndexMap = std::variant<index_t, Indices>;
 
-// Reads places; parts that share a NumPy array share its copy.
-class PlacesReader {
+// Reads index maps; parts that share a NumPy array share its copy.
+class IndexMapReader {
 public:
-    Places read(const GivenPlaces& given) {
+    IndexMap read(const GivenIndexMap& given) {
         if (const auto* first = std::get_if<index_t>(&given)) return {*first, {}};
         const auto& array = std::get<Indices>(given);
         const auto [found, is_new] = known_.try_emplace(array.ptr());
-        if (is_new) found->second = Places::from({array.data(), array.data() + array.size()});
+        if (is_new) found->second = IndexMap::from({array.data(), array.data() + array.size()});
         return found->second;
     }
 
 private:
-    std::map<PyObject*, Places> known_;
+    std::map<PyObject*, IndexMap> known_;
 };
 
-inline GivenPlaces to_python(const Places& places) {
-    if (!places.scattered()) return places.first;
-    Indices array(places.map.size());
-    copy_bytes(array.mutable_data(), {}, places.map.data(), places.map.device(), places.map.bytes());
+inline GivenIndexMap to_python(const IndexMap& map) {
+    if (!map.scattered()) return map.first;
+    Indices array(map.indices.size());
+    copy_bytes(array.mutable_data(), {}, map.indices.data(), map.indices.device(), map.indices.bytes());
     return array;
 }
 

@@ -45,29 +45,29 @@ void register_vector(py::module_& module, const char* name) {
 template <class T>
 void register_matrix_type(py::module_& module, const char* name) {
     using M = DistributedMatrix<T>;
-    using GivenShare = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenPlaces, index_t, index_t>;
+    using GivenShard = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One matrix over several devices.")
-        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenShare>& given) {
-                 std::vector<Share<T>> shares;
-                 PlacesReader places;
-                 for (const auto& [matrix, share_rows, col_begin, col_end] : given) {
-                     shares.push_back({matrix, places.read(share_rows), col_begin, col_end});
+        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenShard>& given) {
+                 std::vector<Shard<T>> shards;
+                 IndexMapReader maps;
+                 for (const auto& [matrix, shard_rows, col_begin, col_end] : given) {
+                     shards.push_back({matrix, maps.read(shard_rows), col_begin, col_end});
                  }
                  const GilRelease release;
-                 return std::make_shared<M>(rows, cols, std::move(shares));
+                 return std::make_shared<M>(rows, cols, std::move(shards));
              }),
-             py::arg("rows"), py::arg("cols"), py::arg("shares"))
+             py::arg("rows"), py::arg("cols"), py::arg("shards"))
         .def_property_readonly(
-            "shares",
+            "shards",
             [](const M& matrix) {
-                std::vector<GivenShare> shares;
-                for (const auto& share : matrix.shares()) {
-                    shares.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(share.matrix), to_python(share.rows),
-                                        share.col_begin, share.col_end);
+                std::vector<GivenShard> shards;
+                for (const auto& shard : matrix.shards()) {
+                    shards.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(shard.matrix), to_python(shard.rows),
+                                        shard.col_begin, shard.col_end);
                 }
-                return shares;
+                return shards;
             },
-            "(matrix, rows, first column, end of the columns) of every share.")
+            "(matrix, rows, first column, end of the columns) of every shard.")
         .def("make_vector", &M::make_vector, py::call_guard<GilRelease>(),
              "An uninitialised vector in pieces on the devices.")
         .def("multiply_distributed", &M::multiply, py::arg("alpha"), py::arg("x"), py::arg("beta"), py::arg("y"),

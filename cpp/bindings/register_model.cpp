@@ -4,6 +4,7 @@
 #include "bindings/bindings.hpp"
 #include "core/parallel.hpp"
 #include "cuda/residency.hpp"
+#include "formats/hyb.hpp"
 #include "model/features.hpp"
 
 namespace py = pybind11;
@@ -42,11 +43,24 @@ py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
                     py::arg("blocks_per_processor") = found.blocks_per_processor);
 }
 
+index_t hyb_width(const Indices& indptr) {
+    if (indptr.size() < 1) throw std::invalid_argument("inconsistent CSR arrays");
+    return choose_ell_width(static_cast<index_t>(indptr.size() - 1),
+                            Array<index_t>::view(indptr.data(), indptr.size()));
+}
+
+bool allowed_by_default(std::int64_t slots, std::int64_t entries) {
+    return padding_is_allowed(slots, entries, PaddedTuning{}.max_padding);
+}
+
 }  // namespace
 
 void register_model(py::module_& module) {
     module.def("features", &features, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("cols"),
                py::arg("item_bytes"), "What the performance model wants to know about a matrix.");
+    module.def("hyb_width", &hyb_width, py::arg("indptr").noconvert(), "Width of the ELL part that hyb chooses.");
+    module.def("padding_is_allowed", py::vectorize(&allowed_by_default), py::arg("slots"), py::arg("entries"),
+               "Whether padded formats take so many slots for so many entries, unless told otherwise.");
     module.def("piece_count", &piece_count, py::arg("nanoseconds"),
                "Pieces that a loop of so much work for one thread is cut into on the CPU.");
     module.def("residency", &residency, py::arg("kernel"), py::arg("item_bytes"), py::arg("ordinal"),

@@ -17,13 +17,13 @@ namespace {
 template <class T>
 void register_type(py::module_& module, const char* name) {
     using M = PartedMatrix<T>;
-    using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenPlaces, GivenPlaces>;
+    using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, GivenIndexMap>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "A matrix on one device that is made of parts.")
         .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
                  std::vector<typename M::Part> parts;
-                 PlacesReader places;
+                 IndexMapReader maps;
                  for (const auto& [matrix, part_rows, part_cols] : given) {
-                     parts.push_back({matrix, places.read(part_rows), places.read(part_cols)});
+                     parts.push_back({matrix, maps.read(part_rows), maps.read(part_cols)});
                  }
                  const GilRelease release;
                  return std::make_shared<M>(rows, cols, std::move(parts));

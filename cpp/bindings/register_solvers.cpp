@@ -51,7 +51,7 @@ void register_type(py::module_& module) {
                 const GilRelease release;
                 result = solve_cg(matrix, system, options, stream ? &after : nullptr);
             }
-            return py::make_tuple(name_of(result.status), result.iterations, result.culprit);
+            return py::make_tuple(name_of(result.status), result.iterations, result.offending_value);
         },
         py::arg("matrix"), py::arg("b"), py::arg("guess"), py::arg("inverse_diagonal"), py::arg("x"), py::arg("rtol"),
         py::arg("atol"), py::arg("maxiter"), py::arg("stream"), py::arg("callback"),

@@ -1,4 +1,4 @@
-// Array<T>: a length, a device and shared ownership of the memory behind it. Copying an Array shares the memory.
+// Array<T>: a length, a device and shared ownership of the memory that holds it. Copying an Array shares the memory.
 #pragma once
 
 #include <cstddef>

@@ -11,37 +11,36 @@ constexpr int kBlockSize = 256;
 
 template <class T>
 __global__ void gather_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
-                                          const index_t* __restrict__ places, index_t count) {
+                                          const index_t* __restrict__ map, index_t count) {
     const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
-    if (i < count) to[i] = from[places[i]];
+    if (i < count) to[i] = from[map[i]];
 }
 
 template <class T>
 __global__ void scatter_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
-                                           const index_t* __restrict__ places, index_t count, T beta) {
+                                           const index_t* __restrict__ map, index_t count, T beta) {
     const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
     if (i >= count) return;
-    T& target = to[places == nullptr ? i : places[i]];
+    T& target = to[map == nullptr ? i : map[i]];
     target = beta == T(0) ? from[i] : from[i] + beta * target;
 }
 
 }  // namespace
 
 template <class T>
-void gather(T* to, const T* from, const index_t* places, index_t count, int ordinal, Stream stream) {
+void gather(T* to, const T* from, const index_t* map, index_t count, int ordinal, Stream stream) {
     if (count == 0) return;
     const DeviceGuard guard(ordinal);
-    gather_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, places,
-                                                                                                count);
+    gather_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, map, count);
     check_launch("gather_thread_per_element");
 }
 
 template <class T>
-void scatter(T* to, const T* from, const index_t* places, index_t count, T beta, int ordinal, Stream stream) {
+void scatter(T* to, const T* from, const index_t* map, index_t count, T beta, int ordinal, Stream stream) {
     if (count == 0) return;
     const DeviceGuard guard(ordinal);
-    scatter_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, places,
-                                                                                                 count, beta);
+    scatter_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, map, count,
+                                                                                                 beta);
     check_launch("scatter_thread_per_element");
 }
 

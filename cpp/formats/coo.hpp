@@ -1,10 +1,12 @@
 // COO, coordinates: one (row, column, value) triplet per non-zero, sorted by row. Bell and Garland 2009, as in Guo
 // 2011.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_indices   0 0 1 1 2 2 2 3 3      length nnz
 //     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3      length nnz
 //     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4      length nnz
 //     [ . 6 . 4 ]
+// clang-format on
 //
 // A warp takes a strip of consecutive non-zeros, whatever rows they lie in, and adds them up row by row with a
 // segmented reduction. A row that crosses strips leaves one partial sum per strip, added in order by a second kernel:

@@ -1,9 +1,11 @@
 // CSR, compressed sparse rows: the general-purpose format and its kernels.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_offsets   0   2   4       7     9      length rows + 1
 //     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3            length nnz
 //     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4            length nnz
 //     [ . 6 . 4 ]
+// clang-format on
 //
 // Kernels (tunable `kernel`):
 //     shared     warp per row, reduction in shared memory: CSR-R of Yin et al. 2012, section 4.2

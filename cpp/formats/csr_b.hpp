@@ -1,11 +1,13 @@
 // CSR-B: CSR whose non-zeros are cut into fragments of equal length, one thread block each, so that every block has the
 // same work however the rows are distributed. Yin et al. 2012, section 5.2.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_offsets   0   2   4       7     9        length rows + 1
 //     [ . 2 8 . ]      col_indices   0 1 1|2 0 2|3 1 3              length nnz
 //     [ 5 . 3 9 ]      values        1 7 2|8 5 3|9 6 4              length nnz
 //     [ . 6 . 4 ]                fragment 0  1     2                of 3 non-zeros here, of 1024 by default
 //                      bounds      (0,1) (1,2) (2,3)                first and last row of each fragment
+// clang-format on
 //
 // First kernel: a block writes the products of its fragment to shared memory, and groups of lanes (half warps, as in
 // the paper) add up its rows there. A row that lies in one fragment is done. A row that crosses into other fragments

@@ -1,10 +1,12 @@
 // CSR-M: CSR whose product reads x through `col_x`, the x values in the order of the non-zeros, in place of x and the
 // column indices. Yin et al. 2012, sections 3.1, 4.2 and 5.1.
 //
+// clang-format off
 //     [ 1 7 . . ]      row_offsets   0   2   4       7     9      length rows + 1
 //     [ . 2 8 . ]      values        1 7 2 8 5 3 9 6 4            length nnz
 //     [ 5 . 3 9 ]      col_indices   0 1 1 2 0 2 3 1 3            length nnz; only gathering and to_csr() read them
 //     [ . 6 . 4 ]      col_x         1 2 2 3 1 3 4 2 4            length nnz, here for x = 1 2 3 4
+// clang-format on
 //
 // Every product gathers col_x first, unless Matrix::set_x has declared that x is the one before:
 //     gather="host"    the paper's way: the host gathers, and only col_x crosses to the device, where there is no x and

@@ -133,9 +133,9 @@ CsrMatrix<T> Dia<T>::to_csr() const {
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
     HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
     for_each_entry(*this, [&](std::int64_t row, index_t d) {
-        const index_t place = next[row]++;
-        csr.col_indices[place] = static_cast<index_t>(row + offsets[d]);
-        csr.values[place] = values[d * pitch + row];
+        const index_t position = next[row]++;
+        csr.col_indices[position] = static_cast<index_t>(row + offsets[d]);
+        csr.values[position] = values[d * pitch + row];
     });
     return csr;
 }

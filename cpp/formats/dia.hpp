@@ -1,10 +1,12 @@
 // DIA, diagonals: every diagonal that holds an entry is stored in full, and no column index at all. Bell and Garland
 // 2008, as in Yang et al. 2015, section 5.4.
 //
+// clang-format off
 //     [ 1 7 . . ]      offsets  -2   0   1          length diagonals, ascending: column - row
 //     [ . 2 8 . ]      values   - - 5 6     1 2 3 4     7 8 9 -
 //     [ 5 . 3 9 ]               offset -2   offset 0    offset 1
 //     [ . 6 . 4 ]
+// clang-format on
 //
 // The slot of an entry lies at its row, so that neighbouring threads, a row each, read neighbouring slots and
 // neighbouring entries of x. A diagonal is `pitch` slots: the rows, rounded up to a multiple of 32.

@@ -13,6 +13,17 @@ namespace {
 
 index_t row_length(const Array<index_t>& row_offsets, index_t row) { return row_offsets[row + 1] - row_offsets[row]; }
 
+// The widest ELL part of which every column is worth its padding. Bell and Garland: ELL moves its slots about three
+// times as fast as COO its entries, given rows enough to fill the device.
+index_t widest_worth(index_t rows, const HostVector<index_t>& longer) {
+    constexpr index_t kSpeedOfEll = 3, kRowsToFillDevice = 4096;
+    const index_t enough = std::max(rows / kSpeedOfEll + (rows % kSpeedOfEll != 0), kRowsToFillDevice);
+    const auto longest = static_cast<index_t>(longer.size()) - 1;
+    index_t width = 0;
+    while (width < longest && longer[width] >= enough) ++width;
+    return width;
+}
+
 // Everything that is decided before a slot is stored.
 struct Split {
     index_t width = 0;       // of the ELL part
@@ -38,15 +49,7 @@ Split choose_split(index_t rows, const Array<index_t>& row_offsets, int width) {
     const auto longer = count_longer_rows(rows, row_offsets);
     const auto longest = static_cast<index_t>(longer.size()) - 1;
     Split split;
-    if (width == 0) {
-        // Bell and Garland: ELL moves its slots about three times as fast as COO its entries, given rows enough to fill
-        // the device.
-        constexpr index_t kSpeedOfEll = 3, kRowsToFillDevice = 4096;
-        const index_t enough = std::max(rows / kSpeedOfEll + (rows % kSpeedOfEll != 0), kRowsToFillDevice);
-        while (split.width < longest && longer[split.width] >= enough) ++split.width;
-    } else {
-        split.width = std::min<index_t>(width, longest);
-    }
+    split.width = width == 0 ? widest_worth(rows, longer) : std::min<index_t>(width, longest);
     for (index_t column = 0; column < split.width; ++column) split.nnz += longer[column];
     split.slots = split.width * aligned_pitch(rows);
     return split;
@@ -98,6 +101,10 @@ void append_rows(const CsrMatrix<T>& part, HostVector<index_t>& used, CsrMatrix<
 }
 
 }  // namespace
+
+index_t choose_ell_width(index_t rows, const Array<index_t>& row_offsets) {
+    return widest_worth(rows, count_longer_rows(rows, row_offsets));
+}
 
 std::vector<Options> HybTuning::candidates() {
     using namespace std::string_literals;

@@ -1,10 +1,12 @@
 // HYB, hybrid: the first `width` entries of every row in an ELL part, the rest of the few longer rows in a COO part.
 // Bell and Garland 2009, as in Guo et al. 2011, section 3, and in cuSPARSE's AUTO, USER and MAX of Yang et al. 2015.
 //
+// clang-format off
 //     [ 1 7 . . ]      ELL part, width 2            COO part
 //     [ . 2 8 . ]          values       1 2 5 6  7 8 3 4      row_indices  2
 //     [ 5 . 3 9 ]          col_indices  0 1 0 1  1 2 2 3      col_indices  3
 //     [ . 6 . 4 ]                                             values       9
+// clang-format on
 //
 // The parts are whole formats: see ellpack.hpp and coo.hpp for their layouts. The ELL kernel writes every row of y;
 // the COO kernels then add to the rows that go on there.
@@ -36,6 +38,9 @@ struct HybTuning {
 
     static std::vector<Options> candidates();
 };
+
+// The width that an automatic choice comes to.
+index_t choose_ell_width(index_t rows, const Array<index_t>& row_offsets);
 
 struct HybPlan {
     HybTuning tuning;

@@ -26,8 +26,11 @@ struct PaddedTuning {
 // the lanes of a warp read aligned neighbours.
 constexpr std::int64_t aligned_pitch(std::int64_t slots) { return (slots + 31) / 32 * 32; }
 
-// Throws FormatError if the slots of a format are more for its entries than max_padding allows. Matrices below some ten
-// thousand slots always pass: there padding costs nothing worth refusing.
+// Whether so many slots for so many entries are fine. Below some ten thousand slots they always are: there padding
+// costs nothing worth refusing.
+bool padding_is_allowed(std::int64_t slots, std::int64_t entries, double max_padding);
+
+// Throws FormatError unless the padding is allowed.
 void check_padding(const std::string& format, const Cost& cost, double max_padding, std::size_t csr_bytes);
 
 }  // namespace spmvgpu

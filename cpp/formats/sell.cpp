@@ -22,7 +22,7 @@ constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
 constexpr double kWorthSorting = 1.05;     // sort only if that saves more than this factor of the slots
 constexpr double kWorthSortingFar = 1.25;  // and in windows beyond the first only from this padding on
 
-// Behind the last row of a slice.
+// The end of the rows of a slice.
 index_t slice_end(index_t slice, index_t rows) {
     const index_t first = slice * kSliceRows;
     return first + std::min(kSliceRows, rows - first);

@@ -2,6 +2,7 @@
 // that the 32 lanes of a warp read 32 neighbouring slots. Kreutzer et al. 2014 (sigma sorting), Monakov et al. 2010
 // (slices).
 //
+// clang-format off
 //     rows (slice_rows = 2)      slice 0, width 3     slice 1, width 2
 //     [ 1 7 . . ]                1 7 -                5 6
 //     [ 2 8 3 . ]                2 8 3                4 -
@@ -9,6 +10,7 @@
 //     [ . 4 . . ]      values        1 2  7 8  - 3    5 4  6 -         length slice_offsets[slices]
 //                      col_indices   0 0  1 1 -1 2    0 1  2 -1        length slice_offsets[slices]
 //                      slice_offsets 0  6  10                          length slices + 1
+// clang-format on
 //
 // A padded slot has column -1 and is skipped, never multiplied. With sigma > 1, rows are sorted by length within
 // windows of sigma rows before they are sliced; `permutation` says where a slot's row lies in y, and is folded into the

@@ -24,7 +24,7 @@ bool same_bits(T a, T b) {
     return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
 }
 
-// Position of the first entry of a row at or behind a column.
+// Position of the first entry of a row at or after a column.
 template <class T>
 index_t find_column(const CsrMatrix<T>& matrix, index_t row, index_t column) {
     const auto* const cols = matrix.col_indices.data();
@@ -81,7 +81,7 @@ bool is_symmetric(const CsrMatrix<T>& matrix) {
     return mirrored && std::accumulate(surplus.begin(), surplus.end(), std::int64_t(0)) == 0;
 }
 
-std::string place(index_t row, index_t col) {
+std::string position(index_t row, index_t col) {
     std::string text = "(";
     return text + std::to_string(row) + ", " + std::to_string(col) + ")";
 }
@@ -96,7 +96,8 @@ std::string first_asymmetry(const CsrMatrix<T>& matrix) {
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
             if (stored && same_bits(matrix.values[k], matrix.values[mirror])) continue;
             const std::string here = format_number(static_cast<double>(matrix.values[k]));
-            const std::string text = "entry " + place(row, col) + " is " + here + ", but " + place(col, row) + " is ";
+            const std::string text =
+                "entry " + position(row, col) + " is " + here + ", but " + position(col, row) + " is ";
             if (!stored) return text + "not stored";
             const std::string there = format_number(static_cast<double>(matrix.values[mirror]));
             return text + (here == there ? "not the same to the last bit" : there);

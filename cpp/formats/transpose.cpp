@@ -20,13 +20,14 @@ std::int64_t choose_pieces(index_t cols, index_t nnz) {
 
 }  // namespace
 
-// A counting sort by column. As the rows of a piece go by in order, and the pieces lie one behind the other, so do the
+// A counting sort by column. As the rows of a piece go by in order, and the pieces lie one after the other, so do the
 // columns of every row of the result.
 template <class T>
 CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
     const std::int64_t cols = matrix.cols, pieces = choose_pieces(matrix.cols, matrix.nnz);
-    HostVector<index_t> places(pieces * cols, 0);  // of each piece in each column: first the count, then the next place
-    // Calls visit(row, k, place) for every entry of a piece, which has about as many as the others.
+    HostVector<index_t> positions(pieces * cols,
+                                  0);  // of each piece in each column: first the count, then the next position
+    // Calls visit(row, k, position) for every entry of a piece, which has about as many as the others.
     const auto visit_piece = [&](std::int64_t piece, auto visit) {
         const auto row_at = [&](std::int64_t p) {
             const auto nz = static_cast<index_t>(part_begin(matrix.nnz, pieces, p));
@@ -34,7 +35,7 @@ CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
                                : std::lower_bound(matrix.row_offsets.begin(), matrix.row_offsets.end() - 1, nz) -
                                      matrix.row_offsets.begin();
         };
-        index_t* const own = places.data() + piece * cols;
+        index_t* const own = positions.data() + piece * cols;
         InterruptTimer timer;
         for (std::int64_t row = row_at(piece), end = row_at(piece + 1); row < end; ++row) {
             const index_t first = matrix.row_offsets[row], last = matrix.row_offsets[row + 1];
@@ -52,15 +53,15 @@ CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
     for (std::int64_t col = 0; col < cols; ++col) {
         result.row_offsets[col] = next;
         for (std::int64_t piece = 0; piece < pieces; ++piece) {
-            next += std::exchange(places[piece * cols + col], next);
+            next += std::exchange(positions[piece * cols + col], next);
         }
         timer.work(pieces);
     }
     result.row_offsets[cols] = next;
     for_each_piece(pieces, [&](std::int64_t piece) {
-        visit_piece(piece, [&](std::int64_t row, index_t k, index_t& place) {
-            result.col_indices[place] = static_cast<index_t>(row);
-            result.values[place++] = matrix.values[k];
+        visit_piece(piece, [&](std::int64_t row, index_t k, index_t& position) {
+            result.col_indices[position] = static_cast<index_t>(row);
+            result.values[position++] = matrix.values[k];
         });
     });
     return result;

@@ -164,14 +164,15 @@ void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const NodePattern& 
         const index_t slice = at.slice + plan.positions[n] / threads, thread = plan.positions[n] % threads;
         const index_t* const offsets = matrix.row_offsets.data() + pattern.rows[node];
         index_t last_slot = -1;
-        // `place`: of a block in each of the node's rows.
-        for (index_t i = 0, place = 0; i < blocks; place += pattern.rows_of(*column), ++i, ++block, ++column) {
+        // `at_column`: of a block in each of the node's rows.
+        for (index_t i = 0, at_column = 0; i < blocks; at_column += pattern.rows_of(*column), ++i, ++block, ++column) {
             if (block->step == Placement::kDropped) continue;
             const index_t step = tsmv.slice_steps[slice] + block->step;
             const index_t slot = tsmv.step_offsets[step] + thread;
             for (int r = 0; r < pattern.rows_of(node); ++r) {
                 for (int c = 0; c < pattern.rows_of(*column); ++c) {
-                    tsmv.values[tsmv.value_place(step, thread, r * width + c)] = matrix.values[offsets[r] + place + c];
+                    tsmv.values[tsmv.value_index(step, thread, r * width + c)] =
+                        matrix.values[offsets[r] + at_column + c];
                 }
             }
             if (poster) {
@@ -189,7 +190,7 @@ void fill_tile(const TsmvTilePlan& plan, const TsmvTile& at, const NodePattern& 
     }
 }
 
-// For every node that lies in halos, the places of its sums there, in order.
+// For every node that lies in halos, where its sums lie there, in order.
 template <class T>
 void list_merges(const TsmvLayout& layout, Tsmv<T>& tsmv) {
     if (layout.halo == 0) return;

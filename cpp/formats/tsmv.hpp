@@ -2,12 +2,14 @@
 // add to y without atomics. After Mironowicz, Dziekonski and Mrozowski, "Efficient symmetric sparse matrix-vector
 // product on a GPU".
 //
-//     [ 1 . . . 5 ]   The lower triangle, cut into tiles, a thread block each; here of 3 and of 2 rows. A tile numbers
-//     the [ . 2 6 . . ]   columns left of its rows that it has entries in, its halo, and then its own rows; x and y for
-//     all of [ . 6 3 7 . ]   these lie in shared memory.
-//     [-.-.-7-4-8-]   tiles         (0,0,0)  (3,0,2)  (5,2,3)     length tiles + 1: node, halo and slice it begins with
-//     [ 5 . . 8 9 ]   halo_nodes             0 2                  here of the second tile, whose own rows are its 2 and
-//     3
+// clang-format off
+//     [ 1 . . . 5 ]    The lower triangle, cut into tiles, a thread block each; here of 3 and of 2 rows. A tile numbers
+//     [ . 2 6 . . ]    the columns left of its rows that it has entries in, its halo, and then its own rows; x and y
+//     [ . 6 3 7 . ]    for all of these lie in shared memory.
+//     [-----------]
+//     [ . . 7 4 8 ]    tiles       (0,0,0) (3,0,2) (5,2,3)   length tiles + 1: node, halo and slice it begins with
+//     [ 5 . . 8 9 ]    halo_nodes  0 2                       here of the second tile, whose own rows are its 2 and 3
+// clang-format on
 //
 // Neighbouring rows with entries in the same columns, such as those of a finite-element node with several unknowns, are
 // taken together as one node of up to `block` rows; here of one. So by symmetry are the columns, and the matrix is one
@@ -17,12 +19,14 @@
 // stored. The blocks of a node are put in such an order that no two threads add to the same column in a step; where
 // there is none left for a thread, it finds a fake block. A step's slots end with the last warp that has a block.
 //
-//                     slice         rows 2 0   row 1   rows 4 3   with two threads
-//                     thread_nodes  2 0        1 -     3 2        length slices * threads, in the tile's numbering
-//                     slice_steps   0          2       3          6           length slices + 1: first step of each
-//                     slice step_offsets  0    2     4       5    7     9    11     length steps + 1: first slot of
-//                     each step columns       1 0  2 -   1       0 1  2 -   3 2         length slots, in the tile's
-//                     numbering values        6 1  3 .   2       5 7  8 .   9 4         block * block for each slot
+// clang-format off
+//     slice         rows 2 0   row 1  rows 4 3             with two threads
+//     thread_nodes  2 0        1 -    3 2                  length slices * threads, in the tile's numbering
+//     slice_steps   0          2      3              6     length slices + 1: first step of each slice
+//     step_offsets  0    2     4      5    7    9    11    length steps + 1: first slot of each step
+//     columns       1 0  2 -   1      0 1  2 -  3 2        length slots, in the tile's numbering
+//     values        6 1  3 .   2      5 7  8 .  9 4        block * block for each slot
+// clang-format on
 //
 // The values of a step come entry by entry of the blocks, each for all threads; rows and columns that a small node
 // lacks are zeros, and so is their x. y for the tile's own rows is then stored, and y for its halo is left in scratch,
@@ -35,7 +39,9 @@
 // variant="poster" is the method as it was published: square blocks on the diagonal instead of tiles with a halo, all
 // entries outside them in the remainder; single rows; and a thread goes on to another row whenever it is done with one,
 // which a flag says. It has no thread_nodes, and in place of `columns`
+// clang-format off
 //                     coordinates   row << 17 | column << 1 | last of its row        length slots
+// clang-format on
 //
 // For symmetric matrices whose entries lie close to the diagonal, such as finite elements after Reverse Cuthill-McKee.
 // Do not use it on graphs without such an order: there the halo outweighs what half the entries save, and past
@@ -148,7 +154,7 @@ struct Tsmv {
     index_t tile_count() const { return tiles.size() ? static_cast<index_t>(tiles.size()) - 1 : 0; }
     index_t first_row(index_t node) const { return node_rows.size() ? node_rows[node] : node * tuning.block; }
     // Where `values` has entry i of a thread's block in a step.
-    std::size_t value_place(index_t step, index_t thread, int i) const {
+    std::size_t value_index(index_t step, index_t thread, int i) const {
         const std::size_t begin = step_offsets[step], slots = step_offsets[step + 1] - begin;
         return begin * tuning.block * tuning.block + i * slots + thread;
     }

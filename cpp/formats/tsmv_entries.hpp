@@ -25,7 +25,7 @@ void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
     for_each_slot(tsmv, slice, [&](index_t step, index_t slot, index_t thread) {
         const std::uint16_t column = tsmv.columns[slot], node = nodes[thread];
         if (column == Tsmv<T>::kFake) return;
-        const T* const values = tsmv.values.data() + tsmv.value_place(step, thread, 0);
+        const T* const values = tsmv.values.data() + tsmv.value_index(step, thread, 0);
         const index_t slots = tsmv.step_offsets[step + 1] - tsmv.step_offsets[step];
         for (int i = 0; i < kBlock; ++i) {
             for (int j = 0; j < kBlock; ++j) {
@@ -76,7 +76,7 @@ void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
         const index_t col = tsmv.first_row(column), cols = tsmv.first_row(column + 1) - col;
         for (index_t i = 0; i < rows; ++i) {
             for (index_t j = 0; j < cols; ++j) {
-                const T value = tsmv.values[tsmv.value_place(step, thread, i * width + j)];
+                const T value = tsmv.values[tsmv.value_index(step, thread, i * width + j)];
                 visit(row + i, col + j, value);
                 if (node != column) visit(col + j, row + i, value);
             }

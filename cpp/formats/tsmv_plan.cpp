@@ -196,22 +196,22 @@ private:
 
     // The nodes that have blocks, longest first, those of equal length in order: a counting sort.
     void sort_nodes(TsmvTilePlan& tile) {
-        std::vector<index_t> places(kMaxBlocks + 1, 0);
+        std::vector<index_t> positions(kMaxBlocks + 1, 0);
         lengths_.assign(tile.nodes, 0);
         for (index_t n = 0; n < tile.nodes; ++n) {
             for (const Placement& block : blocks_of(tile, n)) lengths_[n] += block.step != Placement::kDropped;
-            ++places[lengths_[n]];
+            ++positions[lengths_[n]];
         }
         // Then, how many nodes are longer, which is where those of a length begin.
         index_t longer = 0;
-        for (index_t length = kMaxBlocks; length >= 0; --length) longer += std::exchange(places[length], longer);
-        tasks_.resize(places[0]);
+        for (index_t length = kMaxBlocks; length >= 0; --length) longer += std::exchange(positions[length], longer);
+        tasks_.resize(positions[0]);
         const auto halo = static_cast<index_t>(tile.halo_nodes.size());
         for (index_t n = 0; n < tile.nodes; ++n) {
             if (lengths_[n] == 0) continue;
-            const index_t place = places[lengths_[n]]++;
-            tasks_[place] = {blocks_of(tile, n), static_cast<std::uint16_t>(halo + n),
-                             static_cast<std::uint16_t>(lengths_[n]), static_cast<std::uint16_t>(place)};
+            const index_t position = positions[lengths_[n]]++;
+            tasks_[position] = {blocks_of(tile, n), static_cast<std::uint16_t>(halo + n),
+                                static_cast<std::uint16_t>(lengths_[n]), static_cast<std::uint16_t>(position)};
         }
     }
 

@@ -17,38 +17,38 @@ std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device) {
 }
 
 template <class T>
-bool goes_straight_into_y(const Share<T>& share, const Product<T>& product) {
-    return !share.rows.scattered() && product.beta == T(0);
+bool goes_straight_into_y(const Shard<T>& shard, const Product<T>& product) {
+    return !shard.rows.scattered() && product.beta == T(0);
 }
 
 }  // namespace
 
 template <class T>
-std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const Share<T>& share, Device home) {
-    const Device works_on = share.device().is_cuda() ? share.device() : home;
-    if (works_on != home) {
-        cuda::allow_peer_access(home.ordinal, works_on.ordinal);
-        cuda::allow_peer_access(works_on.ordinal, home.ordinal);
+std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const Shard<T>& shard, Device root) {
+    const Device works_on = shard.device().is_cuda() ? shard.device() : root;
+    if (works_on != root) {
+        cuda::allow_peer_access(root.ordinal, works_on.ordinal);
+        cuda::allow_peer_access(works_on.ordinal, root.ordinal);
     }
     const cuda::DeviceGuard guard(works_on.ordinal);
-    return std::unique_ptr<Lane>(new Lane{&share,
+    return std::unique_ptr<Lane>(new Lane{&shard,
                                           works_on,
                                           cuda::lease_stream(works_on.ordinal),
-                                          allocate_reachable(share.window() * sizeof(T), share.device()),
-                                          allocate_reachable(share.row_count() * sizeof(T), share.device()),
+                                          allocate_reachable(shard.window() * sizeof(T), shard.device()),
+                                          allocate_reachable(shard.row_count() * sizeof(T), shard.device()),
                                           {},
-                                          share.rows.scattered() ? share.rows.map.to(home) : Array<index_t>(),
+                                          shard.rows.scattered() ? shard.rows.indices.to(root) : Array<index_t>(),
                                           {}});
 }
 
 template <class T>
-Broadcast<T>::Home::Home(const std::vector<Share<T>>& shares, Device device) : device(device) {
-    for (const Share<T>& share : shares) {
-        if (share.row_count() == 0) continue;
-        if (share.device() == device) {
-            here.push_back({&share, share.rows.scattered() ? share.rows.map.to(device) : Array<index_t>()});
+Broadcast<T>::Root::Root(const std::vector<Shard<T>>& shards, Device device) : device(device) {
+    for (const Shard<T>& shard : shards) {
+        if (shard.row_count() == 0) continue;
+        if (shard.device() == device) {
+            here.push_back({&shard, shard.rows.scattered() ? shard.rows.indices.to(device) : Array<index_t>()});
         } else {
-            lanes.push_back(make_lane(share, device));
+            lanes.push_back(make_lane(shard, device));
         }
     }
 }
@@ -56,8 +56,8 @@ Broadcast<T>::Home::Home(const std::vector<Share<T>>& shares, Device device) : d
 // Work that is still queued uses memory that is about to be freed.
 template <class T>
 Broadcast<T>::~Broadcast() {
-    for (const auto& [ordinal, home] : homes_) {
-        for (const auto& lane : home->lanes) {
+    for (const auto& [ordinal, root] : roots_) {
+        for (const auto& lane : root->lanes) {
             try {
                 cuda::synchronize(lane->stream.get(), lane->works_on.ordinal);
             } catch (...) {  // the device is lost, and its work with it
@@ -73,83 +73,83 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
         throw std::invalid_argument("products of an operator on several devices cannot be captured into a graph");
     }
     const std::lock_guard turn(turn_);
-    auto found = homes_.find(device.ordinal);
-    if (found == homes_.end()) {
-        found = homes_.emplace(device.ordinal, std::make_unique<Home>(shares_, device)).first;
+    auto found = roots_.find(device.ordinal);
+    if (found == roots_.end()) {
+        found = roots_.emplace(device.ordinal, std::make_unique<Root>(shards_, device)).first;
     }
-    Home& home = *found->second;
+    Root& root = *found->second;
 
-    home.begun.record(stream);
-    for (auto& lane : home.lanes) send(home, *lane, product);
+    root.begun.record(stream);
+    for (auto& lane : root.lanes) send(root, *lane, product);
     const auto multiply_lanes = [&](bool on_gpus) {
-        for (auto& lane : home.lanes) {
-            if (lane->share->device().is_cuda() == on_gpus) multiply_and_return(home, *lane, product);
+        for (auto& lane : root.lanes) {
+            if (lane->shard->device().is_cuda() == on_gpus) multiply_and_return(root, *lane, product);
         }
     };
     multiply_lanes(true);
-    for (const Here& here : home.here) {
+    for (const Here& here : root.here) {
         Product<T> own = product;
         if (here.map.size() > 0) {
             own.row_map = here.map.data();
         } else {
-            own.y += here.share->rows.first;
+            own.y += here.shard->rows.first;
         }
-        here.share->matrix->spmv(own, stream);
+        here.shard->matrix->spmv(own, stream);
     }
     multiply_lanes(false);  // last, as the host works itself
-    for (auto& lane : home.lanes) land(home, *lane, product, stream);
-    home.landed.record(stream);
+    for (auto& lane : root.lanes) deliver(root, *lane, product, stream);
+    root.delivered.record(stream);
 }
 
-// Behind what the caller's stream holds, and behind what was done with the landing place before, on whichever stream.
+// After what the caller's stream holds, and after what was done with the staging memory before, on whichever stream.
 template <class T>
-void Broadcast<T>::send(const Home& home, Lane& lane, const Product<T>& product) {
+void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product) {
     const cuda::DeviceGuard guard(lane.works_on.ordinal);
-    const Share<T>& share = *lane.share;
-    if (!goes_straight_into_y(share, product) && lane.landing.size() == 0) {
-        lane.landing = Array<T>(share.row_count(), home.device);
+    const Shard<T>& shard = *lane.shard;
+    if (!goes_straight_into_y(shard, product) && lane.staging.size() == 0) {
+        lane.staging = Array<T>(shard.row_count(), root.device);
     }
-    home.begun.hold_back(lane.stream.get());
-    home.landed.hold_back(lane.stream.get());
-    cuda::copy_async(lane.own_x(), share.device(), product.x + share.col_begin, home.device, share.window() * sizeof(T),
+    root.begun.hold_back(lane.stream.get());
+    root.delivered.hold_back(lane.stream.get());
+    cuda::copy_async(lane.own_x(), shard.device(), product.x + shard.col_begin, root.device, shard.window() * sizeof(T),
                      lane.stream.get());
 }
 
 template <class T>
-void Broadcast<T>::multiply_and_return(const Home& home, Lane& lane, const Product<T>& product) {
+void Broadcast<T>::multiply_and_return(const Root& root, Lane& lane, const Product<T>& product) {
     const cuda::DeviceGuard guard(lane.works_on.ordinal);
-    const Share<T>& share = *lane.share;
-    if (!share.device().is_cuda()) cuda::synchronize(lane.stream.get(), lane.works_on.ordinal);  // x has come
-    share.matrix->spmv({as_whole(lane.own_x(), share.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
-    T* const to = goes_straight_into_y(share, product) ? product.y + share.rows.first : lane.landing.data();
-    cuda::copy_async(to, home.device, lane.own_y(), share.device(), share.row_count() * sizeof(T), lane.stream.get());
+    const Shard<T>& shard = *lane.shard;
+    if (!shard.device().is_cuda()) cuda::synchronize(lane.stream.get(), lane.works_on.ordinal);  // x has come
+    shard.matrix->spmv({as_whole(lane.own_x(), shard.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
+    T* const to = goes_straight_into_y(shard, product) ? product.y + shard.rows.first : lane.staging.data();
+    cuda::copy_async(to, root.device, lane.own_y(), shard.device(), shard.row_count() * sizeof(T), lane.stream.get());
     lane.done.record(lane.stream.get());
 }
 
 template <class T>
-void Broadcast<T>::land(const Home& home, Lane& lane, const Product<T>& product, Stream stream) {
-    const Share<T>& share = *lane.share;
+void Broadcast<T>::deliver(const Root& root, Lane& lane, const Product<T>& product, Stream stream) {
+    const Shard<T>& shard = *lane.shard;
     lane.done.hold_back(stream);
-    if (goes_straight_into_y(share, product)) return;
-    T* const y = share.rows.scattered() ? product.y : product.y + share.rows.first;
-    const index_t* const map = share.rows.scattered() ? lane.map.data() : nullptr;
-    cuda::scatter(y, lane.landing.data(), map, static_cast<index_t>(share.row_count()), product.beta,
-                  home.device.ordinal, stream);
+    if (goes_straight_into_y(shard, product)) return;
+    T* const y = shard.rows.scattered() ? product.y : product.y + shard.rows.first;
+    const index_t* const map = shard.rows.scattered() ? lane.map.data() : nullptr;
+    cuda::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta,
+                  root.device.ordinal, stream);
 }
 
 template <class T>
 std::size_t Broadcast<T>::nbytes() const {
     const std::lock_guard turn(turn_);
     std::size_t bytes = 0;
-    for (const auto& [ordinal, home] : homes_) {
-        for (const auto& lane : home->lanes) {
-            if (lane->share->device().is_cuda()) {
-                bytes += footprint(lane->share->window() * sizeof(T), lane->share->device()) +
-                         footprint(lane->share->row_count() * sizeof(T), lane->share->device());
+    for (const auto& [ordinal, root] : roots_) {
+        for (const auto& lane : root->lanes) {
+            if (lane->shard->device().is_cuda()) {
+                bytes += footprint(lane->shard->window() * sizeof(T), lane->shard->device()) +
+                         footprint(lane->shard->row_count() * sizeof(T), lane->shard->device());
             }
-            bytes += lane->landing.footprint() + lane->map.footprint();
+            bytes += lane->staging.footprint() + lane->map.footprint();
         }
-        for (const Here& here : home->here) bytes += here.map.footprint();
+        for (const Here& here : root->here) bytes += here.map.footprint();
     }
     return bytes;
 }

@@ -11,16 +11,16 @@
 namespace spmvgpu {
 
 template <class T>
-DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<Share<T>> shares)
-    : rows_(rows), cols_(cols), shares_(std::move(shares)) {
+DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<Shard<T>> shards)
+    : rows_(rows), cols_(cols), shards_(std::move(shards)) {
     RowCheck every(rows);
-    for (const Share<T>& share : shares_) {
-        check_places("rows", share.rows, share.matrix->rows(), rows);
-        if (share.matrix->cols() != cols || share.col_begin < 0 || share.col_begin > share.col_end ||
-            share.col_end > cols) {
+    for (const Shard<T>& shard : shards_) {
+        check_index_map("rows", shard.rows, shard.matrix->rows(), rows);
+        if (shard.matrix->cols() != cols || shard.col_begin < 0 || shard.col_begin > shard.col_end ||
+            shard.col_end > cols) {
             throw std::invalid_argument("a part must have all columns of the matrix, and read from some of them");
         }
-        every.add(share.rows, share.matrix->rows());
+        every.add(shard.rows, shard.matrix->rows());
     }
     every.finish();
 }
@@ -28,14 +28,14 @@ DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<
 template <class T>
 void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (rows_ == 0) return;
-    const Device home = device().is_cuda() ? cuda::device_of(product.y) : Device{};  // x may be empty
-    if (!home.is_cuda()) return spmv_host(product);
-    make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(shares_); }).run(product, home, stream);
+    const Device root = device().is_cuda() ? cuda::device_of(product.y) : Device{};  // x may be empty
+    if (!root.is_cuda()) return spmv_host(product);
+    make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(shards_); }).run(product, root, stream);
 }
 
 template <class T>
 void DistributedMatrix<T>::spmv_host(const Product<T>& product) const {
-    make_once(host_products_, [&] { return std::make_unique<HostProducts<T>>(shares_); }).run(product);
+    make_once(host_products_, [&] { return std::make_unique<HostProducts<T>>(shards_); }).run(product);
 }
 
 template <class T>
@@ -45,7 +45,7 @@ void DistributedMatrix<T>::set_x(const T*) {
 
 template <class T>
 HaloProducts<T>& DistributedMatrix<T>::halo_products() const {
-    return make_once(halo_products_, [&] { return std::make_unique<HaloProducts<T>>(shares_, rows_, cols_); });
+    return make_once(halo_products_, [&] { return std::make_unique<HaloProducts<T>>(shards_, rows_, cols_); });
 }
 
 template <class T>
@@ -67,7 +67,7 @@ template <class T>
 double DistributedMatrix<T>::time_products(const Series& series) const {
     const int products = series.batch * series.repeats;
     const HostVector<T> ones(cols_, T(1));
-    if (!HaloProducts<T>::suits(shares_, rows_, cols_)) {
+    if (!HaloProducts<T>::suits(shards_, rows_, cols_)) {
         HostVector<T> y(rows_);
         return time_series([&](Stream) { spmv_host({ones.data(), y.data()}); }, {1, 0, products}, {});
     }
@@ -82,8 +82,8 @@ double DistributedMatrix<T>::time_products(const Series& series) const {
 
 template <class T>
 Device DistributedMatrix<T>::device() const {
-    for (const Share<T>& share : shares_) {
-        if (share.device().is_cuda()) return share.device();
+    for (const Shard<T>& shard : shards_) {
+        if (shard.device().is_cuda()) return shard.device();
     }
     return {};
 }
@@ -91,14 +91,14 @@ Device DistributedMatrix<T>::device() const {
 template <class T>
 std::int64_t DistributedMatrix<T>::nnz() const {
     std::int64_t nnz = 0;
-    for (const Share<T>& share : shares_) nnz += share.matrix->nnz();
+    for (const Shard<T>& shard : shards_) nnz += shard.matrix->nnz();
     return nnz;
 }
 
 template <class T>
 std::size_t DistributedMatrix<T>::nbytes() const {
     std::size_t bytes = 0;
-    for (const Share<T>& share : shares_) bytes += share.matrix->nbytes();
+    for (const Shard<T>& shard : shards_) bytes += shard.matrix->nbytes();
     const std::lock_guard lock(making_);
     return bytes + (host_products_ ? host_products_->nbytes() : 0) + (broadcast_ ? broadcast_->nbytes() : 0);
 }
@@ -106,9 +106,9 @@ std::size_t DistributedMatrix<T>::nbytes() const {
 template <class T>
 SetupSeconds DistributedMatrix<T>::setup_seconds() const {
     SetupSeconds sum;
-    for (const Share<T>& share : shares_) {
-        sum.convert += share.matrix->setup_seconds().convert;
-        sum.transfer += share.matrix->setup_seconds().transfer;
+    for (const Shard<T>& shard : shards_) {
+        sum.convert += shard.matrix->setup_seconds().convert;
+        sum.transfer += shard.matrix->setup_seconds().transfer;
     }
     return sum;
 }

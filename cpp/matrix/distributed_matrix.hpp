@@ -1,5 +1,5 @@
 // DistributedMatrix<T>: one matrix over several GPUs and the CPU's cores (Yang, Li, Mo and Li 2015, section 6). Each
-// device has a share of the rows, in a format of its own. Vectors may be in host memory (HostProducts), on one GPU
+// device has a shard of the rows, in a format of its own. Vectors may be in host memory (HostProducts), on one GPU
 // (Broadcast), or stay in pieces on all devices (HaloProducts).
 #pragma once
 
@@ -16,8 +16,8 @@ namespace spmvgpu {
 template <class T>
 class DistributedMatrix : public AnyMatrix<T> {
 public:
-    // Throws std::invalid_argument unless the shares hold every row once.
-    DistributedMatrix(index_t rows, index_t cols, std::vector<Share<T>> shares);
+    // Throws std::invalid_argument unless the shards hold every row once.
+    DistributedMatrix(index_t rows, index_t cols, std::vector<Shard<T>> shards);
 
     // x and y both in host memory, or both on one GPU, to which the stream belongs then.
     void spmv(const Product<T>& product, Stream stream) const override;
@@ -36,7 +36,7 @@ public:
     std::int64_t nnz() const override;
     std::size_t nbytes() const override;
     SetupSeconds setup_seconds() const override;
-    const std::vector<Share<T>>& shares() const { return shares_; }
+    const std::vector<Shard<T>>& shards() const { return shards_; }
 
 private:
     // Made when it is first asked for; every thread then sees the same one.
@@ -49,7 +49,7 @@ private:
     HaloProducts<T>& halo_products() const;
 
     index_t rows_, cols_;
-    std::vector<Share<T>> shares_;  // outlive what follows
+    std::vector<Shard<T>> shards_;  // outlive what follows
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
     mutable std::unique_ptr<Broadcast<T>> broadcast_;

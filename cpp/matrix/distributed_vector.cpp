@@ -12,10 +12,10 @@ namespace spmvgpu {
 template <class T>
 DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.size_) {
     for (const auto& lane : layout.lanes_) {
-        const Device device = lane.share->device();
+        const Device device = lane.shard->device();
         const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
         Piece piece{
-            device, lane.share->rows.first, lane.share->rows.first + lane.share->matrix->rows(), {}, lane.stream, {},
+            device, lane.shard->rows.first, lane.shard->rows.first + lane.shard->matrix->rows(), {}, lane.stream, {},
             {}};
         if (device.is_cuda()) {
             const cuda::DeviceGuard guard(device.ordinal);
@@ -73,48 +73,48 @@ std::size_t DistributedVector<T>::nbytes() const {
 }
 
 template <class T>
-bool HaloProducts<T>::suits(const std::vector<Share<T>>& shares, index_t rows, index_t cols) {
+bool HaloProducts<T>::suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) {
     index_t next = 0;
     bool in_order = rows == cols;
-    for (const Share<T>& share : shares) {
-        if (share.row_count() == 0) continue;
-        in_order = in_order && !share.rows.scattered() && share.rows.first == next;
-        next += share.matrix->rows();
+    for (const Shard<T>& shard : shards) {
+        if (shard.row_count() == 0) continue;
+        in_order = in_order && !shard.rows.scattered() && shard.rows.first == next;
+        next += shard.matrix->rows();
     }
     return in_order;
 }
 
 template <class T>
-HaloProducts<T>::HaloProducts(const std::vector<Share<T>>& shares, index_t rows, index_t cols) : size_(rows) {
-    if (!suits(shares, rows, cols)) {
+HaloProducts<T>::HaloProducts(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) : size_(rows) {
+    if (!suits(shards, rows, cols)) {
         throw std::invalid_argument(
             "vectors can stay on the devices of a square matrix whose parts hold neighbouring rows in order "
             "(partition='nnz' or 'rows'); this one has other parts, or is not square");
     }
-    for (const Share<T>& share : shares) {
-        if (share.row_count() > 0) lanes_.push_back({&share, {}, {}, {}});
+    for (const Shard<T>& shard : shards) {
+        if (shard.row_count() > 0) lanes_.push_back({&shard, {}, {}, {}});
     }
     for (Lane& lane : lanes_) {
         for (const Lane& other : lanes_) {
-            const index_t first = other.share->rows.first, last = first + other.share->matrix->rows();
-            const index_t begin = std::max(lane.share->col_begin, first), end = std::min(lane.share->col_end, last);
+            const index_t first = other.shard->rows.first, last = first + other.shard->matrix->rows();
+            const index_t begin = std::max(lane.shard->col_begin, first), end = std::min(lane.shard->col_end, last);
             if (&lane == &other || begin >= end) continue;
             lane.pulls.push_back({number(other), begin, end});
             lanes_[number(other)].read_by.push_back(number(lane));
         }
     }
     for (Lane& lane : lanes_) {
-        const Device device = lane.share->device();
+        const Device device = lane.shard->device();
         downward_.emplace_back();
         if (!device.is_cuda()) continue;
         has_gpus_ = true;
         lane.stream = cuda::lease_stream(device.ordinal);
         for (const Pull& pull : lane.pulls) {
-            const Device other = lanes_[pull.from].share->device();
+            const Device other = lanes_[pull.from].shard->device();
             if (other.is_cuda() && other != device) cuda::allow_peer_access(device.ordinal, other.ordinal);
         }
         for (const std::size_t reader : lane.read_by) {
-            const Device other = lanes_[reader].share->device();
+            const Device other = lanes_[reader].shard->device();
             if (other.is_cuda() && other != device) cuda::allow_peer_access(other.ordinal, device.ordinal);
             if (!other.is_cuda()) downward_.back() = cuda::lease_stream(device.ordinal);
         }
@@ -132,7 +132,7 @@ HaloProducts<T>::~HaloProducts() {
 template <class T>
 void HaloProducts<T>::synchronize() const {
     for (const Lane& lane : lanes_) {
-        if (lane.stream) cuda::synchronize(lane.stream.get(), lane.share->device().ordinal);
+        if (lane.stream) cuda::synchronize(lane.stream.get(), lane.shard->device().ordinal);
     }
 }
 
@@ -166,7 +166,7 @@ void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedV
 template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
                                       DistributedVector<T>& y) const {
-    const Device device = lane.share->device();
+    const Device device = lane.shard->device();
     const cuda::DeviceGuard guard(device.ordinal);
     const Stream stream = lane.stream.get();
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
@@ -180,7 +180,7 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Dist
     for (const std::size_t reader : lane.read_by) {  // of what y held before
         if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->hold_back(stream);
     }
-    lane.share->matrix->spmv(product, stream);
+    lane.shard->matrix->spmv(product, stream);
     own_y.made->record(stream);
 }
 
@@ -209,7 +209,7 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
     for (const std::size_t reader : lane.read_by) {
         if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->synchronize();
     }
-    lane.share->matrix->spmv(product, nullptr);
+    lane.shard->matrix->spmv(product, nullptr);
 }
 
 template class DistributedVector<float>;

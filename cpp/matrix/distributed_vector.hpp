@@ -29,7 +29,7 @@ public:
 
 private:
     friend class HaloProducts<T>;
-    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the rest of what its share
+    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the rest of what its shard
     // reads is there only while a product does.
     struct Piece {
         Device device;
@@ -52,11 +52,11 @@ private:
 template <class T>
 class HaloProducts {
 public:
-    // Whether the matrix is square and its shares hold neighbouring rows, in order.
-    static bool suits(const std::vector<Share<T>>& shares, index_t rows, index_t cols);
+    // Whether the matrix is square and its shards hold neighbouring rows, in order.
+    static bool suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols);
 
-    // The shares outlive it. Throws std::invalid_argument unless it suits them.
-    HaloProducts(const std::vector<Share<T>>& shares, index_t rows, index_t cols);
+    // The shards outlive it. Throws std::invalid_argument unless it suits them.
+    HaloProducts(const std::vector<Shard<T>>& shards, index_t rows, index_t cols);
     ~HaloProducts();
 
     std::unique_ptr<DistributedVector<T>> make_vector() const;
@@ -69,13 +69,13 @@ public:
 
 private:
     friend class DistributedVector<T>;
-    // What a share reads of another one's piece.
+    // What a shard reads of another one's piece.
     struct Pull {
         std::size_t from;
         index_t begin, end;
     };
     struct Lane {
-        const Share<T>* share;
+        const Shard<T>* shard;
         std::shared_ptr<void> stream;  // of a GPU
         std::vector<Pull> pulls;
         std::vector<std::size_t> read_by;  // lanes that pull from this one's piece

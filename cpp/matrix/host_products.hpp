@@ -1,5 +1,5 @@
-// Products of a spread matrix with vectors in host memory: a thread per GPU, which sends its share the part of x that
-// it reads and fetches its part of y, while the calling thread and its team do the CPU's shares.
+// Products of a spread matrix with vectors in host memory: a thread per GPU, which sends its shard the part of x that
+// it reads and fetches its part of y, while the calling thread and its team do the CPU's shards.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace spmvgpu {
 template <class T>
 class HostProducts {
 public:
-    explicit HostProducts(const std::vector<Share<T>>& shares);  // which outlive it
+    explicit HostProducts(const std::vector<Shard<T>>& shards);  // which outlive it
 
     // Complete when it returns. Threads take turns.
     void run(const Product<T>& product);
@@ -24,16 +24,16 @@ public:
 
 private:
     struct Lane {
-        const Share<T>* share;
+        const Shard<T>* shard;
         cuda::HostExchange<T> exchange;
-        std::shared_ptr<void> landing;  // page-locked, for rows that do not lie next to each other in y
+        std::shared_ptr<void> staging;  // page-locked, for rows that do not lie next to each other in y
     };
     static void multiply_on_gpu(Lane& lane, const Product<T>& product);
 
     Mutex turn_;
-    std::vector<const Share<T>*> on_cpu_;
+    std::vector<const Shard<T>*> on_cpu_;
     std::vector<std::unique_ptr<Lane>> lanes_;  // of the GPUs
-    Workers::Owner workers_;                    // where several shares run at once
+    Workers::Owner workers_;                    // where several shards run at once
     int cpu_threads_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 template <class T>
 std::size_t scratch_bytes(const std::vector<typename PartedMatrix<T>::Part>& parts) {
     std::size_t longest = 0;
-    for (const auto& part : parts) longest = std::max(longest, part.cols.map.size());
+    for (const auto& part : parts) longest = std::max(longest, part.cols.indices.size());
     return longest * sizeof(T);
 }
 
@@ -38,8 +38,8 @@ void PartedMatrix<T>::check_parts() const {
         if (part.matrix->device() != device()) {
             throw std::invalid_argument("parts on " + device().name() + " and on " + part.matrix->device().name());
         }
-        check_places("rows", part.rows, part.matrix->rows(), rows_);
-        check_places("columns", part.cols, part.matrix->cols(), cols_);
+        check_index_map("rows", part.rows, part.matrix->rows(), rows_);
+        check_index_map("columns", part.cols, part.matrix->cols(), cols_);
         every.add(part.rows, part.matrix->rows());
     }
     every.finish();
@@ -49,7 +49,7 @@ template <class T>
 void PartedMatrix<T>::move_maps_to_device() {
     std::map<const index_t*, Array<index_t>> moved;
     for (Part& part : parts_) {
-        for (Array<index_t>* map : {&part.rows.map, &part.cols.map}) {
+        for (Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
             if (map->size() == 0) continue;
             const auto [found, is_new] = moved.try_emplace(map->data());
             if (is_new) found->second = map->to(device());
@@ -72,10 +72,10 @@ void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, S
     for (const Part& part : parts_) {
         Product<T> own = product;
         if (part.cols.scattered()) {
-            if (part.cols.map.data() != gathered_map) {
-                gather(gathered_x, product.x, part.cols.map, stream);
+            if (part.cols.indices.data() != gathered_map) {
+                gather(gathered_x, product.x, part.cols.indices, stream);
             }
-            gathered_map = part.cols.map.data();
+            gathered_map = part.cols.indices.data();
             own.x = gathered_x;
         } else {
             own.x += part.cols.first;
@@ -97,13 +97,13 @@ void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, S
 template <class T>
 void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stream stream) const {
     if (product.row_map == nullptr) {
-        product.row_map = part.rows.map.data();
+        product.row_map = part.rows.indices.data();
         return part.matrix->spmv(product, stream);
     }
     Workspaces::Space* const space = composed_maps().of(stream);
     const std::lock_guard turn(space->in_use);
     auto* const composed = reinterpret_cast<index_t*>(space->memory.data());
-    gather(composed, product.row_map, part.rows.map, stream);
+    gather(composed, product.row_map, part.rows.indices, stream);
     product.row_map = composed;
     part.matrix->spmv(product, stream);
 }
@@ -113,7 +113,7 @@ Workspaces& PartedMatrix<T>::composed_maps() const {
     const std::lock_guard lock(making_);
     if (!composed_maps_) {
         std::size_t longest = 0;
-        for (const Part& part : parts_) longest = std::max(longest, part.rows.map.bytes());
+        for (const Part& part : parts_) longest = std::max(longest, part.rows.indices.bytes());
         composed_maps_ = std::make_unique<Workspaces>(longest, device(), nbytes_of_parts());
     }
     return *composed_maps_;
@@ -156,7 +156,7 @@ std::size_t PartedMatrix<T>::nbytes_of_parts() const {
     std::set<const index_t*> counted;  // maps may be shared
     for (const Part& part : parts_) {
         bytes += part.matrix->nbytes();
-        for (const Array<index_t>* map : {&part.rows.map, &part.cols.map}) {
+        for (const Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
             if (counted.insert(map->data()).second) bytes += map->footprint();
         }
     }

@@ -21,7 +21,7 @@ class PartedMatrix : public AnyMatrix<T> {
 public:
     struct Part {
         std::shared_ptr<const AnyMatrix<T>> matrix;
-        Places rows, cols;
+        IndexMap rows, cols;
     };
 
     // Maps may be in host memory; they are brought to the device, an array that several parts share only once. Throws

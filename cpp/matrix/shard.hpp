@@ -1,4 +1,4 @@
-// A share of a matrix that is spread over several devices: some of its rows, on one of them.
+// A shard of a matrix that is spread over several devices: some of its rows, on one of them.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace spmvgpu {
 
 template <class T>
-struct Share {
+struct Shard {
     std::shared_ptr<const AnyMatrix<T>> matrix;  // with all columns
-    Places rows;                                 // of the whole; a map is in host memory
+    IndexMap rows;                               // of the whole; a map is in host memory
     index_t col_begin = 0, col_end = 0;          // the part of x that it reads
 
     Device device() const { return matrix->device(); }
@@ -26,15 +26,15 @@ const T* as_whole(const T* window, index_t first) {
     return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(window) - first * sizeof(T));
 }
 
-// The product of a share on the CPU with the whole x and y.
+// The product of a shard on the CPU with the whole x and y.
 template <class T>
-void multiply_on_cpu(const Share<T>& share, Product<T> product) {
-    if (share.rows.scattered()) {
-        product.row_map = share.rows.map.data();
+void multiply_on_cpu(const Shard<T>& shard, Product<T> product) {
+    if (shard.rows.scattered()) {
+        product.row_map = shard.rows.indices.data();
     } else {
-        product.y += share.rows.first;
+        product.y += shard.rows.first;
     }
-    share.matrix->spmv(product, nullptr);
+    shard.matrix->spmv(product, nullptr);
 }
 
 }  // namespace spmvgpu

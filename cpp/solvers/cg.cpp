@@ -33,13 +33,13 @@ struct State {
     std::int64_t iterations = 0;
     double limit = 0;  // for |r|^2
     double alpha = 0, beta = 0, rho = 0;
-    double culprit = 0;
+    double offending_value = 0;
     bool zero_b = false;
     CgStatus status = CgStatus::kRunning;
 
     constexpr void stop(CgStatus why, double because) {
         status = why;
-        culprit = because;
+        offending_value = because;
     }
 
     // What the new residual's |r|^2 and r.Mr mean for the solve.
@@ -223,7 +223,7 @@ CgResult solve_cg(const AnyMatrix<T>& matrix, const CgSystem<T>& system, const C
             return now.status == CgStatus::kRunning;
         };
         if (now.status == CgStatus::kRunning) queue.repeat(options.look_each, iterate, look);
-        return {now.status, now.iterations, now.culprit};
+        return {now.status, now.iterations, now.offending_value};
     });
 }
 

@@ -29,7 +29,7 @@ enum class CgStatus : int { kRunning, kConverged, kExhausted, kIndefinite, kBadP
 struct CgResult {
     CgStatus status;
     std::int64_t iterations;
-    double culprit;  // p.Ap if kIndefinite, r.Mr if kBadPreconditioner
+    double offending_value;  // p.Ap if kIndefinite, r.Mr if kBadPreconditioner
 };
 
 // Complete when it returns. On a GPU the work starts after what the stream `after` holds, if that is given.

@@ -106,11 +106,11 @@ public:
     // Waits for all that is queued.
     template <class State>
     State read(const State* state) {
-        if (!landing_) landing_ = allocate_pinned(sizeof(State));
-        check(cudaMemcpyAsync(landing_.get(), state, sizeof(State), cudaMemcpyDeviceToHost, native(stream())),
+        if (!staging_) staging_ = allocate_pinned(sizeof(State));
+        check(cudaMemcpyAsync(staging_.get(), state, sizeof(State), cudaMemcpyDeviceToHost, native(stream())),
               "cudaMemcpyAsync");
         check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
-        return *static_cast<const State*>(landing_.get());
+        return *static_cast<const State*>(staging_.get());
     }
 
     // Iterations are queued in batches, and look() is called between batches only; so a few more are queued than are
@@ -143,7 +143,7 @@ private:
     std::shared_ptr<void> stream_;
     Array<double> partial_sums_;
     Array<unsigned> arrivals_;
-    std::shared_ptr<void> landing_;
+    std::shared_ptr<void> staging_;
 };
 
 }  // namespace spmvgpu::cuda

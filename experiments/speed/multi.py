@@ -125,7 +125,7 @@ class Run:
         """A row of the results."""
         us = statistics.median(times)
         vectors = (self.matrix.shape[0] + self.matrix.shape[1]) * self.matrix.dtype.itemsize
-        shares = [int(share[0].nnz) for share in op._spread.shares] if variant != "graph" else [op.nnz]
+        shares = [int(share[0].nnz) for share in op._spread.shards] if variant != "graph" else [op.nnz]
         self.record.add(
             **self.facts,
             variant=variant,

@@ -150,9 +150,9 @@ def spread(csr: Any, request: Request, symmetric: bool, stream: int | None) -> M
     ordinals = [resolve_device(name) for name in request.devices]
     shards = placement.fit(csr, request, placement.divide(csr, request, ordinals))
     matrix = placement.build(csr, request, shards)
-    names = {parts.format_of(shard) for shard, *_ in matrix.shares}
+    names = {parts.format_of(shard) for shard, *_ in matrix.shards}
     choice = Choice(names.pop() if len(names) == 1 else "parts")
-    details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shares, strict=True))
+    details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shards, strict=True))
     origin = SeveralDevices(request, tuple(shards), choice, details, symmetric, stream)
     return MultiDeviceOperator(matrix, csr.shape, origin)
 

@@ -144,7 +144,7 @@ def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
             for part, rows, cols in matrix.parts
         ]
     if isinstance(matrix, DistributedMatrix):
-        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, _, _ in matrix.shares]
+        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, _, _ in matrix.shards]
     return []
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spmvgpu import _core
+
 Array = npt.NDArray[Any]
 
 
@@ -164,11 +166,7 @@ class Guo2011:
 
 def hyb_width(lengths: Array) -> int:
     """Width of the ELL part: a third of the rows, and 4096, are as long (Bell and Garland 2009)."""
-    rows = len(lengths)
-    enough = max(-(-rows // 3), 4096)
-    if rows < enough:
-        return 0
-    return int(np.partition(lengths, rows - enough)[rows - enough])
+    return _core.hyb_width(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -203,11 +201,6 @@ class Separator:
 _WORTH_CUTTING = 0.95
 
 
-# Slots per non-zero beyond which ELL refuses what is below a cut, as ELLPACK does by default; small parts are
-# always allowed.
-_MAX_PADDING, _ALWAYS_ALLOWED = 4.0, 65536
-
-
 def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()) -> Separator:
     """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below.
 
@@ -227,7 +220,7 @@ def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()
     ell_us = np.asarray(model.ell.time(rows - above, widths))
     slots = (rows - above) * widths
     below = descending.sum() - np.concatenate(([0], np.cumsum(descending)))[above]
-    ell_us[(slots > _ALWAYS_ALLOWED) & (slots > _MAX_PADDING * below)] = np.inf
+    ell_us[~_core.padding_is_allowed(slots, below)] = np.inf  # the format would refuse what is below the cut
     whole = {name: time for name, time in model.predict(descending).items() if name not in refused}
     best = int(np.argmin(csr_us + ell_us))
     time = float(csr_us[best] + ell_us[best])
