@@ -30,7 +30,9 @@ def progress_bar(**options: Any) -> Any:
         from tqdm import tqdm
     except ImportError:
         return _NoBar()
-    return tqdm(file=sys.stderr, leave=False, **options)
+    # On a terminal the bar is rewritten in place; elsewhere every line stays, so there is none at first.
+    rates = {"mininterval": 0.1} if sys.stderr.isatty() else {"mininterval": 5.0, "delay": 5.0}
+    return tqdm(file=sys.stderr, leave=False, **rates, **options)
 
 
 class _NoBar:

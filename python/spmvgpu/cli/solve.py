@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -156,9 +155,7 @@ class _Watch(LinearOperator):  # type: ignore[misc]
         self.products = 0
         self.scale = 1.0  # ||b|| of the running solve over ||b|| of the whole
         self.inverse_diagonal = None if inverse_diagonal is None else inverse_diagonal.astype(op.dtype)
-        # On a terminal the bar is rewritten in place, elsewhere every line of it stays.
-        seconds = 0.1 if sys.stderr.isatty() else 5.0
-        self.progress = progress_bar(unit=" iterations", mininterval=seconds, disable=not show)
+        self.progress = progress_bar(unit=" iterations", disable=not show)
         self.preconditioner = LinearOperator(op.shape, matvec=self._precondition, dtype=op.dtype)
 
     def _matvec(self, x: Array) -> Array:
