@@ -56,7 +56,7 @@ def need_ranks() -> None:
         pytest.skip(reason)
 
 
-def run_ranks(ranks, *arguments, timeout=240, **environment):
+def run_ranks(ranks, *arguments, timeout=600, **environment):
     """Run Python on so many ranks; one that hangs is ended, and raises TimeoutError with what it printed.
 
     Returns

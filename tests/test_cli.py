@@ -221,7 +221,7 @@ class Terminal(io.StringIO):
 
 def test_progress_is_that_of_tqdm(run, monkeypatch):
     pytest.importorskip("tqdm", reason="the extra [progress] is not installed")
-    monkeypatch.setattr("spmvgpu.cli.solve._SECONDS_ON_TERMINAL", 0.0)
+    monkeypatch.setattr("spmvgpu.cli.output._SECONDS_ON_TERMINAL", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert run("solve", "--size", 12)[0] == 0
     assert "iterations" in terminal.getvalue()

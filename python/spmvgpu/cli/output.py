@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+# Between two looks at a bar, and before the first: what takes less time shows none.
+_SECONDS_ON_TERMINAL, _SECONDS_ELSEWHERE = 0.1, 5.0
+
 
 def fail(message: str, code: int) -> int:
     """Print an error and return the exit code."""
@@ -30,7 +33,9 @@ def progress_bar(**options: Any) -> Any:
         from tqdm import tqdm
     except ImportError:
         return _NoBar()
-    return tqdm(file=sys.stderr, leave=False, **options)
+    # On a terminal the bar is rewritten in place; elsewhere every line of it stays.
+    seconds = _SECONDS_ON_TERMINAL if sys.stderr.isatty() else _SECONDS_ELSEWHERE
+    return tqdm(file=sys.stderr, leave=False, mininterval=seconds, delay=seconds, **options)
 
 
 class _NoBar:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,9 +26,6 @@ from .ranks import launched_ranks
 from .solution import check_output, refine, report
 
 Array = npt.NDArray[Any]
-
-# Between two looks at the progress, and before the first: what takes less time shows none.
-_SECONDS_ON_TERMINAL, _SECONDS_ELSEWHERE = 0.1, 5.0
 
 
 def add(commands: Any) -> None:
@@ -159,9 +155,7 @@ class _Watch(LinearOperator):  # type: ignore[misc]
         self.products = 0
         self.scale = 1.0  # ||b|| of the running solve over ||b|| of the whole
         self.inverse_diagonal = None if inverse_diagonal is None else inverse_diagonal.astype(op.dtype)
-        # On a terminal the bar is rewritten in place, elsewhere every line of it stays.
-        seconds = _SECONDS_ON_TERMINAL if sys.stderr.isatty() else _SECONDS_ELSEWHERE
-        self.progress = progress_bar(unit=" iterations", mininterval=seconds, delay=seconds, disable=not show)
+        self.progress = progress_bar(unit=" iterations", disable=not show)
         self.preconditioner = LinearOperator(op.shape, matvec=self._precondition, dtype=op.dtype)
 
     def _matvec(self, x: Array) -> Array:
