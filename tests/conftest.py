@@ -27,6 +27,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("spmvgpu")
 
+# What is in there is run by several processes together, which test_distributed.py starts.
+collect_ignore = ["distributed"]
+
 CUDA_DEVICES = [info.name for info in sg.devices() if info.name != "cpu"]
 CUDA_PARAMS = [pytest.param(name, marks=pytest.mark.gpu) for name in CUDA_DEVICES or ["cuda:0"]]
 LEFT_OUT = pytest.StashKey[int]()
