@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import spmvgpu as sg
-from battery import banded, matrix, vector
+from battery import matrix, vector
 from support import allowed_values, build, each_format_of, format_fixture, run_python
 
 THREADS = 8
@@ -187,26 +187,3 @@ def test_errors_in_threads_stay_there(op):
     expected = op @ np.ones(op.shape[1], op.dtype)
     for result in in_threads(work):
         np.testing.assert_array_equal(result, expected)
-
-
-def test_earlier_pickles_are_read(dtype):
-    """They name modules by which choices, requests and functions were called then."""
-    A = banded(40, [-1, 0, 2])
-    x = np.linspace(-1, 1, 40).astype(dtype)
-    one = sg.aslinearoperator(A, "sell", "cpu", dtype)
-    several = sg.aslinearoperator(A, "csr", ["cpu", "cpu"], dtype)
-    renamed = {
-        b"cspmvgpu.origins\non_devices\n": b"cspmvgpu.multi\n_unpickle\n",
-        b"cspmvgpu.origins\non_device\n": b"cspmvgpu.operator\n_unpickle\n",
-        b"cspmvgpu.formats\nChoice\n": b"cspmvgpu.tune\nChoice\n",
-        b"cspmvgpu.formats\nPart\n": b"cspmvgpu.parts\nPart\n",
-        b"cspmvgpu.planning.placement\nRequest\n": b"cspmvgpu.shares\nWish\n",
-    }
-    ordered = sg.aslinearoperator(A, "csr", "cpu", dtype, reorder="rcm")
-    for op, many in ((one, 2), (several, 2), (ordered, 3)):
-        text = pickle.dumps(op, protocol=0)
-        found = [name for name in renamed if name in text]
-        assert len(found) == many
-        for name in found:
-            text = text.replace(name, renamed[name])
-        np.testing.assert_array_equal(pickle.loads(text) @ x, op @ x)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, Protocol, overload
 
 import numpy as np
@@ -514,12 +513,6 @@ class SparseOperator(MatrixMethods):
                 transposed._transpose_of = weakref.ref(self)
                 self._transposed = transposed
         return self._transposed
-
-
-def __getattr__(name: str) -> Any:
-    if name == "_unpickle":  # where earlier pickles look for it
-        return import_module("spmvgpu.origins").on_device
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _full_name(device: Any) -> str:
