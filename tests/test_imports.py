@@ -17,7 +17,7 @@ PACKAGE = Path(spmvgpu.__file__).parent
 def modules(folder: Path) -> dict[str, Path]:
     """The files of a package by the names that they are imported by."""
     found = {}
-    for path in sorted(folder.rglob("*.py*")):
+    for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.pyi")]):
         parts = path.relative_to(folder.parent).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

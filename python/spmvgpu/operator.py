@@ -9,6 +9,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
 
 from . import describe, operands, parts
 from ._locks import ForkSafeLock
@@ -269,13 +270,14 @@ class SparseOperator(MatrixMethods):
             return operands.multiply(self, x, library)
         if sp.issparse(x):
             return multiply_sparse(self, x)
-        if isinstance(x, list | tuple):
-            return self.dot(np.asarray(x))
-        if isinstance(x, str | bytes):
+        if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
+            return super().dot(x)
+        array = np.asarray(x)
+        if array.ndim == 0:
             raise TypeError(
                 f"x={x!r} is not allowed; give an array, a sparse matrix, a number or an operator"
             )
-        return super().dot(x)
+        return self.dot(array)
 
     def __rmatmul__(self, x: Any) -> Any:
         return multiply_sparse_from_left(x, self) if sp.issparse(x) else super().__rmatmul__(x)
