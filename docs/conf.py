@@ -71,6 +71,7 @@ def setup(app):
     def skip_examples(app, what, name, obj, options, lines):
         room = next((room for room in needs if name.startswith(room)), None)
         if room and find_spec(needs[room]) is None:
-            lines[:] = [f"{line}  # doctest: +SKIP" if ">>>" in line else line for line in lines]
+            bare = [line.partition("  # doctest:")[0] for line in lines]
+            lines[:] = [f"{line}  # doctest: +SKIP" if ">>>" in line else line for line in bare]
 
     app.connect("autodoc-process-docstring", skip_examples)
