@@ -162,7 +162,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2:
             raise IndexError(f"{len(keys)} indices for a matrix; give rows, or rows and columns")
-        rows, cols = map(_slice_or_array, keys)
+        rows, cols = map(_slice_or_array, keys, self.shape)
         if not isinstance(rows, slice) and not isinstance(cols, slice):
             raise TypeError("rows and columns by index arrays pick single entries; use op[rows][:, columns]")
         # One after the other: SciPy fails at an array and a slice with a step together.
@@ -225,7 +225,8 @@ def _is_real_number(value: Any) -> bool:
     return not isinstance(value, np.longdouble)
 
 
-def _slice_or_array(key: Any) -> Any:
+def _slice_or_array(key: Any, length: int) -> Any:
+    """An index of rows or columns, of which there are so many: a slice, or whole numbers."""
     if isinstance(key, slice):
         return key
     indices = np.asarray(key)
@@ -234,4 +235,8 @@ def _slice_or_array(key: Any) -> Any:
             f"{key!r} is not allowed as an index; give a slice, as in op[5:6], or a 1-D array of integers or "
             "bool"
         )
+    if indices.dtype.kind == "b":
+        if len(indices) != length:  # which not every SciPy refuses
+            raise IndexError(f"a boolean index has {len(indices)} entries, for {length} rows or columns")
+        return np.flatnonzero(indices)
     return indices if indices.size else indices.astype(np.intp)
