@@ -54,14 +54,15 @@ void register_sum(py::module_& module) {
 
 }  // namespace
 
+#define REGISTER(T)                        \
+    register_sum<std::int32_t, T>(module); \
+    register_sum<std::int64_t, T>(module);
+
 void register_canonical(py::module_& module) {
     register_copy<std::int32_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int64_t>(module, "copy_wide_pattern");
-    register_sum<std::int32_t, float>(module);
-    register_sum<std::int32_t, double>(module);
-    register_sum<std::int64_t, float>(module);
-    register_sum<std::int64_t, double>(module);
+    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
 }
 
 }  // namespace spmvgpu

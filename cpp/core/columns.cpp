@@ -22,7 +22,7 @@ void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t le
     });
 }
 
-template void copy_columns(const Columns<const float>&, const Columns<float>&, index_t);
-template void copy_columns(const Columns<const double>&, const Columns<double>&, index_t);
+#define INSTANTIATE(T) template void copy_columns(const Columns<const T>&, const Columns<T>&, index_t);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

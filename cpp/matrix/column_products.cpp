@@ -103,7 +103,7 @@ void multiply_columns(const AnyMatrix<T>& matrix, const Columns<const T>& x, con
         });
 }
 
-template void multiply_columns(const AnyMatrix<float>&, const Columns<const float>&, const Columns<float>&);
-template void multiply_columns(const AnyMatrix<double>&, const Columns<const double>&, const Columns<double>&);
+#define INSTANTIATE(T) template void multiply_columns(const AnyMatrix<T>&, const Columns<const T>&, const Columns<T>&);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

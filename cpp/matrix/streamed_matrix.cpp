@@ -156,7 +156,7 @@ std::size_t StreamedMatrix<T>::nbytes() const {
     return buffers_[0]->memory.footprint() + buffers_[1]->memory.footprint() + exchange_.nbytes();
 }
 
-template class StreamedMatrix<float>;
-template class StreamedMatrix<double>;
+#define INSTANTIATE(T) template class StreamedMatrix<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu
