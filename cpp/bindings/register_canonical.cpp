@@ -5,6 +5,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "formats/canonical.hpp"
+#include "formats/symmetry.hpp"
 
 namespace py = pybind11;
 
@@ -52,9 +53,23 @@ void register_sum(py::module_& module) {
         "Sorts rows and adds up duplicates, in place; returns the entries that are left.");
 }
 
+template <class T>
+void register_asymmetry(py::module_& module) {
+    module.def(
+        "asymmetry",
+        [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, bool hermitian) {
+            const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
+            const GilRelease release;
+            return asymmetry(csr, hermitian);
+        },
+        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+        py::arg("hermitian"), "Of which entry a square canonical matrix is not symmetric; empty where it is.");
+}
+
 }  // namespace
 
 #define REGISTER(T)                        \
+    register_asymmetry<T>(module);         \
     register_sum<std::int32_t, T>(module); \
     register_sum<std::int64_t, T>(module);
 

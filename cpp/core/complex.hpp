@@ -26,8 +26,12 @@ struct Complex {
     }
 
     friend constexpr Complex operator+(Complex a, Complex b) { return {a.real + b.real, a.imag + b.imag}; }
+    // Two sums, and not a difference and a sum: of those GCC 12 makes an instruction that rounds once where the source
+    // rounds twice (fmaddsub), whatever -ffp-contract says, in some loops and not in others; and products with one
+    // vector and with several would have other bits.
     friend constexpr Complex operator*(Complex a, Complex b) {
-        return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
+        const Real minus_imag = -a.imag;
+        return {a.real * b.real + minus_imag * b.imag, a.real * b.imag + a.imag * b.real};
     }
     friend constexpr bool operator==(Complex a, Complex b) = default;
 };

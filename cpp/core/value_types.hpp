@@ -14,7 +14,7 @@ namespace spmvgpu {
 // As in MatrixF32 or MatrixC128: kind and bits, as NumPy counts them.
 template <class T>
 std::string value_suffix() {
-    return (kIsComplex<T> ? "C" : "F") + std::to_string(8 * sizeof(T));
+    return std::string(1, kIsComplex<T> ? 'C' : 'F') + std::to_string(8 * sizeof(T));
 }
 
 }  // namespace spmvgpu

@@ -133,8 +133,8 @@ constexpr int dynamic_bytes() {
 template <class T, int kCount>
 __device__ __forceinline__ T* shared_array() {
     if constexpr (dynamic_bytes<T, kCount>() > 0) {
-        extern __shared__ double2 memory[];  // aligned for every T
-        return reinterpret_cast<T*>(memory);
+        extern __shared__ double2 dynamic_memory[];  // aligned for every T
+        return reinterpret_cast<T*>(dynamic_memory);
     } else {
         __shared__ alignas(sizeof(T)) T array[kCount];
         return array;

@@ -172,7 +172,14 @@ Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, 
                       std::to_string(matrix.bytes()) + " bytes");
 }
 
-#define INSTANTIATE(T) template Symmetry check_symmetric(const std::string&, const CsrMatrix<T>&, Symmetry);
+template <class T>
+std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
+    return is_symmetric(matrix, hermitian) ? "" : first_asymmetry(matrix, hermitian).text;
+}
+
+#define INSTANTIATE(T)                                                                    \
+    template Symmetry check_symmetric(const std::string&, const CsrMatrix<T>&, Symmetry); \
+    template std::string asymmetry(const CsrMatrix<T>&, bool);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

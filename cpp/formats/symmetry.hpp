@@ -17,4 +17,8 @@ enum class Symmetry { kAuto, kSymmetric, kHermitian };
 template <class T>
 Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked);
 
+// Says of which entry a square matrix is not symmetric, or not Hermitian; "" where it is.
+template <class T>
+std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian);
+
 }  // namespace spmvgpu

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from . import _core
-from .formats import Choice, Indices, Matrix, Part, build_in_one, estimate_csr
-
-PartedMatrix: TypeAlias = _core.PartedMatrixF32 | _core.PartedMatrixF64
-StreamedMatrix: TypeAlias = _core.StreamedMatrixF32 | _core.StreamedMatrixF64
-DistributedMatrix: TypeAlias = _core.DistributedMatrixF32 | _core.DistributedMatrixF64
-AnyMatrix: TypeAlias = Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
+from .formats import Choice, Indices, Part, build_in_one, estimate_csr
+from .value_types import AnyMatrix, is_distributed, is_parted, is_streamed, value_type
 
 
 def reordered(choice: Choice, permutation: Any) -> Choice:
@@ -38,10 +33,9 @@ def wrapped(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
     order = np.ascontiguousarray(permutation, dtype=np.int32)
     every = np.arange(len(order), dtype=np.int32)
-    inner = matrix.parts if isinstance(matrix, PartedMatrix) else [(matrix, every, every)]
+    inner = matrix.parts if is_parted(matrix) else [(matrix, every, every)]
     made = [(part, order[rows], order[cols]) for part, rows, cols in inner]
-    parted_type = _core.PartedMatrixF32 if isinstance(made[0][0], _core.MatrixF32) else _core.PartedMatrixF64
-    return parted_type(len(order), len(order), made)
+    return value_type(matrix.dtype).parted(len(order), len(order), made)
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:
@@ -80,8 +74,7 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
         )
         for part in choice.parts
     ]
-    parted_type = _core.PartedMatrixF32 if csr.dtype == np.float32 else _core.PartedMatrixF64
-    return parted_type(csr.shape[0], csr.shape[1], made)
+    return value_type(csr.dtype).parted(csr.shape[0], csr.shape[1], made)
 
 
 def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
@@ -138,12 +131,12 @@ def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
 
 def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
     """The matrices that a matrix is made of, with their rows and columns; none if it is in one format."""
-    if isinstance(matrix, PartedMatrix):
+    if is_parted(matrix):
         return [
             (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
             for part, rows, cols in matrix.parts
         ]
-    if isinstance(matrix, DistributedMatrix):
+    if is_distributed(matrix):
         return [(shard, _index_map(rows, shard.rows), None) for shard, rows, _, _ in matrix.shards]
     return []
 
@@ -174,7 +167,7 @@ def formats_in(matrix: Any) -> set[str]:
     made_of = _made_of(matrix)
     if made_of:
         return {name for part, _, _ in made_of for name in formats_in(part)}
-    return {"csr" if isinstance(matrix, StreamedMatrix) else matrix.format}
+    return {"csr" if is_streamed(matrix) else matrix.format}
 
 
 def format_of(matrix: Any) -> str:
@@ -182,7 +175,7 @@ def format_of(matrix: Any) -> str:
     made_of = _made_of(matrix)
     if made_of:
         return " + ".join(dict.fromkeys(format_of(part) for part, _, _ in made_of))
-    return "csr, streamed" if isinstance(matrix, StreamedMatrix) else str(matrix.format)
+    return "csr, streamed" if is_streamed(matrix) else str(matrix.format)
 
 
 def options(matrix: Any) -> dict[str, Any]:
@@ -192,12 +185,12 @@ def options(matrix: Any) -> dict[str, Any]:
         return options(every[0])
     if every:
         return {"parts": [{"format": format_of(part), **options(part)} for part in every]}
-    return {} if isinstance(matrix, StreamedMatrix) else dict(matrix.options)
+    return {} if is_streamed(matrix) else dict(matrix.options)
 
 
 def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Copies of the stored arrays by name; of parts with their number before it."""
-    if isinstance(matrix, StreamedMatrix):
+    if is_streamed(matrix):
         return dict(zip(("values", "col_indices", "row_offsets"), matrix.to_csr(), strict=True))
     made_of = _made_of(matrix)
     if not made_of:

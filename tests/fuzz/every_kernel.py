@@ -1,7 +1,7 @@
 """Every kernel on small matrices, for checkers that slow a GPU down: see compute_sanitizer.sh.
 
 ``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, in all
-combinations where they choose a kernel together, in both types, and multiplies, solves and distributes.
+combinations where they choose a kernel together, in every type, and multiplies, solves and distributes.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import from_lengths, symmetric, vector
+from battery import from_lengths, hermitian, symmetric, typed, vector
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from support import poisoned
 
-TYPES = ["float32", "float64"]
+TYPES = ["float32", "float64", "complex64", "complex128"]
 
 # Options that choose a kernel together.
 TOGETHER = {
     "csr": [("kernel",), ("kernel", "lanes_per_row"), ("tile",)],
     "csr_m": [("gather", "kernel")],
-    "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",)],
+    "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",), ("symmetry", "variant")],
 }
 # These do not pad, and can have a row that is longer than any tile, strip or fragment.
 UNPADDED = ["csr", "csr_b", "csr_m", "coo"]
@@ -53,6 +53,11 @@ def pattern(name: str) -> sp.csr_array:
     return A
 
 
+def as_type(A: sp.csr_array, dtype: str) -> sp.csr_array:
+    """The matrix in another type; complex values have imaginary parts."""
+    return sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
+
+
 def variants(name: str) -> Iterator[dict[str, Any]]:
     """What a format is built with: its defaults, and every value that is not an automatic choice."""
     allowed = {option["name"]: option["allowed"] for option in sg.format_options(name)}
@@ -74,7 +79,8 @@ def check_products(op: sg.SparseOperator, A: sp.csr_array) -> None:
     """One vector and several columns, overwritten and scaled."""
     x, start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=40)
     assert_product(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), A, x)
-    assert_product(op.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0), A, x, -0.5, 2.0, start)
+    alpha, beta = (-0.5 + 1j, 2j) if A.dtype.kind == "c" else (-0.5, 2.0)
+    assert_product(op.spmv(x, out=start.copy(), alpha=alpha, beta=beta), A, x, alpha, beta, start)
     assert_product(op @ np.stack([x, 2 * x, -x], axis=1), A, np.stack([x, 2 * x, -x], axis=1))
 
 
@@ -84,7 +90,9 @@ def run_formats(device: str) -> int:
     for name, dtype in product(sg.formats(), TYPES):
         shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
         for shape, options in product(shapes, variants(name)):
-            A = pattern(shape).astype(dtype)
+            A = as_type(pattern(shape), dtype)
+            if options.get("symmetry") == "hermitian":
+                A = hermitian(pattern(shape), A.dtype) if A.dtype.kind == "c" else A
             check_products(sg.aslinearoperator(A, format=name, device=device, **options), A)
             made += 1
     for warps in (1, 2, 4, 8, 16, 32):  # sell has other kernels where a warp reads four to eight columns
@@ -98,7 +106,7 @@ def run_others(device: str) -> int:
     """What stands around the formats: orders, parts, devices, transposes, solvers."""
     made = 0
     for dtype in TYPES:
-        A = pattern("triples").astype(dtype)
+        A = as_type(pattern("triples"), dtype)
         x = vector(A.shape[1], A.dtype)
         wide = sp.csr_array(A[:300] * vector(A.shape[1], A.dtype)[None, :]).astype(dtype)
         assert_product(sg.aslinearoperator(wide, device=device, format="csr").T @ x[:300], wide.T, x[:300])
@@ -113,12 +121,15 @@ def run_others(device: str) -> int:
         ]
         for op in operators:
             check_products(op, A)
-        short = pattern("chain").astype(dtype)  # of which a part is streamed through a GPU
+        short = as_type(pattern("chain"), dtype)  # of which a part is streamed through a GPU
         limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
         check_products(limited, short)
         spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
         here, there = spread.distribute(x), spread.distribute()
         assert_product(spread.spmv(here, out=there).collect(), A, x)
+        if A.dtype.kind == "c":  # which the solver refuses
+            made += len(operators) + 4
+            continue
         P, b = gallery.poisson2d(30).astype(dtype), np.ones(900, dtype)
         for preconditioned in (False, True):
             op = sg.aslinearoperator(P, device=device, format="csr")

@@ -82,7 +82,7 @@ def staged(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> Device
     """A NumPy array where the device can read it: as it is on the CPU, in the GPU's memory otherwise."""
     if ordinal == CPU:
         return DeviceVector(array.ctypes.data, array)
-    memory = _core.DeviceArray(array.shape, array.dtype.itemsize, ordinal)
+    memory = _core.DeviceArray(array.shape, array.dtype, ordinal)
     if upload:
         memory.upload(array)
     return DeviceVector(memory.pointer, memory)
@@ -103,6 +103,10 @@ def check_operator(op: Any) -> None:
         raise TypeError(
             f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}; "
             "scipy.sparse.linalg.cg takes other operators"
+        )
+    if op.dtype.kind == "c":
+        raise TypeError(
+            f"op is of {op.dtype}, and this solver takes real operators; scipy.sparse.linalg.cg takes it"
         )
     check_square(op)
 

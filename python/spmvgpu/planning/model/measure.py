@@ -81,7 +81,7 @@ def bus_bandwidth(ordinal: int, megabytes: int = 256) -> dict[str, float]:
     if ordinal == CPU:
         return {}
     host = np.ones(megabytes << 17)
-    vector = _core.DeviceArray(host.shape, 8, ordinal)
+    vector = _core.DeviceArray(host.shape, host.dtype, ordinal)
     best = {"up": np.inf, "down": np.inf}
     for _ in range(4):
         for way, move in (("up", vector.upload), ("down", vector.download)):
