@@ -161,7 +161,9 @@ class MultiDeviceOperator(SparseOperator):
         """
         self._spread.synchronize()
 
-    def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None) -> Any:
+    def spmv(
+        self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
+    ) -> Any:
         """``alpha * A @ x + beta * out``, as in `SparseOperator.spmv`.
 
         `x` and `out` may also be distributed vectors. The call returns once the product is queued on the

@@ -39,7 +39,8 @@ class ValueType(NamedTuple):
 
 def _value_type(suffix: str, profile: str) -> ValueType:
     kinds = ("Matrix", "PartedMatrix", "StreamedMatrix", "DistributedMatrix")
-    return ValueType(*(getattr(_core, kind + suffix) for kind in kinds), profile)
+    matrix, parted, streamed, distributed = (getattr(_core, kind + suffix) for kind in kinds)
+    return ValueType(matrix, parted, streamed, distributed, profile)
 
 
 _VALUE_TYPES: dict[np.dtype[Any], ValueType] = {

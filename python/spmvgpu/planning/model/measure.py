@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from ... import _core
 from ...devices import CPU
-from ...formats import Choice, Matrix, build_in_one, formats, plan_csr
+from ...formats import Choice, build_in_one, formats, plan_csr
+from ...value_types import Matrix
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
