@@ -34,7 +34,7 @@ struct State {
     double limit = 0;  // for |r|^2
     double alpha = 0, beta = 0, rho = 0;
     double offending_value = 0;
-    bool zero_b = false;
+    std::int32_t zero_b = 0;  // as wide as the status: without padding, every byte that the host reads was written
     CgStatus status = CgStatus::kRunning;
 
     constexpr void stop(CgStatus why, double because) {
