@@ -179,6 +179,18 @@ def test_sparse_products(A, device, layout):
     assert isinstance(op @ sp.csr_matrix(B), sp.csr_array)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_sparse_products_of_cupy_stay_on_its_gpu(kind, A, cuda_device):
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+    B = sp.csr_matrix(A.T)
+    given = getattr(sparse, f"{kind}_matrix")(sparse.csr_matrix(B))
+    for where in ("cpu", cuda_device):
+        made = sg.aslinearoperator(A, device=where) @ given
+        assert sparse.isspmatrix_csr(made)
+        np.testing.assert_allclose(made.get().toarray(), (A @ B).toarray(), rtol=1e-5)
+
+
 def test_sparse_products_of_wrong_shape():
     op = sg.aslinearoperator(MATRIX, device="cpu")
     with pytest.raises(ValueError, match="dimension mismatch"):
