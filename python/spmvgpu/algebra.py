@@ -210,7 +210,7 @@ def is_sparse(x: Any) -> bool:
 
 
 def multiply_sparse(op: MatrixMethods, x: Any) -> Any:
-    """``op @ x`` for a sparse matrix: SciPy's product, a ``csr_array``, or CuPy's on the GPU that holds `x`."""
+    """``op @ x`` for a sparse matrix: SciPy's product, a ``csr_array``, or CuPy's, on the GPU of `x`."""
     if sp.issparse(x):
         return sp.csr_array(op.tocsr() @ sp.csr_array(x))
     with x.data.device:
