@@ -11,6 +11,9 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
+# The value types that operators have.
+TYPES = [np.dtype("float32"), np.dtype("float64")]
+
 
 def values(rng, count):
     """Values of either sign, none close to zero, so that a lost entry is seen."""
