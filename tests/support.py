@@ -29,22 +29,34 @@ def naming(**values):
         raise AssertionError(f"with {given}: {type(error).__name__}: {error}") from error
 
 
-def over(names, values):
+def over(names, values, ids=None):
     """Run a test with every one of the values, in one test; called as `pytest.mark.parametrize`.
 
     For combinations in great number: with each a test of its own, pytest takes longer than the checks. What
-    depends on the values is made in the test, not by a fixture.
+    depends on the values is made in the test, not by a fixture. The test counts as skipped if any of them is.
     """
     names = [names] if isinstance(names, str) else names
+    values = list(values)
     combinations = [dict(zip(names, value if len(names) > 1 else [value], strict=True)) for value in values]
+    labels = (
+        combinations
+        if ids is None
+        else [{"case": label} for label in (map(ids, values) if callable(ids) else ids)]
+    )
     assert combinations
 
     def decorate(test):
         @functools.wraps(test)
         def run(**others):
-            for chosen in combinations:
-                with naming(**chosen):
-                    test(**chosen, **others)
+            skipped = []
+            for chosen, label in zip(combinations, labels, strict=True):
+                try:
+                    with naming(**label):
+                        test(**chosen, **others)
+                except pytest.skip.Exception as reason:
+                    skipped.append(f"{label}: {reason}")
+            if skipped:
+                pytest.skip(f"{len(skipped)} of {len(combinations)} combinations, {skipped[0]}")
 
         kept = [p for name, p in inspect.signature(test).parameters.items() if name not in names]
         run.__signature__ = inspect.Signature(kept)
@@ -56,14 +68,19 @@ def over(names, values):
 over_types = over("dtype", TYPES)
 
 
-def in_turn(values, *others):
-    """Each value with one of each of the others, which take turns: what is independent need not meet."""
-    return [(value, *(other[i % len(other)] for other in others)) for i, value in enumerate(values)]
+def in_turn(*lists):
+    """Tuples with every entry of every list, in which the shorter ones start over: not all combinations."""
+    return [tuple(items[i % len(items)] for items in lists) for i in range(max(map(len, lists)))]
 
 
-def type_of(fmt):
-    """One of the types, which take turns among the formats: for what does not compute."""
-    return TYPES[sg.formats().index(fmt) % len(TYPES)]
+def type_fixture():
+    """The fixture `dtype` of a module that tests no kernels: the types take turns among the formats."""
+
+    @pytest.fixture(name="dtype")
+    def type_of_the_format(fmt):
+        return TYPES[sg.formats().index(fmt) % len(TYPES)]
+
+    return type_of_the_format
 
 
 # In place of the fixtures `fmt` and `dtype` where a matrix takes long to make. Those live for the session and

@@ -10,10 +10,11 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix, vector
-from support import allowed_values, build, each_format_of, format_fixture, run_python
+from support import allowed_values, build, each_format_of, format_fixture, over, run_python, type_fixture
 
 THREADS = 8
 fmt = format_fixture("power_law_rows")
+dtype = type_fixture()
 
 
 @pytest.fixture(name="A")
@@ -29,7 +30,7 @@ def op(A, fmt, device):
 # Pickle and copy
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@over("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(op, protocol):
     other = pickle.loads(pickle.dumps(op, protocol=protocol))
     assert isinstance(other, sg.SparseOperator)
@@ -39,7 +40,7 @@ def test_pickle(op, protocol):
     np.testing.assert_array_equal(other @ x, op @ x)
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+@over("duplicate", [copy.copy, copy.deepcopy])
 def test_copy(op, duplicate):
     other = duplicate(op)
     x = vector(op.shape[1], op.dtype)
