@@ -11,7 +11,7 @@ from .every_kernel import run_formats, run_others
 from .faults import fault_of
 from .runner import ROOT, Task, run, tasks
 
-CASES = 4000
+CASES = 2000
 CASES_WITH_FAULTS = 8
 ALL = tasks(fuzz.default_kinds(), 0, CASES)
 # Few, and each takes a second: test_fork_exit.py has its own.
