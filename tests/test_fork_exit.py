@@ -75,7 +75,7 @@ def test_fork_while_another_thread_assigns_distributed_vectors():
     run_python(FORK.format(options={"format": "csr", "device": ["cpu", "cpu"]}, work=work))
 
 
-# Daemon threads, which the interpreter does not wait for. The children start without threads, and end as it would.
+# Daemon threads, which the interpreter does not wait for. The children start without any, and end as it does.
 EXIT = """
     import os, pickle, sys, threading, time, warnings
     import numpy as np

@@ -17,7 +17,7 @@ NAMES = sorted(path.stem for path in Path(os.environ.get("SPMVGPU_MATRICES", os.
 
 @pytest.fixture(scope="module", params=NAMES or ["all"])
 def stored(request, matrix_folder):
-    """A matrix as it is in its file, and which part of it the file holds."""
+    """A matrix as it is in its file, which part of it the file holds, and the type that it is tested in."""
     if not NAMES:
         pytest.skip(f"no .npz file in {matrix_folder}")
     index = json.loads((matrix_folder / "index.json").read_text())
@@ -25,23 +25,23 @@ def stored(request, matrix_folder):
     A = sp.load_npz(matrix_folder / f"{request.param}.npz")
     if A.dtype == bool:
         A = sp.csr_matrix((vector(A.nnz, "float64"), A.indices, A.indptr), shape=A.shape)
-    return A, part
+    return A, part, TYPES[NAMES.index(request.param) % len(TYPES)]
 
 
 @pytest.fixture(scope="module", name="A")
 def tested_matrix(stored):
-    matrix, part = stored
+    matrix, part, _ = stored
     if part == "lower":
         matrix = matrix + sp.tril(matrix, -1).T
     return sp.csr_array(matrix)
 
 
 @pytest.fixture(scope="module")
-def product(A, request):
-    """x, of one of the types, and what `reference` gives for it."""
+def product(A, stored):
+    """x, and what `reference` gives for it."""
     if A.dtype.kind == "c":
         return None
-    x = vector(A.shape[1], TYPES[NAMES.index(request.node.callspec.params["stored"]) % len(TYPES)])
+    x = vector(A.shape[1], stored[-1])
     return x, reference(A.astype(x.dtype), x)
 
 
@@ -56,14 +56,13 @@ def built(A, fmt, device, **options):
 
 def test_products(stored, A, product, device):
     """Of every format that holds the matrix; the entries come back as well. The types take turns."""
-    matrix, part = stored
+    matrix, part, dtype = stored
     if A.dtype.kind == "c":
         for fmt in sg.formats():
             with pytest.raises(TypeError, match="complex128"):
                 sg.aslinearoperator(A, format=fmt, device=device)
         return
     x, expected = product
-    dtype = x.dtype
     held = []
     for fmt in sg.formats():
         op = built(matrix, fmt, device, dtype=dtype, symmetric="lower" if part == "lower" else None)
