@@ -17,6 +17,7 @@ from conftest import CUDA_DEVICES
 from reference import assert_product
 from spmvgpu import partition
 from spmvgpu.devices import CPU
+from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import placement
 from spmvgpu.planning.placement import checked_request
@@ -307,7 +308,7 @@ def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatc
 @over_types
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
-    monkeypatch.setattr(placement, "_MAX_ENTRIES", 2000)
+    monkeypatch.setattr(compressed, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._spread.shards) == len(names)
     assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shards)
