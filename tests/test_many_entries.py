@@ -159,9 +159,7 @@ def test_more_entries_than_int32_counts(device):
     rows, per_row = 2**20 + 8, 2**11
     entries = rows * per_row
     assert entries > np.iinfo(np.int32).max
-    needed = (
-        2**36
-    )  # the matrix with int64 indices, their copy, that with int32 indices, and what becomes of it
+    needed = 2**36  # the matrix with int64 indices, a checked copy of them, int32 ones, and the format
     free = min(info.memory_free for info in sg.devices() if info.name == "cpu")
     on_device = min(info.memory_free for info in sg.devices() if info.name == device)
     if free < needed or on_device < 2**35:
