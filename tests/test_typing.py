@@ -62,14 +62,17 @@ assert_type(op.T, sg.SparseOperator)
 """
 
 
-def check(folder: Path, sample: str) -> tuple[int, str]:
-    (folder / "sample.py").write_text(sample)
+def check(folder: Path, *samples: str) -> tuple[int, str]:
+    """What mypy says of the samples, each a file: one run, for it reads NumPy and SciPy in each."""
+    names = [f"sample_{number}.py" for number in range(len(samples))]
+    for name, sample in zip(names, samples, strict=True):
+        (folder / name).write_text(sample)
     # Where the package is imported from its sources, mypy does not find it; where it is installed, it does.
     source = Path(spmvgpu.__file__).parents[1]
     found = {} if source.name == "site-packages" else {"MYPYPATH": str(source)}
     options = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", "--no-incremental"]
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "sample.py"],
+        [sys.executable, "-m", "mypy", *options, *names],
         cwd=folder,
         env=os.environ | found,
         capture_output=True,
@@ -80,23 +83,20 @@ def check(folder: Path, sample: str) -> tuple[int, str]:
 
 
 def test_documented_calls_have_types(tmp_path):
-    code, said = check(tmp_path, SAMPLE)
-    assert code == 0, said
+    """And a wrong type is seen, in a file of its own."""
+    code, said = check(tmp_path, SAMPLE, SAMPLE + "assert_type(one, sg.MultiDeviceOperator)\n")
+    assert code == 1
+    assert said.count("error:") == 1, said
+    assert "sample_1.py" in said
+    assert 'Expression is of type "SparseOperator"' in said
 
 
 def test_stubs_of_scipy_give_no_false_error(tmp_path):
     if not STUBS:
         pytest.skip("scipy-stubs is not installed")
-    code, said = check(tmp_path, WITH_SCIPY)
-    assert code == 0, said
-    # SciPy's stubs are what is checked against: without them, what follows would be no error.
-    code, said = check(tmp_path, WITH_SCIPY + "cg('no matrix', b)\n")
+    # SciPy's stubs are what is checked against: without them, the last line would be no error.
+    code, said = check(tmp_path, WITH_SCIPY, WITH_SCIPY + "cg('no matrix', b)\n")
     assert code == 1
-    assert said.count("error:") == 1
+    assert said.count("error:") == 1, said
+    assert "sample_1.py" in said
     assert "cg" in said
-
-
-def test_a_wrong_type_is_seen(tmp_path):
-    code, said = check(tmp_path, SAMPLE + "assert_type(one, sg.MultiDeviceOperator)\n")
-    assert code == 1
-    assert 'Expression is of type "SparseOperator"' in said

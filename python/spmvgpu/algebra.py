@@ -171,7 +171,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         if not isinstance(cols, slice) or cols != slice(None):
             part = part[:, cols]
         with at_most(self.max_threads):
-            return self._like_part(canonical_csr(part, wide=True))
+            return self._like_part(canonical_csr(part))
 
     def __neg__(self) -> Self:
         return _with_values(self, np.negative)
