@@ -132,23 +132,25 @@ def run_others(device: str) -> int:
     return made
 
 
+GROUPS: dict[str, Callable[[str], int]] = {name: partial(run_format, name) for name in sg.formats()}
+GROUPS["others"] = run_others
+
+
 def main() -> None:
     """Run all of it on a device, or some groups, and say how much that was."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    groups: dict[str, Callable[[str], int]] = {name: partial(run_format, name) for name in sg.formats()}
-    groups["others"] = run_others
     parser.add_argument("device", nargs="?", default="cuda:0", help="as %(default)s, which is the default")
-    parser.add_argument("--only", nargs="+", choices=groups, default=list(groups), metavar="GROUP")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="GROUP")
     parser.add_argument("--list", action="store_true", help="name the groups and do nothing")
     given = parser.parse_args()
     if given.list:
-        print("\n".join(groups))
+        print("\n".join(GROUPS))
         return
     for group in given.only:
         print(
-            f"{group}: {groups[group](given.device)} operators on {given.device}, all products are right",
+            f"{group}: {GROUPS[group](given.device)} operators on {given.device}, all products are right",
             flush=True,
         )
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from . import cases as fuzz
-from .every_kernel import run_formats, run_others
+from .every_kernel import GROUPS
 from .faults import fault_of
 from .runner import ROOT, Task, run, tasks
 
@@ -33,10 +33,10 @@ def test_every_kind_is_run():
     assert sum(task.count for task in ALL) == CASES
 
 
-@pytest.mark.parametrize("run_all", [run_formats, run_others])
-def test_every_kernel(run_all, device):
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_kernel(group, device):
     """What a GPU's checkers are given is right."""
-    assert run_all(device) > 0
+    assert GROUPS[group](device) > 0
 
 
 def test_what_is_wrong_is_found():
