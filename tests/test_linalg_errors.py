@@ -79,7 +79,10 @@ def test_numbers_that_are_not_finite(value, where, solver, device):
     with pytest.warns(SolverWarning, match=r"NaN|M is not positive definite"):
         info = solver(op, vectors["b"], vectors["x0"], M=vectors["M"])[1]
     assert info in (-10, -12)
-    assert solver(sg.aslinearoperator(spd("poisson2d", np.float64), device=device), np.ones(n), maxiter=1)[1] == 1
+    assert (
+        solver(sg.aslinearoperator(spd("poisson2d", np.float64), device=device), np.ones(n), maxiter=1)[1]
+        == 1
+    )
 
 
 # Arguments
