@@ -107,11 +107,10 @@ def run_solvers(device: str, dtype: str) -> int:
     ]
     for solver, M in product([linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres], preconditioners):
         for options in ({}, {"check_every": 3, "residuals": []}):
-            solution, info = solver(op, b, rtol=1e-4, M=M, **options)
+            rtol = 1e-6 if solver is linalg.minres else 1e-4  # times norms of the matrix and the solution
+            solution, info = solver(op, b, rtol=rtol, M=M, **options)
             assert info == 0
-            # minres has a test of its own, beside the norms of the matrix and the solution
-            scale = 8 * np.linalg.norm(solution) if solver is linalg.minres else np.linalg.norm(b)
-            assert np.linalg.norm(b - A @ solution) <= 2e-4 * scale
+            assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
     return 2
 
 
