@@ -7,7 +7,12 @@
 0
 """
 
+from .bicgstab import bicgstab
 from .cg import cg
+from .gmres import gmres
+from .lobpcg import lobpcg
+from .minres import minres
 from .preconditioners import Jacobi, jacobi
+from .stopping import SolveInfo, SolverWarning
 
-__all__ = ["Jacobi", "cg", "jacobi"]
+__all__ = ["Jacobi", "SolveInfo", "SolverWarning", "bicgstab", "cg", "gmres", "jacobi", "lobpcg", "minres"]

@@ -1,0 +1,13 @@
+// The solvers as nvcc compiles them.
+#pragma once
+
+#include "solvers/solve.hpp"
+
+namespace spmvgpu::cuda {
+
+// As solve(), with vectors on a GPU, and so many bytes of memory to work with.
+template <class T>
+Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, std::size_t bytes,
+             const Stream* after, const std::function<void(const Look&)>& look);
+
+}  // namespace spmvgpu::cuda
