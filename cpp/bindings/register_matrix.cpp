@@ -166,8 +166,9 @@ void register_base(py::module_& module, const char* name) {
             py::arg("x"), py::arg("x_strides"), py::arg("y"), py::arg("y_strides"), py::arg("columns"),
             py::arg("alpha"), py::arg("beta"), py::arg("stream"), py::call_guard<GilRelease>(),
             "Product of the columns of arrays on the matrix's own device; strides count elements.")
-        .def_property_readonly("takes_rows", &M::takes_rows,
-                               "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
+        .def_property_readonly(
+            "takes_rows", &M::takes_rows,
+            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
         .def(
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
             py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")

@@ -8,8 +8,8 @@ namespace {
 using namespace cuda;
 
 constexpr int kEntryLanes = 4;
-constexpr int kParts = 8;                     // of a long row: groups of lanes that share its entries
-constexpr unsigned kLongRow = 512;            // from how many entries on
+constexpr int kParts = 8;                       // of a long row: groups of lanes that share its entries
+constexpr unsigned kLongRow = 512;              // from how many entries on
 constexpr int kMostLongRows = 4096 / kLongRow;  // in a tile, which has no more entries
 
 template <class T>

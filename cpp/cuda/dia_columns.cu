@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
 template <class T>
 void Dia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    const DiaRows<T> stored{static_cast<unsigned>(cols), static_cast<unsigned>(diagonals()), pitch, padding,
-                            offsets.data(), values.data()};
+    const DiaRows<T> stored{
+        static_cast<unsigned>(cols), static_cast<unsigned>(diagonals()), pitch, padding, offsets.data(), values.data()};
     for_column_blocks<1>(product, [&]<class Shape>(const Product<T>& part) {
         // With few columns a lane would read rows of x that lie far from those of its neighbour.
         if constexpr (Shape::kVector > 1 && Shape::kColumnLanes >= 4) {

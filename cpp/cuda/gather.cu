@@ -33,7 +33,7 @@ void gather(T* to, const T* from, const index_t* map, index_t count, int ordinal
     if (count == 0) return;
     const DeviceGuard guard(ordinal);
     gather_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, map, count,
-                                                                                          stride);
+                                                                                                stride);
     check_launch("gather_thread_per_element");
 }
 

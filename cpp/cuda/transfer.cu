@@ -157,9 +157,8 @@ void Staging::download(const Drain& drain, const void* device, std::size_t bytes
         const Buffer& buffer = buffers_[begin / kPieceBytes % 2];
         buffer.arrived->synchronize();
         const char* const chunk = static_cast<const char*>(buffer.memory.get());
-        parallel_parts(std::min(kPieceBytes, bytes - begin), [&](std::size_t from, std::size_t to) {
-            drain(chunk + from, begin + from, to - from);
-        });
+        parallel_parts(std::min(kPieceBytes, bytes - begin),
+                       [&](std::size_t from, std::size_t to) { drain(chunk + from, begin + from, to - from); });
     }
 }
 

@@ -53,7 +53,7 @@ struct EllSlots {
     CsrMatrix<T> to_csr(index_t cols, index_t nnz) const;
 
     // With row_lengths (or nullptr), columns that are padding throughout a group of neighbouring rows are not read.
-    void spmv(const index_t* row_lengths, const Product<T>& product) const;                 // on the CPU
+    void spmv(const index_t* row_lengths, const Product<T>& product) const;            // on the CPU
     void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;  // several vectors
 };
 

@@ -41,9 +41,9 @@ struct EllpackR {
     CsrMatrix<T> to_csr() const { return ell.to_csr(); }
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const Product<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack_r.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/ellpack_r.cu
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/ell_columns.cu
 };
 

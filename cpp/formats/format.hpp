@@ -111,7 +111,7 @@ concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typen
 }
 &&PlanContract<typename F::Plan, typename F::Tuning>&& F::kTraits.multiplies_panels ==
     MultipliesPanels<F>&& F::kTraits.multiplies_columns == MultipliesColumns<F>&& F::kTraits.gathers_x_first ==
-        GathersX<F>;
+    GathersX<F>;
 
 // The product on a GPU, with any number of columns. What takes one vector at a time gets them one by one, and they must
 // be contiguous.

@@ -41,8 +41,8 @@ inline void sum_panel(const T* values, const index_t* col_indices, const T* x, s
 
 // The same for any number of columns.
 template <class T>
-inline void sum_row(const T* values, const index_t* col_indices, const Product<T>& product, index_t begin,
-                    index_t end, T* sums) {
+inline void sum_row(const T* values, const index_t* col_indices, const Product<T>& product, index_t begin, index_t end,
+                    T* sums) {
     for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
         sum_panel<kColumns>(values, col_indices, product.x + c, product.x_strides.row, begin, end, sums + c);
     });
@@ -76,7 +76,8 @@ void multiply_panel_by_rows(index_t rows, const index_t* row_offsets, const T* v
     for (std::int64_t p = 0; p + 1 < pieces.count; ++p) {
         const index_t row = pieces.begin(p + 1).row;
         if (row == rows) continue;
-        for (std::size_t c = 0; c < columns; ++c) product.y[row * product.y_strides.row + c] += unfinished[p * columns + c];
+        for (std::size_t c = 0; c < columns; ++c)
+            product.y[row * product.y_strides.row + c] += unfinished[p * columns + c];
     }
 }
 

@@ -80,9 +80,9 @@ struct Sell {
     // Of slot i in the slices' order.
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const Product<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/sell.cu
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell_columns.cu
 };
 

@@ -22,8 +22,8 @@ public:
     // Threads of the CPU that whoever calls the products gives them at most. Set before the first one.
     int max_threads = std::numeric_limits<int>::max();
 
-    // y = alpha*A*x + beta*y with x and y on the matrix's device, of one column or several. On a GPU they may lie in any
-    // way, and it returns once the work is queued on `stream`; on the CPU each vector must be contiguous, unless
+    // y = alpha*A*x + beta*y with x and y on the matrix's device, of one column or several. On a GPU they may lie in
+    // any way, and it returns once the work is queued on `stream`; on the CPU each vector must be contiguous, unless
     // takes_rows().
     virtual void spmv(const Product<T>& product, Stream stream) const = 0;
 

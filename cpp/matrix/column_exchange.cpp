@@ -10,7 +10,7 @@ namespace spmvgpu {
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t(2) << 30;   // of x and y on the device; more columns go in several blocks
+constexpr std::size_t kMostBytes = std::size_t(2) << 30;  // of x and y on the device; more columns go in several blocks
 constexpr std::size_t kBytesKept = std::size_t(64) << 20;  // for the next product
 
 // Calls copy(packed, host, stride, count) for the runs of neighbouring elements that bytes [begin, begin + size) of a

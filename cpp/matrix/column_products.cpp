@@ -48,9 +48,11 @@ Columns<const T> read_only(const Columns<T>& columns) {
 
 // How a matrix wants several vectors to lie.
 struct Wanted {
-    bool rows;       // contiguous rows, or contiguous vectors
+    bool rows;      // contiguous rows, or contiguous vectors
     bool copies_y;  // whatever the layout: a product that only makes y = A * x
-    bool fits(const auto& columns) const { return rows ? columns.rows_are_contiguous() : columns.vectors_are_contiguous(); }
+    bool fits(const auto& columns) const {
+        return rows ? columns.rows_are_contiguous() : columns.vectors_are_contiguous();
+    }
     template <class T>
     Columns<T> lay_out(T* memory, index_t length, index_t count) const {
         return rows ? Columns<T>{memory, count, count, 1} : Columns<T>{memory, count, 1, length};

@@ -76,8 +76,8 @@ template <class T>
 void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const {
     const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
     for (const Part& part : parts_) {
-        Product<T> own = product.from(part.rows.scattered() ? 0 : part.rows.first,
-                                      part.cols.scattered() ? 0 : part.cols.first);
+        Product<T> own =
+            product.from(part.rows.scattered() ? 0 : part.rows.first, part.cols.scattered() ? 0 : part.cols.first);
         if (part.cols.scattered()) {
             if (part.cols.indices.data() != gathered_map) {
                 gather(gathered_x, product.x, part.cols.indices, stream);
@@ -135,8 +135,8 @@ void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
 template <class T>
 bool PartedMatrix<T>::takes_rows() const {
     return device().is_cuda() && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
-        return part.matrix->takes_rows() && !part.cols.scattered();
-    });
+               return part.matrix->takes_rows() && !part.cols.scattered();
+           });
 }
 
 template <class T>
