@@ -14,7 +14,8 @@ from ..arguments import whole_number
 from ..devices import CPU, device_name, resolve_device
 from ..formats import Choice, build_in_one, needs_symmetry, reads_diagonals
 from ..inputs.compressed import narrowed, pieces_of, rows_of
-from ..partition import Partition, check_powers
+from ..partition import Partition
+from ..partition.parts import check_powers
 from ..parts import DistributedMatrix
 from .choosing import PARTITIONED, choose, cut_by_length
 from .model.predict import predict_csr

@@ -262,9 +262,9 @@ def _by_roofline(
     csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool
 ) -> list[Prediction]:
     found = features(csr)
-    at = roofline.place(found)
+    at = roofline.point_of(found)
     parameters = profile.roofline[_key(csr.dtype)]
-    places = np.array(parameters["places"])
+    points = np.array(parameters["places"])
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
@@ -282,7 +282,7 @@ def _by_roofline(
                 entries.append(Prediction(name, note=str(refused)))
                 break  # for all variants alike
             if fitted:
-                fit = roofline.Fit.from_parameters(variant, places)
+                fit = roofline.Fit.from_parameters(variant, points)
                 work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
                 time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
                 error, note = fit.error if is_own else None, ""
