@@ -7,11 +7,20 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, SYMMETRIC_CASES, hermitian, matrix, symmetric, typed, uniform, vector
+from battery import (
+    CASES,
+    COMPLEX_TYPES,
+    SYMMETRIC_CASES,
+    hermitian,
+    matrix,
+    symmetric,
+    typed,
+    uniform,
+    vector,
+)
 from reference import assert_product
 from support import assert_multiplies, assert_same_entries, build, pairs, poisoned
 
-TYPES = [np.dtype("complex64"), np.dtype("complex128")]
 DOUBLE = np.dtype("complex128")
 REAL = np.dtype("float64")
 SQUARE = matrix("uniform", DOUBLE)
@@ -48,7 +57,7 @@ def test_every_format(case, fmt, device):
     ids="-".join,
 )
 def test_single_precision(case, fmt, device):
-    A = matrix(case, TYPES[0])
+    A = matrix(case, COMPLEX_TYPES[0])
     op = build(A, fmt, device)
     check_products(op, A)
     assert_same_entries(op.tocsr(), A)
@@ -195,7 +204,7 @@ def test_promotion(stored, given, device):
     np.testing.assert_array_equal((op @ X)[:, 1], op @ x)
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
 def test_arrays_of_other_libraries(host_library, dtype):
     op = build(matrix("uniform", dtype), "csr")
     x = vector(op.shape[1], dtype)
@@ -205,7 +214,7 @@ def test_arrays_of_other_libraries(host_library, dtype):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
 def test_device_arrays(library, cuda_device, dtype):
     A = matrix("uniform", dtype)
     op = build(A, "csr", cuda_device)
@@ -231,7 +240,7 @@ def half_an_item_off(x):
     return moved
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
 def test_arrays_that_numpy_aligns_to_half_an_item(dtype, device):
     A = matrix("uniform", dtype)
     x = vector(A.shape[1], dtype)

@@ -4,12 +4,11 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import vector
+from battery import COMPLEX_TYPES, TYPES, vector
 from reference import assert_product, assert_within, reference
 from support import assert_same_entries, check_refusal, poisoned
 
@@ -18,7 +17,7 @@ NAMES = sorted(path.stem for path in Path(os.environ.get("SPMVGPU_MATRICES", os.
 
 @pytest.fixture(scope="module", params=NAMES or ["all"])
 def stored(request, matrix_folder):
-    """A matrix as it is in its file, and which part of it the file holds."""
+    """A matrix as it is in its file, which part of it the file holds, and the type that it is tested in."""
     if not NAMES:
         pytest.skip(f"no .npz file in {matrix_folder}")
     index = json.loads((matrix_folder / "index.json").read_text())
@@ -26,23 +25,23 @@ def stored(request, matrix_folder):
     A = sp.load_npz(matrix_folder / f"{request.param}.npz")
     if A.dtype == bool:
         A = sp.csr_matrix((vector(A.nnz, "float64"), A.indices, A.indptr), shape=A.shape)
-    return A, part
+    types = COMPLEX_TYPES if A.dtype.kind == "c" else TYPES
+    return A, part, types[NAMES.index(request.param) % len(types)]
 
 
 @pytest.fixture(scope="module", name="A")
 def tested_matrix(stored):
-    matrix, part = stored
+    matrix, part, _ = stored
     if part == "lower":
         matrix = matrix + sp.tril(matrix, -1).T
     return sp.csr_array(matrix)
 
 
 @pytest.fixture(scope="module")
-def products(A):
-    """By type: x, and what `reference` gives for it."""
-    types = ("complex64", "complex128") if A.dtype.kind == "c" else ("float32", "float64")
-    vectors = {dtype: vector(A.shape[1], dtype) for dtype in types}
-    return {dtype: (x, reference(A.astype(dtype), x)) for dtype, x in vectors.items()}
+def product(A, stored):
+    """x, and what `reference` gives for it."""
+    x = vector(A.shape[1], stored[-1])
+    return x, reference(A.astype(x.dtype), x)
 
 
 def built(A, fmt, device, **options):
@@ -54,12 +53,10 @@ def built(A, fmt, device, **options):
         return None
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
-def test_products(stored, A, products, device, precision):
-    """Of every format that holds the matrix; the entries come back as well."""
-    matrix, part = stored
-    dtype = sorted(map(np.dtype, products), key=lambda kind: kind.itemsize)[precision == "double"]
-    x, expected = products[dtype.name]
+def test_products(stored, A, product, device):
+    """Of every format that holds the matrix; the entries come back as well. The types take turns."""
+    matrix, part, dtype = stored
+    x, expected = product
     held = []
     for fmt in sg.formats():
         op = built(matrix, fmt, device, dtype=dtype, symmetric="lower" if part == "lower" else None)

@@ -43,6 +43,10 @@ Residency ell_residency(int) {
 std::shared_ptr<void> allocate_pinned(std::size_t) { unavailable(); }
 bool is_pinned(const void*, std::size_t) { return false; }
 
+void Staging::upload(void*, const void*, std::size_t, Stream) { unavailable(); }
+void Staging::upload(void*, const Fill&, std::size_t, Stream) { unavailable(); }
+void Staging::download(const Drain&, const void*, std::size_t, Stream) { unavailable(); }
+
 template <class T>
 HostExchange<T>::HostExchange(index_t, index_t, int) {
     unavailable();
@@ -57,21 +61,20 @@ void HostExchange<T>::finish(const Product<T>&, bool) {
 }
 
 template <class T>
-void gather(T*, const T*, const index_t*, index_t, int, Stream) {
+void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t) {
     unavailable();
 }
-template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream);
+template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream, std::int64_t);
 template <class T>
-void scatter(T*, const T*, const index_t*, index_t, T, int, Stream) {
+void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t) {
     unavailable();
 }
-
-#define INSTANTIATE(T)                                                        \
-    template Residency csr_vector_residency<T>(int);                          \
-    template Residency ell_residency<T>(int);                                 \
-    template class HostExchange<T>;                                           \
-    template void gather(T*, const T*, const index_t*, index_t, int, Stream); \
-    template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream);
+#define INSTANTIATE(T)                                                                      \
+    template Residency csr_vector_residency<T>(int);                                        \
+    template Residency ell_residency<T>(int);                                               \
+    template class HostExchange<T>;                                                         \
+    template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t); \
+    template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 std::shared_ptr<void> lease_stream(int) { unavailable(); }

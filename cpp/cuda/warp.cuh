@@ -82,6 +82,14 @@ __device__ __forceinline__ T shuffle_up(T value, int offset) {
     }
 }
 template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int mask) {
+    if constexpr (kIsComplex<T>) {
+        return {shuffle_xor(value.real, mask), shuffle_xor(value.imag, mask)};
+    } else {
+        return __shfl_xor_sync(kAllLanes, value, mask);
+    }
+}
+template <class T>
 __device__ __forceinline__ T shuffle_from(T value, int lane) {
     if constexpr (kIsComplex<T>) {
         return {shuffle_from(value.real, lane), shuffle_from(value.imag, lane)};

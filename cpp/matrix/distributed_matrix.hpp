@@ -10,6 +10,7 @@
 #include "matrix/broadcast.hpp"
 #include "matrix/distributed_vector.hpp"
 #include "matrix/host_products.hpp"
+#include "matrix/vector_copies.hpp"
 
 namespace spmvgpu {
 
@@ -22,6 +23,7 @@ public:
     // x and y both in host memory, or both on one GPU, to which the stream belongs then.
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
+    bool can_be_recorded() const override { return false; }
     void set_x(const T* x) override;  // throws: what is gathered is not kept
     double time_products(
         const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can
@@ -50,6 +52,7 @@ private:
 
     index_t rows_, cols_;
     std::vector<Shard<T>> shards_;  // outlive what follows
+    mutable VectorCopies<T> vector_copies_;
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
     mutable std::unique_ptr<Broadcast<T>> broadcast_;

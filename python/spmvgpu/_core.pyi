@@ -60,6 +60,8 @@ class DlpackView:
     @property
     def contiguous(self) -> bool: ...
     @property
+    def strides(self) -> list[int]: ...
+    @property
     def type_code(self) -> int: ...
     @property
     def type_bits(self) -> int: ...
@@ -93,7 +95,26 @@ class _AnyMatrix:
         alpha: complex = 1.0,
         beta: complex = 0.0,
     ) -> _Array: ...
-    def multiply_columns(self, X: _Array) -> _Array: ...
+    def multiply_columns(
+        self,
+        X: _Array,
+        out: _Array | None = None,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
+    ) -> _Array: ...
+    def multiply_column_pointers(
+        self,
+        x: int,
+        x_strides: tuple[int, int],
+        y: int,
+        y_strides: tuple[int, int],
+        columns: int,
+        alpha: complex,
+        beta: complex,
+        stream: int,
+    ) -> None: ...
+    @property
+    def takes_rows(self) -> bool: ...
     def set_x(self, x: int) -> None: ...
     def time_products(self, repeats: int) -> float: ...
     def try_products(self) -> tuple[float, int]: ...
@@ -211,15 +232,49 @@ class DistributedMatrixC128(_DistributedMatrix, AnyMatrixC128): ...
 
 # Solvers. An address of 0 stands for a vector that is not given.
 
-def cg(
-    matrix: AnyMatrixF32 | AnyMatrixF64,
+class SolverMemory:
+    def __init__(self, ordinal: int) -> None: ...
+    def clear(self) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+
+class LinearMapF32: ...
+class LinearMapF64: ...
+
+class CallbackMapF32(LinearMapF32):
+    def __init__(self, function: Callable[[Any], _Array], n: int, ordinal: int) -> None: ...
+
+class CallbackMapF64(LinearMapF64):
+    def __init__(self, function: Callable[[Any], _Array], n: int, ordinal: int) -> None: ...
+
+_Level: TypeAlias = tuple[Any, int, float, float, int, Any, Any, Any]
+
+class CycleMapF32(LinearMapF32):
+    def __init__(self, levels: Sequence[_Level], memory: SolverMemory) -> None: ...
+
+class CycleMapF64(LinearMapF64):
+    def __init__(self, levels: Sequence[_Level], memory: SolverMemory) -> None: ...
+
+class DiagonalMapF32(LinearMapF32):
+    def __init__(self, pointer: int) -> None: ...
+
+class DiagonalMapF64(LinearMapF64):
+    def __init__(self, pointer: int) -> None: ...
+
+def matrix_map(matrix: _AnyMatrix) -> LinearMapF32 | LinearMapF64: ...
+def apply_map(map: LinearMapF32 | LinearMapF64, x: int, y: int, ordinal: int) -> None: ...
+def solve(
+    method: str,
+    A: LinearMapF32 | LinearMapF64,
+    M: LinearMapF32 | LinearMapF64 | None,
+    n: int,
+    ordinal: int,
     b: int,
     guess: int,
-    inverse_diagonal: int,
     x: int,
-    rtol: float,
-    atol: float,
-    maxiter: int,
+    limits: Mapping[str, Any],
+    memory: SolverMemory,
     stream: int | None,
-    callback: Callable[[], object] | None,
-) -> tuple[str, int, float]: ...
+    threads: int | None,
+    callback: Callable[[int, float, float], object] | None,
+) -> dict[str, Any]: ...

@@ -46,6 +46,9 @@ class Library(Protocol):
     def stream(self, located: Located) -> int:
         """The CUDA stream that work on the array must be ordered after."""
 
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        """Elements from row to row, and from column to column; None if the memory holds no such aligned array."""
+
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in C order as `dtype`; itself if it is so."""
 
@@ -100,6 +103,9 @@ class _Cupy:
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream(located.ordinal).ptr)
+
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        return _in_elements(x.strides, located)
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         with x.device:
@@ -175,6 +181,11 @@ class _Torch:
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
+
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        if x.is_neg() or x.is_conj() or x.data_ptr() % x.element_size():
+            return None
+        return tuple(x.stride())
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         converted = x.detach().to(getattr(sys.modules["torch"], dtype.name))
@@ -266,6 +277,12 @@ class _Protocols:
 
     def stream(self, located: Located) -> int:
         return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
+
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        if isinstance(located.owner, _core.DlpackView):
+            return None if located.pointer % located.dtype.itemsize else tuple(located.owner.strides)
+        strides = x.__cuda_array_interface__.get("strides")
+        return _in_elements(strides or _c_strides(located.shape, located.dtype.itemsize), located)
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         located = self.locate(x, "x")
@@ -380,6 +397,13 @@ def stream_handle(stream: Any) -> int:
             "stream must be an integer handle or an object with .ptr (CuPy) or .cuda_stream (PyTorch), "
             f"not {stream!r}"
         ) from None
+
+
+def _in_elements(strides: tuple[int, ...], located: Located) -> tuple[int, ...] | None:
+    item = located.dtype.itemsize
+    if located.pointer % item or any(stride % item for stride in strides):
+        return None
+    return tuple(stride // item for stride in strides)
 
 
 def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -129,7 +129,7 @@ def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Pa
 
 def _canonical(matrix: Any) -> sp.csr_array:
     if matrix.dtype.kind != "c":
-        return cast(sp.csr_array, canonical_csr(matrix, wide=True))
+        return cast(sp.csr_array, canonical_csr(matrix))
     csr = sp.csr_array(matrix)
     csr.sum_duplicates()
     return csr

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import describe, operands, parts
+from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
 from ._types import ArrayT, T
-from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
+from .algebra import MatrixMethods, is_sparse, multiply_sparse, multiply_sparse_from_left
 from .arguments import whole_number
 from .arrays import Located, library_of
 from .devices import at_most, device_name, resolve_device
@@ -23,6 +23,9 @@ from .inputs.canonical import Symmetry
 from .inputs.compressed import transpose
 from .planning.choosing import Tuning
 from .value_types import AnyMatrix
+
+if TYPE_CHECKING:
+    from .linalg.stopping import SolveInfo
 
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
@@ -101,7 +104,8 @@ class SparseOperator(MatrixMethods):
         Stored entries, explicit zeros included, padding not.
     nbytes : int
         Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy
-        arrays once there was one, and the transposed copies once there are some.
+        arrays once there was one, those of `spmvgpu.linalg` once it solved, and the transposed copies once
+        there are some.
     options : dict
         The format's tunables in force.
     T, H : SparseOperator
@@ -114,6 +118,8 @@ class SparseOperator(MatrixMethods):
         Seconds spent in "convert" and "transfer" when it was made.
     max_threads : int or None
         The most threads of the CPU that it uses, where that was said.
+    solve_info : spmvgpu.linalg.SolveInfo or None
+        How the last solve of `spmvgpu.linalg` with it went.
 
     Examples
     --------
@@ -134,6 +140,8 @@ class SparseOperator(MatrixMethods):
         if origin.threads is not None:
             matrix.max_threads = origin.threads
         self._transposing = ForkSafeLock()
+        self._solver_memory = _core.SolverMemory(self._ordinal)
+        self.solve_info: SolveInfo | None = None
         self._declared_x: Any = None
         self._copies: dict[str, SparseOperator] = {}  # "T" and "H", where they are other matrices
         self._copy_of: tuple[str, weakref.ref[SparseOperator]] | None = None  # as which, and of which
@@ -155,7 +163,8 @@ class SparseOperator(MatrixMethods):
 
     @property
     def nbytes(self) -> int:
-        return self._matrix.nbytes + sum(copy.nbytes for copy in list(self._copies.values()))
+        own: int = self._matrix.nbytes + self._solver_memory.nbytes
+        return own + sum(copy.nbytes for copy in list(self._copies.values()))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -241,13 +250,13 @@ class SparseOperator(MatrixMethods):
         x : (n,) or (n, k) array, or sparse matrix of n rows
             NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
             the operator's type where it lies; a complex one gives a real operator two products. A sparse
-            matrix of SciPy's is multiplied by SciPy.
+            matrix of SciPy's is multiplied by SciPy, one of CuPy's by CuPy on its GPU.
 
         Returns
         -------
         (m,) or (m, k) array
             Of the library of `x` and on its device, of the type that NumPy's promotion gives; a `csr_array`
-            for a sparse `x`.
+            for a sparse `x`, of CuPy's a `csr_matrix`.
 
         Raises
         ------
@@ -269,7 +278,7 @@ class SparseOperator(MatrixMethods):
         library = library_of(x)
         if library is not None:
             return operands.multiply(self, x, library)
-        if sp.issparse(x):
+        if is_sparse(x):
             return multiply_sparse(self, x)
         if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
             return super().dot(x)
@@ -410,7 +419,7 @@ class SparseOperator(MatrixMethods):
         if x is None:
             self._matrix.set_x(0)
         else:
-            _, located = operands.vector(self, "x", x, self.shape[1])
+            _, located = operands.operand(self, "x", x, self.shape[1])
             self._matrix.set_x(operands.address(located))
         self._declared_x = x
 
