@@ -1,5 +1,6 @@
 """Complex matrices: every format multiplies them, transposes do not conjugate, adjoints do."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -19,7 +20,16 @@ from battery import (
     vector,
 )
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, build, pairs, poisoned
+from support import (
+    assert_multiplies,
+    assert_same_entries,
+    build,
+    each_format,
+    formats_of,
+    naming,
+    over,
+    poisoned,
+)
 
 DOUBLE = np.dtype("complex128")
 REAL = np.dtype("float64")
@@ -41,33 +51,27 @@ def check_products(op, A):
     assert_product(op.T @ x, A.T, x)
 
 
-@pytest.mark.parametrize(("case", "fmt"), pairs(CASES), ids="-".join)
-def test_every_format(case, fmt, device):
-    A = matrix(case, DOUBLE)
-    op = build(A, fmt, device)
-    assert (op.shape, op.dtype, op.nnz, op.format) == (A.shape, A.dtype, A.nnz, fmt)
-    check_products(op, A)
-    assert_same_entries(op.tocsr(), A)
-    assert sg.estimate(A, fmt, device)["bytes"] >= A.nnz * A.dtype.itemsize / 2
-
-
-@pytest.mark.parametrize(
-    ("case", "fmt"),
-    pairs(["banded", "long_rows_in_a_row", "sym_mixed_nodes", "explicit_zeros"]),
-    ids="-".join,
-)
-def test_single_precision(case, fmt, device):
-    A = matrix(case, COMPLEX_TYPES[0])
-    op = build(A, fmt, device)
-    check_products(op, A)
-    assert_same_entries(op.tocsr(), A)
+@each_format
+def test_every_matrix(fmt, device):
+    """In double precision, and in single precision every fourth one."""
+    for number, case in enumerate(CASES):
+        if not formats_of(case, fmt):
+            continue
+        for dtype in COMPLEX_TYPES if number % 4 == 0 else [DOUBLE]:
+            with naming(case=case, dtype=dtype):
+                A = matrix(case, dtype)
+                op = build(A, fmt, device)
+                assert (op.shape, op.dtype, op.nnz, op.format) == (A.shape, A.dtype, A.nnz, fmt)
+                check_products(op, A)
+                assert_same_entries(op.tocsr(), A)
+                assert sg.estimate(A, fmt, device)["bytes"] >= A.nnz * A.dtype.itemsize / 2
 
 
 # -- Hermitian and complex symmetric -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", ["halo", "poster"])
-@pytest.mark.parametrize("case", SYMMETRIC_CASES)
+@over("case", SYMMETRIC_CASES)
 def test_half_of_a_hermitian_matrix(case, variant, device):
     A = hermitian(matrix(case, REAL))
     op = build(A, "tsmv", device, variant=variant, max_memory=1e6, symmetric="hermitian")
@@ -190,10 +194,11 @@ def test_astype(device):
 # -- types of operands ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stored", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize(
-    "given", ["bool", "int8", "int64", "float16", "float32", "float64", "complex64", "complex128"]
-)
+STORED = ["float32", "float64", "complex64", "complex128"]
+GIVEN = ["bool", "int8", "int64", "float16", *STORED]
+
+
+@over(["stored", "given"], itertools.product(STORED, GIVEN))
 def test_promotion(stored, given, device):
     A = matrix("uniform", np.dtype(stored))
     op = build(A, "csr", device)

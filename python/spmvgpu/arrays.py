@@ -47,7 +47,7 @@ class Library(Protocol):
         """The CUDA stream that work on the array must be ordered after."""
 
     def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
-        """Elements from row to row, and from column to column; None if the memory holds no such aligned array."""
+        """Elements from row to row, and from column to column; None if no aligned array lies like that."""
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in C order as `dtype`; itself if it is so."""
