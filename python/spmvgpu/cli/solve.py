@@ -15,13 +15,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 import spmvgpu as sg
 
 from .output import in_bytes, print_line, progress_bar
-from .problem import (
-    add_problem_arguments,
-    check_square,
-    load_problem,
-    positive_float,
-    positive_int,
-)
+from .problem import add_problem_arguments, check_square, load_problem, positive_float, positive_int
 from .ranks import launched_ranks
 from .solution import check_output, refine, report
 
