@@ -59,8 +59,8 @@ def test_spmv_wants_its_own_type(kind, op):
 
 @over(
     "shape_of",
-    [lambda x: np.repeat(x, 2)[::2], lambda x: x[::-1], lambda x: x[:, None], lambda x: x[None, :]],
-    ids=["strided", "reversed", "column", "row"],
+    [lambda x: np.repeat(x, 2)[::2], lambda x: x[::-1], lambda x: x[None, :]],
+    ids=["strided", "reversed", "row"],
 )
 def test_spmv_wants_one_contiguous_vector(shape_of, op):
     with pytest.raises(ValueError, match=r"contiguous|shape|1-D"):

@@ -8,6 +8,8 @@
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/stream.hpp"
+#include "solvers/cycle.hpp"
 #include "solvers/solve.hpp"
 
 namespace py = pybind11;
@@ -151,6 +153,34 @@ void register_type(py::module_& module, const std::string& suffix) {
     py::class_<DiagonalMap<T>, Map, std::shared_ptr<DiagonalMap<T>>>(module, ("DiagonalMap" + suffix).c_str(),
                                                                      "A diagonal at an address on the device.")
         .def(py::init<std::uintptr_t>(), py::arg("pointer"));
+    using Matrix = std::shared_ptr<AnyMatrix<T>>;
+    using Given = std::tuple<std::optional<Matrix>, std::uintptr_t, double, double, int, std::optional<Matrix>,
+                             std::optional<Matrix>, std::optional<Matrix>>;
+    py::class_<CycleMap<T>, Map, std::shared_ptr<CycleMap<T>>>(module, ("CycleMap" + suffix).c_str(),
+                                                               "A multigrid cycle, or a Chebyshev polynomial.")
+        .def(py::init([](const std::vector<Given>& given, std::shared_ptr<SolverMemory> memory) {
+                 std::vector<Level<T>> levels;
+                 for (const auto& [A, diagonal, low, high, degree, R, P, inverse] : given) {
+                     levels.push_back({A.value_or(nullptr), reinterpret_cast<const T*>(diagonal), low, high, degree,
+                                       R.value_or(nullptr), P.value_or(nullptr), inverse.value_or(nullptr)});
+                 }
+                 return std::make_shared<CycleMap<T>>(std::move(levels), std::move(memory));
+             }),
+             py::arg("levels"), py::arg("memory"),
+             "A level is (A, address of its inverse diagonal, low, high, degree, R, P, inverse).");
+    module.def(
+        "apply_map",
+        [](const Map& map, std::uintptr_t x, std::uintptr_t y, int ordinal) {
+            const auto* const from = reinterpret_cast<const T*>(x);
+            auto* const to = reinterpret_cast<T*>(y);
+            if (ordinal == Device::kCpu) return map.apply(from, to, nullptr);
+            const cuda::DeviceGuard guard(ordinal);
+            const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
+            map.apply(from, to, stream.get());
+            cuda::synchronize(stream.get(), ordinal);
+        },
+        py::arg("map"), py::arg("x"), py::arg("y"), py::arg("ordinal"), py::call_guard<GilRelease>(),
+        "y = map(x), of vectors on a device; complete on return.");
     module.def(
         "solve",
         [](const std::string& method, const Map& A, const std::optional<std::shared_ptr<Map>>& M, index_t n,

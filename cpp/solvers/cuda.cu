@@ -1,4 +1,5 @@
 #include "solvers/cuda.hpp"
+#include "solvers/cycle_steps.hpp"
 #include "solvers/methods.hpp"
 #include "vector/cuda_queue.cuh"
 
@@ -39,5 +40,14 @@ template Report solve(Method, const System<float>&, const Limits&, SolverMemory&
                       const std::function<void(const Look&)>&);
 template Report solve(Method, const System<double>&, const Limits&, SolverMemory&, std::size_t, const Stream*,
                       const std::function<void(const Look&)>&);
+
+template <class T>
+void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream) {
+    CudaQueue queue(ordinal, stream, nullptr);
+    spmvgpu::run_cycle(queue, cycle, 0, x, y);
+}
+
+template void run_cycle(const CycleMap<float>&, int, const float*, float*, Stream);
+template void run_cycle(const CycleMap<double>&, int, const double*, double*, Stream);
 
 }  // namespace spmvgpu::cuda

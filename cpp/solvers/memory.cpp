@@ -1,15 +1,22 @@
 #include "solvers/memory.hpp"
 
+#include <algorithm>
 #include <mutex>
 
 namespace spmvgpu {
 
 SolverMemory::Lease::Lease(SolverMemory& from, std::size_t bytes) : from_(from) {
+    const auto smaller = [](const Array<char>& a, const Array<char>& b) { return a.bytes() < b.bytes(); };
     {
         const std::lock_guard lock(from.mutex_);
-        if (!from.idle_.empty()) {
-            memory_ = from.idle_.back();
-            from.idle_.pop_back();
+        auto& idle = from.idle_;
+        std::sort(idle.begin(), idle.end(), smaller);
+        auto found =
+            std::find_if(idle.begin(), idle.end(), [&](const auto& memory) { return memory.bytes() >= bytes; });
+        if (found == idle.end() && !idle.empty()) --found;  // the largest, which makes room for a larger one
+        if (found != idle.end()) {
+            memory_ = *found;
+            idle.erase(found);
         }
     }
     if (memory_.bytes() < bytes) {

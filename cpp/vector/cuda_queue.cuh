@@ -127,6 +127,20 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     sweep_block(n, scalars, reads, writes, step, then, partials, std::make_integer_sequence<int, kReads>{});
 }
 
+// Without scalars or sums.
+template <class T, int kReads, unsigned kMissing, int kWrites, class Step, int... kIndex>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    each_grid_stride(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+                     std::integer_sequence<int, kIndex...>) {
+    const std::int64_t stride = std::int64_t(gridDim.x) * SweepTuning::kBlockSize;
+    for (std::int64_t k = std::int64_t(blockIdx.x) * SweepTuning::kBlockSize + threadIdx.x; k < n; k += stride) {
+        const auto i = static_cast<index_t>(k);
+        const auto result = step(reads.template at<kIndex>(i)...);
+#pragma unroll
+        for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+    }
+}
+
 struct NoWork {
     template <class... Ignored>
     __device__ void operator()(Ignored&&...) const {}
@@ -251,6 +265,13 @@ public:
     template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
         sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
+    }
+
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
+            n, reads, writes, step, std::make_integer_sequence<int, kReads>{});
+        check_launch("each_grid_stride");
     }
 
     template <class S, class T, class Then>

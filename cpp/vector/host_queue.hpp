@@ -41,6 +41,13 @@ public:
         sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
     }
 
+    // A sweep without scalars, which is never idle: step(values...).
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        NoScalars none;
+        sweep(&none, n, reads, writes, WithoutScalars<Step>{step});
+    }
+
     // Products of the first `count` vectors of a basis with w: results[k] = v_k.w, and then the scalar work.
     template <class S, class T, class Then>
     void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {

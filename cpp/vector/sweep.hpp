@@ -144,6 +144,20 @@ constexpr Writes<T, 1 + sizeof...(More)> write(T* first, More*... more) {
 
 struct Nothing {};
 
+// The scalars of a sweep that has none and is never idle, and the step of such a sweep as that of any other one.
+struct NoScalars {
+    static constexpr bool stopped = false;
+};
+template <class Step>
+struct WithoutScalars {
+    Step step;
+
+    template <class... Values>
+    constexpr auto operator()(const NoScalars&, Values... values) const {
+        return step(values...);
+    }
+};
+
 // Vectors of equal length that lie one after the other, as those of a Krylov basis do.
 template <class T>
 struct Basis {

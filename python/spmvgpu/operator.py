@@ -417,7 +417,7 @@ class SparseOperator(MatrixMethods):
         if x is None:
             self._matrix.set_x(0)
         else:
-            _, located = operands.vector(self, "x", x, self.shape[1])
+            _, located = operands.operand(self, "x", x, self.shape[1])
             self._matrix.set_x(operands.address(located))
         self._declared_x = x
 

@@ -31,6 +31,8 @@ TOGETHER = {
     "csr_m": [("gather", "kernel")],
     "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",)],
 }
+EVERY_WIDTH = (3, 4, 8, 9, 16, 32, 39)  # columns that have kernels of their own, whole and in part
+
 # These do not pad, and can have a row that is longer than any tile, strip or fragment.
 UNPADDED = ["csr", "csr_b", "csr_m", "coo"]
 
@@ -72,12 +74,22 @@ def variants(name: str) -> Iterator[dict[str, Any]]:
         yield from ({**loose, "width": width} for width in (1, 3, "max"))
 
 
-def check_products(op: sg.SparseOperator, A: sp.csr_array) -> None:
-    """One vector and several columns, overwritten and scaled."""
+def check_products(op: sg.SparseOperator, A: sp.csr_array, widths: tuple[int, ...] = (3, 33)) -> None:
+    """One vector, and columns in both orders; overwritten and scaled."""
     x, start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=40)
     assert_product(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), A, x)
     assert_product(op.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0), A, x, -0.5, 2.0, start)
-    assert_product(op @ np.stack([x, 2 * x, -x], axis=1), A, np.stack([x, 2 * x, -x], axis=1))
+    factors = np.resize([1, 2, -1], 39).astype(A.dtype)
+    X, Y = (np.outer(v, factors) for v in (x, start))
+    for columns in widths:
+        for order in "CF":
+            part, before = (np.array(whole[:, :columns], order=order) for whole in (X, Y))
+            result = op.spmv(part, out=np.full_like(before, np.nan))
+            # The columns are multiples of three vectors, so three say whether all are right.
+            assert_product(result[:, :3], A, part[:, :3])
+            np.testing.assert_array_equal(result, result[:, np.arange(columns) % 3])
+    result = op.spmv(X, out=Y.copy(), alpha=-0.5, beta=2.0)
+    assert_product(result[:, -3:], A, X[:, -3:], -0.5, 2.0, Y[:, -3:])
 
 
 def run_format(name: str, device: str) -> int:
@@ -85,10 +97,12 @@ def run_format(name: str, device: str) -> int:
     made = 0
     for dtype in TYPES:
         shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
-        for shape, options in product(shapes, variants(name)):
+        for shape in shapes:
             A = pattern(shape).astype(dtype)
-            check_products(sg.aslinearoperator(A, format=name, device=device, **options), A)
-            made += 1
+            for number, options in enumerate(variants(name)):
+                op = sg.aslinearoperator(A, format=name, device=device, **options)
+                check_products(op, A, (3, 33) if number else EVERY_WIDTH)
+                made += 1
     for warps in (
         (1, 2, 4, 8, 16, 32) if name == "sell" else ()
     ):  # other kernels where a warp reads 4 to 8 columns

@@ -72,7 +72,8 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
 class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
     """A preconditioner that the core applies, made of the products of operators."""
 
-    def _map_for(self, op: Any) -> PreconditionerMap:
+    def _map_for(self, op: Any) -> PreconditionerMap | None:
+        """Itself for an operator of its size; None if that one is of another type or on another device."""
         raise NotImplementedError
 
 
@@ -103,12 +104,12 @@ def jacobi(op: Any) -> Jacobi:
     if is_distributed(op):
         with op.agreement():
             check_square(op)
-            return _of_diagonal(op.diagonal(), op.dtype, op.row_ranges.begin)
-    _check_operator(op)
-    return _of_diagonal(op.tocsr().diagonal(), op.dtype, 0)
+            return of_diagonal(op.diagonal(), op.dtype, op.row_ranges.begin)
+    check_operator(op)
+    return of_diagonal(op.tocsr().diagonal(), op.dtype, 0)
 
 
-def _check_operator(op: Any) -> None:
+def check_operator(op: Any) -> None:
     if not isinstance(op, SparseOperator):
         raise TypeError(
             f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}"
@@ -116,7 +117,7 @@ def _check_operator(op: Any) -> None:
     check_square(op)
 
 
-def _of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
+def of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
     """The preconditioner of a diagonal, or of a piece that begins in row `first_row`."""
     bad = np.flatnonzero(~((diagonal > 0) & np.isfinite(diagonal)))
     if len(bad):
@@ -154,8 +155,8 @@ def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMa
             f"or a LinearOperator, not {type(M).__name__}"
         )
     _check_shape(op, M)
-    if isinstance(M, DevicePreconditioner):
-        return M._map_for(op)
+    if isinstance(M, DevicePreconditioner) and (there := M._map_for(op)) is not None:
+        return there
     if isinstance(M, SparseOperator) and M._ordinal == op._ordinal and M.dtype == op.dtype:
         return PreconditionerMap(_core.matrix_map(M._matrix), M)
     matvec = sla.aslinearoperator(M).matvec
