@@ -17,6 +17,7 @@ COMMANDS = {
     "speed": ("speed.run", "products of every library; calls from Python, round trips, memory"),
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
     "multi": ("speed.multi", "products over several GPUs and the CPU"),
+    "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),
     "report": ("report.pages", "tables and pictures of all results, into README.md and docs/"),
 }
