@@ -23,6 +23,7 @@ FILES = (
     "symmetric",
     "matmat",
     "multi",
+    "solvers",
     "prediction",
     "reproduce/guo2011",
 )

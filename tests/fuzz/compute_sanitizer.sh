@@ -5,7 +5,7 @@
 #
 # Without arguments memcheck, racecheck and initcheck, one after the other; every format in a process of its own, JOBS
 # (6) at a time. Needs a GPU, compute-sanitizer, and the package built with CUDA. DEVICE names another GPU than cuda:0,
-# PYTHON another interpreter; SECONDS_EACH (none) ends a process that takes longer, which then counts as failed.
+# PYTHON another interpreter; GROUPS_ONLY some of the formats; SECONDS_EACH (none) ends a process that takes longer, which then counts as failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,7 +19,7 @@ for tool in "${tools[@]}"; do
 done
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 kernels="${PYTHON:-python3} -m tests.fuzz.every_kernel"
-groups=$($kernels --list)
+groups=${GROUPS_ONLY:-$($kernels --list)}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 

@@ -41,14 +41,7 @@ def run(args: argparse.Namespace) -> int:
         )
     try:
         return _solve(args, comm)
-    except (
-        ValueError,
-        MemoryError,
-        OSError,
-        sg.CudaError,
-        np.linalg.LinAlgError,
-        SolverWarning,
-    ) as error:
+    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError, SolverWarning) as error:
         return fail(str(error) or type(error).__name__, 2) if comm.rank == 0 else 2
     except Exception:
         # The others may wait for this rank, in vain.
@@ -62,6 +55,8 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     start = perf_counter()
     with agreement(comm):
         check_output(args.output)
+        if args.solver != "cg" or args.preconditioner not in ("jacobi", "none"):
+            raise ValueError("over several ranks there is --solver cg, with --preconditioner jacobi or none")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
     M = jacobi(op)  # which checks the diagonal, also where it is not asked for

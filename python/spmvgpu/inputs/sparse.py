@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .compressed import (
-    as_array,
-    check_integers,
-    check_lengths,
-    compressed,
-    pattern,
-    storage_dtype,
-    transpose,
-)
+from .compressed import as_array, check_integers, check_lengths, compressed, pattern, storage_dtype, transpose
 
 _Wanted = np.dtype[Any] | None
 

@@ -1,4 +1,4 @@
-"""Preconditioners that are made of products: blocks of the diagonal, Chebyshev polynomials, multigrid cycles."""
+"""Preconditioners made of products: blocks of the diagonal, Chebyshev polynomials, multigrid cycles."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def gmres(
     callback : callable, optional
         Called as `callback_type` says; the device waits for it.
     callback_type : {"x", "pr_norm", "legacy"}, optional
-        "x": with the iterate after every restart. "pr_norm": with the norm of the preconditioned residual over
-        that of `b` after every iteration. "legacy", the default as in SciPy: the same, and `maxiter` counts
-        iterations.
+        "x": with the iterate after every restart. "pr_norm": with the norm of the preconditioned residual
+        over that of `b` after every iteration. "legacy", the default as in SciPy: the same, and `maxiter`
+        counts iterations.
     residuals : list, optional
         Filled with the norm of the preconditioned residual of the guess and after every iteration.
     check_every : int, optional

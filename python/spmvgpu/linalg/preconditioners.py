@@ -152,8 +152,8 @@ def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMa
         M = aslinearoperator(M, device=device_name(op._ordinal), dtype=op.dtype)
     if not isinstance(M, LinearOperator) and not hasattr(M, "matvec"):
         raise TypeError(
-            "M must be a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, a matrix, "
-            f"or a LinearOperator, not {type(M).__name__}"
+            "M must be a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, "
+            f"a matrix, or a LinearOperator, not {type(M).__name__}"
         )
     _check_shape(op, M)
     if isinstance(M, DevicePreconditioner) and (there := M._map_for(op)) is not None:

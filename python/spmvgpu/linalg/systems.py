@@ -91,12 +91,16 @@ def solve(
     M: Any,
     limits: dict[str, Any],
     *,
-    callback: Callable[[Any], object] | None,
+    callback: Callable[[Any], object] | None = None,
     callback_type: str = "x",
-    residuals: list[float] | None,
-    check_every: int | None,
+    residuals: list[float] | None = None,
+    check_every: int | None = None,
+    watch: Callable[[int, float, float], object] | None = None,
 ) -> tuple[Any, int]:
-    """Run a solver of the core on what the caller gave; `A` as `operator_of` makes it."""
+    """Run a solver of the core on what the caller gave; `A` as `operator_of` makes it.
+
+    `watch` gets the iterations, the residual and the norm of b whenever the host looks at the solve.
+    """
     if residuals is not None and not isinstance(residuals, list):
         raise TypeError(f"residuals={residuals!r} is not allowed; give a list, which is filled, or None")
     every = 0 if check_every is None else whole_number("check_every", check_every, 1, 2**30)
@@ -124,7 +128,7 @@ def solve(
         A._solver_memory,
         vectors.stream,
         A.max_threads,
-        None if callback is None else look,
+        watch if callback is None else look,
     )
     if residuals is not None:
         residuals.extend(report["residuals"])
