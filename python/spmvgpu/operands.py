@@ -354,11 +354,12 @@ def factor(op: Multiplier, name: str, value: Any) -> complex:
 
 
 def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tuple[Any, Located]:
-    """A real vector that fits a square operator, converted to its type; a copy only if need be."""
+    """A vector that fits a square operator, converted to its type; a copy only if need be."""
     n = op.shape[0]
     located = library.locate(x, name)
-    if kind_of(located.dtype) not in "biuf":
-        raise TypeError(f"{name} has dtype {located.dtype}; allowed are real numbers")
+    if kind_of(located.dtype) not in ("biufc" if op.dtype.kind == "c" else "biuf"):
+        allowed = "numbers" if op.dtype.kind == "c" else "real numbers"
+        raise TypeError(f"{name} has dtype {located.dtype}; allowed are {allowed}")
     if located.shape not in ((n,), (n, 1)):
         raise ValueError(
             f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({n},) or ({n}, 1)"
