@@ -16,6 +16,7 @@ COMMANDS = {
     "jobs": ("jobs.measure", "whole jobs: matrix to solution, SciPy's loops, start of a process"),
     "speed": ("speed.run", "products of every library; calls from Python, round trips, memory"),
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
+    "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
     "multi": ("speed.multi", "products over several GPUs and the CPU"),
     "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),

@@ -27,7 +27,7 @@ struct Plan { Tuning tuning; Cost cost; };
 template <class T>
 struct Toy {
     static constexpr const char* kName = "toy";
-    static constexpr Traits kTraits{.multiplies_panels = true};
+    static constexpr Traits kTraits{.multiplies_panels = true, .multiplies_columns = true};
     using value_type = T;
     using Tuning = NAME::Tuning;
     using Plan = NAME::Plan;
@@ -42,15 +42,19 @@ struct Toy {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const;
     void spmv(const Product<T>&) const;
-    void multiply_panel(const PanelProduct<T>&) const;
+    void multiply_panel(const Product<T>&) const;
     void spmv_cuda(const Product<T>&, Stream) const;
+    void multiply_columns_cuda(const Product<T>&, Stream) const;
 };
 """
 
 # What is forgotten, misspelt or wrong, as a replacement in the toy.
 FAULTS = {
     "no_name": ('static constexpr const char* kName = "toy";', ""),
-    "no_traits": ("static constexpr Traits kTraits{.multiplies_panels = true};", ""),
+    "no_traits": (
+        "static constexpr Traits kTraits{.multiplies_panels = true, .multiplies_columns = true};",
+        "",
+    ),
     "misspelt_plan": ("static Plan plan(", "static Plan paln("),
     "plan_without_cost": ("struct Plan { Tuning tuning; Cost cost; };", "struct Plan { Tuning tuning; };"),
     "plan_of_another_matrix": ("plan(const CsrMatrix<T>&", "plan(const CsrMatrix<char>&"),
@@ -66,6 +70,8 @@ FAULTS = {
     "product_that_changes_it": ("void spmv(const Product<T>&) const;", "void spmv(const Product<T>&);"),
     "misspelt_panel": ("multiply_panel(", "multiply_panels("),
     "panels_not_told_of": (".multiplies_panels = true", ".multiplies_panels = false"),
+    "misspelt_columns": ("multiply_columns_cuda(", "multiply_column_cuda("),
+    "columns_not_told_of": (".multiplies_columns = true", ".multiplies_columns = false"),
     "gathers_without_gathering": (".multiplies_panels", ".gathers_x_first = true, .multiplies_panels"),
 }
 

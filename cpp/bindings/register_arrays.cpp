@@ -34,6 +34,13 @@ public:
 
     std::vector<std::int64_t> shape() const { return {tensor().shape, tensor().shape + tensor().ndim}; }
 
+    std::vector<std::int64_t> strides() const {  // in elements
+        if (tensor().strides != nullptr) return {tensor().strides, tensor().strides + tensor().ndim};
+        std::vector<std::int64_t> packed(tensor().ndim, 1);
+        for (int i = tensor().ndim - 1; i > 0; --i) packed[i - 1] = packed[i] * tensor().shape[i];
+        return packed;
+    }
+
     bool contiguous() const {
         if (tensor().strides == nullptr) return true;
         std::int64_t expected = 1;
@@ -125,6 +132,7 @@ void register_arrays(py::module_& module) {
         .def_property_readonly("pointer", &DlpackView::pointer)
         .def_property_readonly("shape", &DlpackView::shape)
         .def_property_readonly("contiguous", &DlpackView::contiguous)
+        .def_property_readonly("strides", &DlpackView::strides)
         .def_property_readonly("type_code", [](const DlpackView& v) { return int(v.tensor().dtype.code); })
         .def_property_readonly("type_bits", [](const DlpackView& v) { return int(v.tensor().dtype.bits); })
         .def_property_readonly("device_type", [](const DlpackView& v) { return int(v.tensor().device.type); })

@@ -12,7 +12,6 @@
 #include "core/parallel.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/transpose.hpp"
-#include "matrix/column_products.hpp"
 #include "matrix/matrix.hpp"
 
 namespace py = pybind11;
@@ -21,14 +20,26 @@ namespace spmvgpu {
 
 namespace {
 
+using GivenStrides = std::pair<std::int64_t, std::int64_t>;  // from row to row, from column to column
+
+// Page-locked memory that belongs to a NumPy array.
+struct PinnedMemory {
+    void* data;
+    py::capsule owner;
+
+    explicit PinnedMemory(std::size_t bytes) {
+        auto memory = std::make_unique<std::shared_ptr<void>>(cuda::allocate_pinned(bytes));
+        data = memory->get();
+        owner = py::capsule(memory.release(), [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
+    }
+};
+
 // The y of a product with NumPy arrays: page-locked and recycled where it comes from a GPU.
 template <class T>
 py::array_t<T> make_result(index_t rows, Device device) {
     if (!device.is_cuda() || rows == 0) return py::array_t<T>(rows);
-    auto owner = std::make_unique<std::shared_ptr<void>>(cuda::allocate_pinned(rows * sizeof(T)));
-    auto* const data = static_cast<T*>(owner->get());
-    const py::capsule base(owner.release(), [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
-    return py::array_t<T>(rows, data, base);
+    const PinnedMemory memory(rows * sizeof(T));
+    return py::array_t<T>(rows, static_cast<T*>(memory.data), memory.owner);
 }
 
 template <class T>
@@ -45,23 +56,47 @@ py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const st
     return y;
 }
 
-// X may have any strides. The result is in the order of X, so that vectors that lie next to each other need no copies.
+// The Y of a product with NumPy arrays, in the order of X.
 template <class T>
-py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X) {
-    if (X.ndim() != 2 || X.shape(0) != matrix.cols()) throw std::invalid_argument("array of wrong shape");
+py::array_t<T> make_columns(index_t rows, py::ssize_t count, bool by_columns, Device device) {
     constexpr auto kItem = static_cast<py::ssize_t>(sizeof(T));
+    constexpr std::size_t kMostPinned = std::size_t(512) << 20;  // more would be taken from the rest of the system
+    const std::vector<py::ssize_t> shape{rows, count};
+    const auto strides = by_columns ? std::vector<py::ssize_t>{kItem, std::max<py::ssize_t>(rows, 1) * kItem}
+                                    : std::vector<py::ssize_t>{count * kItem, kItem};
+    const std::size_t bytes = std::size_t(rows) * count * kItem;
+    if (!device.is_cuda() || bytes == 0 || bytes > kMostPinned) return py::array_t<T>(shape, strides);
+    const PinnedMemory memory(bytes);
+    return py::array_t<T>(shape, strides, static_cast<T*>(memory.data), memory.owner);
+}
+
+template <class T>
+Strides strides_of(const py::array_t<T, 0>& array) {
+    constexpr auto kItem = static_cast<py::ssize_t>(sizeof(T));
+    return {array.strides(0) / kItem, array.strides(1) / kItem};
+}
+
+// X and out may have any strides.
+template <class T>
+py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X,
+                           const std::optional<py::array_t<T, 0>>& out, T alpha, T beta) {
+    if (X.ndim() != 2 || X.shape(0) != matrix.cols()) throw std::invalid_argument("array of wrong shape");
     const py::ssize_t rows = matrix.rows(), count = X.shape(1);
     if (count > std::numeric_limits<index_t>::max()) throw std::invalid_argument("2^31 columns or more");
-    const bool by_columns = X.strides(0) == kItem && X.shape(0) > 1 && count > 1;
-    py::array_t<T> y({rows, count}, by_columns ? std::vector<py::ssize_t>{kItem, std::max<py::ssize_t>(rows, 1) * kItem}
-                                               : std::vector<py::ssize_t>{count * kItem, kItem});
-    const auto width = static_cast<index_t>(count);
-    const Columns<const T> from{X.data(), width, X.strides(0) / kItem, X.strides(1) / kItem};
-    const Columns<T> to{y.mutable_data(), width, y.strides(0) / kItem, y.strides(1) / kItem};
+    const bool by_columns = X.strides(0) == static_cast<py::ssize_t>(sizeof(T)) && X.shape(0) > 1 && count > 1;
+    py::array_t<T, 0> y =
+        out ? *out : py::array_t<T, 0>(make_columns<T>(matrix.rows(), count, by_columns, matrix.device()));
+    if (y.ndim() != 2 || y.shape(0) != rows || y.shape(1) != count) {
+        throw std::invalid_argument("array of wrong shape");
+    }
+    Product<T> product{X.data(), y.mutable_data(), alpha, beta};
+    product.columns = static_cast<index_t>(count);
+    product.x_strides = strides_of(X);
+    product.y_strides = strides_of(y);
     {
         const GilRelease release;
         const ThreadLimit limit(matrix.max_threads);
-        multiply_columns(matrix, from, to);
+        if (count > 0) matrix.spmv_host(product);
     }
     return y;
 }
@@ -115,8 +150,25 @@ void register_base(py::module_& module, const char* name) {
             py::call_guard<GilRelease>(), "Product of vectors on the matrix's own device; queued on the stream.")
         .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
              py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
-        .def("multiply_columns", static_cast<py::array (*)(const M&, const py::array_t<T, 0>&)>(&multiply_columns<T>),
-             py::arg("X").noconvert(), "Product of the columns of an array in host memory.")
+        .def("multiply_columns", &multiply_columns<T>, py::arg("X").noconvert(),
+             py::arg("out").noconvert() = py::none(), py::arg("alpha") = T(1), py::arg("beta") = T(0),
+             "Product of the columns of an array in host memory.")
+        .def(
+            "multiply_column_pointers",
+            [](const M& matrix, std::uintptr_t x, const GivenStrides& x_strides, std::uintptr_t y,
+               const GivenStrides& y_strides, index_t columns, T alpha, T beta, std::uintptr_t stream) {
+                Product<T> product{reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), alpha, beta};
+                product.columns = columns;
+                product.x_strides = {x_strides.first, x_strides.second};
+                product.y_strides = {y_strides.first, y_strides.second};
+                if (columns > 0 && matrix.rows() > 0) matrix.spmv(product, reinterpret_cast<Stream>(stream));
+            },
+            py::arg("x"), py::arg("x_strides"), py::arg("y"), py::arg("y_strides"), py::arg("columns"),
+            py::arg("alpha"), py::arg("beta"), py::arg("stream"), py::call_guard<GilRelease>(),
+            "Product of the columns of arrays on the matrix's own device; strides count elements.")
+        .def_property_readonly(
+            "takes_rows", &M::takes_rows,
+            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
         .def(
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
             py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")

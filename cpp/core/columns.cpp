@@ -7,7 +7,8 @@
 namespace spmvgpu {
 
 template <class T>
-void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length) {
+void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length, T alpha, T beta) {
+    const bool is_copy = alpha == T(1) && beta == T(0);
     // A block of rows stays in the first-level cache while its columns are gone through one by one.
     constexpr index_t kRows = 64;
     const auto blocks = static_cast<index_t>((std::int64_t(length) + kRows - 1) / kRows);
@@ -17,12 +18,20 @@ void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t le
         for (index_t j = 0; j < from.count; ++j) {
             const T* const source = from.column(j);
             T* const target = to.column(j);
-            for (std::ptrdiff_t i = begin; i < end; ++i) target[i * to.row_stride] = source[i * from.row_stride];
+            if (is_copy) {
+                for (std::ptrdiff_t i = begin; i < end; ++i) target[i * to.row_stride] = source[i * from.row_stride];
+                continue;
+            }
+            for (std::ptrdiff_t i = begin; i < end; ++i) {
+                T& element = target[i * to.row_stride];
+                const T scaled = alpha * source[i * from.row_stride];
+                element = beta == T(0) ? scaled : scaled + beta * element;
+            }
         }
     });
 }
 
-template void copy_columns(const Columns<const float>&, const Columns<float>&, index_t);
-template void copy_columns(const Columns<const double>&, const Columns<double>&, index_t);
+template void copy_columns(const Columns<const float>&, const Columns<float>&, index_t, float, float);
+template void copy_columns(const Columns<const double>&, const Columns<double>&, index_t, double, double);
 
 }  // namespace spmvgpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <stdexcept>
 
 #include "core/types.hpp"
 
@@ -21,9 +22,29 @@ struct Columns {
     bool rows_are_contiguous() const { return column_stride == 1; }
 };
 
+// The vectors x and y of a product.
+template <class T>
+Columns<const T> columns_of_x(const Product<T>& product) {
+    return {product.x, product.columns, product.x_strides.row, product.x_strides.column};
+}
+template <class T>
+Columns<T> columns_of_y(const Product<T>& product) {
+    return {product.y, product.columns, product.y_strides.row, product.y_strides.column};
+}
+
+// Calls multiply(product) for one vector after the other, each of which must be contiguous.
+template <class T, class Multiply>
+void for_each_vector(const Product<T>& product, Multiply&& multiply) {
+    if (!product.vectors_are_contiguous()) throw std::logic_error("vectors must be contiguous to be multiplied singly");
+    for (index_t j = 0; j < product.columns; ++j) multiply(product.part(j, 1));
+}
+
 // Columns that are processed at once where they must be copied: what a cache line of a row holds.
 template <class T>
 inline constexpr index_t kPanelColumns = 64 / sizeof(T);
+
+// Columns for which a GPU reads a matrix once.
+inline constexpr index_t kMaxColumns = 32;
 
 // Calls group<kCount>(first) for groups of kColumns neighbouring columns, and then for ever smaller ones, that make up
 // [first, end): as many as a loop of fixed length takes at once.
@@ -33,17 +54,9 @@ inline void for_column_groups(index_t first, index_t end, const Group& group) {
     if constexpr (kColumns > 1) for_column_groups<kColumns / 2>(first, end, group);
 }
 
-// Copies vectors of `length` entries, whatever the strides, by several threads.
+// to = alpha * from + beta * to for vectors of `length` entries, whatever the strides, by several threads. With
+// beta == 0, `to` is not read.
 template <class T>
-void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length);
-
-// y = A * x for row-major x and y: row i of x begins at x + i * ldx.
-template <class T>
-struct PanelProduct {
-    const T* x;
-    T* y;
-    index_t columns;
-    std::ptrdiff_t ldx, ldy;
-};
+void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t length, T alpha = T(1), T beta = T(0));
 
 }  // namespace spmvgpu

@@ -34,7 +34,13 @@ struct Target {
     int processors = 1;  // streaming multiprocessors of a GPU, threads of a CPU
 };
 
-// y = alpha * A * x + beta * y. With beta == 0, y is written and never read.
+// How several vectors lie in one array: entry i of vector j is `i * row + j * column` entries behind the first.
+struct Strides {
+    std::int64_t row = 1, column = 0;
+};
+
+// y = alpha * A * x + beta * y, for one vector x or for several, the columns of an array. With beta == 0, y is written
+// and never read.
 template <class T>
 struct Product {
     const T* x;
@@ -43,8 +49,35 @@ struct Product {
     T beta = T(0);
     void* scratch = nullptr;           // workspace_bytes() of the format, private to one CUDA stream, zeroed once
     const index_t* row_map = nullptr;  // row of y that a row of the matrix belongs to; null: the same
+    index_t columns = 1;
+    Strides x_strides{}, y_strides{};
 
     constexpr index_t row_of_y(index_t row) const { return row_map == nullptr ? row : row_map[row]; }
+
+    // Whether x and y are one vector each, of entries that lie next to each other.
+    bool is_of_vectors() const { return columns == 1 && vectors_are_contiguous(); }
+    bool vectors_are_contiguous() const { return x_strides.row == 1 && y_strides.row == 1; }
+    bool rows_are_contiguous() const { return x_strides.column == 1 && y_strides.column == 1; }
+
+    // The product of some of the columns.
+    Product part(index_t first, index_t count) const {
+        Product product = *this;
+        product.x += first * x_strides.column;
+        product.y += first * y_strides.column;
+        product.columns = count;
+        return product;
+    }
+    // The same from another place in x and y on: that of the part of a matrix which begins at this column and row.
+    Product from(index_t row, index_t col) const {
+        Product product = *this;
+        product.x += col * x_strides.row;
+        if (row_map != nullptr) {
+            product.row_map += row;
+        } else {
+            product.y += row * y_strides.row;
+        }
+        return product;
+    }
 };
 
 }  // namespace spmvgpu

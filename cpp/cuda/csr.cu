@@ -172,7 +172,7 @@ void launch_shared(const Csr<T>& csr, const Product<T>& product, Stream stream) 
 template <class T, int kTile>
 void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream) {
     auto* segment_sums = static_cast<T*>(product.scratch);
-    auto* arrivals = reinterpret_cast<unsigned*>(segment_sums + csr.segments);
+    auto* arrivals = reinterpret_cast<unsigned*>(segment_sums + std::size_t(csr.segments) * kMaxColumns);
     const BalancedPlan<T> plan{
         csr.tiles.data(), csr.spans.data(), csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(),
         segment_sums,     arrivals};

@@ -11,43 +11,46 @@ constexpr int kBlockSize = 256;
 
 template <class T>
 __global__ void gather_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
-                                          const index_t* __restrict__ map, index_t count) {
+                                          const index_t* __restrict__ map, index_t count, std::int64_t stride) {
     const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
-    if (i < count) to[i] = from[map[i]];
+    if (i < count) to[i] = from[(map == nullptr ? i : map[i]) * stride];
 }
 
 template <class T>
 __global__ void scatter_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
-                                           const index_t* __restrict__ map, index_t count, T beta) {
+                                           const index_t* __restrict__ map, index_t count, T beta,
+                                           std::int64_t stride) {
     const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
     if (i >= count) return;
-    T& target = to[map == nullptr ? i : map[i]];
+    T& target = to[(map == nullptr ? i : map[i]) * stride];
     target = beta == T(0) ? from[i] : from[i] + beta * target;
 }
 
 }  // namespace
 
 template <class T>
-void gather(T* to, const T* from, const index_t* map, index_t count, int ordinal, Stream stream) {
+void gather(T* to, const T* from, const index_t* map, index_t count, int ordinal, Stream stream, std::int64_t stride) {
     if (count == 0) return;
     const DeviceGuard guard(ordinal);
-    gather_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, map, count);
+    gather_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, map, count,
+                                                                                                stride);
     check_launch("gather_thread_per_element");
 }
 
 template <class T>
-void scatter(T* to, const T* from, const index_t* map, index_t count, T beta, int ordinal, Stream stream) {
+void scatter(T* to, const T* from, const index_t* map, index_t count, T beta, int ordinal, Stream stream,
+             std::int64_t stride) {
     if (count == 0) return;
     const DeviceGuard guard(ordinal);
     scatter_thread_per_element<<<blocks_for(count, kBlockSize), kBlockSize, 0, native(stream)>>>(to, from, map, count,
-                                                                                                 beta);
+                                                                                                 beta, stride);
     check_launch("scatter_thread_per_element");
 }
 
-template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream);
-template void gather(float*, const float*, const index_t*, index_t, int, Stream);
-template void gather(double*, const double*, const index_t*, index_t, int, Stream);
-template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream);
-template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream);
+template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream, std::int64_t);
+template void gather(float*, const float*, const index_t*, index_t, int, Stream, std::int64_t);
+template void gather(double*, const double*, const index_t*, index_t, int, Stream, std::int64_t);
+template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream, std::int64_t);
+template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream, std::int64_t);
 
 }  // namespace spmvgpu::cuda

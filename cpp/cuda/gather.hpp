@@ -5,13 +5,15 @@
 
 namespace spmvgpu::cuda {
 
-// to[i] = from[map[i]] for i below count.
+// to[i] = from[map[i] * stride] for i below count. Without a map (nullptr), i stands for map[i].
 template <class T>
-void gather(T* to, const T* from, const index_t* map, index_t count, int ordinal, Stream stream);
+void gather(T* to, const T* from, const index_t* map, index_t count, int ordinal, Stream stream,
+            std::int64_t stride = 1);
 
-// to[map[i]] = from[i] + beta * to[map[i]] for i below count, without reading `to` where beta is zero. Without
-// a map (nullptr) to[i] stands for to[map[i]].
+// to[map[i] * stride] = from[i] + beta * to[map[i] * stride] for i below count, without reading `to` where beta is
+// zero. Without a map (nullptr), i stands for map[i].
 template <class T>
-void scatter(T* to, const T* from, const index_t* map, index_t count, T beta, int ordinal, Stream stream);
+void scatter(T* to, const T* from, const index_t* map, index_t count, T beta, int ordinal, Stream stream,
+             std::int64_t stride = 1);
 
 }  // namespace spmvgpu::cuda

@@ -117,22 +117,48 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, Stream s
     upload(device, Fill(copy), bytes, stream);
 }
 
+Staging::Buffer& Staging::free_buffer(std::size_t begin, std::size_t piece) {
+    Buffer& buffer = buffers_[begin / kPieceBytes % 2];
+    if (!buffer.arrived) buffer.arrived.emplace();
+    buffer.arrived->synchronize();
+    if (buffer.size < piece) {
+        buffer.memory = allocate_pinned(piece);
+        buffer.size = piece;
+    }
+    return buffer;
+}
+
 void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream stream) {
     for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
         const std::size_t piece = std::min(kPieceBytes, bytes - begin);
-        Buffer& buffer = buffers_[begin / kPieceBytes % 2];
-        if (!buffer.arrived) buffer.arrived.emplace();
-        buffer.arrived->synchronize();
-        if (buffer.size < piece) {
-            buffer.memory = allocate_pinned(piece);
-            buffer.size = piece;
-        }
+        Buffer& buffer = free_buffer(begin, piece);
         char* const chunk = static_cast<char*>(buffer.memory.get());
         parallel_parts(piece, [&](std::size_t from, std::size_t to) { fill(chunk + from, begin + from, to - from); });
         check(cudaMemcpyAsync(static_cast<char*>(device) + begin, buffer.memory.get(), piece, cudaMemcpyHostToDevice,
                               native(stream)),
               "cudaMemcpyAsync");
         buffer.arrived->record(stream);
+    }
+}
+
+void Staging::download(const Drain& drain, const void* device, std::size_t bytes, Stream stream) {
+    const auto fetch = [&](std::size_t begin) {
+        if (begin >= bytes) return;
+        const std::size_t piece = std::min(kPieceBytes, bytes - begin);
+        Buffer& buffer = free_buffer(begin, piece);
+        check(cudaMemcpyAsync(buffer.memory.get(), static_cast<const char*>(device) + begin, piece,
+                              cudaMemcpyDeviceToHost, native(stream)),
+              "cudaMemcpyAsync");
+        buffer.arrived->record(stream);
+    };
+    fetch(0);
+    for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
+        fetch(begin + kPieceBytes);  // while this one is taken away
+        const Buffer& buffer = buffers_[begin / kPieceBytes % 2];
+        buffer.arrived->synchronize();
+        const char* const chunk = static_cast<const char*>(buffer.memory.get());
+        parallel_parts(std::min(kPieceBytes, bytes - begin),
+                       [&](std::size_t from, std::size_t to) { drain(chunk + from, begin + from, to - from); });
     }
 }
 

@@ -23,20 +23,27 @@ bool is_pinned(const void* memory, std::size_t bytes);
 // Writes bytes [begin, begin + size) of what is to be sent to `chunk`; called by several threads at once.
 using Fill = std::function<void(void* chunk, std::size_t begin, std::size_t size)>;
 
-// Page-locked buffers for uploads from ordinary memory, to one device. Not for two threads at once.
+// Takes bytes [begin, begin + size) of what has come, which are at `chunk`; called by several threads at once.
+using Drain = std::function<void(const void* chunk, std::size_t begin, std::size_t size)>;
+
+// Page-locked buffers for transfers from and to ordinary memory, to one device. Not for two threads at once.
 class Staging {
 public:
     // Returns when `host` may be changed; the data arrive in the order of the stream.
     void upload(void* device, const void* host, std::size_t bytes, Stream stream);
     // The same for data that are made as they are sent, begin and size being multiples of 64 but at the end.
     void upload(void* device, const Fill& fill, std::size_t bytes, Stream stream);
+    // Data that are taken away as they come. Complete when it returns.
+    void download(const Drain& drain, const void* device, std::size_t bytes, Stream stream);
 
 private:
     struct Buffer {
         std::shared_ptr<void> memory;
         std::size_t size = 0;
-        std::optional<Event> arrived;  // the last transfer out of this buffer is over
+        std::optional<Event> arrived;  // the last transfer out of this buffer, or into it, is over
     };
+    Buffer& free_buffer(std::size_t begin, std::size_t piece);  // for the piece that begins there
+
     Buffer buffers_[2];
 };
 

@@ -47,6 +47,10 @@ template Residency ell_residency<double>(int);
 std::shared_ptr<void> allocate_pinned(std::size_t) { unavailable(); }
 bool is_pinned(const void*, std::size_t) { return false; }
 
+void Staging::upload(void*, const void*, std::size_t, Stream) { unavailable(); }
+void Staging::upload(void*, const Fill&, std::size_t, Stream) { unavailable(); }
+void Staging::download(const Drain&, const void*, std::size_t, Stream) { unavailable(); }
+
 template <class T>
 HostExchange<T>::HostExchange(index_t, index_t, int) {
     unavailable();
@@ -63,18 +67,18 @@ template class HostExchange<float>;
 template class HostExchange<double>;
 
 template <class T>
-void gather(T*, const T*, const index_t*, index_t, int, Stream) {
+void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t) {
     unavailable();
 }
-template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream);
-template void gather(float*, const float*, const index_t*, index_t, int, Stream);
-template void gather(double*, const double*, const index_t*, index_t, int, Stream);
+template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream, std::int64_t);
+template void gather(float*, const float*, const index_t*, index_t, int, Stream, std::int64_t);
+template void gather(double*, const double*, const index_t*, index_t, int, Stream, std::int64_t);
 template <class T>
-void scatter(T*, const T*, const index_t*, index_t, T, int, Stream) {
+void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t) {
     unavailable();
 }
-template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream);
-template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream);
+template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream, std::int64_t);
+template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream, std::int64_t);
 
 std::shared_ptr<void> lease_stream(int) { unavailable(); }
 Event::Event() { unavailable(); }

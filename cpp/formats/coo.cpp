@@ -116,17 +116,17 @@ namespace {
 // y += A * x for the entries [begin, end), but what they add to the row of the first of them goes to first_row_sums.
 // Static, for a function with clones cannot be merged between object files.
 template <class T>
-SPMVGPU_SIMD_CLONES static void add_entries(const Coo<T>& coo, PanelProduct<T> product, index_t begin, index_t end,
+SPMVGPU_SIMD_CLONES static void add_entries(const Coo<T>& coo, Product<T> product, index_t begin, index_t end,
                                             T* first_row_sums) {
     for (index_t k = begin, row_end = begin; k < end; k = row_end) {
         const index_t row = coo.row_indices[k];
         while (row_end < end && coo.row_indices[row_end] == row) ++row_end;
-        T* const to = row == coo.row_indices[begin] ? first_row_sums : product.y + row * product.ldy;
+        T* const to = row == coo.row_indices[begin] ? first_row_sums : product.y + row * product.y_strides.row;
         for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
             T sums[kColumns] = {};
             for (index_t j = k; j < row_end; ++j) {
                 const T value = coo.values[j];
-                const T* const x = product.x + coo.col_indices[j] * product.ldx + c;
+                const T* const x = product.x + coo.col_indices[j] * product.x_strides.row + c;
 #pragma omp simd
                 for (int i = 0; i < kColumns; ++i) sums[i] += value * x[i];
             }
@@ -138,14 +138,14 @@ SPMVGPU_SIMD_CLONES static void add_entries(const Coo<T>& coo, PanelProduct<T> p
 }  // namespace
 
 template <class T>
-void Coo<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Coo<T>::multiply_panel(const Product<T>& product) const {
     parallel_for(rows, std::int64_t(rows) * product.columns,
-                 [&](index_t row) { std::fill_n(product.y + row * product.ldy, product.columns, T(0)); });
+                 [&](index_t row) { std::fill_n(product.y + row * product.y_strides.row, product.columns, T(0)); });
     add_panel(product);
 }
 
 template <class T>
-void Coo<T>::add_panel(const PanelProduct<T>& product) const {
+void Coo<T>::add_panel(const Product<T>& product) const {
     if (nnz == 0) return;
     const std::size_t columns = product.columns;
     const std::int64_t pieces = piece_count(nnz);  // as for one vector
@@ -155,7 +155,7 @@ void Coo<T>::add_panel(const PanelProduct<T>& product) const {
                     static_cast<index_t>(part_begin(nnz, pieces, p + 1)), first_row_sums.data() + p * columns);
     });
     for (std::int64_t p = 0; p < pieces; ++p) {
-        T* const y = product.y + row_indices[part_begin(nnz, pieces, p)] * product.ldy;
+        T* const y = product.y + row_indices[part_begin(nnz, pieces, p)] * product.y_strides.row;
         for (std::size_t c = 0; c < columns; ++c) y[c] += first_row_sums[p * columns + c];
     }
 }

@@ -71,8 +71,8 @@ struct Coo {
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * strips() : 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void add_panel(const PanelProduct<T>& product) const;            // y += A * x for several vectors on the CPU
+    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
+    void add_panel(const Product<T>& product) const;                 // y += A * x for several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/coo.cu
 };
 

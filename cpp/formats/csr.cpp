@@ -6,6 +6,7 @@
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/node_pattern.hpp"
 #include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
 
@@ -134,8 +135,9 @@ CsrPlan Csr<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target
     plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
     if (target.device.is_cuda()) {
         if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(plan, csr.rows, csr.row_offsets);
-        plan.cost.bytes += plan.tiles.size() * sizeof(Tile) + plan.spans.size() * (sizeof(RowSpan) + sizeof(unsigned)) +
-                           plan.segments * sizeof(T);
+        plan.cost.bytes += plan.tiles.size() * sizeof(Tile) + plan.spans.size() * sizeof(RowSpan) +
+                           workspace_bytes(plan.segments, plan.spans.size());
+        plan.node_rows = find_node_rows(csr.rows, csr.row_offsets.data(), csr.col_indices.data());
         plan.cost.launches = csr.rows > 0;
     }
     return plan;
@@ -152,7 +154,8 @@ Csr<T> Csr<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
             Array<Tile>::from(plan.tiles),
             Array<RowSpan>::from(plan.spans),
             plan.segments,
-            plan.tuning};
+            plan.tuning,
+            plan.node_rows};
 }
 
 template <class T>
@@ -163,7 +166,7 @@ void Csr<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void Csr<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Csr<T>::multiply_panel(const Product<T>& product) const {
     multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 

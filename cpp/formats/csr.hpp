@@ -70,12 +70,13 @@ struct CsrPlan {
     HostVector<Tile> tiles;
     HostVector<RowSpan> spans;  // rows that are cut into segments
     index_t segments = 0;       // partial sums that the spans refer to
+    int node_rows = 1;          // see find_node_rows
 };
 
 template <class T>
 struct Csr {
     static constexpr const char* kName = "csr";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
     using value_type = T;
     using Tuning = CsrTuning;
     using Plan = CsrPlan;
@@ -88,6 +89,7 @@ struct Csr {
     Array<RowSpan> spans;        // rows that are cut into segments
     index_t segments = 0;        // partial sums that the spans refer to
     Tuning tuning;
+    int node_rows = 1;  // see find_node_rows
 
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
@@ -101,12 +103,16 @@ struct Csr {
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
     static Csr from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const { return {rows, cols, nnz, row_offsets, col_indices, values}; }
-    // A partial sum a segment, and a counter a cut row, which says when all of them are there.
-    std::size_t workspace_bytes() const { return segments * sizeof(T) + spans.size() * sizeof(unsigned); }
+    // Partial sums of each segment, one a column, and a counter a cut row, which says when all of them are there.
+    static constexpr std::size_t workspace_bytes(index_t segments, std::size_t spans) {
+        return std::size_t(segments) * kMaxColumns * sizeof(T) + spans * sizeof(unsigned);
+    }
+    std::size_t workspace_bytes() const { return workspace_bytes(segments, spans.size()); }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/csr.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr_columns.cu
 };
 
 }  // namespace spmvgpu

@@ -77,7 +77,7 @@ void CsrB<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void CsrB<T>::multiply_panel(const PanelProduct<T>& product) const {
+void CsrB<T>::multiply_panel(const Product<T>& product) const {
     multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 

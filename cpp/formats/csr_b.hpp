@@ -80,7 +80,7 @@ struct CsrB {
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * bounds.size() : 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
+    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr_b.cu
 };
 

@@ -56,7 +56,7 @@ void CsrM<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void CsrM<T>::multiply_panel(const PanelProduct<T>& product) const {
+void CsrM<T>::multiply_panel(const Product<T>& product) const {
     multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 

@@ -86,7 +86,7 @@ struct CsrM {
     std::size_t workspace_bytes() const { return indices_stay_on_host ? 0 : nnz * sizeof(T); }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
+    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/csr_m.cu
 };
 

@@ -183,20 +183,20 @@ constexpr index_t kPanelRows = 64;  // rows that are gone through together where
 // y = A * x in rows [first, last).
 template <class T>
 SPMVGPU_SIMD_CLONES static void multiply_block(const Dia<T>& dia, std::int64_t first, std::int64_t last,
-                                               PanelProduct<T> product) {
+                                               Product<T> product) {
     for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
         T sums[kPanelRows][kColumns] = {};
         for_each_diagonal(dia, first, last,
                           [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
                               for (std::int64_t i = begin; i < end; ++i) {
                                   if (std::bit_cast<typename Dia<T>::Bits>(values[i]) == dia.padding) continue;
-                                  const T* const row = product.x + (i + offset) * product.ldx + c;
+                                  const T* const row = product.x + (i + offset) * product.x_strides.row + c;
 #pragma omp simd
                                   for (int j = 0; j < kColumns; ++j) sums[i - first][j] += values[i] * row[j];
                               }
                           });
         for (std::int64_t i = first; i < last; ++i)
-            std::copy_n(sums[i - first], kColumns, product.y + i * product.ldy + c);
+            std::copy_n(sums[i - first], kColumns, product.y + i * product.y_strides.row + c);
     });
 }
 
@@ -214,7 +214,7 @@ void Dia<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void Dia<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Dia<T>::multiply_panel(const Product<T>& product) const {
     for_each_block(*this, kPanelRows,
                    [&](std::int64_t first, std::int64_t last) { multiply_block(*this, first, last, product); });
 }

@@ -38,7 +38,7 @@ struct DiaPlan {
 template <class T>
 struct Dia {
     static constexpr const char* kName = "dia";
-    static constexpr Traits kTraits{.reads_whole_diagonals = true};
+    static constexpr Traits kTraits{.reads_whole_diagonals = true, .multiplies_columns = true};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = DiaPlan;
@@ -64,9 +64,10 @@ struct Dia {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/dia.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/dia.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/dia_columns.cu
 };
 
 }  // namespace spmvgpu

@@ -4,6 +4,7 @@
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/node_pattern.hpp"
 #include "formats/row_products.hpp"
 #include "formats/slice_products.hpp"
 
@@ -37,7 +38,8 @@ Cost EllSlots<T>::cost(const char* name, const EllShape& shape, const CsrMatrix<
 template <class T>
 EllSlots<T> EllSlots<T>::from_csr(const CsrMatrix<T>& matrix, const EllShape& shape) {
     const std::int64_t slots = shape.slots();
-    EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots)};
+    EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots),
+                 find_node_rows(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data())};
     parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
         std::fill(ell.col_indices.begin() + begin, ell.col_indices.begin() + end, -1);
         std::fill(ell.values.begin() + begin, ell.values.begin() + end, T(0));
@@ -114,14 +116,14 @@ void EllSlots<T>::spmv(const index_t* row_lengths, const Product<T>& product) co
 }
 
 template <class T>
-void EllSlots<T>::multiply_panel(const index_t* row_lengths, const PanelProduct<T>& product) const {
+void EllSlots<T>::multiply_panel(const index_t* row_lengths, const Product<T>& product) const {
     const int lanes = shape.threads_per_row;
     for_each_slice(*this, row_lengths, [&](index_t begin, index_t end, index_t columns) {
         const std::int64_t first = shape.slot(begin, 0);
         const auto store = [&]<int kColumns>(index_t c, const T(&sums)[kSliceLanes][kColumns]) {
             for (index_t row = begin; row < end; ++row) {
                 const auto* const parts = sums + (row - begin) * lanes;
-                T* const y = product.y + row * product.ldy + c;
+                T* const y = product.y + row * product.y_strides.row + c;
                 std::copy_n(parts[0], kColumns, y);
                 for (int lane = 1; lane < lanes; ++lane) {
                     for (int i = 0; i < kColumns; ++i) y[i] += parts[lane][i];

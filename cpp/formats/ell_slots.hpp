@@ -38,6 +38,7 @@ struct EllSlots {
     EllShape shape;
     Array<index_t> col_indices;  // length width * pitch; -1 marks padding
     Array<T> values;             // length width * pitch
+    int node_rows = 1;           // see find_node_rows
 
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
@@ -52,8 +53,8 @@ struct EllSlots {
     CsrMatrix<T> to_csr(index_t cols, index_t nnz) const;
 
     // With row_lengths (or nullptr), columns that are padding throughout a group of neighbouring rows are not read.
-    void spmv(const index_t* row_lengths, const Product<T>& product) const;                 // on the CPU
-    void multiply_panel(const index_t* row_lengths, const PanelProduct<T>& product) const;  // several vectors
+    void spmv(const index_t* row_lengths, const Product<T>& product) const;            // on the CPU
+    void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;  // several vectors
 };
 
 // Entries of each row.

@@ -24,7 +24,7 @@ void Ellpack<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void Ellpack<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Ellpack<T>::multiply_panel(const Product<T>& product) const {
     slots.multiply_panel(nullptr, product);
 }
 

@@ -21,7 +21,7 @@ namespace spmvgpu {
 template <class T>
 struct Ellpack {
     static constexpr const char* kName = "ellpack";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = EllPlan<Tuning>;
@@ -40,9 +40,10 @@ struct Ellpack {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/ellpack.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/ell_columns.cu
 };
 
 }  // namespace spmvgpu

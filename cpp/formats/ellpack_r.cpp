@@ -22,7 +22,7 @@ void EllpackR<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void EllpackR<T>::multiply_panel(const PanelProduct<T>& product) const {
+void EllpackR<T>::multiply_panel(const Product<T>& product) const {
     ell.slots.multiply_panel(row_lengths.data(), product);
 }
 

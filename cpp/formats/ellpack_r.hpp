@@ -20,7 +20,7 @@ namespace spmvgpu {
 template <class T>
 struct EllpackR {
     static constexpr const char* kName = "ellpack_r";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = EllPlan<Tuning>;
@@ -41,9 +41,10 @@ struct EllpackR {
     CsrMatrix<T> to_csr() const { return ell.to_csr(); }
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellpack_r.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/ellpack_r.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/ell_columns.cu
 };
 
 }  // namespace spmvgpu

@@ -54,7 +54,7 @@ void EllrT<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void EllrT<T>::multiply_panel(const PanelProduct<T>& product) const {
+void EllrT<T>::multiply_panel(const Product<T>& product) const {
     slots.multiply_panel(row_lengths.data(), product);
 }
 

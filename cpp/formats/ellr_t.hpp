@@ -37,7 +37,7 @@ struct EllrTTuning {
 template <class T>
 struct EllrT {
     static constexpr const char* kName = "ellr_t";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
     using value_type = T;
     using Tuning = EllrTTuning;
     using Plan = EllPlan<Tuning>;
@@ -58,9 +58,10 @@ struct EllrT {
     CsrMatrix<T> to_csr() const { return slots.to_csr(cols, nnz); }
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/ellr_t.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/ellr_t.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/ell_columns.cu
 };
 
 }  // namespace spmvgpu

@@ -30,6 +30,7 @@ struct Traits {
     bool reads_whole_diagonals = false;  // reads x all along the diagonals of the matrix, entry or not
     bool gathers_x_first = false;        // multiplies by values gathered from x, which may serve several products
     bool multiplies_panels = true;       // multiplies several vectors at once on the CPU
+    bool multiplies_columns = false;     // and on a GPU
 };
 
 // What a matrix in a format takes, known before it is stored.
@@ -60,10 +61,17 @@ struct IgnoreArray {
     void operator()(const char* /*name*/, A& /*array*/) const {}
 };
 
-// x and y lie on the device of the format's arrays; the product's scratch space has workspace_bytes().
+// x and y lie on the device of the format's arrays; the product's scratch space has workspace_bytes(). Of several
+// vectors with contiguous rows, y = A * x.
 template <class F>
-concept MultipliesPanels = requires(const F& format, const PanelProduct<typename F::value_type>& product) {
+concept MultipliesPanels = requires(const F& format, const Product<typename F::value_type>& product) {
     { format.multiply_panel(product) } -> std::same_as<void>;
+};
+
+// A product of any number of columns, which may lie in any way.
+template <class F>
+concept MultipliesColumns = requires(const F& format, const Product<typename F::value_type>& product, Stream stream) {
+    { format.multiply_columns_cuda(product, stream) } -> std::same_as<void>;
 };
 
 // The values gathered go to the scratch space, unless the host gathers for a GPU: then gather() makes what the product
@@ -102,6 +110,19 @@ concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typen
     { format.spmv_cuda(product, stream) } -> std::same_as<void>;
 }
 &&PlanContract<typename F::Plan, typename F::Tuning>&& F::kTraits.multiplies_panels ==
-    MultipliesPanels<F>&& F::kTraits.gathers_x_first == GathersX<F>;
+    MultipliesPanels<F>&& F::kTraits.multiplies_columns == MultipliesColumns<F>&& F::kTraits.gathers_x_first ==
+    GathersX<F>;
+
+// The product on a GPU, with any number of columns. What takes one vector at a time gets them one by one, and they must
+// be contiguous.
+template <FormatContract F, class T>
+void multiply_cuda(const F& format, const Product<T>& product, Stream stream) {
+    if (product.is_of_vectors()) return format.spmv_cuda(product, stream);
+    if constexpr (F::kTraits.multiplies_columns) {
+        format.multiply_columns_cuda(product, stream);
+    } else {
+        for_each_vector(product, [&](const Product<T>& vectors) { format.spmv_cuda(vectors, stream); });
+    }
+}
 
 }  // namespace spmvgpu

@@ -172,7 +172,7 @@ void Hyb<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void Hyb<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Hyb<T>::multiply_panel(const Product<T>& product) const {
     ell.multiply_panel(product);
     coo.add_panel(product);
 }

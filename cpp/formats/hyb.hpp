@@ -75,7 +75,7 @@ struct Hyb {
     std::size_t workspace_bytes() const { return coo.workspace_bytes(); }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
+    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/hyb.cu
 };
 

@@ -41,10 +41,10 @@ inline void sum_panel(const T* values, const index_t* col_indices, const T* x, s
 
 // The same for any number of columns.
 template <class T>
-inline void sum_row(const T* values, const index_t* col_indices, const PanelProduct<T>& product, index_t begin,
-                    index_t end, T* sums) {
+inline void sum_row(const T* values, const index_t* col_indices, const Product<T>& product, index_t begin, index_t end,
+                    T* sums) {
     for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
-        sum_panel<kColumns>(values, col_indices, product.x + c, product.ldx, begin, end, sums + c);
+        sum_panel<kColumns>(values, col_indices, product.x + c, product.x_strides.row, begin, end, sums + c);
     });
 }
 
@@ -52,11 +52,11 @@ inline void sum_row(const T* values, const index_t* col_indices, const PanelProd
 // object files.
 template <class T>
 SPMVGPU_SIMD_CLONES static void walk_panel(MergePoint begin, MergePoint end, const index_t* row_offsets,
-                                           const T* values, const index_t* col_indices, PanelProduct<T> product,
+                                           const T* values, const index_t* col_indices, Product<T> product,
                                            T* unfinished) {
     index_t nz = begin.nz;
     for (index_t row = begin.row; row < end.row; ++row) {
-        sum_row(values, col_indices, product, nz, row_offsets[row + 1], product.y + row * product.ldy);
+        sum_row(values, col_indices, product, nz, row_offsets[row + 1], product.y + row * product.y_strides.row);
         nz = row_offsets[row + 1];
     }
     sum_row(values, col_indices, product, nz, end.nz, unfinished);
@@ -64,7 +64,7 @@ SPMVGPU_SIMD_CLONES static void walk_panel(MergePoint begin, MergePoint end, con
 
 template <class T>
 void multiply_panel_by_rows(index_t rows, const index_t* row_offsets, const T* values, const index_t* col_indices,
-                            const PanelProduct<T>& product) {
+                            const Product<T>& product) {
     if (rows == 0) return;
     const RowPieces pieces(rows, row_offsets);
     const std::size_t columns = product.columns;
@@ -76,7 +76,8 @@ void multiply_panel_by_rows(index_t rows, const index_t* row_offsets, const T* v
     for (std::int64_t p = 0; p + 1 < pieces.count; ++p) {
         const index_t row = pieces.begin(p + 1).row;
         if (row == rows) continue;
-        for (std::size_t c = 0; c < columns; ++c) product.y[row * product.ldy + c] += unfinished[p * columns + c];
+        for (std::size_t c = 0; c < columns; ++c)
+            product.y[row * product.y_strides.row + c] += unfinished[p * columns + c];
     }
 }
 

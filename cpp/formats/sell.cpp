@@ -6,6 +6,7 @@
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/node_pattern.hpp"
 #include "formats/padding.hpp"
 #include "formats/row_products.hpp"
 #include "formats/slice_products.hpp"
@@ -135,6 +136,9 @@ Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
     sell.values = Array<T>(plan.slots());
     sell.permutation = plan.permutation;
     sell.tuning = plan.tuning;
+    if (sell.permutation.size() == 0) {
+        sell.node_rows = find_node_rows(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data());
+    }
     parallel_for(sell.slices, plan.slots(), [&](index_t s) {
         const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
         std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
@@ -212,12 +216,12 @@ void Sell<T>::spmv(const Product<T>& product) const {
 }
 
 template <class T>
-void Sell<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Sell<T>::multiply_panel(const Product<T>& product) const {
     for_each_slice(*this, [&](index_t s) {
         const index_t begin = slice_offsets[s], columns = (slice_offsets[s + 1] - begin) / kSliceRows;
         const auto store = [&]<int kColumns>(index_t c, const T(&sums)[kSliceLanes][kColumns]) {
             for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
-                std::copy_n(sums[i % kSliceRows], kColumns, product.y + row_at(i) * product.ldy + c);
+                std::copy_n(sums[i % kSliceRows], kColumns, product.y + row_at(i) * product.y_strides.row + c);
             }
         };
         sum_slice_panel(values.data() + begin, col_indices.data() + begin, columns, kSliceRows, product, store);

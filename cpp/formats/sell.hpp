@@ -50,7 +50,7 @@ struct SellPlan {
 template <class T>
 struct Sell {
     static constexpr const char* kName = "sell";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
     static constexpr index_t kSliceRows = 32;  // a warp's lanes
     using value_type = T;
     using Tuning = SellTuning;
@@ -63,6 +63,7 @@ struct Sell {
     Array<T> values;               // length slice_offsets[slices]
     Array<index_t> permutation;    // length rows: row of y that a slot of a slice belongs to; empty where sigma is 1
     Tuning tuning;
+    int node_rows = 1;  // see find_node_rows; 1 where rows were sorted
 
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
@@ -79,9 +80,10 @@ struct Sell {
     // Of slot i in the slices' order.
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const PanelProduct<T>& product) const;       // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/sell.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/sell_columns.cu
 };
 
 }  // namespace spmvgpu

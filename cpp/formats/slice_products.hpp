@@ -28,7 +28,7 @@ SPMVGPU_SIMD_CLONES static void sum_slice(const T* values, const index_t* col_in
 // are those of a row with each column of the group.
 template <class T, class Store>
 SPMVGPU_SIMD_CLONES static void sum_slice_panel(const T* values, const index_t* col_indices, index_t columns,
-                                                std::int64_t pitch, const PanelProduct<T>& product, Store store) {
+                                                std::int64_t pitch, const Product<T>& product, Store store) {
     for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
         T sums[kSliceLanes][kColumns] = {};
         for (index_t column = 0; column < columns; ++column) {
@@ -36,7 +36,7 @@ SPMVGPU_SIMD_CLONES static void sum_slice_panel(const T* values, const index_t* 
             const index_t* const col = col_indices + column * pitch;
             for (index_t lane = 0; lane < kSliceLanes; ++lane) {
                 if (col[lane] < 0) continue;
-                const T* const row = product.x + col[lane] * product.ldx + c;
+                const T* const row = product.x + col[lane] * product.x_strides.row + c;
 #pragma omp simd
                 for (int i = 0; i < kColumns; ++i) sums[lane][i] += value[lane] * row[i];
             }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/columns.hpp"
 #include "core/types.hpp"
 #include "matrix/timing.hpp"
 
@@ -23,16 +22,17 @@ public:
     // Threads of the CPU that whoever calls the products gives them at most. Set before the first one.
     int max_threads = std::numeric_limits<int>::max();
 
-    // y = alpha*A*x + beta*y with x and y on the matrix's device. On a GPU it returns once the work is queued on
-    // `stream`.
+    // y = alpha*A*x + beta*y with x and y on the matrix's device, of one column or several. On a GPU they may lie in
+    // any way, and it returns once the work is queued on `stream`; on the CPU each vector must be contiguous, unless
+    // takes_rows().
     virtual void spmv(const Product<T>& product, Stream stream) const = 0;
 
-    // The same with x and y in host memory, whatever the device. Complete when it returns.
+    // The same with x and y in host memory, whatever the device and however they lie. Complete when it returns.
     virtual void spmv_host(const Product<T>& product) const = 0;
 
-    // Whether the matrix multiplies several vectors at once, and that product; x and y are in host memory.
-    virtual bool multiplies_panels() const { return false; }
-    virtual void multiply_panel(const PanelProduct<T>&) const {}
+    // Whether several vectors are multiplied at once: on the CPU those with contiguous rows, with alpha 1 and beta 0
+    // and no row_map; on a GPU in any case, where others are copied one by one unless they are contiguous.
+    virtual bool takes_rows() const { return false; }
 
     // Whether so many vectors that could be multiplied one by one, where they lie, had better be copied for that.
     virtual bool panels_are_worth_copies(index_t /*vectors*/) const { return false; }

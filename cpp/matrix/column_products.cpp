@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/array.hpp"
+#include "core/columns.hpp"
 #include "core/errors.hpp"
 #include "cuda/transfer.hpp"
 
@@ -45,13 +46,26 @@ Columns<const T> read_only(const Columns<T>& columns) {
     return {columns.data, columns.count, columns.row_stride, columns.column_stride};
 }
 
-// Calls multiply(x, y) for a few columns at a time, which lie as `fits` wants them: in place, or in copies made by
-// `lay_out(memory, length, count)`.
-template <class T, class Fits, class LayOut, class Multiply>
-void by_panels(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Columns<T>& y, Fits fits, LayOut lay_out,
-               Multiply multiply) {
+// How a matrix wants several vectors to lie.
+struct Wanted {
+    bool rows;      // contiguous rows, or contiguous vectors
+    bool copies_y;  // whatever the layout: a product that only makes y = A * x
+    bool fits(const auto& columns) const {
+        return rows ? columns.rows_are_contiguous() : columns.vectors_are_contiguous();
+    }
+    template <class T>
+    Columns<T> lay_out(T* memory, index_t length, index_t count) const {
+        return rows ? Columns<T>{memory, count, count, 1} : Columns<T>{memory, count, 1, length};
+    }
+};
+
+// Calls multiply(product) for a few columns at a time, which lie as wanted: in place, or in copies.
+template <class T, class Multiply>
+void by_panels(const AnyMatrix<T>& matrix, const Product<T>& product, const Wanted& wanted, Multiply multiply) {
     constexpr std::size_t kMaxPinnedBytes = 256 << 20;  // more would be taken from the rest of the system
-    const bool copy_x = !fits(x), copy_y = !fits(y);
+    const Columns<const T> x = columns_of_x(product);
+    const Columns<T> y = columns_of_y(product);
+    const bool copy_x = !wanted.fits(x), copy_y = wanted.copies_y || !wanted.fits(y);
     const std::size_t cols = matrix.cols(), rows = matrix.rows();
     index_t most = x.count;
     if (copy_x || copy_y) most = std::min(most, kPanelColumns<T>);
@@ -63,47 +77,46 @@ void by_panels(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Colu
     const PanelMemory<T> y_memory(copy_y ? rows * most : 0, matrix.device());
     for (index_t first = 0; first < x.count; first += most) {
         const index_t count = std::min(most, x.count - first);
-        Columns<const T> own_x = x.part(first, count);
-        Columns<T> own_y = y.part(first, count);
+        Product<T> own = product.part(first, count);
         if (copy_x) {
-            const Columns<T> copy = lay_out(x_memory.data(), matrix.cols(), count);
-            copy_columns(own_x, copy, matrix.cols());
-            own_x = read_only(copy);
+            const Columns<T> copy = wanted.lay_out(x_memory.data(), matrix.cols(), count);
+            copy_columns(x.part(first, count), copy, matrix.cols());
+            own.x = copy.data;
+            own.x_strides = {copy.row_stride, copy.column_stride};
         }
-        if (copy_y) own_y = lay_out(y_memory.data(), matrix.rows(), count);
-        multiply(own_x, own_y);
-        if (copy_y) copy_columns(read_only(own_y), y.part(first, count), matrix.rows());
+        if (copy_y) {
+            const Columns<T> result = wanted.lay_out(y_memory.data(), matrix.rows(), count);
+            own.y = result.data;
+            own.y_strides = {result.row_stride, result.column_stride};
+            own.alpha = T(1);
+            own.beta = T(0);
+            multiply(own);
+            copy_columns(read_only(result), y.part(first, count), matrix.rows(), product.alpha, product.beta);
+        } else {
+            multiply(own);
+        }
     }
 }
 
 }  // namespace
 
 template <class T>
-void multiply_columns(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Columns<T>& y) {
-    if (x.count == 0 || matrix.rows() == 0) return;
-    const bool in_place = x.vectors_are_contiguous() && y.vectors_are_contiguous();
-    if (x.count > 1 && (in_place ? matrix.panels_are_worth_copies(x.count) : matrix.multiplies_panels())) {
-        by_panels(
-            matrix, x, y, [](const auto& columns) { return columns.rows_are_contiguous(); },
-            [](T* memory, index_t, index_t count) {
-                return Columns<T>{memory, count, count, 1};
-            },
-            [&](const Columns<const T>& own_x, const Columns<T>& own_y) {
-                matrix.multiply_panel({own_x.data, own_y.data, own_x.count, own_x.row_stride, own_y.row_stride});
-            });
+void multiply_in_host_memory(const AnyMatrix<T>& matrix, const Product<T>& product) {
+    if (product.columns == 0 || matrix.rows() == 0) return;
+    const bool in_place = product.vectors_are_contiguous();
+    if (!matrix.device().is_cuda() && product.columns > 1 &&
+        (in_place ? matrix.panels_are_worth_copies(product.columns) : matrix.takes_rows())) {
+        const bool is_plain = product.alpha == T(1) && product.beta == T(0);
+        by_panels(matrix, product, {.rows = true, .copies_y = !is_plain},
+                  [&](const Product<T>& panel) { matrix.spmv(panel, nullptr); });
         return;
     }
-    by_panels(
-        matrix, x, y, [](const auto& columns) { return columns.vectors_are_contiguous(); },
-        [](T* memory, index_t length, index_t count) {
-            return Columns<T>{memory, count, 1, length};
-        },
-        [&](const Columns<const T>& own_x, const Columns<T>& own_y) {
-            for (index_t j = 0; j < own_x.count; ++j) matrix.spmv_host({own_x.column(j), own_y.column(j)});
-        });
+    by_panels(matrix, product, {.rows = false, .copies_y = false}, [&](const Product<T>& vectors) {
+        for_each_vector(vectors, [&](const Product<T>& vector) { matrix.spmv_host(vector); });
+    });
 }
 
-template void multiply_columns(const AnyMatrix<float>&, const Columns<const float>&, const Columns<float>&);
-template void multiply_columns(const AnyMatrix<double>&, const Columns<const double>&, const Columns<double>&);
+template void multiply_in_host_memory(const AnyMatrix<float>&, const Product<float>&);
+template void multiply_in_host_memory(const AnyMatrix<double>&, const Product<double>&);
 
 }  // namespace spmvgpu

@@ -1,13 +1,14 @@
-// Products of a matrix with several vectors in host memory.
+// Products with several vectors in host memory, or with vectors whose entries do not lie next to each other.
 #pragma once
 
 #include "matrix/any_matrix.hpp"
 
 namespace spmvgpu {
 
-// y = A * x. A matrix on the CPU that multiplies rows of x at once does so; any other gets the vectors one by one.
-// Every column has the bits that the product with it alone gives.
+// By a matrix on the CPU, or by one of which every vector finds its own way to the devices. One that multiplies rows
+// of x at once does so; any other gets the vectors one by one. Every column has the bits that the product with it alone
+// gives.
 template <class T>
-void multiply_columns(const AnyMatrix<T>& matrix, const Columns<const T>& x, const Columns<T>& y);
+void multiply_in_host_memory(const AnyMatrix<T>& matrix, const Product<T>& product);
 
 }  // namespace spmvgpu

@@ -6,6 +6,7 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/column_products.hpp"
 #include "matrix/timing.hpp"
 
 namespace spmvgpu {
@@ -30,11 +31,16 @@ void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const 
     if (rows_ == 0) return;
     const Device root = device().is_cuda() ? cuda::device_of(product.y) : Device{};  // x may be empty
     if (!root.is_cuda()) return spmv_host(product);
+    if (!product.is_of_vectors()) {
+        return vector_copies_.run(product, rows_, cols_, root, stream,
+                                  [&](const Product<T>& vector) { spmv(vector, stream); });
+    }
     make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(shards_); }).run(product, root, stream);
 }
 
 template <class T>
 void DistributedMatrix<T>::spmv_host(const Product<T>& product) const {
+    if (!product.is_of_vectors()) return multiply_in_host_memory(*this, product);
     make_once(host_products_, [&] { return std::make_unique<HostProducts<T>>(shards_); }).run(product);
 }
 
@@ -100,7 +106,8 @@ std::size_t DistributedMatrix<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const Shard<T>& shard : shards_) bytes += shard.matrix->nbytes();
     const std::lock_guard lock(making_);
-    return bytes + (host_products_ ? host_products_->nbytes() : 0) + (broadcast_ ? broadcast_->nbytes() : 0);
+    return bytes + (host_products_ ? host_products_->nbytes() : 0) + (broadcast_ ? broadcast_->nbytes() : 0) +
+           vector_copies_.nbytes();
 }
 
 template <class T>

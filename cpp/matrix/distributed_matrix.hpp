@@ -10,6 +10,7 @@
 #include "matrix/broadcast.hpp"
 #include "matrix/distributed_vector.hpp"
 #include "matrix/host_products.hpp"
+#include "matrix/vector_copies.hpp"
 
 namespace spmvgpu {
 
@@ -51,6 +52,7 @@ private:
 
     index_t rows_, cols_;
     std::vector<Shard<T>> shards_;  // outlive what follows
+    mutable VectorCopies<T> vector_copies_;
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
     mutable std::unique_ptr<Broadcast<T>> broadcast_;

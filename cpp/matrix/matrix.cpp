@@ -7,6 +7,7 @@
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
+#include "matrix/column_products.hpp"
 #include "matrix/timing.hpp"
 
 namespace spmvgpu {
@@ -104,7 +105,15 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
                                     "' with gather='host' gathers x in host memory; give a NumPy " +
                                     "array, or build the operator with gather='device'");
     }
-    launch(product, stream, version_of(product.x));
+    if (product.is_of_vectors()) return launch(product, stream, version_of(product.x));
+    const auto multiply = [&](const Product<T>& vector) { launch(vector, stream, version_of(vector.x)); };
+    if (device_.is_cuda()) {
+        if (takes_rows()) return launch(product, stream, 0);
+        vector_copies_.run(product, rows(), cols(), device_, stream, multiply);
+    } else {
+        if (takes_rows() && product.rows_are_contiguous()) return multiply_panel(product);
+        for_each_vector(product, multiply);
+    }
 }
 
 template <class T>
@@ -129,7 +138,7 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
                     if constexpr (kGathers) {
                         if (!is_gathered) format.gather_x_cuda(product, stream);
                     }
-                    return format.spmv_cuda(product, stream);
+                    return multiply_cuda(format, product, stream);
                 }
             }
             if constexpr (kGathers) {
@@ -143,6 +152,10 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
 
 template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
+    if (!product.is_of_vectors()) {
+        if (!device_.is_cuda() || gathers_on_host()) return multiply_in_host_memory(*this, product);
+        return column_exchange_.run(*this, product);
+    }
     if (!device_.is_cuda()) return spmv(product, nullptr);
     const std::int64_t x_size = gathers_on_host() ? nnz() : cols();
     cuda::HostExchange<T>& exchange = exchange_.get(rows(), static_cast<index_t>(x_size), device_.ordinal);
@@ -169,16 +182,19 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
 }
 
 template <class T>
-bool Matrix<T>::multiplies_panels() const {
-    return !device_.is_cuda() &&
-           std::visit([]<class Format>(const Format&) { return Format::kTraits.multiplies_panels; }, storage_);
-}
-
-template <class T>
-void Matrix<T>::multiply_panel(const PanelProduct<T>& product) const {
+void Matrix<T>::multiply_panel(const Product<T>& product) const {
     std::visit(
         [&]<class Format>(const Format& format) {
             if constexpr (Format::kTraits.multiplies_panels) format.multiply_panel(product);
+        },
+        storage_);
+}
+
+template <class T>
+bool Matrix<T>::takes_rows() const {
+    return std::visit(
+        [&]<class Format>(const Format&) {
+            return device_.is_cuda() ? Format::kTraits.multiplies_columns : Format::kTraits.multiplies_panels;
         },
         storage_);
 }
@@ -189,7 +205,7 @@ bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
     // leave nothing to be saved.
     const bool reads_diagonals =
         std::visit([]<class Format>(const Format&) { return Format::kTraits.reads_whole_diagonals; }, storage_);
-    return multiplies_panels() && !reads_diagonals && vectors >= kPanelColumns<T> / 2 &&
+    return takes_rows() && !reads_diagonals && vectors >= kPanelColumns<T> / 2 &&
            nnz() >= 2 * (std::int64_t(rows()) + cols());
 }
 
@@ -279,7 +295,8 @@ std::size_t Matrix<T>::array_bytes() const {
 
 template <class T>
 std::size_t Matrix<T>::nbytes() const {
-    return array_bytes() + workspaces_->nbytes() + exchange_.nbytes();
+    return array_bytes() + workspaces_->nbytes() + exchange_.nbytes() + column_exchange_.nbytes() +
+           vector_copies_.nbytes();
 }
 
 template <class T>

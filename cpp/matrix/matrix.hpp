@@ -14,6 +14,8 @@
 #include "cuda/transfer.hpp"
 #include "formats/all.hpp"
 #include "matrix/any_matrix.hpp"
+#include "matrix/column_exchange.hpp"
+#include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
 
 namespace spmvgpu {
@@ -49,8 +51,7 @@ public:
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
-    bool multiplies_panels() const override;
-    void multiply_panel(const PanelProduct<T>& product) const override;
+    bool takes_rows() const override;
     bool panels_are_worth_copies(index_t vectors) const override;
     void set_x(const T* x) override;
     double time_products(const Series& series) const override;
@@ -72,6 +73,7 @@ private:
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
     std::uint64_t version_of(const T* x) const;
+    void multiply_panel(const Product<T>& product) const;
     void launch(Product<T> product, Stream stream, std::uint64_t x_version) const;
 
     AnyFormat<T> storage_;
@@ -79,6 +81,8 @@ private:
     bool stores_in_order_ = false;  // see Cost
     SetupSeconds setup_;
 
+    mutable ColumnExchange<T> column_exchange_;
+    mutable VectorCopies<T> vector_copies_;
     mutable cuda::LazyExchange<T> exchange_;
     mutable Mutex exchange_mutex_;
     mutable std::uint64_t sent_version_ = 0;  // version of x that the device has from the product before, or 0

@@ -7,6 +7,7 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "matrix/column_products.hpp"
 #include "matrix/timing.hpp"
 
 namespace spmvgpu {
@@ -60,6 +61,11 @@ void PartedMatrix<T>::move_maps_to_device() {
 
 template <class T>
 void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
+    if (!product.is_of_vectors() && !takes_rows()) {
+        const auto multiply = [&](const Product<T>& vector) { spmv(vector, stream); };
+        if (!device().is_cuda()) return for_each_vector(product, multiply);
+        return vector_copies_.run(product, rows_, cols_, device(), stream, multiply);
+    }
     Workspaces::Space* const space = workspaces_->of(stream);
     if (space == nullptr) return multiply_parts(product, nullptr, stream);
     const std::lock_guard turn(space->in_use);
@@ -70,26 +76,20 @@ template <class T>
 void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const {
     const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
     for (const Part& part : parts_) {
-        Product<T> own = product;
+        Product<T> own =
+            product.from(part.rows.scattered() ? 0 : part.rows.first, part.cols.scattered() ? 0 : part.cols.first);
         if (part.cols.scattered()) {
             if (part.cols.indices.data() != gathered_map) {
                 gather(gathered_x, product.x, part.cols.indices, stream);
             }
             gathered_map = part.cols.indices.data();
             own.x = gathered_x;
-        } else {
-            own.x += part.cols.first;
         }
         if (part.rows.scattered()) {
             multiply_mapped(part, own, stream);
-            continue;
-        }
-        if (product.row_map != nullptr) {
-            own.row_map += part.rows.first;
         } else {
-            own.y += part.rows.first;
+            part.matrix->spmv(own, stream);
         }
-        part.matrix->spmv(own, stream);
     }
 }
 
@@ -121,10 +121,22 @@ Workspaces& PartedMatrix<T>::composed_maps() const {
 
 template <class T>
 void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
+    if (!product.is_of_vectors()) {
+        if (device().is_cuda()) return column_exchange_.run(*this, product);
+        return multiply_in_host_memory(*this, product);
+    }
     if (!device().is_cuda()) return spmv(product, nullptr);
     exchange_.get(rows_, cols_, device().ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
         spmv(on_device, stream);
     });
+}
+
+// What is gathered of x for a part is one vector.
+template <class T>
+bool PartedMatrix<T>::takes_rows() const {
+    return device().is_cuda() && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+               return part.matrix->takes_rows() && !part.cols.scattered();
+           });
 }
 
 template <class T>
@@ -167,7 +179,8 @@ template <class T>
 std::size_t PartedMatrix<T>::nbytes() const {
     const std::lock_guard lock(making_);
     const std::size_t maps = composed_maps_ ? composed_maps_->nbytes() : 0;
-    return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes();
+    return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes() + column_exchange_.nbytes() +
+           vector_copies_.nbytes();
 }
 
 template <class T>

@@ -11,7 +11,9 @@
 #include "core/mutex.hpp"
 #include "cuda/transfer.hpp"
 #include "matrix/any_matrix.hpp"
+#include "matrix/column_exchange.hpp"
 #include "matrix/index_map.hpp"
+#include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
 
 namespace spmvgpu {
@@ -30,6 +32,7 @@ public:
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
+    bool takes_rows() const override;
     void set_x(const T* x) override;  // throws: parts do not keep what they gather
     double time_products(const Series& series) const override;
 
@@ -55,6 +58,8 @@ private:
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
     mutable cuda::LazyExchange<T> exchange_;
+    mutable ColumnExchange<T> column_exchange_;
+    mutable VectorCopies<T> vector_copies_;
 };
 
 }  // namespace spmvgpu

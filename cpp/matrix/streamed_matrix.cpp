@@ -102,14 +102,9 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
                          sending_.get());
         buffer.filled.record(sending_.get());
         buffer.filled.hold_back(stream);
-        Product<T> own = product;
-        if (product.row_map != nullptr) {
-            own.row_map += chunk.first_row;
-        } else {
-            own.y += chunk.first_row;
-        }
         if constexpr (kHasCuda) {
-            Csr<T>::from_csr(csr_in(chunk, buffer.memory.data()), chunk.plan).spmv_cuda(own, stream);
+            multiply_cuda(Csr<T>::from_csr(csr_in(chunk, buffer.memory.data()), chunk.plan),
+                          product.from(chunk.first_row, 0), stream);
         }
         buffer.used.record(stream);
     }
@@ -117,6 +112,7 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
 
 template <class T>
 void StreamedMatrix<T>::spmv_host(const Product<T>& product) const {
+    if (!product.is_of_vectors()) return column_exchange_.run(*this, product);
     exchange_.get(rows_, cols_, device_.ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
         spmv(on_device, stream);
     });
@@ -153,7 +149,8 @@ CsrMatrix<T> StreamedMatrix<T>::to_csr() const {
 
 template <class T>
 std::size_t StreamedMatrix<T>::nbytes() const {
-    return buffers_[0]->memory.footprint() + buffers_[1]->memory.footprint() + exchange_.nbytes();
+    return buffers_[0]->memory.footprint() + buffers_[1]->memory.footprint() + exchange_.nbytes() +
+           column_exchange_.nbytes();
 }
 
 template class StreamedMatrix<float>;

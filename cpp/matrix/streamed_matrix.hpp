@@ -11,6 +11,7 @@
 #include "cuda/transfer.hpp"
 #include "formats/csr.hpp"
 #include "matrix/any_matrix.hpp"
+#include "matrix/column_exchange.hpp"
 
 namespace spmvgpu {
 
@@ -24,6 +25,7 @@ public:
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
     bool can_be_recorded() const override { return false; }
+    bool takes_rows() const override { return true; }
     void set_x(const T* x) override;                            // throws: nothing is gathered
     double time_products(const Series& series) const override;  // wall time
 
@@ -59,6 +61,7 @@ private:
     mutable Mutex turn_;
     mutable std::unique_ptr<Buffer> buffers_[2];
     mutable cuda::LazyExchange<T> exchange_;
+    mutable ColumnExchange<T> column_exchange_;
 };
 
 }  // namespace spmvgpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -34,16 +35,22 @@ def prepare(problem: Problem) -> list[Job]:
     return [Job("csr", partial(_csr, problem))]
 
 
-def _csr(problem: Problem) -> Variant:
+def matrix(problem: Problem) -> Any:
+    """The problem's matrix as a CSR tensor."""
     import torch
 
     arrays = problem.on_device
     parts = [torch.from_dlpack(part) for part in (arrays.indptr, arrays.indices, arrays.data)]
-    x = torch.from_dlpack(arrays.x)
     with warnings.catch_warnings():
         # That they are "in beta state", and that nobody checks the arrays, which SciPy has done.
         warnings.filterwarnings("ignore", message="(?i).*sparse (csr|invariant)")
-        A = torch.sparse_csr_tensor(*parts, size=problem.matrix.shape)
+        return torch.sparse_csr_tensor(*parts, size=problem.matrix.shape)
+
+
+def _csr(problem: Problem) -> Variant:
+    import torch
+
+    A, x = matrix(problem), torch.from_dlpack(problem.on_device.x)
 
     def result() -> np.ndarray:
         host: np.ndarray = (A @ x).cpu().numpy()

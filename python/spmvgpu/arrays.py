@@ -46,6 +46,9 @@ class Library(Protocol):
     def stream(self, located: Located) -> int:
         """The CUDA stream that work on the array must be ordered after."""
 
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        """Elements from row to row, and from column to column; None if the memory holds no such array."""
+
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in C order as `dtype`; itself if it is so."""
 
@@ -99,6 +102,9 @@ class _Cupy:
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream(located.ordinal).ptr)
+
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        return _in_elements(x.strides, located)
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         with x.device:
@@ -170,6 +176,9 @@ class _Torch:
 
     def stream(self, located: Located) -> int:
         return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
+
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        return None if x.is_neg() else tuple(x.stride())
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         return x.detach().to(getattr(sys.modules["torch"], dtype.name)).resolve_neg().contiguous()
@@ -257,6 +266,12 @@ class _Protocols:
 
     def stream(self, located: Located) -> int:
         return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
+
+    def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
+        if isinstance(located.owner, _core.DlpackView):
+            return tuple(located.owner.strides)
+        strides = x.__cuda_array_interface__.get("strides")
+        return _in_elements(strides or _c_strides(located.shape, located.dtype.itemsize), located)
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         located = self.locate(x, "x")
@@ -371,6 +386,11 @@ def stream_handle(stream: Any) -> int:
             "stream must be an integer handle or an object with .ptr (CuPy) or .cuda_stream (PyTorch), "
             f"not {stream!r}"
         ) from None
+
+
+def _in_elements(strides: tuple[int, ...], located: Located) -> tuple[int, ...] | None:
+    item = located.dtype.itemsize
+    return None if any(stride % item for stride in strides) else tuple(stride // item for stride in strides)
 
 
 def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

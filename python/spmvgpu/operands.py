@@ -93,8 +93,13 @@ def _copy_in_blocks(array: npt.NDArray[Any], to: npt.NDArray[Any]) -> None:
 
 def _host_product(op: Multiplier, x: npt.NDArray[Any], contiguous: bool) -> npt.NDArray[Any]:
     if x.ndim == 2:
-        return op._matrix.multiply_columns(x if x.flags.aligned else x.copy())
+        return op._matrix.multiply_columns(x if _whole_strides(x) else x.copy())
     return op._matrix.multiply_numpy(x if contiguous else x.copy())
+
+
+def _whole_strides(x: npt.NDArray[Any]) -> bool:
+    """Whether the elements of an array lie a whole number of elements apart."""
+    return bool(x.flags.aligned) and not any(stride % x.itemsize for stride in x.strides)
 
 
 def _on_device(op: Multiplier, x: Any, library: Library, located: Located) -> Any:
@@ -103,6 +108,9 @@ def _on_device(op: Multiplier, x: Any, library: Library, located: Located) -> An
     if len(located.shape) == 1 and located.contiguous and located.dtype == op.dtype:
         return _device_product(op, x, library, located, stream)
     if located.dtype == op.dtype:
+        strides = library.strides(x, located) if len(located.shape) == 2 else None
+        if strides is not None and (op._matrix.takes_rows or strides[0] == 1):
+            return _columns_product(op, x, library, located, strides, stream)
         return _converted_product(op, x, library, located, own, stream)
     target = promoted(op, located.dtype)
     if kind_of(located.dtype) == "c":
@@ -122,31 +130,48 @@ def _device_product(op: Multiplier, x: Any, library: Library, located: Located, 
     return library.deliver(result, x, stream)
 
 
+def _columns_product(
+    op: Multiplier,
+    x: Any,
+    library: Library,
+    located: Located,
+    strides: tuple[int, ...],
+    stream: int,
+    alpha: float = 1.0,
+) -> Any:
+    """The product of the columns of an array, where they lie; in the order of the array."""
+    rows, count = op.shape[0], located.shape[1]
+    by_columns = strides[0] == 1 and count > 1 and (op.shape[1] > 1 or not op._matrix.takes_rows)
+    result, pointer = library.empty((count, rows) if by_columns else (rows, count), x, located)
+    result_strides = (1, rows) if by_columns else (count, 1)
+    op._matrix.multiply_column_pointers(
+        located.pointer, (strides[0], strides[1]), pointer, result_strides, count, alpha, 0.0, stream
+    )
+    result = library.deliver(result, x, stream)
+    return library.transposed(result) if by_columns else result
+
+
 def _converted_product(
     op: Multiplier, x: Any, library: Library, located: Located, own: int, stream: int
 ) -> Any:
     """The product of what must be copied first, which the library does on a stream of its own."""
     many = len(located.shape) == 2
-    rows, cols = op.shape
-    x = library.contiguous(library.transposed(x) if many else x, op.dtype)
+    cols = op.shape[1]
+    by_columns = many and not op._matrix.takes_rows
+    x = library.contiguous(library.transposed(x) if by_columns else x, op.dtype)
     located = library.locate(x, "x")
     if stream != own:
         _core.synchronize(own, located.ordinal)
-    if many:
-        count = located.shape[0]
-        item = op.dtype.itemsize
-        result, pointer = library.empty((count, rows), x, located)
-        for i in range(count):
-            op._matrix.multiply_pointers(
-                located.pointer + i * cols * item, pointer + i * rows * item, 1.0, 0.0, stream
-            )
+    if by_columns:
+        located = located._replace(shape=located.shape[::-1])
+        result = _columns_product(op, x, library, located, (1, cols), stream)
+    elif many:
+        result = _columns_product(op, x, library, located, (located.shape[1], 1), stream)
     else:
-        result, pointer = library.empty((rows,), x, located)
-        op._matrix.multiply_pointers(located.pointer, pointer, 1.0, 0.0, stream)
+        result = _device_product(op, x, library, located, stream)
     if stream != own:
         _core.synchronize(stream, located.ordinal)
-    result = library.deliver(result, x, stream)
-    return library.transposed(result) if many else result
+    return result
 
 
 def kind_of(dtype: Any) -> str:
@@ -176,16 +201,22 @@ def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stre
     alpha, beta = _factor("alpha", alpha), _factor("beta", beta)
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
-    library, located = vector(op, "x", x, op.shape[1])
+    library, located = operand(op, "x", x, op.shape[1], many=True)
     target = None
     if out is not None:
         same_place = located.ordinal if located.host is None else None
-        out_library, target = vector(op, "out", out, op.shape[0], same_place)
+        out_library, target = operand(op, "out", out, op.shape[0], same_place, many=True)
         if (target.host is None) != (located.host is None) or out_library.moves != library.moves:
             raise TypeError(
                 f"out must be an array on the same device as x, which is a {type(x).__name__}, "
                 f"not a {type(out).__name__}"
             )
+        if target.shape[1:] != located.shape[1:]:
+            raise ValueError(
+                f"out has shape {target.shape}; x of shape {located.shape} needs "
+                f"{(op.shape[0], *located.shape[1:])}"
+            )
+    many = len(located.shape) == 2
     if located.host is not None:
         if stream is not None:
             raise TypeError(
@@ -193,9 +224,12 @@ def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stre
             )
         if target is not None and np.may_share_memory(located.host, target.host):
             raise ValueError("out overlaps x; give an array of its own")
-        result = op._matrix.multiply_numpy(located.host, None if target is None else target.host, alpha, beta)
+        multiply_host = op._matrix.multiply_columns if many else op._matrix.multiply_numpy
+        result = multiply_host(located.host, None if target is None else target.host, alpha, beta)
         return library.from_host(result, x) if out is None else out
     handle = _stream_for(op, library, located, stream)
+    if many:
+        return _scaled_columns(op, x, library, located, out, target, alpha, beta, handle)
     if target is None:
         result, pointer = library.empty((op.shape[0],), x, located)
         op._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
@@ -210,10 +244,57 @@ def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stre
     return out
 
 
-def vector(
-    op: Multiplier, name: str, x: Any, length: int, same_place: int | None = None
+def _scaled_columns(
+    op: Multiplier,
+    x: Any,
+    library: Library,
+    located: Located,
+    out: Any,
+    target: Located | None,
+    alpha: float,
+    beta: float,
+    stream: int,
+) -> Any:
+    strides = _device_strides("x", x, library, located)
+    if target is None:
+        return _columns_product(op, x, library, located, strides, stream, alpha)
+    out_library = library_of(out)
+    assert out_library is not None
+    out_strides = _device_strides("out", out, out_library, target)
+    begin, end = _extent(located, strides)
+    out_begin, out_end = _extent(target, out_strides)
+    if begin < out_end and out_begin < end:
+        raise ValueError("out overlaps x; give an array of its own")
+    op._matrix.multiply_column_pointers(
+        located.pointer, strides, target.pointer, out_strides, located.shape[1], alpha, beta, stream
+    )
+    return out
+
+
+def _device_strides(name: str, x: Any, library: Library, located: Located) -> tuple[int, int]:
+    strides = library.strides(x, located)
+    if strides is None:
+        raise ValueError(f"{name} is a view whose memory holds other numbers; give a contiguous array")
+    return strides[0], strides[1]
+
+
+def _extent(located: Located, strides: tuple[int, int]) -> tuple[int, int]:
+    """The addresses that the elements of a 2-D array lie between."""
+    if 0 in located.shape:
+        return located.pointer, located.pointer
+    reach = [(n - 1) * stride for n, stride in zip(located.shape, strides, strict=True)]
+    item = located.dtype.itemsize
+    below, above = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+    return located.pointer + item * below, located.pointer + item * (above + 1)
+
+
+def operand(
+    op: Multiplier, name: str, x: Any, length: int, same_place: int | None = None, many: bool = False
 ) -> tuple[Library, Located]:
-    """A vector that is used as it is: of the operator's type and on its device, or refused."""
+    """A vector that is used as it is: of the operator's type and on its device, or refused.
+
+    With `many` also the columns of a 2-D array, which may lie in any way.
+    """
     library = library_of(x)
     if library is None:
         raise TypeError(f"{name} must be a NumPy array or a device array, not {type(x).__name__}")
@@ -222,11 +303,16 @@ def vector(
         op._origin.check_device(name, located, same_place)
     if located.dtype is not op.dtype and located.dtype != op.dtype:
         raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {op.dtype}")
-    if located.shape != (length,):
+    columns = many and len(located.shape) == 2 and located.shape[0] == length
+    if not columns and located.shape != (length,):
         raise ValueError(
             f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({length},)"
+            + (f" or ({length}, k)" if many else "")
         )
-    if not located.contiguous:
+    usable = located.contiguous
+    if columns and not usable:
+        usable = located.host is None or _whole_strides(located.host)
+    if not usable:
         raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
     if name == "out" and not located.writable:
         raise ValueError("out is read-only; give an array that may be written")

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
 from ._types import ArrayT, T
-from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
+from .algebra import MatrixMethods, is_sparse, multiply_sparse, multiply_sparse_from_left
 from .arguments import whole_number
 from .arrays import Located, library_of
 from .devices import at_most, device_name, resolve_device
@@ -249,13 +249,13 @@ class SparseOperator(MatrixMethods):
         x : (n,) or (n, k) array, or sparse matrix of n rows
             NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
             the operator's type where it lies; a complex one gives two products. A sparse matrix of SciPy's is
-            multiplied by SciPy.
+            multiplied by SciPy, one of CuPy's by CuPy on its GPU.
 
         Returns
         -------
         (m,) or (m, k) array
             Of the library of `x` and on its device, of the type that NumPy's promotion gives; a `csr_array`
-            for a sparse `x`.
+            for a sparse `x`, of CuPy's a `csr_matrix`.
 
         Raises
         ------
@@ -277,7 +277,7 @@ class SparseOperator(MatrixMethods):
         library = library_of(x)
         if library is not None:
             return operands.multiply(self, x, library)
-        if sp.issparse(x):
+        if is_sparse(x):
             return multiply_sparse(self, x)
         if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
             return super().dot(x)
@@ -417,7 +417,7 @@ class SparseOperator(MatrixMethods):
         if x is None:
             self._matrix.set_x(0)
         else:
-            _, located = operands.vector(self, "x", x, self.shape[1])
+            _, located = operands.operand(self, "x", x, self.shape[1])
             self._matrix.set_x(operands.address(located))
         self._declared_x = x
 

@@ -17,13 +17,7 @@ from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebys
 from spmvgpu.linalg.systems import solve as solve_system
 
 from .output import in_bytes, print_line, progress_bar
-from .problem import (
-    add_problem_arguments,
-    check_square,
-    load_problem,
-    positive_float,
-    positive_int,
-)
+from .problem import add_problem_arguments, check_square, load_problem, positive_float, positive_int
 from .ranks import launched_ranks
 from .solution import check_output, refine, report
 

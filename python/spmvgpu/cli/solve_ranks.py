@@ -41,14 +41,7 @@ def run(args: argparse.Namespace) -> int:
         )
     try:
         return _solve(args, comm)
-    except (
-        ValueError,
-        MemoryError,
-        OSError,
-        sg.CudaError,
-        np.linalg.LinAlgError,
-        SolverWarning,
-    ) as error:
+    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError, SolverWarning) as error:
         return fail(str(error) or type(error).__name__, 2) if comm.rank == 0 else 2
     except Exception:
         # The others may wait for this rank, in vain.
