@@ -11,7 +11,7 @@ void Hyb<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     coo.spmv_cuda(rest, stream);
 }
 
-template void Hyb<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Hyb<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Hyb<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu
