@@ -51,7 +51,10 @@ struct Toy {
 # What is forgotten, misspelt or wrong, as a replacement in the toy.
 FAULTS = {
     "no_name": ('static constexpr const char* kName = "toy";', ""),
-    "no_traits": ("static constexpr Traits kTraits{.multiplies_panels = true, .multiplies_columns = true};", ""),
+    "no_traits": (
+        "static constexpr Traits kTraits{.multiplies_panels = true, .multiplies_columns = true};",
+        "",
+    ),
     "misspelt_plan": ("static Plan plan(", "static Plan paln("),
     "plan_without_cost": ("struct Plan { Tuning tuning; Cost cost; };", "struct Plan { Tuning tuning; };"),
     "plan_of_another_matrix": ("plan(const CsrMatrix<T>&", "plan(const CsrMatrix<char>&"),

@@ -178,7 +178,7 @@ class _Torch:
         return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
 
     def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
-        return None if x.is_neg() else tuple(x.stride())
+        return None if x.is_neg() or x.is_conj() else tuple(x.stride())
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         return x.detach().to(getattr(sys.modules["torch"], dtype.name)).resolve_neg().contiguous()
