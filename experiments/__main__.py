@@ -18,6 +18,7 @@ COMMANDS = {
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
     "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
     "multi": ("speed.multi", "products over several GPUs and the CPU"),
+    "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),
     "report": ("report.pages", "tables and pictures of all results, into README.md and docs/"),
 }

@@ -45,12 +45,17 @@ def describe(device: str, peers: Iterable[Any] = ()) -> dict[str, Any]:
         "threads": None if on_gpu else info.multiprocessors,
         "cache_bytes": _l2_bytes(device) if on_gpu else last_level_cache(),
         "cpu": cpu.model,
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "commit": commit(ROOT),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
         "build": build,
     }
+
+
+def usable_cores() -> int:
+    """How many cores this process may use, which ``taskset`` bounds, for one."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def commit(root: Path) -> str:

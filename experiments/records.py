@@ -15,7 +15,18 @@ RESULTS = Path("benchmarks/results")  # a folder per device; commands are run fr
 
 EXPERIMENTS = ("spmv", "overhead", "roundtrip", "memory")
 # Whole jobs come first, as in the reports; those measured by a command of their own last.
-FILES = ("jobs", "imports", *EXPERIMENTS, "symmetric", "matmat", "multi", "prediction", "reproduce/guo2011")
+FILES = (
+    "jobs",
+    "imports",
+    "info",
+    *EXPERIMENTS,
+    "symmetric",
+    "matmat",
+    "multi",
+    "solvers",
+    "prediction",
+    "reproduce/guo2011",
+)
 # What every row of spmv.json has; other experiments keep the fields that make sense for them.
 SPMV_FIELDS = (
     "matrix", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes",

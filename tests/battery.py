@@ -11,6 +11,9 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
+# The value types that operators have.
+TYPES = [np.dtype("float32"), np.dtype("float64")]
+
 
 def values(rng, count):
     """Values of either sign, none close to zero, so that a lost entry is seen."""
@@ -22,7 +25,9 @@ def from_lengths(lengths, cols, seed=1):
     rng = np.random.default_rng(seed)
     lengths = np.asarray(lengths, dtype=int)
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    indices = np.concatenate([np.empty(0, np.int64)] + [rng.choice(cols, n, replace=False) for n in lengths])
+    indices = np.concatenate(
+        [np.empty(0, np.int64)] + [rng.choice(cols, n, replace=False) for n in lengths if n]
+    )
     return sp.csr_array(
         (values(rng, indptr[-1]), indices.astype(np.int32), indptr), shape=(len(lengths), cols)
     )

@@ -13,7 +13,7 @@ import pytest
 
 import libraries
 import spmvgpu as sg
-from battery import matrix, vector
+from battery import TYPES, matrix, vector
 from reference import assert_product
 
 # The same examples in every run of a version of hypothesis, so that it says something about the code.
@@ -36,7 +36,11 @@ LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without a CUDA device, leave out the tests that need one; test_gpu_tests_are_run counts them."""
+    """Long tests come first, so that one process is not still busy with them when all others are done.
+
+    Without a CUDA device, those that need one are left out; test_gpu_tests_are_run counts them.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if CUDA_DEVICES:
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
@@ -106,10 +110,10 @@ def fmt(request):
     return request.param
 
 
-@pytest.fixture(scope="session", params=["float32", "float64"])
+@pytest.fixture(scope="session", params=TYPES, ids=str)
 def dtype(request):
     """A supported value type."""
-    return np.dtype(request.param)
+    return request.param
 
 
 @pytest.fixture

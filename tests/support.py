@@ -1,7 +1,10 @@
-"""Small helpers of the tests: building operators, checking refusals, running Python in a fresh process."""
+"""Small helpers of the tests: combinations, building operators, checking refusals, a fresh Python process."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import os
 import re
 import subprocess
@@ -12,13 +15,78 @@ import numpy as np
 import pytest
 
 import spmvgpu as sg
-from battery import matrix, vector
+from battery import TYPES, matrix, vector
 from reference import assert_product
+
+
+@contextlib.contextmanager
+def naming(**values):
+    """A failure says with which values it happened."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:
+        given = ", ".join(f"{name}={str(value)[:60]}" for name, value in values.items())
+        raise AssertionError(f"with {given}: {type(error).__name__}: {error}") from error
+
+
+def over(names, values, ids=None):
+    """Run a test with every one of the values, in one test; called as `pytest.mark.parametrize`.
+
+    For combinations in great number: with each a test of its own, pytest takes longer than the checks. What
+    depends on the values is made in the test, not by a fixture. The test counts as skipped if any of them is.
+    """
+    names = [names] if isinstance(names, str) else names
+    values = list(values)
+    combinations = [dict(zip(names, value if len(names) > 1 else [value], strict=True)) for value in values]
+    labels = (
+        combinations
+        if ids is None
+        else [{"case": label} for label in (map(ids, values) if callable(ids) else ids)]
+    )
+    assert combinations
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run(**others):
+            skipped = []
+            for chosen, label in zip(combinations, labels, strict=True):
+                try:
+                    with naming(**label):
+                        test(**chosen, **others)
+                except pytest.skip.Exception as reason:
+                    skipped.append(f"{label}: {reason}")
+            if skipped:
+                pytest.skip(f"{len(skipped)} of {len(combinations)} combinations, {skipped[0]}")
+
+        kept = [p for name, p in inspect.signature(test).parameters.items() if name not in names]
+        run.__signature__ = inspect.Signature(kept)
+        return run
+
+    return decorate
+
+
+over_types = over("dtype", TYPES)
+
+
+def in_turn(*lists):
+    """Tuples with every entry of every list, in which the shorter ones start over: not all combinations."""
+    return [tuple(items[i % len(items)] for items in lists) for i in range(max(map(len, lists)))]
+
+
+def type_fixture():
+    """The fixture `dtype` of a module that tests no kernels: the types take turns among the formats."""
+
+    @pytest.fixture(name="dtype")
+    def type_of_the_format(fmt):
+        return TYPES[sg.formats().index(fmt) % len(TYPES)]
+
+    return type_of_the_format
+
 
 # In place of the fixtures `fmt` and `dtype` where a matrix takes long to make. Those live for the session and
 # pytest groups tests by what lives longest: it would make every matrix anew for each format and type.
 each_format = pytest.mark.parametrize("fmt", sg.formats())
-each_type = pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("float64")], ids=str)
+each_type = pytest.mark.parametrize("dtype", TYPES, ids=str)
 
 
 def formats_of(A, only=None, **options):

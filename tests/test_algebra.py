@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from battery import TYPES
 from reference import assert_product
-from support import assert_same_entries, build, formats_of
+from support import assert_same_entries, build, formats_of, over, type_fixture
 
 ROWS, COLS = 60, 45
 MATRIX = sp.random_array((ROWS, COLS), density=0.2, random_state=np.random.default_rng(5)).tocsr()
@@ -18,6 +19,9 @@ DEVICES = ["one", "several"]
 @pytest.fixture(params=formats_of(MATRIX))
 def fmt(request):
     return request.param
+
+
+dtype = type_fixture()
 
 
 @pytest.fixture(name="A")
@@ -48,6 +52,7 @@ def test_multiples_stay_operators(op, A, dtype):
     assert_like(op / 3, op, sp.csr_array((A.data / scale, A.indices, A.indptr), shape=A.shape))
 
 
+@over("A", [MATRIX.astype(dtype) for dtype in TYPES])
 def test_a_double_makes_doubles(A, device):
     op = sg.aslinearoperator(A, device=device)
     assert (np.float64(2) * op).dtype == np.result_type(A.dtype, np.float64(2))
@@ -75,7 +80,7 @@ def test_astype_and_copy(op, A, dtype):
             op.astype(wrong)
 
 
-@pytest.mark.parametrize(
+@over(
     "key",
     [
         slice(10, 30),
@@ -169,7 +174,8 @@ def test_questions(op, A, dtype):
         assert op.trace(k) == A.trace(k)
 
 
-@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@over("layout", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@over("A", [MATRIX.astype(dtype) for dtype in TYPES])
 def test_sparse_products(A, device, layout):
     op = sg.aslinearoperator(A, device=device)
     B = A.T.asformat(layout)
@@ -177,6 +183,18 @@ def test_sparse_products(A, device, layout):
         assert isinstance(made, sp.csr_array)
         np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-5)
     assert isinstance(op @ sp.csr_matrix(B), sp.csr_array)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_sparse_products_of_cupy_stay_on_its_gpu(kind, A, cuda_device):
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+    B = sp.csr_matrix(A.T)
+    given = getattr(sparse, f"{kind}_matrix")(sparse.csr_matrix(B))
+    for where in ("cpu", cuda_device):
+        made = sg.aslinearoperator(A, device=where) @ given
+        assert sparse.isspmatrix_csr(made)
+        np.testing.assert_allclose(made.get().toarray(), (A @ B).toarray(), rtol=1e-5)
 
 
 def test_sparse_products_of_wrong_shape():

@@ -1,13 +1,25 @@
 """Every format on every device multiplies every nasty matrix, in both precisions."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, banded, integer_matrix, integer_vector, matrix, vector
-from reference import assert_product
-from support import assert_same_entries, build, each_format_of, formats_of, pairs, poisoned
+from reference import assert_product, assert_within, reference
+from support import (
+    assert_same_entries,
+    build,
+    each_format_of,
+    each_pair,
+    formats_of,
+    in_turn,
+    naming,
+    over_types,
+    poisoned,
+)
 
 FAR_APART = sp.csr_array(
     ([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], [0, 5, 2**28, 2**28 + 7])), shape=(3, 2**28 + 8)
@@ -15,101 +27,12 @@ FAR_APART = sp.csr_array(
 LARGE_BAND = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400]))
 
 
-@pytest.fixture(scope="module", params=pairs(CASES), ids="-".join)
-def pair(request):
-    """A case and a format that holds it."""
-    return request.param
+LARGEST = [2**31 - 1, 2**31 - 33]  # and a slice less
+FORMATS_OF_ANY_SHAPE = [name for name in sg.formats() if name not in ("dia", "tsmv")]
 
 
-@pytest.fixture(scope="module", name="A")
-def tested_matrix(pair, dtype):
-    return matrix(pair[0], dtype)
-
-
-@pytest.fixture(scope="module")
-def fmt(pair):
-    return pair[1]
-
-
-@pytest.fixture(scope="module")
-def op(A, fmt, device):
-    return build(A, fmt, device)
-
-
-def test_products(op, A):
-    """One vector over a poisoned result, with factors, again to the same bits; columns; transposed."""
-    x = vector(A.shape[1], A.dtype)
-    y = poisoned(A.shape[0], A.dtype)
-    assert op.spmv(x, out=y) is y
-    assert_product(y, A, x)
-    for _ in range(5):
-        np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), y)
-    np.testing.assert_array_equal(op @ x, y)
-    start = vector(A.shape[0], A.dtype, seed=20)
-    for alpha, beta in [(-1.5, 0.0), (1.0, 1.0), (0.5, -2.0), (0.0, 1.0), (0.0, 0.0)]:
-        y = start.copy() if beta else poisoned(A.shape[0], A.dtype)
-        op.spmv(x, out=y, alpha=alpha, beta=beta)
-        assert_product(y, A, x, alpha, beta, start)
-    X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
-    assert_product(op @ X, A, X)
-    x = vector(A.shape[0], A.dtype)
-    assert_product(op.rmatvec(x), A.T, x)
-
-
-def test_what_is_stored(op, A, fmt, device):
-    assert (op.shape, op.dtype, op.nnz) == (A.shape, A.dtype, A.nnz)
-    assert (op.format, op.device) == (fmt, device)
-    B = op.tocsr()
-    assert B.has_canonical_format
-    assert B.dtype == A.dtype
-    assert_same_entries(B, A)
-    estimate = sg.estimate(A, fmt)
-    assert estimate["padding"] >= 1.0 or A.nnz == 0
-    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize / 2  # a symmetric matrix may be stored by half
-
-
-def test_same_bits_from_a_second_operator(op, A, fmt, device):
-    x = vector(A.shape[1], A.dtype)
-    np.testing.assert_array_equal(build(A, fmt, device) @ x, op @ x)
-
-
-def integer_pairs():
-    """The patterns of all cases, which with other values may be symmetric no more, or by chance."""
-    cases = {case: integer_matrix(case, np.dtype("float64")) for case in CASES}
-    return [(case, fmt) for case, A in cases.items() for fmt in formats_of(A)]
-
-
-@pytest.mark.parametrize(("case", "fmt"), integer_pairs())
-def test_matmul_is_exact_for_small_integers(case, fmt, dtype, device):
-    A = integer_matrix(case, dtype)
-    x = integer_vector(A.shape[1], dtype)
-    y = build(A, fmt, device) @ x
-    assert y.dtype == dtype
-    np.testing.assert_array_equal(y, A @ x)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_automatic_format(case, dtype, device):
-    A = matrix(case, dtype)
-    op = sg.aslinearoperator(A, device=device)
-    assert op.format in sg.formats()
-    x = vector(A.shape[1], A.dtype)
-    assert_product(op @ x, A, x)
-
-
-@each_format_of(FAR_APART)
-def test_long_vector(fmt, device):
-    """x of more than 2^31 bytes, of which only a few pages are touched on the CPU."""
-    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
-    if free < 3 * 2**31:
-        pytest.skip(f"needs 6 GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
-    x = np.zeros(FAR_APART.shape[1])
-    x[FAR_APART.indices] = [10.0, 20.0, 30.0, 40.0]
-    np.testing.assert_array_equal(build(FAR_APART, fmt, device) @ x, [10.0, 130.0, 160.0])
-
-
-@pytest.mark.parametrize("rows", [2**31 - 1, 2**31 - 33], ids=["largest", "a_slice_less"])
-@pytest.mark.parametrize("fmt", [name for name in sg.formats() if name not in ("dia", "tsmv")])
+@pytest.mark.long
+@pytest.mark.parametrize(("fmt", "rows"), in_turn(FORMATS_OF_ANY_SHAPE, LARGEST))
 def test_as_many_rows_as_an_index_counts(fmt, rows, device):
     """Sums and products of rows, slices and pieces beyond 2^31."""
     needed = 16 * 2**32  # the given offsets, their copy, those of the format and its y
@@ -127,6 +50,105 @@ def test_as_many_rows_as_an_index_counts(fmt, rows, device):
     assert y[rows // 2 - 1] == 3
     assert y[-1] == 5
     assert np.count_nonzero(y) == 2
+
+
+@each_pair(CASES)
+@over_types
+def test_operator(case, fmt, device, dtype):
+    """All that one operator must hold and do, and an operator of small integers, which is exact."""
+    A = matrix(case, dtype)
+    op = build(A, fmt, device)
+    check_what_is_stored(op, A, fmt, device)
+    check_products(op, expected_of(case, dtype))
+    x = vector(A.shape[1], dtype)
+    np.testing.assert_array_equal(
+        build(A, fmt, device) @ x, op @ x, err_msg="a second operator has other bits"
+    )
+    check_small_integers(integer_matrix(case, dtype), fmt, device)
+
+
+def check_what_is_stored(op, A, fmt, device):
+    assert (op.shape, op.dtype, op.nnz) == (A.shape, A.dtype, A.nnz)
+    assert (op.format, op.device) == (fmt, device)
+    B = op.tocsr()
+    assert B.has_canonical_format
+    assert B.dtype == A.dtype
+    assert_same_entries(B, A)
+    estimate = sg.estimate(A, fmt, device)
+    assert estimate["padding"] >= 1.0 or A.nnz == 0
+    assert estimate["bytes"] >= A.nnz * A.dtype.itemsize / 2  # a symmetric matrix may be stored by half
+
+
+FACTORS = [(1.0, 0.0), (-1.5, 0.0), (1.0, 1.0), (0.5, -2.0), (0.0, 1.0), (0.0, 0.0)]
+
+
+class Expected:
+    """What a case is multiplied with, and what `reference` gives: the same for all formats and devices."""
+
+    def __init__(self, A):
+        self.x, self.start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=20)
+        self.scaled = {factors: reference(A, self.x, *factors, self.start) for factors in FACTORS}
+        self.X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
+        self.columns = [reference(A, column) for column in self.X.T]
+        self.x_of_transposed = vector(A.shape[0], A.dtype)
+        self.transposed = reference(A.T, self.x_of_transposed)
+
+
+@functools.lru_cache(maxsize=4)
+def expected_of(case, dtype):
+    return Expected(matrix(case, dtype))
+
+
+def check_products(op, expected):
+    """One vector over a poisoned result, with factors, again to the same bits; columns; transposed."""
+    x, rows = expected.x, op.shape[0]
+    y = poisoned(rows, op.dtype)
+    assert op.spmv(x, out=y) is y
+    assert_within(y, *expected.scaled[1.0, 0.0])
+    for _ in range(5):
+        np.testing.assert_array_equal(op.spmv(x, out=poisoned(rows, op.dtype)), y)
+    np.testing.assert_array_equal(op @ x, y)
+    for alpha, beta in FACTORS:
+        with naming(alpha=alpha, beta=beta):
+            y = expected.start.copy() if beta else poisoned(rows, op.dtype)
+            op.spmv(x, out=y, alpha=alpha, beta=beta)
+            assert_within(y, *expected.scaled[alpha, beta])
+    Y = op @ expected.X
+    assert Y.shape == (rows, 3)
+    for column, result in zip(Y.T, expected.columns, strict=True):
+        assert_within(column, *result)
+    assert_within(op.rmatvec(expected.x_of_transposed), *expected.transposed)
+
+
+def check_small_integers(A, fmt, device):
+    """The pattern of a case, which with other values may be symmetric no more."""
+    if fmt not in formats_of(A, only=fmt):
+        return
+    x = integer_vector(A.shape[1], A.dtype)
+    y = build(A, fmt, device) @ x
+    assert y.dtype == A.dtype
+    np.testing.assert_array_equal(y, A @ x)
+
+
+@pytest.mark.parametrize("case", CASES)
+@over_types
+def test_automatic_format(case, dtype, device):
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, device=device)
+    assert op.format in sg.formats()
+    x = vector(A.shape[1], A.dtype)
+    assert_product(op @ x, A, x)
+
+
+@each_format_of(FAR_APART)
+def test_long_vector(fmt, device):
+    """x of more than 2^31 bytes, of which only a few pages are touched on the CPU."""
+    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
+    if free < 3 * 2**31:
+        pytest.skip(f"needs 6 GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
+    x = np.zeros(FAR_APART.shape[1])
+    x[FAR_APART.indices] = [10.0, 20.0, 30.0, 40.0]
+    np.testing.assert_array_equal(build(FAR_APART, fmt, device) @ x, [10.0, 130.0, 160.0])
 
 
 @each_format_of(LARGE_BAND)

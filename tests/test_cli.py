@@ -373,7 +373,7 @@ def test_interrupt(run, monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spmvgpu.cli.solve.cg", interrupt)
+    monkeypatch.setattr("spmvgpu.cli.solve.solve_system", interrupt)
     assert run("solve", "--size", 3)[::2] == (130, "error: interrupted\n")
 
 

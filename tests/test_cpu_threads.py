@@ -1,5 +1,6 @@
 """The CPU backend with any number of threads: every split of the work gives the product."""
 
+import functools
 import os
 import pickle
 import subprocess
@@ -17,7 +18,7 @@ from battery import from_lengths, integer_matrix, integer_vector, uniform, vecto
 from reference import assert_within, reference
 from spmvgpu import _core, construct, gallery
 from spmvgpu.planning import placement
-from support import assert_same_entries, build, each_pair, formats_of, poisoned, run_python
+from support import assert_same_entries, build, each_pair, formats_of, over, over_types, poisoned, run_python
 
 CORES = _core.max_threads()
 
@@ -33,11 +34,16 @@ LARGE = {
 }
 
 
-@pytest.fixture(params=[1, 2, 3, 8], ids=lambda count: f"threads_{count}")
-def threads(request):
-    """Limit of threads while the test runs."""
-    with sg.limit_threads(request.param):
-        yield request.param
+def with_threads(test):
+    """Run a test with several limits of threads, in one test."""
+
+    @over("threads", [1, 2, 3, 8])
+    @functools.wraps(test)
+    def run(threads, **others):
+        with sg.limit_threads(threads):
+            test(**others)
+
+    return run
 
 
 @cache
@@ -72,7 +78,9 @@ def case_of(name, dtype):
 
 
 @pytest.mark.parametrize(("name", "fmt"), held())
-def test_products(name, fmt, dtype, threads):
+@with_threads
+@over_types
+def test_products(name, fmt, dtype):
     A, x, start, product, accumulated = case_of(name, dtype)
     op = build(A, fmt, max_padding=1e6) if fmt == "sell" else build(A, fmt)
     y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
@@ -86,13 +94,16 @@ def test_products(name, fmt, dtype, threads):
 
 
 @each_pair(["long_rows_in_a_row", "long_row_among_empty", "power_law_rows", "tall"])
-def test_exact(case, fmt, dtype, threads):
+@with_threads
+@over_types
+def test_exact(case, fmt, dtype):
     A = integer_matrix(case, dtype)
     x = integer_vector(A.shape[1], dtype)
     np.testing.assert_array_equal(build(A, fmt) @ x, A @ x)
 
 
-def test_same_bits_of_a_solution_with_any_number_of_threads(dtype, threads):
+@with_threads
+def test_same_bits_of_a_solution_with_any_number_of_threads(dtype):
     A, b = gallery.elasticity3d(16), gallery.elasticity3d_load(16)
     op = sg.aslinearoperator(A, device="cpu", format="csr", dtype=dtype)
     b = b.astype(dtype)
@@ -172,7 +183,7 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("derive", DERIVED)
+@over("derive", DERIVED)
 def test_operators_keep_their_bound(name, derive):
     A = large("even")
     bounded = DERIVED[derive](sg.aslinearoperator(A, max_threads=3, **OPERATORS[name]))

@@ -7,11 +7,12 @@ import spmvgpu as sg
 from battery import integer_matrix, integer_vector, matrix, vector
 from libraries import OnlyCudaArrayInterface, OnlyDlpack, index_of
 from reference import assert_product
-from support import build, each_format_of, each_pair, format_fixture
+from support import build, each_format_of, each_pair, format_fixture, type_fixture
 
 pytestmark = pytest.mark.gpu
 
 fmt = format_fixture("power_law_rows")
+dtype = type_fixture()
 
 
 @pytest.fixture(name="A")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
-from support import run_python
+from support import over, run_python
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 MODULES = [name for name in sg.__all__ if inspect.ismodule(getattr(sg, name))]
@@ -55,7 +55,7 @@ def module_of(name):
     return attribute(name).__module__.removeprefix("spmvgpu.")
 
 
-@pytest.mark.parametrize("name", sorted(set(public())))
+@over("name", sorted(set(public())))
 def test_has_an_example(name):
     assert ">>> " in inspect.getdoc(attribute(name))
 

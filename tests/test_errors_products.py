@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from battery import matrix
-from support import build, each_format, format_fixture
+from support import build, each_format, format_fixture, over, type_fixture
 
 pytestmark = pytest.mark.usefixtures("still_usable")
 
 
 MATRIX = matrix("tall", np.dtype("float64"))[:100]
 fmt = format_fixture(MATRIX)
+dtype = type_fixture()
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def op(fmt, device, dtype):
 # The vector
 
 
-@pytest.mark.parametrize("length", [0, 49, 51, 100, 5000])
+@over("length", [0, 49, 51, 100, 5000])
 def test_x_of_wrong_length(length, op):
     with pytest.raises(ValueError, match=r"100.*50") as caught:
         op @ np.ones(length, op.dtype)
@@ -30,25 +31,25 @@ def test_x_of_wrong_length(length, op):
         op.spmv(np.ones(length, op.dtype))
 
 
-@pytest.mark.parametrize("shape", [(49, 2), (2, 50), (50, 1, 1), ()], ids=str)
+@over("shape", [(49, 2), (2, 50), (50, 1, 1), ()], ids=str)
 def test_x_of_wrong_shape(shape, op):
     with pytest.raises(ValueError, match=r"100.*50|dimension"):
         op @ np.ones(shape, op.dtype)
 
 
-@pytest.mark.parametrize("length", [0, 50, 99, 101])
+@over("length", [0, 50, 99, 101])
 def test_x_of_wrong_length_from_the_other_side(length, op):
     with pytest.raises(ValueError, match=r"\b100\b|dimension"):
         op.rmatvec(np.ones(length, op.dtype))
 
 
-@pytest.mark.parametrize("kind", ["object", "U1", "M8[s]"])
+@over("kind", ["object", "U1", "M8[s]"])
 def test_x_of_a_type_without_product(kind, op):
     with pytest.raises(TypeError):
         op @ np.ones(50, "int64").astype(kind)
 
 
-@pytest.mark.parametrize("kind", ["float16", "another float", "int32", "complex128", "bool"])
+@over("kind", ["float16", "another float", "int32", "complex128", "bool"])
 def test_spmv_wants_its_own_type(kind, op):
     kind = {"float32": "float64", "float64": "float32"}[op.dtype.name] if kind == "another float" else kind
     with pytest.raises(TypeError, match=kind) as caught:
@@ -56,7 +57,7 @@ def test_spmv_wants_its_own_type(kind, op):
     assert str(op.dtype) in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@over(
     "shape_of",
     [lambda x: np.repeat(x, 2)[::2], lambda x: x[::-1], lambda x: x[None, :]],
     ids=["strided", "reversed", "row"],
@@ -66,7 +67,7 @@ def test_spmv_wants_one_contiguous_vector(shape_of, op):
         op.spmv(shape_of(np.ones(50, op.dtype)))
 
 
-@pytest.mark.parametrize("x", [None, 3.0, "text", [1.0] * 50])
+@over("x", [None, 3.0, "text", [1.0] * 50])
 def test_spmv_wants_an_array(x, op):
     with pytest.raises((TypeError, ValueError)):
         op.spmv(x)
@@ -81,7 +82,7 @@ def read_only(dtype):
     return array
 
 
-@pytest.mark.parametrize(
+@over(
     ("make", "error"),
     [
         (lambda dtype: np.ones(99, dtype), ValueError),
@@ -137,8 +138,8 @@ def test_beta_without_out(op):
         op.spmv(np.ones(50, op.dtype), beta=1.0)
 
 
-@pytest.mark.parametrize("factor", ["alpha", "beta"])
-@pytest.mark.parametrize("value", ["text", None, 1j, [1.0, 2.0]], ids=str)
+@over("factor", ["alpha", "beta"])
+@over("value", ["text", None, 1j, [1.0, 2.0]], ids=str)
 def test_factor_that_is_no_number(factor, value, op):
     with pytest.raises((TypeError, ValueError)):
         op.spmv(np.ones(50, op.dtype), out=np.ones(100, op.dtype), **{factor: value})

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from support import over
 
 CPP = Path(__file__).parents[1] / "cpp"
 
@@ -35,7 +35,7 @@ def test_every_folder_is_known():
     assert {path.parent.name for path in FILES} == set(MAY_INCLUDE)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CPP)))
+@over("path", FILES)
 def test_a_file_includes_only_what_its_folder_may(path):
     allowed = {path.parent.name, *MAY_INCLUDE[path.parent.name]}
     ours, _ = included(path)
@@ -46,7 +46,7 @@ def test_a_file_includes_only_what_its_folder_may(path):
     assert not {name for name in ours - generated if not (CPP / name).is_file()}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CPP)))
+@over("path", FILES)
 def test_pybind11_and_cuda_headers_stay_where_they_belong(path):
     _, headers = included(path)
     if path.parent.name != "bindings":

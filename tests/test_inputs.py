@@ -9,11 +9,12 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import uniform, vector
 from reference import assert_product
-from support import build, each_format, format_fixture
+from support import build, each_format, format_fixture, over, over_types, type_fixture
 
 KINDS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
 MATRIX = uniform(60, 44, 6)
 fmt = format_fixture(MATRIX)  # every format but the symmetric one
+dtype = type_fixture()
 BUFFERS = ("data", "indices", "indptr", "row", "col", "rows", "offsets")
 
 
@@ -40,14 +41,14 @@ def check(op, A, dtype=None):
 # Kinds of matrix
 
 
-@pytest.mark.parametrize("flavour", ["array", "matrix"])
-@pytest.mark.parametrize("kind", KINDS)
+@over("flavour", ["array", "matrix"])
+@over("kind", KINDS)
 def test_scipy_kinds(kind, flavour, A, fmt, device):
     check(build(make(kind, flavour, A), fmt, device), A)
 
 
-@pytest.mark.parametrize("flavour", ["array", "matrix"])
-@pytest.mark.parametrize("kind", KINDS)
+@over("flavour", ["array", "matrix"])
+@over("kind", KINDS)
 def test_scipy_kinds_are_not_changed(kind, flavour, A, fmt):
     given = make(kind, flavour, A)
     kept = copy.deepcopy(given)
@@ -76,7 +77,7 @@ def test_tuple_of_lists(fmt):
     np.testing.assert_array_equal(op @ np.ones(3), [3.0, 3.0])
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
+@over("order", ["C", "F"])
 def test_dense(order, A, fmt, device):
     check(build(np.asarray(A.toarray(), order=order), fmt, device), A)
 
@@ -92,7 +93,7 @@ def test_nested_list(fmt):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+@over("kind", ["csr", "csc", "coo"])
 def test_cupy_sparse(kind, A, fmt, cuda_device):
     pytest.importorskip("cupy")
     sparse = pytest.importorskip("cupyx.scipy.sparse")
@@ -108,13 +109,13 @@ def test_another_operator(A, fmt):
 # Indices
 
 
-@pytest.mark.parametrize("index", ["int8", "int16", "uint32", "int64", "uint64"])
+@over("index", ["int8", "int16", "uint32", "int64", "uint64"])
 def test_index_types(index, A, fmt, device):
     arrays = A.data, A.indices.astype(index), A.indptr.astype("int64")
     check(build(arrays, fmt, device, shape=A.shape), A)
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+@over("kind", ["csr", "csc", "coo"])
 def test_int64_indices_in_scipy(kind, A, fmt, device):
     given = make(kind, "array", A)
     for name in ("indices", "indptr"):
@@ -130,7 +131,7 @@ def shuffled_within_rows(A, rng):
     return sp.csr_array((A.data[order], A.indices[order], A.indptr.copy()), shape=A.shape)
 
 
-@pytest.mark.parametrize("flagged", [True, False], ids=["flag_computed", "flag_unset"])
+@over("flagged", [True, False], ids=["flag_computed", "flag_unset"])
 def test_unsorted_indices(flagged, A, fmt, device, rng):
     given = shuffled_within_rows(A, rng)
     if flagged:
@@ -178,7 +179,7 @@ def test_duplicates_that_cancel_stay_stored(fmt):
 # Types of values
 
 
-@pytest.mark.parametrize(
+@over(
     ("given", "kept"),
     [
         ("float32", "float32"),
@@ -199,14 +200,15 @@ def test_value_types(given, kept, fmt):
     np.testing.assert_array_equal(op @ np.array([1, 2, 3], dtype=kept), [5, 1])
 
 
-@pytest.mark.parametrize("given", ["float32", "float64", "int32", "bool"])
+@over("given", ["float32", "float64", "int32", "bool"])
 @each_format
+@over_types
 def test_asked_value_type_wins(given, dtype, fmt, device):
     A = sp.csr_array(np.eye(4), dtype=given)
     assert build(A, fmt, device, dtype=dtype).dtype == dtype
 
 
-@pytest.mark.parametrize("spelling", [np.float32, "float32", "f4", np.dtype("float32"), ">f4"], ids=str)
+@over("spelling", [np.float32, "float32", "f4", np.dtype("float32"), ">f4"], ids=str)
 @each_format
 def test_spellings_of_a_type(spelling, fmt):
     assert build(np.eye(3), fmt, dtype=spelling).dtype == np.float32
@@ -225,10 +227,13 @@ def test_byteswapped_values(A, fmt):
 # Symmetric matrices
 
 
+SQUARE = uniform(70, 70, 4)
+SYMMETRIC = sp.csr_array(SQUARE + SQUARE.T)
+
+
 @pytest.fixture
 def symmetric(dtype):
-    A = uniform(70, 70, 4).astype(dtype)
-    return sp.csr_array(A + A.T)
+    return SYMMETRIC.astype(dtype)
 
 
 @pytest.mark.parametrize("stored", ["lower", "upper"])
@@ -238,7 +243,7 @@ def test_one_triangle_is_mirrored(stored, symmetric, fmt, device):
     check(build(sp.csr_array(half), fmt, device, symmetric=stored), symmetric)
 
 
-@pytest.mark.parametrize("symmetric_as", [True, None])
+@over("symmetric_as", [True, None])
 @each_format
 def test_symmetric_in_full_storage(symmetric_as, symmetric, fmt, device):
     op = build(symmetric, fmt, device, symmetric=symmetric_as)
@@ -247,17 +252,17 @@ def test_symmetric_in_full_storage(symmetric_as, symmetric, fmt, device):
 
 
 @pytest.mark.parametrize("stored", ["lower", "upper"])
-def test_an_entry_in_the_other_triangle(stored, symmetric):
+def test_an_entry_in_the_other_triangle(stored):
     with pytest.raises(ValueError, match=stored):
-        sg.aslinearoperator(symmetric, device="cpu", symmetric=stored)
+        sg.aslinearoperator(SYMMETRIC, device="cpu", symmetric=stored)
 
 
 @pytest.mark.parametrize("stored", [True, "lower", "upper"])
-def test_a_rectangular_matrix_is_not_symmetric(stored, A):
+def test_a_rectangular_matrix_is_not_symmetric(stored):
     with pytest.raises(ValueError, match=r"60.*44"):
-        sg.aslinearoperator(A, device="cpu", symmetric=stored)
+        sg.aslinearoperator(MATRIX, device="cpu", symmetric=stored)
 
 
-def test_unknown_symmetry(symmetric):
+def test_unknown_symmetry():
     with pytest.raises(ValueError, match=r"both.*lower.*upper"):
-        sg.aslinearoperator(symmetric, device="cpu", symmetric="both")
+        sg.aslinearoperator(SYMMETRIC, device="cpu", symmetric="both")

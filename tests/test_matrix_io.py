@@ -324,31 +324,39 @@ ENDS = {
 READ = """
     from spmvgpu.matrix_io import read_matrix
 
-    try:
-        print(read_matrix({path!r}).toarray().tolist())
-    except ValueError as error:
-        print("refused", str(error).startswith({path!r}))
+    for path in {paths!r}:
+        try:
+            print(read_matrix(path).toarray().tolist(), flush=True)
+        except ValueError as error:
+            print("refused", str(error).startswith(path), flush=True)
 """
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-@pytest.mark.parametrize("end", ENDS, ids=repr)
-def test_ends_of_files_without_a_newline(tmp_path, end, packed):
-    """In a process of its own: some of them ended it."""
-    text = (HEADER + "2 2 2\n1 1 1.5\n2 2 4" + end).encode()
-    path = tmp_path / ("A.mtx.gz" if packed else "A.mtx")
-    path.write_bytes(gzip.compress(text) if packed else text)
-    read = run_python(READ.format(path=str(path))).stdout.strip()
-    assert read == ("[[1.5, 0.0], [0.0, 4.0]]" if ENDS[end] else "refused True")
+def read_apart(folder, texts, packed):
+    """What is read of each of the texts, in a process of its own: some of them ended it."""
+    paths = [str(folder / f"{number}.mtx{'.gz' * packed}") for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        Path(path).write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    done = run_python(READ.format(paths=paths), check=False)
+    read = done.stdout.splitlines()
+    assert done.returncode == 0, f"{texts[len(read)]!r} ended the process\n{done.stderr}"
+    return read
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-@pytest.mark.parametrize("rest", ["0 5\n", "0 5", "5 0\n", "0 0\n"], ids=repr)
-def test_arrays_without_entries(tmp_path, rest, packed):
-    text = ("%%MatrixMarket matrix array real general\n" + rest).encode()
-    path = tmp_path / ("A.mtx.gz" if packed else "A.mtx")
-    path.write_bytes(gzip.compress(text) if packed else text)
-    assert run_python(READ.format(path=str(path))).stdout.strip() in ("[]", "[[], [], [], [], []]")
+def test_ends_of_files_without_a_newline(tmp_path, packed):
+    read = read_apart(tmp_path, [HEADER + "2 2 2\n1 1 1.5\n2 2 4" + end for end in ENDS], packed)
+    right = {True: "[[1.5, 0.0], [0.0, 4.0]]", False: "refused True"}
+    assert dict(zip(ENDS, read, strict=True)) == {end: right[is_matrix] for end, is_matrix in ENDS.items()}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_arrays_without_entries(tmp_path, packed):
+    rests = ["0 5\n", "0 5", "5 0\n", "0 0\n"]
+    read = read_apart(
+        tmp_path, ["%%MatrixMarket matrix array real general\n" + rest for rest in rests], packed
+    )
+    assert read == ["[]", "[]", "[[], [], [], [], []]", "[]"]
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])

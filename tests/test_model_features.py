@@ -8,6 +8,7 @@ from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.model.predict import features
+from support import over
 
 
 def of(lengths, columns, cols, dtype=np.float64):
@@ -60,7 +61,7 @@ def test_a_band_is_read_from_near():
         assert near[name] <= far[name]
 
 
-@pytest.mark.parametrize("case", CASES)
+@over("case", CASES)
 def test_features_of_every_matrix_are_finite(case, dtype):
     found = features(canonical_csr(matrix(case, dtype)))
     for value in found.values():

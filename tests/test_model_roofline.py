@@ -12,6 +12,7 @@ from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.model import roofline
 from spmvgpu.planning.model.predict import features
 from spmvgpu.planning.model.roofline import Fit, Machine, Work
+from support import over
 
 GPU = Machine("cuda", 100, 1 << 25, 100)
 NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
@@ -55,7 +56,7 @@ def test_costs_are_never_negative():
     assert min(roofline.fit(terms, rng.normal(size=(60, 8)).tolist(), times).costs.values()) > 0
 
 
-@pytest.mark.parametrize("case", CASES)
+@over("case", CASES)
 @pytest.mark.parametrize("machine", [GPU, Machine("cpu", 4, 1 << 20, 8)], ids=["gpu", "cpu"])
 def test_terms_of_every_matrix_are_finite_and_not_negative(case, machine):
     A = matrix(case, np.dtype("float64"))

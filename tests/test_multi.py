@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,15 +12,16 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import cg
 
 import spmvgpu as sg
-from battery import CASES, SQUARE, banded, matrix, uniform, vector
+from battery import CASES, SQUARE, TYPES, banded, matrix, uniform, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
 from spmvgpu import partition
 from spmvgpu.devices import CPU
+from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import placement
 from spmvgpu.planning.placement import checked_request
-from support import assert_multiplies, assert_same_entries, poisoned
+from support import assert_multiplies, assert_same_entries, in_turn, over, over_types, poisoned
 
 
 def _gpu_lists():
@@ -61,7 +63,9 @@ def spread(A, names, **options):
     return sg.aslinearoperator(A, device=names, **{"powers": unequal(names), **options})
 
 
+# Each case with every partition and every type, though not with every one of the two together.
 @pytest.mark.parametrize("case", CASES)
+@over(("by", "dtype"), in_turn(sorted(placement.PARTITIONS), TYPES))
 def test_products(case, names, by, dtype):
     A = matrix(case, dtype)
     op = spread(A, names, partition=by)
@@ -72,6 +76,7 @@ def test_products(case, names, by, dtype):
 
 
 @pytest.mark.parametrize("case", CASES)
+@over_types
 def test_three_unequal_powers(case, dtype):
     A = matrix(case, dtype)
     op = spread(A, ["cpu"] * 3, powers=[1, 2, 6])
@@ -80,6 +85,7 @@ def test_three_unequal_powers(case, dtype):
 
 
 @pytest.mark.parametrize("case", SQUARE)
+@over_types
 def test_distributed_vectors(case, names, dtype):
     """Products whose vectors stay on the devices, one after the other, each vector x and y in turn."""
     A = matrix(case, dtype)
@@ -151,8 +157,8 @@ def test_assign_takes_turns_with_products(names, dtype):
         filling.result()
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-@pytest.mark.parametrize("cut", [1, 40, 60])
+@over(("cut", "beta"), itertools.product([1, 40, 60], [0.0, 0.5]))
+@over_types
 def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
     """Where a row of a part lies in y is where the share's row lies that it is."""
     A = sp.random_array((300, 250), density=0.05, random_state=3, format="csr", dtype=dtype)
@@ -182,7 +188,8 @@ def test_the_transposed_matrix_is_csr_where_the_format_refuses_it(fmt, options, 
     assert_same_entries(op.T.tocsr(), sp.csr_array(A.T))
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
+@over("beta", [0.0, 1.0, -0.25])
+@over_types
 def test_alpha_and_beta(beta, names, by, dtype):
     A = matrix("power_law_rows", dtype)
     op = spread(A, names, partition=by)
@@ -196,7 +203,8 @@ def test_alpha_and_beta(beta, names, by, dtype):
     assert_product(out.collect(), A, x, alpha=2.5, beta=beta, y=start if beta else None)
 
 
-@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@over("special", [np.nan, np.inf, -np.inf])
+@over_types
 def test_special_x_reaches_only_the_rows_that_use_it(special, names, by, dtype):
     for case in ("arrow", "empty_rows_every_other", "uniform"):
         A = matrix(case, dtype)
@@ -206,6 +214,7 @@ def test_special_x_reaches_only_the_rows_that_use_it(special, names, by, dtype):
 
 
 @pytest.mark.parametrize("fmt", sorted(set(sg.formats()) - {"tsmv"}))  # whose parts are rectangles
+@over_types
 def test_every_format(names, fmt, dtype):
     A = matrix("equal_rows", dtype) if fmt != "dia" else matrix("banded", dtype)
     op = spread(A, names, format=fmt)
@@ -213,6 +222,7 @@ def test_every_format(names, fmt, dtype):
     assert_multiplies(op, A)
 
 
+@over_types
 def test_many_repeats_give_the_same_bits(names, by, dtype):
     A = matrix("power_law_rows", dtype)
     op = spread(A, names, partition=by)
@@ -220,6 +230,7 @@ def test_many_repeats_give_the_same_bits(names, by, dtype):
     assert len({(op @ x).tobytes() for _ in range(50)}) == 1
 
 
+@over_types
 def test_several_columns_and_solvers(names, dtype):
     A = matrix("uniform", dtype)
     op = spread(A, names)
@@ -227,11 +238,13 @@ def test_several_columns_and_solvers(names, dtype):
     assert_product(op @ X, A, X)
     S = sp.csr_array(sp.diags_array([-1.0, 4.0, -1.0], offsets=[-30, 0, 30], shape=(900, 900)), dtype=dtype)
     b = vector(900, dtype)
-    x, info = cg(spread(S, names), b, rtol=1e-5)
-    assert info == 0
-    assert np.linalg.norm(S @ x - b) <= 1e-4 * np.linalg.norm(b)
+    for solve in (cg, sg.linalg.cg):
+        x, info = solve(spread(S, names), b, rtol=1e-5)
+        assert info == 0
+        assert np.linalg.norm(S @ x - b) <= 1e-4 * np.linalg.norm(b)
 
 
+@over_types
 def test_transposed(names, by, dtype):
     for case in ("power_law_rows", "wide"):
         A = matrix(case, dtype)
@@ -242,6 +255,7 @@ def test_transposed(names, by, dtype):
         assert op.T.T is op
 
 
+@over_types
 def test_pickle_and_copy(names, by, dtype):
     A = matrix("power_law_rows", dtype)
     op = spread(A, names, partition=by)
@@ -251,6 +265,7 @@ def test_pickle_and_copy(names, by, dtype):
         np.testing.assert_array_equal(other @ x, op @ x)
 
 
+@over_types
 def test_threads(names, by, dtype):
     A = matrix("power_law_rows", dtype)
     op = spread(A, names, partition=by)
@@ -262,6 +277,7 @@ def test_threads(names, by, dtype):
                 np.testing.assert_array_equal(y, wanted)
 
 
+@over_types
 def test_partition_of_ones_own(names, dtype):
     A = matrix("uniform", dtype)
     rows = np.arange(A.shape[0])
@@ -290,9 +306,10 @@ def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatc
     assert placement.measured_powers(A, request, [0, -1]) == (30e9, 1e9)
 
 
+@over_types
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
-    monkeypatch.setattr(placement, "_MAX_ENTRIES", 2000)
+    monkeypatch.setattr(compressed, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._spread.shards) == len(names)
     assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shards)
@@ -403,12 +420,6 @@ def test_vectors_that_do_not_fit(names):
         op.set_x(np.ones(A.shape[1]))
 
 
-def test_solver_of_one_device(names):
-    op = spread(matrix("tridiagonal", np.dtype("float64")), names)
-    with pytest.raises(TypeError, match="several devices"):
-        sg.linalg.cg(op, np.ones(op.shape[0]))
-
-
 # Memory
 
 
@@ -450,7 +461,8 @@ def test_plan_for_no_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("bus_rate", [1e3, 1e30])
-@pytest.mark.parametrize("case", ["power_law_rows", "uniform", "long_rows_in_a_row", "wide"])
+@over("case", ["power_law_rows", "uniform", "long_rows_in_a_row", "wide"])
+@over_types
 def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch):
     """On the CPU, or streamed through the GPU; every kind of vector."""
     A = matrix(case, dtype)

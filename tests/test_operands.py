@@ -8,6 +8,7 @@ import pytest
 import spmvgpu as sg
 from battery import integer_matrix
 from libraries import OnlyCudaArrayInterface, OnlyDlpack
+from support import over
 
 ROWS, COLS = 120, 80
 REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -43,9 +44,9 @@ def tested_matrix():
     return integer_matrix("uniform", np.dtype("float64"))[:ROWS, :COLS]
 
 
-@pytest.fixture(params=["float32", "float64"])
-def op(request, A):
-    return sg.aslinearoperator(A.astype(request.param), format="csr", device="cpu")
+@pytest.fixture
+def op(dtype, A):
+    return sg.aslinearoperator(A.astype(dtype), format="csr", device="cpu")
 
 
 def check(result, library, op, A, x):
@@ -65,14 +66,14 @@ def given(library, x):
 
 
 @pytest.mark.parametrize("kind", REAL + COMPLEX)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@over("shape", SHAPES)
 def test_every_type(kind, shape, host_library, op, A):
     x = numbers(shape, kind)
     check(op @ given(host_library, x), host_library, op, A, x)
 
 
 @pytest.mark.parametrize("kind", ["longdouble", "clongdouble"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@over("shape", SHAPES)
 def test_long_double_is_promoted_as_by_numpy(kind, shape, op, A):
     x = numbers(shape, kind)
     result = op @ x
@@ -81,8 +82,8 @@ def test_long_double_is_promoted_as_by_numpy(kind, shape, op, A):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "complex128"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@over("kind", ["float32", "float64", "int32", "complex128"])
+@over("shape", SHAPES)
 def test_every_layout(layout, kind, shape, host_library, op, A):
     x = LAYOUTS[layout](numbers(shape, kind))
     before = x.copy()
@@ -90,7 +91,7 @@ def test_every_layout(layout, kind, shape, host_library, op, A):
     np.testing.assert_array_equal(x, before)
 
 
-@pytest.mark.parametrize("call", ["dot", "matvec", "matmat", "rmatvec", "rmatmat"])
+@over("call", ["dot", "matvec", "matmat", "rmatvec", "rmatmat"])
 @pytest.mark.parametrize("kind", ["float32", "float64", "int8", "complex64"])
 def test_every_method_takes_the_same_operands(call, kind, host_library, op, A):
     length = ROWS if call.startswith("r") else COLS
@@ -101,7 +102,7 @@ def test_every_method_takes_the_same_operands(call, kind, host_library, op, A):
     np.testing.assert_array_equal(result, (A.T if call.startswith("r") else A) @ x)
 
 
-@pytest.mark.parametrize("shape", [(COLS - 1,), (COLS + 1, 2), (0,), (), (COLS, 2, 2), (2, COLS)], ids=str)
+@over("shape", [(COLS - 1,), (COLS + 1, 2), (0,), (), (COLS, 2, 2), (2, COLS)], ids=str)
 def test_wrong_shapes(shape, host_library, op):
     array = given(host_library, np.ones(shape, op.dtype))
     with pytest.raises(ValueError, match=r"dimension mismatch.*\(120, 80\)") as caught:
@@ -156,7 +157,7 @@ def test_into_out(host_library, op, A):
     np.testing.assert_array_equal(out, 2 * (A @ x))
 
 
-@pytest.mark.parametrize("kind", [*REAL, *COMPLEX])
+@over("kind", [*REAL, *COMPLEX])
 def test_spmv_stays_strict(kind, host_library, op):
     x = numbers(COLS, kind)
     if x.dtype == op.dtype:
@@ -182,7 +183,7 @@ def test_read_only_x(frozen, host_library, op, A):
     np.testing.assert_array_equal(host_library.to_numpy(op.spmv(given(host_library, x))), A @ x)
 
 
-@pytest.mark.parametrize("name", ["alpha", "beta"])
+@over("name", ["alpha", "beta"])
 @pytest.mark.parametrize("value", ["text", "1.5", None, 1j, [1.0, 2.0], 10**400], ids=lambda v: str(v)[:8])
 def test_factors_that_are_no_numbers(name, value, op):
     with pytest.raises(TypeError, match=f"^{name} must be a real number"):
@@ -324,7 +325,7 @@ def gpu_op(A, cuda_device, dtype):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", REAL + COMPLEX)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@over("shape", SHAPES)
 def test_every_type_on_a_gpu(kind, shape, library, gpu_op, A, cuda_device):
     x = numbers(shape, kind)
     result = gpu_op @ library.asarray(x, cuda_device)
@@ -334,10 +335,8 @@ def test_every_type_on_a_gpu(kind, shape, library, gpu_op, A, cuda_device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "complex128"])
-@pytest.mark.parametrize("shape", SHAPES[:4], ids=str)
-@pytest.mark.parametrize(
-    "step", [(slice(None, None, 2),), (slice(None, None, 2), slice(None, None, 2))], ids=len
-)
+@over("shape", SHAPES[:4])
+@over("step", [(slice(None, None, 2),), (slice(None, None, 2), slice(None, None, 2))], ids=len)
 def test_strided_on_a_gpu(kind, shape, step, library, gpu_op, A, cuda_device):
     step = step[: len(shape)]
     wide = numbers(tuple(2 * n if i < len(step) else n for i, n in enumerate(shape)), kind)
@@ -347,7 +346,7 @@ def test_strided_on_a_gpu(kind, shape, step, library, gpu_op, A, cuda_device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "complex64"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@over("shape", SHAPES)
 def test_numpy_on_a_gpu(kind, shape, gpu_op, A):
     x = numbers(shape, kind)
     np.testing.assert_array_equal(gpu_op @ x, A @ x)

@@ -10,11 +10,12 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import dense_column, uniform, vector
 from reference import assert_product
-from support import build, each_format_of, format_fixture
+from support import build, each_format_of, format_fixture, over, type_fixture
 
 MATRIX = uniform(120, 80, 9)
 ONE_DENSE_COLUMN = sp.csr_array(dense_column(9000, 4000))
 fmt = format_fixture(MATRIX)
+dtype = type_fixture()
 
 
 @pytest.fixture(name="A")
@@ -64,8 +65,8 @@ def test_html(op, fmt, device, dtype):
         assert word in html
 
 
-def test_explain_compares_the_formats(A, device):
-    text = sg.aslinearoperator(A, device=device).explain()
+def test_explain_compares_the_formats(device):
+    text = sg.aslinearoperator(MATRIX, device=device).explain()
     assert device in text
     assert all(name in text for name in sg.formats())
     assert len(text.splitlines()) >= len(sg.formats())
@@ -98,26 +99,26 @@ def test_public_names_exist():
     assert all(hasattr(sg, name) for name in sg.__all__)
 
 
-def test_environment_forces_automatic_device(A, monkeypatch):
+def test_environment_forces_automatic_device(monkeypatch):
     monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
-    assert sg.aslinearoperator(A).device == "cpu"
+    assert sg.aslinearoperator(MATRIX).device == "cpu"
 
 
-def test_environment_does_not_force_a_named_device(A, cuda_device, monkeypatch):
+def test_environment_does_not_force_a_named_device(cuda_device, monkeypatch):
     monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
-    assert sg.aslinearoperator(A, device=cuda_device).device == cuda_device
+    assert sg.aslinearoperator(MATRIX, device=cuda_device).device == cuda_device
 
 
-def test_environment_with_nonsense(A, monkeypatch):
+def test_environment_with_nonsense(monkeypatch):
     monkeypatch.setenv("SPMVGPU_DEVICE", "tpu")
     with pytest.raises(ValueError, match=r"SPMVGPU_DEVICE.*tpu|tpu.*SPMVGPU_DEVICE"):
-        sg.aslinearoperator(A)
+        sg.aslinearoperator(MATRIX)
 
 
 # Products
 
 
-@pytest.mark.parametrize("shape", [(80,), (80, 1), (80, 2), (80, 7), (80, 0)], ids=str)
+@over("shape", [(80,), (80, 1), (80, 2), (80, 7), (80, 0)], ids=str)
 def test_matmul_shapes(op, A, shape, rng):
     X = rng.uniform(-1, 1, shape).astype(op.dtype)
     for result in (op @ X, op.dot(X), op(X), op * X):
@@ -151,7 +152,7 @@ def test_result_is_writeable_and_owned(op, rng):
     first[:] = 0
 
 
-@pytest.mark.parametrize("other", ["float32", "float64", "float16", "int8", "int64", "uint16", "bool"])
+@over("other", ["float32", "float64", "float16", "int8", "int64", "uint16", "bool"])
 def test_result_type_is_that_of_numpy(op, A, other, rng):
     x = rng.integers(0, 2, 80).astype(other)
     y = op @ x
@@ -159,7 +160,7 @@ def test_result_type_is_that_of_numpy(op, A, other, rng):
     assert_product(y, A, x.astype(op.dtype), dtype=op.dtype)
 
 
-@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+@over("kind", ["complex64", "complex128"])
 def test_complex_vector(op, A, kind, rng):
     x = (rng.uniform(-1, 1, 80) + 1j * rng.uniform(-1, 1, 80)).astype(kind)
     y = op @ x
@@ -180,7 +181,7 @@ def strided(x):
     return wide[:, 1]
 
 
-@pytest.mark.parametrize(
+@over(
     "view",
     [
         strided,
@@ -197,8 +198,8 @@ def test_vectors_that_are_not_plain(op, A, view, rng):
     assert_product(op @ view(x), A, x)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("step", [1, 2, -1])
+@over("order", ["C", "F"])
+@over("step", [1, 2, -1])
 def test_column_blocks_with_any_strides(op, A, order, step, rng):
     X = np.asarray(rng.uniform(-1, 1, (80, 6)), dtype=op.dtype, order=order)[:, ::step]
     assert_product(op @ X, A, X)

@@ -1,11 +1,13 @@
 """Every option of every format, at every value it allows."""
 
+import itertools
+
 import pytest
 
 import spmvgpu as sg
-from battery import matrix, vector
+from battery import TYPES, matrix, vector
 from reference import assert_product
-from support import allowed_values, build, each_format_of, formats_of, poisoned
+from support import allowed_values, build, each_format_of, formats_of, naming, over, over_types, poisoned
 
 OPTIONS = [(name, option) for name in sg.formats() for option in sg.format_options(name)]
 NAMES = sorted({(name, option["name"]) for name, option in OPTIONS})
@@ -21,24 +23,25 @@ SOME_CASES = [
 ]
 
 
-def held():
-    """Every value of every option, with the cases that the format then holds."""
-    return [
-        pytest.param(name, option["name"], value, case, id=f"{name}-{option['name']}-{value}-{case}")
-        for name, option in OPTIONS
-        for value in allowed_values(option)
-        for case in SOME_CASES
-        if name in formats_of(case, only=name, **{option["name"]: value})
-    ]
+VALUES = [
+    pytest.param(name, option["name"], value, id=f"{name}-{option['name']}-{value}")
+    for name, option in OPTIONS
+    for value in allowed_values(option)
+]
 
 
-@pytest.mark.parametrize(("name", "option", "value", "case"), held())
-def test_product(name, option, value, case, dtype, device):
-    A = matrix(case, dtype)
-    op = build(A, name, device, **{option: value})
-    assert value in AUTOMATIC or op.options[option] == value
-    x = vector(A.shape[1], dtype)
-    assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
+@pytest.mark.parametrize(("name", "option", "value"), VALUES)
+def test_product(name, option, value, device):
+    """With each case that the format holds at that value."""
+    cases = [case for case in SOME_CASES if name in formats_of(case, only=name, **{option: value})]
+    assert cases
+    for case, dtype in itertools.product(cases, TYPES):
+        with naming(case=case, dtype=dtype):
+            A = matrix(case, dtype)
+            op = build(A, name, device, **{option: value})
+            assert value in AUTOMATIC or op.options[option] == value
+            x = vector(A.shape[1], dtype)
+            assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
 @pytest.mark.parametrize(("name", "option"), NAMES)
@@ -49,16 +52,11 @@ def test_default_is_used_and_allowed(name, option):
     build(A, name, **{option: described["default"]})
 
 
-@pytest.mark.parametrize(
-    ("name", "option", "value"),
-    [
-        pytest.param(name, option["name"], value, id=f"{name}-{option['name']}-{value}")
-        for name, option in OPTIONS
-        for value in ["nonsense", -7, None, float("nan"), [1]]
-        if value != option["default"]
-    ],
-)
+@pytest.mark.parametrize(("name", "option"), NAMES)
+@over("value", ["nonsense", -7, None, float("nan"), [1]])
 def test_bad_value(name, option, value):
+    if value == next(entry["default"] for entry in sg.format_options(name) if entry["name"] == option):
+        return
     with pytest.raises((ValueError, TypeError), match=option) as caught:
         sg.aslinearoperator(matrix("uniform", "float64"), format=name, device="cpu", **{option: value})
     assert str(value) in str(caught.value)
@@ -77,6 +75,7 @@ def test_unknown_format_of_options():
 
 
 @each_format_of("power_law_rows")
+@over_types
 def test_full_tuning_keeps_the_product(fmt, device, dtype):
     A = matrix("power_law_rows", dtype)
     op = build(A, fmt, device, tune="full")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from battery import CASES, matrix
 from spmvgpu import partition
+from support import over
 
 # Yang et al. 2015, section 4.1: rows of each length, counted from 1.
 PAPER = {
@@ -173,7 +174,7 @@ def test_only_the_ratio_of_powers_counts(split):
 
 
 @pytest.mark.parametrize("split", BY_POWERS)
-@pytest.mark.parametrize("name", CASES)
+@over("name", CASES)
 def test_matrix_and_its_lengths_give_the_same(split, name):
     A = matrix(name, np.dtype("float64"))
     parts = split(A, [3, 1, 2])
@@ -317,7 +318,7 @@ def test_submatrices_of_a_dense_matrix():
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("block_size", [1, 16, 32, 10**6])
+@over("block_size", [1, 16, 32, 10**6])
 def test_submatrices_add_up(name, block_size):
     A = sp.csr_array(matrix(name, np.dtype("float32")))
     parts = partition.by_submatrices(A, block_size=block_size)

@@ -19,7 +19,7 @@ from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.operator import SparseOperator
 from spmvgpu.origins import OneDevice
 from spmvgpu.parts import Part
-from support import assert_multiplies, assert_same_entries, formats_of, poisoned
+from support import assert_multiplies, assert_same_entries, formats_of, naming, over, over_types, poisoned
 
 SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
 
@@ -74,8 +74,12 @@ def triples(cases):
     return found
 
 
-@pytest.mark.parametrize("kind", ["halves", "shuffled", "by_length"])
+PAIRS = triples(["two_populations", "tridiagonal", "empty_rows_middle"])
+
+
 @pytest.mark.parametrize("case", CASES)
+@over("kind", ["halves", "shuffled", "by_length"])
+@over_types
 def test_rows_in_two_formats(case, kind, device, dtype):
     A = matrix(case, dtype)
     op = operator(A, two_formats(A, "csr", "coo", kind), device)
@@ -84,11 +88,17 @@ def test_rows_in_two_formats(case, kind, device, dtype):
     assert_same_entries(op.tocsr(), A)
 
 
-@pytest.mark.parametrize(
-    ("case", "first", "second"), triples(["two_populations", "tridiagonal", "empty_rows_middle"])
-)
-def test_every_pair_of_formats(case, first, second, device, dtype):
-    A = matrix(case, dtype)
+@pytest.mark.parametrize("first", sg.formats())
+@over_types
+def test_every_pair_of_formats(first, device, dtype):
+    met = [triple for triple in PAIRS if triple[1] == first]
+    for case, _, second in met:
+        with naming(case=case, second=second):
+            check_pair(matrix(case, dtype), first, second, device)
+
+
+def check_pair(A, first, second, device):
+    dtype = A.dtype
     op = operator(A, two_formats(A, first, second), device)
     assert_multiplies(op, A)
     start = vector(A.shape[0], dtype)
@@ -97,9 +107,16 @@ def test_every_pair_of_formats(case, first, second, device, dtype):
     assert_product(y, A, x, alpha=-1.5, beta=0.5, y=start)
 
 
-@pytest.mark.parametrize(("case", "fmt"), shuffled_pairs(SQUARE))
-def test_reordered(case, fmt, device, dtype):
+@pytest.mark.parametrize("case", SQUARE)
+@over_types
+def test_reordered(case, device, dtype):
     A = matrix(case, dtype)
+    for _, fmt in shuffled_pairs([case]):
+        with naming(fmt=fmt):
+            check_reordered(A, fmt, device)
+
+
+def check_reordered(A, fmt, device):
     op = operator(A, shuffled(A, fmt), device)
     assert op.format == fmt
     assert_multiplies(op, A)
@@ -121,8 +138,9 @@ def test_parts_with_columns_of_their_own(device, dtype):
     assert_same_entries(op.tocsr(), A)
 
 
-@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("case", SPECIAL)
+@over("special", [np.nan, np.inf, -np.inf])
+@over_types
 def test_special_x_reaches_only_the_rows_that_use_it(case, special, device, dtype):
     A = matrix(case, dtype)
     x = vector(A.shape[1], dtype)
@@ -132,8 +150,9 @@ def test_special_x_reaches_only_the_rows_that_use_it(case, special, device, dtyp
         assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
 @pytest.mark.parametrize(("case", "fmt"), shuffled_pairs(SPECIAL))
+@over("beta", [0.0, 1.0, -0.25])
+@over_types
 def test_alpha_and_beta(case, beta, fmt, device, dtype):
     A = matrix(case, dtype)
     op = operator(A, shuffled(A, fmt), device)
@@ -144,6 +163,7 @@ def test_alpha_and_beta(case, beta, fmt, device, dtype):
 
 
 @pytest.mark.parametrize(("case", "fmt"), shuffled_pairs(["power_law_rows"]))
+@over_types
 def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     A = matrix(case, dtype)
     op = operator(A, shuffled(A, fmt), device)

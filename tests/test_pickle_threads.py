@@ -10,10 +10,20 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix, vector
-from support import allowed_values, build, each_format_of, format_fixture, run_python
+from support import (
+    allowed_values,
+    build,
+    each_format_of,
+    format_fixture,
+    formats_of,
+    over,
+    run_python,
+    type_fixture,
+)
 
 THREADS = 8
 fmt = format_fixture("power_law_rows")
+dtype = type_fixture()
 
 
 @pytest.fixture(name="A")
@@ -29,7 +39,7 @@ def op(A, fmt, device):
 # Pickle and copy
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@over("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(op, protocol):
     other = pickle.loads(pickle.dumps(op, protocol=protocol))
     assert isinstance(other, sg.SparseOperator)
@@ -39,7 +49,7 @@ def test_pickle(op, protocol):
     np.testing.assert_array_equal(other @ x, op @ x)
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+@over("duplicate", [copy.copy, copy.deepcopy])
 def test_copy(op, duplicate):
     other = duplicate(op)
     x = vector(op.shape[1], op.dtype)
@@ -76,29 +86,30 @@ def test_pickle_of_an_empty_matrix(fmt, device, dtype):
 
 
 LOAD = """
-    import pickle, sys
+    import pickle
     import numpy as np
     import spmvgpu as sg
-    op = pickle.load(open({path!r}, "rb"))
-    print(op.device, op.format, float((op @ np.ones(op.shape[1], op.dtype))[0]))
+    with open({path!r}, "rb") as file:
+        for op in pickle.load(file):
+            print(op.device, op.format, float((op @ np.ones(op.shape[1], op.dtype))[0]))
 """
 
 
-@each_format_of("uniform")
-def test_automatic_device_is_chosen_anew_where_it_is_loaded(tmp_path, fmt):
+def test_automatic_device_is_chosen_anew_where_it_is_loaded(tmp_path):
     A = matrix("uniform", np.dtype("float64"))
-    path = tmp_path / "operator.pickle"
-    path.write_bytes(pickle.dumps(build(A, fmt, "auto")))
+    formats = formats_of(A)
+    path = tmp_path / "operators.pickle"
+    path.write_bytes(pickle.dumps([build(A, fmt, "auto") for fmt in formats]))
     done = run_python(LOAD.format(path=str(path)), CUDA_VISIBLE_DEVICES="", SPMVGPU_DEVICE=None)
-    device, name, first = done.stdout.split()
-    assert (device, name) == ("cpu", fmt)
-    assert float(first) == pytest.approx(A[[0]].sum())
+    loaded = [line.split() for line in done.stdout.splitlines()]
+    assert [(device, name) for device, name, _ in loaded] == [("cpu", fmt) for fmt in formats]
+    assert [float(first) for *_, first in loaded] == pytest.approx([A[[0]].sum()] * len(formats))
 
 
 def test_named_cuda_device_is_not_silently_replaced(tmp_path, cuda_device):
     path = tmp_path / "operator.pickle"
     path.write_bytes(
-        pickle.dumps(sg.aslinearoperator(matrix("uniform", np.dtype("float64")), device=cuda_device))
+        pickle.dumps([sg.aslinearoperator(matrix("uniform", np.dtype("float64")), device=cuda_device)])
     )
     done = run_python(LOAD.format(path=str(path)), check=False, CUDA_VISIBLE_DEVICES="", SPMVGPU_DEVICE=None)
     assert done.returncode != 0

@@ -93,11 +93,11 @@ def test_halo_columns_are_numbers_of_the_matrix() -> None:
 def test_schedule_is_drawn_with_its_fake_entries(pyplot, kind: str) -> None:
     op = operator(kind, slices=4)
     plan = plot_symmetric.schedule_of(op)
-    ax = plot_symmetric.schedule(op, threads=40)
+    ax = plot_symmetric.schedule(op, threads=8)
     texts = [text.get_text() for text in ax.texts]
-    assert texts.count("fake") == (plan.rows[:, :40] == FAKE).sum()
-    assert len(ax.patches) == plan.stores[:, :40].sum()
-    step, thread = np.argwhere(plan.rows[:, :40] >= 0)[5]
+    assert texts.count("fake") == (plan.rows[:, :8] == FAKE).sum()
+    assert len(ax.patches) == plan.stores[:, :8].sum()
+    step, thread = np.argwhere(plan.rows[:, :8] >= 0)[5]
     row, column = plan.rows[step, thread], plan.columns[step, thread]
     expected = f"{row}-{row + 2}, {column}-{column + 2}" if kind == "blocks" else f"{row}, {column}"
     assert expected in texts

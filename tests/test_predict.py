@@ -10,6 +10,7 @@ from battery import CASES, matrix
 from spmvgpu import gallery
 from spmvgpu.planning.model.predict import Prediction, predict_csr
 from spmvgpu.planning.model.profile import SHIPPED, Profile
+from support import over
 
 
 def test_every_format_is_there_once(dtype):
@@ -23,7 +24,7 @@ def test_every_format_is_there_once(dtype):
     for entry in table:
         if entry.time_us is not None:
             assert entry.time_us > 0
-            assert sg.estimate(A, entry.format) == {"bytes": entry.bytes, "padding": entry.padding}
+            assert sg.estimate(A, entry.format, "cpu") == {"bytes": entry.bytes, "padding": entry.padding}
 
 
 def test_refusals_say_why_and_come_last():
@@ -35,7 +36,7 @@ def test_refusals_say_why_and_come_last():
 
 
 @pytest.mark.parametrize("model", ["roofline", "guo2011"])
-@pytest.mark.parametrize("case", CASES)
+@over("case", CASES)
 def test_every_matrix_is_predicted(case, model):
     table = sg.predict(matrix(case, np.dtype("float64")), "cpu", model)
     for entry in table:

@@ -4,7 +4,7 @@ import pytest
 
 import spmvgpu as sg
 from battery import CASES, matrix
-from support import check_refusal, formats_of
+from support import check_refusal, formats_of, over_types
 
 REFUSED = [(case, fmt) for case in CASES for fmt in sg.formats() if fmt not in formats_of(case)]
 
@@ -18,6 +18,7 @@ def test_only_some_formats_refuse():
 
 
 @pytest.mark.parametrize(("case", "fmt"), REFUSED)
+@over_types
 def test_refused(case, fmt, dtype, device):
     A = matrix(case, dtype)
     with pytest.raises(sg.FormatError) as refused:

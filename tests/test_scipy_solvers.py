@@ -6,9 +6,12 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from battery import uniform, vector
-from support import build, each_format_of
+from support import build, each_format_of, type_fixture
 
 TALL = uniform(120, 80, 9)
+
+
+dtype = type_fixture()
 
 
 @pytest.fixture

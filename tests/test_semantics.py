@@ -1,12 +1,13 @@
 """What a product means at the edges: special values, zeros, padding, alpha and beta, determinism."""
 
+import itertools
+
 import numpy as np
-import pytest
 import scipy.sparse as sp
 
 from battery import from_lengths, integer_vector, matrix, vector
 from reference import assert_product
-from support import build, each_format_of, each_pair, poisoned
+from support import build, each_format_of, each_pair, over, over_types, poisoned
 
 SPECIAL = [np.nan, np.inf, -np.inf]
 PADDED_CASES = [
@@ -23,39 +24,31 @@ PADDED_CASES = [
 each_padded = each_pair(PADDED_CASES)
 
 
-@pytest.fixture(name="A")
-def tested_matrix(case, dtype):
-    return matrix(case, dtype)
-
-
-@pytest.mark.parametrize("special", SPECIAL)
 @each_padded
-def test_special_x_reaches_only_the_rows_that_use_it(A, special, fmt, device):
+@over_types
+def test_special_values_in_x(case, fmt, device, dtype):
     """Padding must not multiply: formats like to pad with column 0 or the last column."""
+    A = matrix(case, dtype)
     op = build(A, fmt, device)
-    for column in (0, 1, -1):
-        x = vector(A.shape[1], A.dtype)
+    for special, column in itertools.product(SPECIAL, (0, 1, -1)):
+        x = vector(A.shape[1], dtype)
         x[column] = special
-        y = op.spmv(x, out=poisoned(A.shape[0], A.dtype))
+        y = op.spmv(x, out=poisoned(A.shape[0], dtype))
         users = A.tocsc()[:, [column]].indices
-        assert np.isfinite(np.delete(y, users)).all()
-        assert not np.isfinite(y[users]).any()
+        assert np.isfinite(np.delete(y, users)).all(), (special, column)
+        assert not np.isfinite(y[users]).any(), (special, column)
+        assert_product(y, A, x)
+    # Empty rows stay zero; a row of one sign keeps its infinity, mixed signs give NaN.
+    for special in SPECIAL:
+        x = np.full(A.shape[1], special, dtype)
+        y = op @ x
+        np.testing.assert_array_equal(y[np.diff(A.indptr) == 0], 0.0)
         assert_product(y, A, x)
 
 
-@pytest.mark.parametrize("special", SPECIAL)
-@each_padded
-def test_special_x_everywhere(A, special, fmt, device):
-    """Empty rows stay zero; a row of one sign keeps its infinity, mixed signs give NaN."""
-    x = np.full(A.shape[1], special, A.dtype)
-    y = build(A, fmt, device) @ x
-    empty = np.diff(A.indptr) == 0
-    np.testing.assert_array_equal(y[empty], 0.0)
-    assert_product(y, A, x)
-
-
-@pytest.mark.parametrize("special", SPECIAL)
 @each_format_of("warp_lengths")
+@over("special", SPECIAL)
+@over_types
 def test_special_entry_stays_in_its_row(special, fmt, device, dtype):
     A = matrix("warp_lengths", dtype).copy()
     A.data = A.data.copy()
@@ -71,8 +64,9 @@ def test_special_entry_stays_in_its_row(special, fmt, device, dtype):
 STORED_ZEROS = sp.csr_array((np.array([0.0, 1, 0, 2]), [0, 1, 1, 0], [0, 2, 2, 4]), shape=(3, 2))
 
 
-@pytest.mark.parametrize("special", SPECIAL)
 @each_format_of(STORED_ZEROS)
+@over("special", SPECIAL)
+@over_types
 def test_stored_zeros_multiply(special, fmt, device, dtype):
     A = STORED_ZEROS.astype(dtype)
     op = build(A, fmt, device)
@@ -81,6 +75,7 @@ def test_stored_zeros_multiply(special, fmt, device, dtype):
 
 
 @each_format_of("only_explicit_zeros")
+@over_types
 def test_stored_zeros_survive(fmt, device, dtype):
     op = build(matrix("only_explicit_zeros", dtype), fmt, device)
     assert op.nnz == op.tocsr().nnz == matrix("only_explicit_zeros", dtype).nnz
@@ -88,6 +83,7 @@ def test_stored_zeros_survive(fmt, device, dtype):
 
 
 @each_format_of(sp.csr_array((2, 8)))
+@over_types
 def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
     """The roundtrip keeps bits, not only values."""
     tiny = np.finfo(dtype).smallest_subnormal
@@ -96,6 +92,7 @@ def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
     assert build(A, fmt, device).tocsr().data.tobytes() == data.tobytes()
 
 
+@over_types
 def test_subnormal_numbers_are_not_flushed(fmt, device, dtype):
     tiny = np.finfo(dtype).smallest_subnormal
     A = sp.csr_array(np.diag(np.array([tiny, 2 * tiny, 1.0], dtype)))
@@ -106,31 +103,28 @@ def test_subnormal_numbers_are_not_flushed(fmt, device, dtype):
 # alpha and beta
 
 
-@pytest.mark.parametrize("special", SPECIAL)
 @each_padded
-def test_beta_zero_never_reads_the_result(A, special, fmt, device):
-    x = vector(A.shape[1], A.dtype)
-    y = np.full(A.shape[0], special, A.dtype)
-    build(A, fmt, device).spmv(x, out=y, alpha=2.0, beta=0.0)
-    assert_product(y, A, x, alpha=2.0)
-
-
-@pytest.mark.parametrize("special", SPECIAL)
-@each_padded
-def test_beta_not_zero_reads_the_result(A, special, fmt, device):
-    x = vector(A.shape[1], A.dtype)
-    start = vector(A.shape[0], A.dtype)
-    start[::7] = special
-    y = start.copy()
-    build(A, fmt, device).spmv(x, out=y, beta=0.5)
-    assert_product(y, A, x, beta=0.5, y=start)
+@over_types
+def test_special_values_in_the_result(case, fmt, device, dtype):
+    """It is not read with beta=0, and read with any other."""
+    A = matrix(case, dtype)
+    op = build(A, fmt, device)
+    x = vector(A.shape[1], dtype)
+    for special in SPECIAL:
+        y = np.full(A.shape[0], special, dtype)
+        op.spmv(x, out=y, alpha=2.0, beta=0.0)
+        assert_product(y, A, x, alpha=2.0)
+        start = vector(A.shape[0], dtype)
+        start[::7] = special
+        assert_product(op.spmv(x, out=start.copy(), beta=0.5), A, x, beta=0.5, y=start)
 
 
 MANY_EMPTY_ROWS = from_lengths([0, 3, 0, 0, 5] * 50, 100)
 
 
-@pytest.mark.parametrize("beta", [1.0, -0.25])
 @each_format_of(MANY_EMPTY_ROWS)
+@over("beta", [1.0, -0.25])
+@over_types
 def test_beta_scales_empty_rows(beta, fmt, device, dtype):
     A = MANY_EMPTY_ROWS.astype(dtype)
     start = vector(250, dtype)
@@ -140,6 +134,7 @@ def test_beta_scales_empty_rows(beta, fmt, device, dtype):
     np.testing.assert_array_equal(y[empty], dtype.type(beta) * start[empty])
 
 
+@over_types
 def test_factors_may_be_any_real_number(fmt, device, dtype):
     A = matrix("tridiagonal", dtype)
     op = build(A, fmt, device)
@@ -150,6 +145,7 @@ def test_factors_may_be_any_real_number(fmt, device, dtype):
 
 
 @each_format_of("power_law_rows")
+@over_types
 def test_repeated_accumulation(fmt, device, dtype):
     A = matrix("power_law_rows", dtype)
     A = sp.csr_array((np.ones(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
@@ -166,6 +162,7 @@ def test_repeated_accumulation(fmt, device, dtype):
 
 
 @each_pair(["uniform", "long_rows_in_a_row", "power_law_rows", "1xN_dense"])
+@over_types
 def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     A = matrix(case, dtype)
     op = build(A, fmt, device)
@@ -173,17 +170,19 @@ def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     assert len({(op @ x).tobytes() for _ in range(100)}) == 1
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 33])
-@pytest.mark.parametrize("order", ["C", "F"])
 @each_pair(["power_law_rows", "long_rows_in_a_row", "1xN_dense", "Nx1_dense"])
-def test_columns_give_the_bits_of_single_products(case, order, columns, fmt, device, dtype):
+@over_types
+def test_columns_give_the_bits_of_single_products(case, fmt, device, dtype):
     A = matrix(case, dtype)
     op = build(A, fmt, device)
-    X = np.asarray(vector(columns * A.shape[1], dtype).reshape(-1, columns), order=order)
-    Y = op @ X
-    assert_product(Y, A, X)
-    for column in range(columns):
-        np.testing.assert_array_equal(Y[:, column], alone(op, X, column))
+    for order, columns in itertools.product("CF", (1, 2, 3, 7, 8, 33)):
+        X = np.asarray(vector(columns * A.shape[1], dtype).reshape(-1, columns), order=order)
+        Y = op @ X
+        assert_product(Y, A, X)
+        for column in range(columns):
+            np.testing.assert_array_equal(
+                Y[:, column], alone(op, X, column), f"{column=} of {columns}, {order=}"
+            )
 
 
 def alone(op, X, column):
@@ -197,6 +196,7 @@ LONG_ROWS = sp.random_array((20, 30_000), density=0.2, format="csr", random_stat
 
 
 @each_format_of(LONG_ROWS)
+@over_types
 def test_columns_of_a_matrix_whose_long_rows_are_shared_by_threads(fmt, device, dtype):
     A = LONG_ROWS.astype(dtype)
     op = build(A, fmt, device)

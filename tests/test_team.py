@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support import over
+
 ROOT = Path(__file__).parents[1]
 COMPILER = os.environ.get("CXX") or shutil.which("c++")
 SOURCES = ["tests/cpp/team.cpp", "cpp/core/team.cpp", "cpp/core/interrupt.cpp"]
@@ -24,7 +26,7 @@ def program(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("case", ["failure", "interrupted_caller", "interrupted_piece", "handler_with_loop"])
+@over("case", ["failure", "interrupted_caller", "interrupted_piece", "handler_with_loop"])
 def test_a_loop_that_fails_ends_in_every_thread(program, case):
     run = subprocess.run([program, case], capture_output=True, text=True, timeout=LONGEST)
     assert (run.returncode, run.stderr) == (0, "")

@@ -1,16 +1,18 @@
-"""What a type checker makes of the calls in the documentation."""
+"""What a type checker makes of calls: of the documentation, and with arrays of other libraries."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-import spmvgpu
-
-pytest.importorskip("mypy", reason="mypy, which checks types, is not installed")
+import spmvgpu as sg
+from spmvgpu import _types
+from spmvgpu.construct import PARTITIONED
 
 STUBS = any(found.metadata["Name"] == "scipy-stubs" for found in metadata.distributions())
 
@@ -32,6 +34,58 @@ for name in sg.formats():
     assert_type(sg.estimate(A, name)["bytes"], float)
 sg.plot.spy(sg.matrix_io.read_matrix("A.mtx"))
 """
+
+USE = """
+from __future__ import annotations
+from typing import Any
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import spmvgpu as sg
+
+class Tensor:  # of a library that speaks DLPack
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        raise NotImplementedError
+
+A = sp.eye_array(3)
+one = sg.aslinearoperator(A, "csr", "cpu")
+several = sg.aslinearoperator(A, device=["cpu", "cpu"])
+name: str = "se" + "ll"
+also = sg.aslinearoperator(A, format=name, device=name)
+x: npt.NDArray[np.float64] = np.ones(3)
+t = Tensor()
+reveal_type(one)
+reveal_type(several)
+reveal_type(also)
+reveal_type(one @ x)
+reveal_type(one @ t)
+reveal_type(several @ t)
+reveal_type(one @ [1.0, 2.0, 3.0])
+reveal_type(one.spmv(x))
+reveal_type(one.spmv(t, out=t, alpha=2))
+reveal_type(one * 2)
+reveal_type(-one)
+reveal_type(several @ several.distribute(x))
+reveal_type(one.astype("float32")[1:].to("cuda:1"))
+reveal_type(sg.formats())
+"""
+
+EXPECTED = [
+    "SparseOperator",
+    "MultiDeviceOperator",
+    "SparseOperator",
+    "ndarray[Any, dtype[Any]]",
+    "Tensor",
+    "Tensor",
+    "ndarray[Any, dtype[Any]]",
+    "ndarray[Any, dtype[float64]]",
+    "Tensor",
+    "SparseOperator",
+    "SparseOperator",
+    "DistributedVector",
+    "SparseOperator",
+    "tuple[str, ...]",
+]
 
 # What users of SciPy's stubs write: operators where SciPy takes LinearOperators.
 WITH_SCIPY = """
@@ -62,14 +116,18 @@ assert_type(op.T, sg.SparseOperator)
 """
 
 
-def check(folder: Path, sample: str) -> tuple[int, str]:
-    (folder / "sample.py").write_text(sample)
+def check(folder: Path, *samples: str) -> tuple[int, str]:
+    """What mypy says of the samples, each a file: one run, for it reads NumPy and SciPy in each."""
+    pytest.importorskip("mypy", reason="mypy, which checks types, is not installed")
+    names = [f"sample_{number}.py" for number in range(len(samples))]
+    for name, sample in zip(names, samples, strict=True):
+        (folder / name).write_text(sample)
     # Where the package is imported from its sources, mypy does not find it; where it is installed, it does.
-    source = Path(spmvgpu.__file__).parents[1]
+    source = Path(sg.__file__).parents[1]
     found = {} if source.name == "site-packages" else {"MYPYPATH": str(source)}
     options = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", "--no-incremental"]
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "sample.py"],
+        [sys.executable, "-m", "mypy", *options, *names],
         cwd=folder,
         env=os.environ | found,
         capture_output=True,
@@ -80,23 +138,34 @@ def check(folder: Path, sample: str) -> tuple[int, str]:
 
 
 def test_documented_calls_have_types(tmp_path):
-    code, said = check(tmp_path, SAMPLE)
-    assert code == 0, said
+    """A wrong type is seen, in a file of its own; and the library of an array goes in and comes out."""
+    code, said = check(tmp_path, SAMPLE, SAMPLE + "assert_type(one, sg.MultiDeviceOperator)\n", USE)
+    assert code == 1
+    assert said.count("error:") == 1, said
+    assert re.search('sample_1.py.*Expression is of type "SparseOperator"', said)
+    revealed = re.findall(r'Revealed type is "(.*)"', said)
+    plain = [re.sub(r"\b(\w+\.)+|`\d+", "", name) for name in revealed]
+    # As NumPy's newest and oldest versions call them.
+    plain = [name.replace("ndarray[tuple[Any, ...]", "ndarray[Any") for name in plain]
+    plain = [name.replace("floating[_64Bit]", "float64") for name in plain]
+    assert plain == EXPECTED
 
 
 def test_stubs_of_scipy_give_no_false_error(tmp_path):
     if not STUBS:
         pytest.skip("scipy-stubs is not installed")
-    code, said = check(tmp_path, WITH_SCIPY)
-    assert code == 0, said
-    # SciPy's stubs are what is checked against: without them, what follows would be no error.
-    code, said = check(tmp_path, WITH_SCIPY + "cg('no matrix', b)\n")
+    # SciPy's stubs are what is checked against: without them, the last line would be no error.
+    code, said = check(tmp_path, WITH_SCIPY, WITH_SCIPY + "cg('no matrix', b)\n")
     assert code == 1
-    assert said.count("error:") == 1
+    assert said.count("error:") == 1, said
+    assert "sample_1.py" in said
     assert "cg" in said
 
 
-def test_a_wrong_type_is_seen(tmp_path):
-    code, said = check(tmp_path, SAMPLE + "assert_type(one, sg.MultiDeviceOperator)\n")
-    assert code == 1
-    assert 'Expression is of type "SparseOperator"' in said
+def test_editors_offer_the_formats():
+    offered = next(get_args(part) for part in get_args(_types.Format) if part is not str)
+    assert set(offered) == {"auto", PARTITIONED, *sg.formats()}
+
+
+def test_the_package_says_that_it_is_typed():
+    assert os.path.exists(os.path.join(os.path.dirname(sg.__file__), "py.typed"))

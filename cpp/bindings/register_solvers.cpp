@@ -1,11 +1,16 @@
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <optional>
 
 #include "bindings/bindings.hpp"
+#include "core/array.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
-#include "solvers/cg.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/stream.hpp"
+#include "solvers/cycle.hpp"
+#include "solvers/solve.hpp"
 
 namespace py = pybind11;
 
@@ -13,59 +18,215 @@ namespace spmvgpu {
 
 namespace {
 
-// Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
-void look_at_solve(const py::object& callback) {
-    if (!callback.is_none()) GilRelease::with_gil([&] { callback(); });
-    check_interrupt();
+// A function of Python's that multiplies NumPy vectors. It gets a copy, which it may keep; what it gives is checked
+// before it comes here.
+template <class T>
+class CallbackMap : public LinearMap<T> {
+public:
+    CallbackMap(py::object function, index_t n, int ordinal)
+        : function_(std::move(function)), n_(n), device_{ordinal} {}
+
+    void apply(const T* x, T* y, Stream stream) const override {
+        if (device_.is_cuda()) cuda::synchronize(stream, device_.ordinal);
+        GilRelease::with_gil([&] {
+            py::array_t<T> copy(n_);
+            copy_bytes(copy.mutable_data(), {}, x, device_, n_ * sizeof(T));
+            const auto result = function_(copy).template cast<py::array_t<T, py::array::c_style>>();
+            if (result.size() != n_) throw std::invalid_argument("a callback gave a vector of another length");
+            copy_bytes(y, device_, result.data(), {}, n_ * sizeof(T));
+        });
+    }
+    bool can_be_recorded() const override { return false; }
+
+private:
+    py::object function_;
+    index_t n_;
+    Device device_;
+};
+
+// Multiplication by numbers at an address on the device of the vectors.
+template <class T>
+class DiagonalMap : public LinearMap<T> {
+public:
+    explicit DiagonalMap(std::uintptr_t pointer) : diagonal_(reinterpret_cast<const T*>(pointer)) {}
+
+    void apply(const T*, T*, Stream) const override { throw std::logic_error("a diagonal is multiplied in passing"); }
+    const T* diagonal() const override { return diagonal_; }
+
+private:
+    const T* diagonal_;
+};
+
+const char* name_of(Status status) {
+    switch (status) {
+        case Status::kRunning:
+            return "running";
+        case Status::kConverged:
+            return "converged";
+        case Status::kExhausted:
+            return "exhausted";
+        case Status::kNotFinite:
+            return "not_finite";
+        case Status::kIndefinite:
+            return "indefinite";
+        case Status::kBadPreconditioner:
+            return "bad_preconditioner";
+        case Status::kRho:
+            return "rho";
+        case Status::kOmega:
+            return "omega";
+        case Status::kSingular:
+            return "singular";
+        case Status::kUnsymmetric:
+            return "unsymmetric";
+        case Status::kUnsymmetricM:
+            return "unsymmetric_preconditioner";
+    }
+    return "unknown";
 }
 
-const char* name_of(CgStatus status) {
-    switch (status) {
-        case CgStatus::kConverged:
-            return "converged";
-        case CgStatus::kExhausted:
-            return "exhausted";
-        case CgStatus::kIndefinite:
-            return "indefinite";
-        case CgStatus::kBadPreconditioner:
-            return "bad_preconditioner";
-        default:
-            return "not_finite";
+Method method_of(const std::string& name) {
+    if (name == "cg") return Method::kCg;
+    if (name == "bicgstab") return Method::kBicgstab;
+    if (name == "gmres") return Method::kGmres;
+    if (name == "minres") return Method::kMinres;
+    throw std::invalid_argument("there is no solver '" + name + "'");
+}
+
+Limits limits_of(const py::dict& given) {
+    Limits limits{};
+    for (const auto& [key, value] : given) {
+        const auto name = key.cast<std::string>();
+        if (name == "rtol") {
+            limits.rtol = value.cast<double>();
+        } else if (name == "atol") {
+            limits.atol = value.cast<double>();
+        } else if (name == "maxiter") {
+            limits.maxiter = value.cast<std::int64_t>();
+        } else if (name == "restart") {
+            limits.restart = value.cast<int>();
+        } else if (name == "legacy") {
+            limits.legacy = value.cast<bool>();
+        } else if (name == "guess_is_mb") {
+            limits.guess_is_mb = value.cast<bool>();
+        } else if (name == "check") {
+            limits.check = value.cast<bool>();
+        } else if (name == "shift") {
+            limits.shift = value.cast<double>();
+        } else if (name == "look_each") {
+            limits.look_each = value.cast<bool>();
+        } else if (name == "look_restarts") {
+            limits.look_restarts = value.cast<bool>();
+        } else if (name == "look_every") {
+            limits.look_every = value.cast<int>();
+        } else if (name == "record") {
+            limits.record = value.cast<bool>();
+        } else {
+            throw std::invalid_argument("a solver has no limit '" + name + "'");
+        }
     }
+    return limits;
+}
+
+py::dict dict_of(const Report& report) {
+    return py::dict(py::arg("status") = name_of(report.status), py::arg("iterations") = report.iterations,
+                    py::arg("offending_value") = report.offending_value, py::arg("residual") = report.residual,
+                    py::arg("true_residual") = report.true_residual, py::arg("goal") = report.goal,
+                    py::arg("norm_b") = report.norm_b, py::arg("seconds") = report.seconds,
+                    py::arg("product_seconds") = report.product_seconds,
+                    py::arg("precondition_seconds") = report.precondition_seconds,
+                    py::arg("products") = report.products, py::arg("preconditionings") = report.preconditionings,
+                    py::arg("residuals") = report.residuals);
 }
 
 template <class T>
-void register_type(py::module_& module) {
+void register_type(py::module_& module, const std::string& suffix) {
+    using Map = LinearMap<T>;
+    py::class_<Map, std::shared_ptr<Map>>(module, ("LinearMap" + suffix).c_str(),
+                                          "What a solver multiplies vectors by, on the device where they are.");
+    module.def("matrix_map", [](std::shared_ptr<AnyMatrix<T>> matrix) -> std::shared_ptr<Map> {
+        return std::make_shared<MatrixMap<T>>(std::move(matrix));
+    });
+    py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(module, ("CallbackMap" + suffix).c_str(),
+                                                                     "A function of NumPy vectors.")
+        .def(py::init<py::object, index_t, int>(), py::arg("function"), py::arg("n"), py::arg("ordinal"));
+    py::class_<DiagonalMap<T>, Map, std::shared_ptr<DiagonalMap<T>>>(module, ("DiagonalMap" + suffix).c_str(),
+                                                                     "A diagonal at an address on the device.")
+        .def(py::init<std::uintptr_t>(), py::arg("pointer"));
+    using Matrix = std::shared_ptr<AnyMatrix<T>>;
+    using Given = std::tuple<std::optional<Matrix>, std::uintptr_t, double, double, int, std::optional<Matrix>,
+                             std::optional<Matrix>, std::optional<Matrix>>;
+    py::class_<CycleMap<T>, Map, std::shared_ptr<CycleMap<T>>>(module, ("CycleMap" + suffix).c_str(),
+                                                               "A multigrid cycle, or a Chebyshev polynomial.")
+        .def(py::init([](const std::vector<Given>& given, std::shared_ptr<SolverMemory> memory) {
+                 std::vector<Level<T>> levels;
+                 for (const auto& [A, diagonal, low, high, degree, R, P, inverse] : given) {
+                     levels.push_back({A.value_or(nullptr), reinterpret_cast<const T*>(diagonal), low, high, degree,
+                                       R.value_or(nullptr), P.value_or(nullptr), inverse.value_or(nullptr)});
+                 }
+                 return std::make_shared<CycleMap<T>>(std::move(levels), std::move(memory));
+             }),
+             py::arg("levels"), py::arg("memory"),
+             "A level is (A, address of its inverse diagonal, low, high, degree, R, P, inverse).");
     module.def(
-        "cg",
-        [](const AnyMatrix<T>& matrix, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t inverse_diagonal,
-           std::uintptr_t x, double rtol, double atol, std::int64_t maxiter, std::optional<std::uintptr_t> stream,
-           py::object callback) {
-            if (matrix.rows() != matrix.cols()) throw std::invalid_argument("the matrix is not square");
-            const CgSystem<T> system{reinterpret_cast<const T*>(b), reinterpret_cast<const T*>(guess),
-                                     reinterpret_cast<const T*>(inverse_diagonal), reinterpret_cast<T*>(x)};
-            const bool look_each = !callback.is_none();
-            const CgOptions options{rtol, atol, maxiter, look_each, [&callback] { look_at_solve(callback); }};
+        "apply_map",
+        [](const Map& map, std::uintptr_t x, std::uintptr_t y, int ordinal) {
+            const auto* const from = reinterpret_cast<const T*>(x);
+            auto* const to = reinterpret_cast<T*>(y);
+            if (ordinal == Device::kCpu) return map.apply(from, to, nullptr);
+            const cuda::DeviceGuard guard(ordinal);
+            const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
+            map.apply(from, to, stream.get());
+            cuda::synchronize(stream.get(), ordinal);
+        },
+        py::arg("map"), py::arg("x"), py::arg("y"), py::arg("ordinal"), py::call_guard<GilRelease>(),
+        "y = map(x), of vectors on a device; complete on return.");
+    module.def(
+        "solve",
+        [](const std::string& method, const Map& A, const std::optional<std::shared_ptr<Map>>& M, index_t n,
+           int ordinal, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const py::dict& given,
+           SolverMemory& memory, std::optional<std::uintptr_t> stream, std::optional<int> threads,
+           const py::object& callback) {
+            const Limits limits = limits_of(given);
+            const System<T> system{n,
+                                   Device{ordinal},
+                                   &A,
+                                   M ? M->get() : nullptr,
+                                   reinterpret_cast<const T*>(b),
+                                   reinterpret_cast<const T*>(guess),
+                                   reinterpret_cast<T*>(x)};
+            // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
+            const auto look = [&callback](const Look& seen) {
+                if (!callback.is_none()) {
+                    GilRelease::with_gil([&] { callback(seen.iterations, seen.residual, seen.norm_b); });
+                }
+                check_interrupt();
+            };
             const Stream after = reinterpret_cast<Stream>(stream.value_or(0));
-            CgResult result;
+            Report report;
             {
                 const GilRelease release;
-                const ThreadLimit limit(matrix.max_threads);
-                result = solve_cg(matrix, system, options, stream ? &after : nullptr);
+                const ThreadLimit limit(threads.value_or(std::numeric_limits<int>::max()));
+                report = solve(method_of(method), system, limits, memory, stream ? &after : nullptr, look);
             }
-            return py::make_tuple(name_of(result.status), result.iterations, result.offending_value);
+            return dict_of(report);
         },
-        py::arg("matrix"), py::arg("b"), py::arg("guess"), py::arg("inverse_diagonal"), py::arg("x"), py::arg("rtol"),
-        py::arg("atol"), py::arg("maxiter"), py::arg("stream"), py::arg("callback"),
-        "Conjugate gradients with vectors on the matrix's own device, given by address (0: none). Starts after what "
-        "the stream holds; complete on return. Gives (status, iterations, the number that broke the method down).");
+        py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("ordinal"), py::arg("b"), py::arg("guess"),
+        py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"), py::arg("threads"), py::arg("callback"),
+        "Solves with vectors on one device, given by address (0: none). Starts after what the stream holds; complete "
+        "on return.");
 }
 
 }  // namespace
 
 void register_solvers(py::module_& module) {
-    register_type<float>(module);
-    register_type<double>(module);
+    py::class_<SolverMemory, std::shared_ptr<SolverMemory>>(module, "SolverMemory",
+                                                            "The vectors of solves, kept from one to the next.")
+        .def(py::init([](int ordinal) { return std::make_shared<SolverMemory>(Device{ordinal}); }), py::arg("ordinal"))
+        .def("clear", &SolverMemory::clear, py::call_guard<GilRelease>(), "Give back what no solve uses.")
+        .def_property_readonly("nbytes", py::cpp_function(&SolverMemory::nbytes, py::call_guard<GilRelease>()));
+    register_type<float>(module, "F32");
+    register_type<double>(module, "F64");
 }
 
 }  // namespace spmvgpu

@@ -41,6 +41,9 @@ public:
     // stream), until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
     virtual void set_x(const T* x) = 0;
 
+    // Whether spmv() may be recorded in a CUDA graph once it has run.
+    virtual bool can_be_recorded() const { return true; }
+
     // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; a median.
     virtual double time_products(const Series& series) const = 0;
 

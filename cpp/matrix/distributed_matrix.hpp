@@ -23,6 +23,7 @@ public:
     // x and y both in host memory, or both on one GPU, to which the stream belongs then.
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
+    bool can_be_recorded() const override { return false; }
     void set_x(const T* x) override;  // throws: what is gathered is not kept
     double time_products(
         const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can

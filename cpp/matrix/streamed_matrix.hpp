@@ -22,8 +22,9 @@ public:
     StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size_t chunk_bytes);
     ~StreamedMatrix() override;
 
-    void spmv(const Product<T>& product, Stream stream) const override;  // not to be captured into a graph
+    void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
+    bool can_be_recorded() const override { return false; }
     bool takes_rows() const override { return true; }
     void set_x(const T* x) override;                            // throws: nothing is gathered
     double time_products(const Series& series) const override;  // wall time

@@ -1,39 +1,95 @@
-// Conjugate gradients on the matrix's device, with a diagonal preconditioner.
+// Conjugate gradients (Hestenes and Stiefel 1952), preconditioned (Saad, Iterative Methods for Sparse Linear Systems,
+// algorithm 9.1):
+//
+//     r = b - A x,  p = M r,  rho = r.Mr
+//     until |r| <= max(rtol |b|, atol):
+//         q = A p
+//         alpha = rho / p.q
+//         r = r - alpha q,  beta = r.Mr / rho,  rho = r.Mr
+//         x = x + alpha p,  p = M r + beta p
+//
+// x is updated late, where p is read anyway, and z = M r is stored only where M is no diagonal: 10 passes over vectors
+// an iteration, 12 with a diagonal.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-
-#include "matrix/any_matrix.hpp"
+#include "solvers/context.hpp"
 
 namespace spmvgpu {
 
-// Vectors of length n on the matrix's device.
-template <class T>
-struct CgSystem {
-    const T* b;
-    const T* guess;             // null: zero
-    const T* inverse_diagonal;  // the preconditioner; null: none
-    T* x;                       // result; need not be initialised, must not overlap the others
+struct CgScalars : Progress {
+    double alpha = 0, beta = 0, rho = 0;
+
+    constexpr void curvature(double pq) {
+        if (status != Status::kRunning) {
+            stopped = 1;  // the iteration that ended the solve has updated x by now
+            return;
+        }
+        alpha = rho / pq;
+        if (finite(pq) && finite(alpha) && pq > 0) return;
+        stop(finite(pq) ? Status::kIndefinite : Status::kNotFinite, pq);
+        stopped = 1;
+    }
+
+    constexpr void next_rho(double r_mr) {
+        beta = r_mr / rho;
+        rho = r_mr;
+        if (status == Status::kRunning && !(rho > 0 && finite(rho))) stop(Status::kBadPreconditioner, rho);
+    }
 };
 
-struct CgOptions {
-    double rtol, atol;           // done when |b - A x| <= max(rtol |b|, atol)
-    std::int64_t maxiter;        // at least 1
-    bool look_each = false;      // whether look() is called after every iteration; if not, now and then
-    std::function<void()> look;  // x is up to date meanwhile; may throw, which ends the solve
-};
+template <class T, class Queue>
+void cg(Context<T, Queue>& solve) {
+    using S = CgScalars;
+    auto& queue = solve.queue;
+    const index_t n = solve.n;
+    T *const x = solve.x, *const r = solve.vector(), *const p = solve.vector(), *const q = solve.vector();
+    T* const stored_z = solve.has_operator() ? solve.vector() : nullptr;
+    const T* const m = solve.diagonal();
+    S* const s = solve.scalars(S{});
+    if (!solve.start(s, r)) return solve.finish(s, q);
 
-enum class CgStatus : int { kRunning, kConverged, kExhausted, kIndefinite, kBadPreconditioner, kNotFinite };
+    const T* const z = stored_z != nullptr ? solve.precondition(s, r, stored_z) : r;  // to be multiplied by m
+    queue.sweep(
+        s, n, read(r, z, maybe(m)), write(p),
+        SPMVGPU_LAMBDA(const S&, T r, T z, T m) {
+            const T mr = m * z;
+            return put(mr).sum(dot(r, mr));
+        },
+        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
 
-struct CgResult {
-    CgStatus status;
-    std::int64_t iterations;
-    double offending_value;  // p.Ap if kIndefinite, r.Mr if kBadPreconditioner
-};
+    solve.repeat(s, 1, 1, [&](std::int64_t) {
+        // q = A p,  alpha = rho / p.q
+        solve.multiply(p, q);
+        queue.sweep(
+            s, n, read(p, q), SPMVGPU_LAMBDA(const S&, T p, T q) { return sum<T>(dot(p, q)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.curvature(real_of(sums[0])); });
 
-// Complete when it returns. On a GPU the work starts after what the stream `after` holds, if that is given.
-template <class T>
-CgResult solve_cg(const AnyMatrix<T>& matrix, const CgSystem<T>& system, const CgOptions& options, const Stream* after);
+        // r = r - alpha q,  beta = r.Mr / rho
+        const bool has_rho = stored_z == nullptr;
+        queue.sweep(
+            s, n, read(r, q, maybe(m)), write(r),
+            SPMVGPU_LAMBDA(const S& s, T r, T q, T m) {
+                r = r - T(s.alpha) * q;
+                return put(r).sum(square(r), dot(r, T(m * r)));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+                ++s.iterations;
+                s.judge(root(real_of(sums[0])));
+                if (has_rho) s.next_rho(real_of(sums[1]));
+            });
+        if (!has_rho) {
+            solve.precondition(s, r, stored_z);
+            queue.sweep(
+                s, n, read(r, z), SPMVGPU_LAMBDA(const S&, T r, T z) { return sum<T>(dot(r, z)); },
+                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
+        }
+
+        // x = x + alpha p,  p = M r + beta p
+        queue.sweep(
+            s, n, read(x, p, z, maybe(m)), write(x, p),
+            SPMVGPU_LAMBDA(const S& s, T x, T p, T z, T m) { return put(x + T(s.alpha) * p, m * z + T(s.beta) * p); });
+    });
+    solve.finish(s, q);
+}
 
 }  // namespace spmvgpu

@@ -1,8 +1,10 @@
-// Steps on a GPU. Nothing here waits for the device but read().
+// Sweeps on a GPU. Nothing here waits for the device but read_scalars() and download().
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
+#include <utility>
 
 #include "core/array.hpp"
 #include "cuda/check.hpp"
@@ -10,7 +12,8 @@
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 #include "cuda/warp.cuh"
-#include "vector/step.hpp"
+#include "vector/pace.hpp"
+#include "vector/sweep.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -18,132 +21,364 @@ struct SweepTuning {
     static constexpr int kBlockSize = 256;
     static constexpr int kBlocksPerProcessor = 4;  // of one wave, so that all blocks end together
     static constexpr int kInFlight = 4;            // elements per thread: of two float vectors 32 KB a multiprocessor
+    static constexpr int kBasisInFlight = 8;       // vectors of a basis that are read together
+    static constexpr int kMaxSums = 3;
 };
 
-// The sums of a block go to partial_sums; the block that arrives last adds them up, always in the same order whichever
-// block that is, and does the scalar work.
-template <class State, class Step>
-__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    sweep_grid_stride(index_t n, State* state, Step step, double* partial_sums, unsigned* arrivals) {
-    constexpr int kBlockSize = SweepTuning::kBlockSize, kInFlight = SweepTuning::kInFlight, kSums = Step::kSums;
-    const State now = *state;
-    if (step.idle(now)) return;  // all threads of all blocks alike
+// Where blocks leave their sums for the block that arrives last.
+struct Partials {
+    double* sums;
+    unsigned* arrivals;
+};
 
-    Sums<kSums> sums;
+// Whether this block is the last to arrive here; the others' writes before it are visible to it then.
+__device__ __forceinline__ bool arrives_last(unsigned* arrivals) {
+    __shared__ bool is_last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicAdd(arrivals, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!is_last) return false;
+    __threadfence();
+    if (threadIdx.x == 0) *arrivals = 0;
+    return true;
+}
+
+template <class W>
+__device__ __forceinline__ W load_partial(const W* from) {
+    static_assert(sizeof(W) % sizeof(double) == 0);
+    W value;
+    for (unsigned i = 0; i < sizeof(W) / sizeof(double); ++i) {
+        reinterpret_cast<double*>(&value)[i] = __ldcg(reinterpret_cast<const double*>(from) + i);
+    }
+    return value;
+}
+
+// Sums of `count` numbers that every block has left at partials[k * gridDim.x + block], always added in the same order.
+template <class W>
+__device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
+    W sum{};
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += SweepTuning::kBlockSize) {
+        sum += load_partial(partials + k * gridDim.x + i);
+    }
+    const W total = sum_block<W, SweepTuning::kBlockSize>(sum);
+    __syncthreads();  // before the next sum takes over the same shared memory
+    return total;
+}
+
+template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
+__device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T, kReads, kMissing>& reads,
+                                            const Writes<T, kWrites>& writes, const Step& step, const Then& then,
+                                            Partials partials, std::integer_sequence<int, kIndex...>) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize, kInFlight = SweepTuning::kInFlight;
+    using Result = decltype(step(*scalars, reads.template at<kIndex>(0)...));
+    constexpr int kSums = Result::kSums;
+    static_assert(kSums <= SweepTuning::kMaxSums);
+    const S now = *scalars;
+    if (now.stopped) return;  // all threads of all blocks alike
+
+    Sums<T, kSums> sums;
     const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
     for (std::int64_t base = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; base < n;
          base += kInFlight * stride) {
-        typename Step::Loaded loaded[kInFlight];
+        T loaded[kInFlight][kReads];
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
-            if (base + i * stride < n) loaded[i] = step.load(static_cast<index_t>(base + i * stride));
+        for (int e = 0; e < kInFlight; ++e) {
+            const auto i = static_cast<index_t>(base + e * stride);
+            if (base + e * stride < n) ((loaded[e][kIndex] = reads.template at<kIndex>(i)), ...);
         }
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
-            if (base + i * stride < n) sums += step.apply(now, static_cast<index_t>(base + i * stride), loaded[i]);
+        for (int e = 0; e < kInFlight; ++e) {
+            if (base + e * stride >= n) continue;
+            const auto i = static_cast<index_t>(base + e * stride);
+            const Result result = step(now, loaded[e][kIndex]...);
+#pragma unroll
+            for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+            sums += result.summands;
         }
     }
 
     if constexpr (kSums > 0) {
-        __shared__ bool last_arrival;
+        using W = Wide<T>;
+        auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) {
-            const double sum = sum_block<double, kBlockSize>(sums[s]);
-            if (threadIdx.x == 0) partial_sums[s * gridDim.x + blockIdx.x] = sum;
+        for (int k = 0; k < kSums; ++k) {
+            const W sum = sum_block<W, kBlockSize>(sums.value[k]);
+            if (threadIdx.x == 0) of_blocks[k * gridDim.x + blockIdx.x] = sum;
             __syncthreads();  // before the next sum takes over the same shared memory
         }
-        if (threadIdx.x == 0) {
-            __threadfence();
-            last_arrival = atomicAdd(arrivals, 1u) == gridDim.x - 1;
-        }
-        __syncthreads();
-        if (!last_arrival) return;
-        __threadfence();
+        if (!arrives_last(partials.arrivals)) return;
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) {
-            double sum = 0;
-            const double* const of_blocks = partial_sums + s * gridDim.x;
-            for (unsigned i = threadIdx.x; i < gridDim.x; i += kBlockSize) sum += __ldcg(of_blocks + i);
-            sums.value[s] = sum_block<double, kBlockSize>(sum);
-            __syncthreads();
-        }
+        for (int k = 0; k < kSums; ++k) sums.value[k] = sum_of_blocks(of_blocks, k);
         if (threadIdx.x == 0) {
-            *arrivals = 0;
-            step.then(*state, sums);
+            S changed = now;
+            then(changed, sums);
+            *scalars = changed;
         }
     }
 }
 
+template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    sweep_grid_stride(index_t n, S* scalars, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+                      Then then, Partials partials) {
+    sweep_block(n, scalars, reads, writes, step, then, partials, std::make_integer_sequence<int, kReads>{});
+}
+
+// Without scalars or sums.
+template <class T, int kReads, unsigned kMissing, int kWrites, class Step, int... kIndex>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    each_grid_stride(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+                     std::integer_sequence<int, kIndex...>) {
+    const std::int64_t stride = std::int64_t(gridDim.x) * SweepTuning::kBlockSize;
+    for (std::int64_t k = std::int64_t(blockIdx.x) * SweepTuning::kBlockSize + threadIdx.x; k < n; k += stride) {
+        const auto i = static_cast<index_t>(k);
+        const auto result = step(reads.template at<kIndex>(i)...);
+#pragma unroll
+        for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+    }
+}
+
+struct NoWork {
+    template <class... Ignored>
+    __device__ void operator()(Ignored&&...) const {}
+};
+
+// Every block adds up its elements of all products, a few vectors at a time, and reads w again for the next few.
+template <class S, class T, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    dots_grid_stride(index_t n, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then,
+                     Partials partials) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize, kVectors = SweepTuning::kBasisInFlight;
+    using W = Wide<T>;
+    const S now = *scalars;
+    if (now.stopped) return;
+    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
+    for (int first = 0; first < count; first += kVectors) {
+        W sums[kVectors] = {};
+        for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
+            const T own = w[i];
+            T loaded[kVectors];
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) loaded[k] = first + k < count ? basis[first + k][i] : T(0);
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) sums[k] += dot(loaded[k], own);
+        }
+#pragma unroll
+        for (int k = 0; k < kVectors; ++k) {
+            const W sum = sum_block<W, kBlockSize>(sums[k]);
+            if (threadIdx.x == 0 && first + k < count) of_blocks[(first + k) * gridDim.x + blockIdx.x] = sum;
+            __syncthreads();
+        }
+    }
+    if (!arrives_last(partials.arrivals)) return;
+    for (int k = 0; k < count; ++k) {
+        const W sum = sum_of_blocks(of_blocks, k);
+        if (threadIdx.x == 0) results[k] = sum;
+    }
+    if (threadIdx.x == 0) {
+        S changed = now;
+        then(changed);
+        *scalars = changed;
+    }
+}
+
+template <class S, class T, class Count, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    combine_grid_stride(index_t n, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors, double sign,
+                        T* target, Then then, Partials partials) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize, kVectors = SweepTuning::kBasisInFlight;
+    using W = Wide<T>;
+    const S now = *scalars;
+    if (now.stopped) return;
+    const int vectors = count(now);
+    W sum{};
+    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
+    for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
+        T value = target[i];
+        for (int first = 0; first < vectors; first += kVectors) {
+            T loaded[kVectors];
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) loaded[k] = first + k < vectors ? basis[first + k][i] : T(0);
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) {
+                if (first + k < vectors) value += T(sign * factors[first + k]) * loaded[k];
+            }
+        }
+        target[i] = value;
+        sum += square(value);
+    }
+    const W total = sum_block<W, kBlockSize>(sum);
+    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+    if (threadIdx.x == 0) of_blocks[blockIdx.x] = total;
+    if (!arrives_last(partials.arrivals)) return;
+    const Sums<T, 1> sums{{sum_of_blocks(of_blocks, 0)}};
+    if (threadIdx.x == 0) {
+        S changed = now;
+        then(changed, sums);
+        *scalars = changed;
+    }
+}
+
+template <class S, class Work>
+__global__ void compute_one_thread(S* scalars, Work work) {
+    S changed = *scalars;
+    work(changed);
+    *scalars = changed;
+}
+
 class CudaQueue {
 public:
-    explicit CudaQueue(int ordinal)
-        : guard_(ordinal),
-          max_blocks_(SweepTuning::kBlocksPerProcessor * properties(ordinal).multiprocessors),
-          stream_(lease_stream(ordinal)),
-          partial_sums_(kMaxSums * max_blocks_, Device{ordinal}),
-          arrivals_(1, Device{ordinal}) {
-        check(cudaMemsetAsync(arrivals_.data(), 0, arrivals_.bytes(), native(stream())), "cudaMemsetAsync");
+    static constexpr bool kIsGpu = true;
+
+    // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
+    static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {
+        return 256 + max_blocks(ordinal) * std::max(products, SweepTuning::kMaxSums) * of_sum;
     }
 
-    // Work that is still queued uses memory that is about to be freed.
-    ~CudaQueue() { cudaStreamSynchronize(native(stream())); }
-    CudaQueue(const CudaQueue&) = delete;
-    CudaQueue& operator=(const CudaQueue&) = delete;
+    // Work goes to the stream. `partials` is memory of partial_bytes(); null if nothing is summed.
+    CudaQueue(int ordinal, Stream stream, void* partials)
+        : guard_(ordinal),
+          max_blocks_(max_blocks(ordinal)),
+          stream_(stream),
+          partials_{partials == nullptr ? nullptr : reinterpret_cast<double*>(static_cast<char*>(partials) + 256),
+                    static_cast<unsigned*>(partials)} {
+        if (partials != nullptr) check(cudaMemsetAsync(partials, 0, 256, native(stream)), "cudaMemsetAsync");
+    }
 
-    Stream stream() const { return stream_.get(); }
+    Stream stream() const { return stream_; }
 
-    void wait_for(Stream other) { order_after(stream(), other); }
-
-    template <class State, class Step>
-    void sweep(index_t n, State* state, const Step& step) {
-        static_assert(Step::kSums <= kMaxSums);
-        const unsigned blocks = std::clamp(blocks_for(n, SweepTuning::kBlockSize), 1u, max_blocks_);
-        sweep_grid_stride<<<blocks, SweepTuning::kBlockSize, 0, native(stream())>>>(
-            n, state, step, partial_sums_.data(), arrivals_.data());
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+               Then then) {
+        sweep_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, reads, writes, step,
+                                                                                       then, partials_);
         check_launch("sweep_grid_stride");
+    }
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        sweep(scalars, n, reads, writes, step, NoWork{});
+    }
+    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
+        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
+    }
+
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
+            n, reads, writes, step, std::make_integer_sequence<int, kReads>{});
+        check_launch("each_grid_stride");
+    }
+
+    template <class S, class T, class Then>
+    void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+        dots_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, basis, count, w,
+                                                                                      results, then, partials_);
+        check_launch("dots_grid_stride");
+    }
+
+    template <class S, class T, class Count, class Then>
+    void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
+                 Then then) {
+        combine_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
+            n, scalars, basis, count, factors, sign, target, then, partials_);
+        check_launch("combine_grid_stride");
+    }
+
+    template <class S, class Work>
+    void compute(S* scalars, Work work) {
+        compute_one_thread<<<1, 1, 0, native(stream())>>>(scalars, work);
+        check_launch("compute_one_thread");
+    }
+
+    template <class S>
+    bool knows_idle(const S*) const {
+        return false;
+    }
+
+    void zero(void* memory, std::size_t bytes) {
+        check(cudaMemsetAsync(memory, 0, bytes, native(stream())), "cudaMemsetAsync");
+    }
+
+    template <class S>
+    void put_scalars(S* to, const S& value) {
+        S* const staging = static_cast<S*>(pinned(sizeof(S)));
+        *staging = value;
+        check(cudaMemcpyAsync(to, staging, sizeof(S), cudaMemcpyHostToDevice, native(stream())), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
     }
 
     // Waits for all that is queued.
-    template <class State>
-    State read(const State* state) {
-        if (!staging_) staging_ = allocate_pinned(sizeof(State));
-        check(cudaMemcpyAsync(staging_.get(), state, sizeof(State), cudaMemcpyDeviceToHost, native(stream())),
-              "cudaMemcpyAsync");
+    template <class S>
+    S read_scalars(const S* from) {
+        S value;
+        download(&value, from, sizeof(S));
+        return value;
+    }
+
+    void download(void* to, const void* from, std::size_t bytes) {
+        void* const staging = pinned(bytes);
+        check(cudaMemcpyAsync(staging, from, bytes, cudaMemcpyDeviceToHost, native(stream())), "cudaMemcpyAsync");
         check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
-        return *static_cast<const State*>(staging_.get());
+        std::memcpy(to, staging, bytes);
     }
 
     // Iterations are queued in batches, and look() is called between batches only; so a few more are queued than are
-    // needed, and their steps have to be idle. A long solve looks less often: a sixteenth of its work may be in vain.
+    // needed, and their sweeps have to be idle. A long solve looks less often: a sixteenth of its work may be in vain.
     template <class Iterate, class Look>
-    void repeat(bool look_each, Iterate&& iterate, Look&& look) {
-        if (look_each) {
-            do iterate();
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        std::int64_t k = 0;
+        if (pace.each) {
+            do iterate(k++);
             while (look());
             return;
         }
         constexpr int kBatch = 8;
         constexpr int kDirectBatches = 4;  // a solve that ends within them is over before a graph would pay
+        const auto whole = [&](int iterations) { return (iterations + pace.period - 1) / pace.period * pace.period; };
+        const int size = whole(pace.every > 0 ? std::min(pace.every, pace.most) : std::min(kBatch, pace.most));
         const auto batch = [&] {
-            for (int i = 0; i < kBatch; ++i) iterate();
+            for (int i = 0; i < size; ++i) iterate(k + i);
         };
         std::optional<Replay> replay;
         std::int64_t batches = 0;
         do {
-            const std::int64_t next = batches + 1 + batches / 16;
-            for (; batches < next; ++batches) replay ? replay->launch() : batch();
+            const std::int64_t more = std::min<std::int64_t>(batches / 16, std::max(0, pace.most / size - 1));
+            const std::int64_t next = batches + 1 + (pace.every > 0 ? 0 : more);
+            for (; batches < next; ++batches) {
+                replay ? replay->launch() : batch();
+                k += size;
+            }
             // Recorded while the device is busy with what is queued.
-            if (!replay && batches >= kDirectBatches) replay.emplace(stream(), batch);
+            if (!replay && pace.recordable && batches >= kDirectBatches) replay.emplace(stream(), batch);
         } while (look());
     }
 
 private:
+    static std::size_t max_blocks(int ordinal) {
+        return SweepTuning::kBlocksPerProcessor * properties(ordinal).multiprocessors;
+    }
+    unsigned blocks(index_t n) const {
+        return std::clamp<unsigned>(blocks_for(n, SweepTuning::kBlockSize), 1u, static_cast<unsigned>(max_blocks_));
+    }
+    void* pinned(std::size_t bytes) {
+        if (bytes > pinned_bytes_) {
+            pinned_ = allocate_pinned(bytes);
+            pinned_bytes_ = bytes;
+        }
+        return pinned_.get();
+    }
+
     DeviceGuard guard_;
-    unsigned max_blocks_;
-    std::shared_ptr<void> stream_;
-    Array<double> partial_sums_;
-    Array<unsigned> arrivals_;
-    std::shared_ptr<void> staging_;
+    std::size_t max_blocks_;
+    Stream stream_;
+    Partials partials_;
+    std::shared_ptr<void> pinned_;
+    std::size_t pinned_bytes_ = 0;
 };
 
 }  // namespace spmvgpu::cuda

@@ -1,10 +1,11 @@
-"""What importing a library takes beyond SciPy: time, and memory of the process."""
+"""What importing a library takes beyond SciPy: time, and memory of the process; and what our `info` takes."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from statistics import median
 
@@ -13,6 +14,8 @@ from experiments.records import Recorder
 from .run import Run
 
 FILE = "imports.json"
+INFO_FILE = "info.json"
+INFO = ["-m", "spmvgpu", "info"]
 REPEATS = 7
 LIMIT = 120  # seconds that a process may take
 
@@ -85,3 +88,18 @@ def measure(statement: str) -> list[float]:
         raise RuntimeError(f"{statement!r} ended with {done.returncode}: {done.stderr[-300:]}")
     (begin, least), (middle, half), (end, whole) = json.loads(done.stdout)
     return [(middle - begin) * 1e6, half - least, (end - middle) * 1e6, whole - half, whole]
+
+
+def info(run: Run) -> None:
+    """The command that says what was built and which devices there are, to a file of its own."""
+    record = Recorder(run.record.path.with_name(INFO_FILE), run.record.environment)
+    samples = []
+    for _ in range(2 if run.quick else REPEATS + 1):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, *INFO], capture_output=True, timeout=LIMIT, check=True)
+        samples.append((time.perf_counter() - begin) * 1e6)
+    us = median(samples[1:])
+    command = " ".join(["python", *INFO])
+    record.add(library="spmvgpu", variant=command, time_us=round(us, 1), samples=len(samples) - 1)
+    run.say(f"{command}: {us / 1e3:.0f} ms")
+    record.write()

@@ -15,7 +15,7 @@ from experiments.report.jobs import summary
 from experiments.speed.run import chosen_device, names_of
 
 from . import libraries
-from .imports import imports
+from .imports import imports, info
 from .loops import loops
 from .products import columns, thousand
 from .run import Run
@@ -29,6 +29,7 @@ JOBS: dict[str, tuple[Callable[[Run], None], float]] = {
     "loops": (loops, 0.3),
     "start": (start, 0.1),
     "imports": (imports, 0.1),
+    "info": (info, 0.02),
     "thousand": (thousand, 0.1),
     "columns": (columns, 0.1),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 import spmvgpu as sg
 from experiments import peers as peer_modules
 from experiments.clock import DeviceClock, Timing, take_turns, wall_us
+from experiments.environment import usable_cores
 from experiments.peers.base import NotApplicableError, Variant
 from experiments.peers.problem import Problem
 from experiments.records import Recorder
@@ -180,7 +180,7 @@ def _measure_on_cpu(run: Run, problem: Problem, record: Recorder) -> None:
 
 def thread_counts() -> list[int]:
     """1, 2 and all cores that this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return sorted({1, min(2, cores), cores})
 
 

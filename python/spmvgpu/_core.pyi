@@ -220,15 +220,49 @@ class DistributedMatrixF64(_DistributedMatrix[np.float64], AnyMatrixF64): ...
 
 # Solvers. An address of 0 stands for a vector that is not given.
 
-def cg(
-    matrix: AnyMatrixF32 | AnyMatrixF64,
+class SolverMemory:
+    def __init__(self, ordinal: int) -> None: ...
+    def clear(self) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+
+class LinearMapF32: ...
+class LinearMapF64: ...
+
+class CallbackMapF32(LinearMapF32):
+    def __init__(self, function: Callable[[Any], _Array], n: int, ordinal: int) -> None: ...
+
+class CallbackMapF64(LinearMapF64):
+    def __init__(self, function: Callable[[Any], _Array], n: int, ordinal: int) -> None: ...
+
+_Level: TypeAlias = tuple[Any, int, float, float, int, Any, Any, Any]
+
+class CycleMapF32(LinearMapF32):
+    def __init__(self, levels: Sequence[_Level], memory: SolverMemory) -> None: ...
+
+class CycleMapF64(LinearMapF64):
+    def __init__(self, levels: Sequence[_Level], memory: SolverMemory) -> None: ...
+
+class DiagonalMapF32(LinearMapF32):
+    def __init__(self, pointer: int) -> None: ...
+
+class DiagonalMapF64(LinearMapF64):
+    def __init__(self, pointer: int) -> None: ...
+
+def matrix_map(matrix: AnyMatrixF32 | AnyMatrixF64) -> LinearMapF32 | LinearMapF64: ...
+def apply_map(map: LinearMapF32 | LinearMapF64, x: int, y: int, ordinal: int) -> None: ...
+def solve(
+    method: str,
+    A: LinearMapF32 | LinearMapF64,
+    M: LinearMapF32 | LinearMapF64 | None,
+    n: int,
+    ordinal: int,
     b: int,
     guess: int,
-    inverse_diagonal: int,
     x: int,
-    rtol: float,
-    atol: float,
-    maxiter: int,
+    limits: Mapping[str, Any],
+    memory: SolverMemory,
     stream: int | None,
-    callback: Callable[[], object] | None,
-) -> tuple[str, int, float]: ...
+    threads: int | None,
+    callback: Callable[[int, float, float], object] | None,
+) -> dict[str, Any]: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -170,7 +171,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         if not isinstance(cols, slice) or cols != slice(None):
             part = part[:, cols]
         with at_most(self.max_threads):
-            return self._like_part(canonical_csr(part, wide=True))
+            return self._like_part(canonical_csr(part))
 
     def __neg__(self) -> Self:
         return _with_values(self, np.negative)
@@ -203,9 +204,17 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         return NotImplemented
 
 
+def is_sparse(x: Any) -> bool:
+    """Whether this is a sparse matrix of SciPy's or CuPy's."""
+    return sp.issparse(x) or (type(x).__module__.startswith("cupyx.scipy.sparse.") and hasattr(x, "tocsr"))
+
+
 def multiply_sparse(op: MatrixMethods, x: Any) -> Any:
-    """``op @ x`` for a sparse matrix, with SciPy, as a ``csr_array``."""
-    return sp.csr_array(op.tocsr() @ sp.csr_array(x))
+    """``op @ x`` for a sparse matrix: SciPy's product, a ``csr_array``, or CuPy's, on the GPU of `x`."""
+    if sp.issparse(x):
+        return sp.csr_array(op.tocsr() @ sp.csr_array(x))
+    with x.data.device:
+        return sys.modules["cupyx.scipy.sparse"].csr_matrix(op.tocsr()) @ x.tocsr()
 
 
 def multiply_sparse_from_left(x: Any, op: MatrixMethods) -> Any:

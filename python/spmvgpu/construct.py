@@ -203,7 +203,7 @@ def aslinearoperator(
         request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
         request = replace(request, threads=_checked_threads(max_threads, request.devices))
         with at_most(request.threads):
-            csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, wide=True)
+            csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
             return spread(csr, request, is_symmetric, default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from .devices import resolve_device
 from .formats import needs_symmetry
+from .inputs import compressed
 from .planning.choosing import Tuning
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
@@ -47,6 +48,8 @@ def explanation(op: Described, reason: str) -> str:
         lines.append(
             f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
         )
+    if op.nnz > compressed.ENTRY_LIMIT:
+        lines.append(f"stored in pieces of some rows each: a format holds {compressed.ENTRY_LIMIT} entries")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
     if needs_symmetry(best) and op.format != best:

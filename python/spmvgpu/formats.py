@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -167,8 +168,30 @@ def estimate_csr(
     For a GPU that is not here, without what would be planned for it.
     """
     ordinal = ordinal if ordinal < _core.device_count() else CPU
-    plan = plan_csr(csr, format, ordinal, options)
-    return {name: plan[name] for name in ("bytes", "padding")}
+    plans = [(piece.nnz, plan_csr(piece, format, ordinal, options)) for piece in pieces_for(csr, format)]
+    if len(plans) == 1:
+        return {name: plans[0][1][name] for name in ("bytes", "padding")}
+    slots = sum(nnz * plan["padding"] for nnz, plan in plans)
+    return {"bytes": sum(plan["bytes"] for _, plan in plans), "padding": slots / csr.nnz}
+
+
+def pieces_for(csr: Any, format: str) -> Iterator[Any]:
+    """The pieces that a matrix that is canonical CSR is stored in: one, unless it has 2**31 entries or more.
+
+    Raises
+    ------
+    FormatError
+        If there are several, and the format holds whole matrices only.
+    """
+    from .inputs import compressed  # with SciPy, as in `estimate`
+
+    if csr.nnz > compressed.ENTRY_LIMIT and needs_symmetry(format):
+        raise _core.FormatError(
+            f"{format} holds symmetric matrices of at most {compressed.ENTRY_LIMIT} stored entries; this one "
+            f"has {csr.nnz}, and pieces of its rows are not symmetric. Use csr, which takes "
+            f"{csr.nnz * (4 + csr.dtype.itemsize)} bytes"
+        )
+    return compressed.pieces_of(csr)
 
 
 def plan_csr(

@@ -129,7 +129,7 @@ def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Pa
 
 def _canonical(matrix: Any) -> sp.csr_array:
     if matrix.dtype.kind != "c":
-        return cast(sp.csr_array, canonical_csr(matrix, wide=True))
+        return cast(sp.csr_array, canonical_csr(matrix))
     csr = sp.csr_array(matrix)
     csr.sum_duplicates()
     return csr
@@ -216,10 +216,7 @@ def _load_npy(path: Path) -> npt.NDArray[Any]:
 
 def _check_npy_size(stream: IO[bytes], length: int) -> None:
     """Compare the size that the header announces with that of the file, and go back to its begin."""
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     read_header = readers.get(np.lib.format.read_magic(stream))
     if read_header is not None:  # the others are for records with field names beyond latin-1
         shape, _, dtype = read_header(stream)

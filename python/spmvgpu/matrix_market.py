@@ -176,14 +176,7 @@ _PLAIN, _ENDS_NUMBER, _POINT, _EXPONENT, _WRONG = range(5)
 
 def _make_table() -> npt.NDArray[np.uint8]:
     """The meaning of each pair of bytes, as `_PLAIN` and so on, at 256 * first + second."""
-    space, digit, point, sign, exponent, letter = (
-        b" \t\r\n",
-        b"0123456789",
-        b".",
-        b"+-",
-        b"eE",
-        _LETTERS,
-    )
+    space, digit, point, sign, exponent, letter = (b" \t\r\n", b"0123456789", b".", b"+-", b"eE", _LETTERS)
     follow = {
         space: (space, digit, point, sign, letter),
         digit: (space, digit, point, exponent),

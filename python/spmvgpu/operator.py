@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from . import describe, operands, parts
+from . import _core, describe, operands, parts
 from ._locks import ForkSafeLock
 from ._types import ArrayT, T
-from .algebra import MatrixMethods, multiply_sparse, multiply_sparse_from_left
+from .algebra import MatrixMethods, is_sparse, multiply_sparse, multiply_sparse_from_left
 from .arguments import whole_number
 from .arrays import Located, library_of
 from .devices import at_most, device_name, resolve_device
@@ -22,6 +22,9 @@ from .formats import Choice, needs_symmetry
 from .inputs.compressed import transpose
 from .parts import AnyMatrix
 from .planning.choosing import Tuning
+
+if TYPE_CHECKING:
+    from .linalg.stopping import SolveInfo
 
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
@@ -100,7 +103,8 @@ class SparseOperator(MatrixMethods):
         Stored entries, explicit zeros included, padding not.
     nbytes : int
         Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy
-        arrays once there was one, and the transposed copy once there is one.
+        arrays once there was one, those of `spmvgpu.linalg` once it solved, and the transposed copy once
+        there is one.
     options : dict
         The format's tunables in force.
     T, H : SparseOperator
@@ -112,6 +116,8 @@ class SparseOperator(MatrixMethods):
         Seconds spent in "convert" and "transfer" when it was made.
     max_threads : int or None
         The most threads of the CPU that it uses, where that was said.
+    solve_info : spmvgpu.linalg.SolveInfo or None
+        How the last solve of `spmvgpu.linalg` with it went.
 
     Examples
     --------
@@ -132,6 +138,8 @@ class SparseOperator(MatrixMethods):
         if origin.threads is not None:
             matrix.max_threads = origin.threads
         self._transposing = ForkSafeLock()
+        self._solver_memory = _core.SolverMemory(self._ordinal)
+        self.solve_info: SolveInfo | None = None
         self._declared_x: Any = None
         self._transposed: SparseOperator | None = None
         self._transpose_of: weakref.ref[SparseOperator] | None = None
@@ -154,7 +162,8 @@ class SparseOperator(MatrixMethods):
     @property
     def nbytes(self) -> int:
         transposed = self._transposed
-        return self._matrix.nbytes + (transposed.nbytes if transposed is not None else 0)
+        own: int = self._matrix.nbytes + self._solver_memory.nbytes
+        return own + (transposed.nbytes if transposed is not None else 0)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -240,13 +249,13 @@ class SparseOperator(MatrixMethods):
         x : (n,) or (n, k) array, or sparse matrix of n rows
             NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
             the operator's type where it lies; a complex one gives two products. A sparse matrix of SciPy's is
-            multiplied by SciPy.
+            multiplied by SciPy, one of CuPy's by CuPy on its GPU.
 
         Returns
         -------
         (m,) or (m, k) array
             Of the library of `x` and on its device, of the type that NumPy's promotion gives; a `csr_array`
-            for a sparse `x`.
+            for a sparse `x`, of CuPy's a `csr_matrix`.
 
         Raises
         ------
@@ -268,7 +277,7 @@ class SparseOperator(MatrixMethods):
         library = library_of(x)
         if library is not None:
             return operands.multiply(self, x, library)
-        if sp.issparse(x):
+        if is_sparse(x):
             return multiply_sparse(self, x)
         if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
             return super().dot(x)

@@ -181,7 +181,7 @@ def _detail(shard: Shard, stored: Any) -> str:
 def on_devices(csr: Any, request: Request, symmetric: bool) -> MultiDeviceOperator:
     """The operator of a matrix over devices that were requested before; what pickle calls."""
     with at_most(request.threads):
-        return spread(canonical_csr(csr, wide=True), request, symmetric, None)
+        return spread(canonical_csr(csr), request, symmetric, None)
 
 
 def _check_beside(name: str, located: Located, beside: int) -> None:

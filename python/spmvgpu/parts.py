@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from . import _core
-from .formats import Choice, Indices, Matrix, Part, build_in_one, estimate_csr
+from .formats import Choice, Indices, Matrix, Part, build_in_one, estimate_csr, pieces_for
+from .inputs import compressed
+from .inputs.compressed import narrowed
 
 PartedMatrix: TypeAlias = _core.PartedMatrixF32 | _core.PartedMatrixF64
 StreamedMatrix: TypeAlias = _core.StreamedMatrixF32 | _core.StreamedMatrixF64
@@ -38,10 +40,9 @@ def wrapped(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
     order = np.ascontiguousarray(permutation, dtype=np.int32)
     every = np.arange(len(order), dtype=np.int32)
-    inner = matrix.parts if isinstance(matrix, PartedMatrix) else [(matrix, every, every)]
+    inner = _made_of(matrix) or [(matrix, every, every)]
     made = [(part, order[rows], order[cols]) for part, rows, cols in inner]
-    parted_type = _core.PartedMatrixF32 if isinstance(made[0][0], _core.MatrixF32) else _core.PartedMatrixF64
-    return parted_type(len(order), len(order), made)
+    return _parted((len(order), len(order)), matrix.dtype, made)
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:
@@ -69,19 +70,25 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
     FormatError, MemoryError, CudaError
         As for a matrix in one format.
     """
-    if not choice.parts:
-        return build_in_one(csr, choice, ordinal)
-    _check_rows(choice.parts, csr.shape[0])
-    made = [
-        (
-            build_in_one(submatrix(csr, part.rows, part.cols), part.choice, ordinal),
-            part.rows,
-            0 if part.cols is None else part.cols,
-        )
-        for part in choice.parts
-    ]
-    parted_type = _core.PartedMatrixF32 if csr.dtype == np.float32 else _core.PartedMatrixF64
-    return parted_type(csr.shape[0], csr.shape[1], made)
+    made: list[tuple[AnyMatrix, Any, Any]] = []
+    if choice.parts:
+        _check_rows(choice.parts, csr.shape[0])
+        for part in choice.parts:
+            stored = build(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
+            made.append((stored, part.rows, 0 if part.cols is None else part.cols))
+    else:
+        first = 0
+        for piece in pieces_for(csr, choice.format):
+            made.append((build_in_one(piece, choice, ordinal), first, 0))
+            first += piece.shape[0]
+        if len(made) == 1:
+            return made[0][0]
+    return _parted(csr.shape, csr.dtype, made)
+
+
+def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, Any, Any]]) -> PartedMatrix:
+    parted_type = _core.PartedMatrixF32 if dtype == np.float32 else _core.PartedMatrixF64
+    return parted_type(*shape, made)
 
 
 def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
@@ -128,12 +135,8 @@ def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
             k = int(np.argmax(indices < 0))
             row = rows[np.searchsorted(part.indptr, k, side="right") - 1]
             raise ValueError(f"entry ({row}, {part.indices[k]}) lies outside the columns of its part")
-    arrays = (
-        part.data,
-        indices.astype(np.int32, copy=False),
-        part.indptr.astype(np.int32, copy=False),
-    )
-    return sp.csr_array(arrays, shape=(len(rows), width)).sorted_indices()
+    found = sp.csr_array((part.data, indices, part.indptr), shape=(len(rows), width))
+    return narrowed(found.sorted_indices())
 
 
 def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
@@ -157,16 +160,23 @@ def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
     made_of = _made_of(matrix)
     if not made_of:
         return sp.csr_array(matrix.to_csr(), shape=shape)
-    pieces = []
-    for part, rows, cols in made_of:
+    index_type = np.int32 if matrix.nnz <= compressed.ENTRY_LIMIT else np.int64
+    data, indices = np.empty(matrix.nnz, matrix.dtype), np.empty(matrix.nnz, index_type)
+    indptr = np.zeros(shape[0] + 1, index_type)
+    row, begin = 0, 0
+    for part, rows, cols in made_of:  # one at a time, for the memory's sake
         piece = to_csr(part, (len(rows), shape[1] if cols is None else len(cols)))
-        indices = piece.indices if cols is None else cols[piece.indices]
-        pieces.append(sp.csr_array((piece.data, indices, piece.indptr), shape=(len(rows), shape[1])))
+        end = begin + piece.nnz
+        data[begin:end] = piece.data
+        indices[begin:end] = piece.indices if cols is None else cols[piece.indices]
+        indptr[row + 1 : row + 1 + len(rows)] = begin + piece.indptr[1:].astype(index_type, copy=False)
+        row, begin = row + len(rows), end
+    stacked = sp.csr_array((data, indices, indptr), shape=shape)
     every_row = np.concatenate([rows for _, rows, _ in made_of])
-    stacked = sp.csr_array(sp.vstack(pieces, format="csr"))
     if (np.diff(every_row) != 1).any():
         stacked = stacked[np.argsort(every_row, kind="stable")]
-    return stacked.sorted_indices()
+    stacked.sort_indices()
+    return stacked
 
 
 def formats_in(matrix: Any) -> set[str]:

@@ -11,7 +11,7 @@ import spmvgpu as sg
 from battery import vector
 from ranks import COMM, divided, each_division, operator, piece
 from spmvgpu import gallery
-from spmvgpu.linalg import cg, jacobi
+from spmvgpu.linalg import SolverWarning, cg, jacobi
 
 LAST = COMM.size - 1
 
@@ -160,15 +160,15 @@ def test_break_downs(diagonal, message):
     n = 40
     A = sp.diags_array(np.resize(diagonal, n), format="csr")
     op = operator(A)
-    with pytest.raises(np.linalg.LinAlgError, match=message):
-        cg(op, np.ones(op.local_shape[0]))
+    with pytest.warns(SolverWarning, match=message):
+        assert cg(op, np.ones(op.local_shape[0]))[1] < 0
 
 
 def test_preconditioner_that_is_not_positive():
     A, b = system()
     op = operator(A)
-    with pytest.raises(np.linalg.LinAlgError, match="M is not positive definite"):
-        cg(op, own(op, b), M=np.full(op.local_shape[0], -1.0))
+    with pytest.warns(SolverWarning, match="M is not positive definite"):
+        assert cg(op, own(op, b), M=np.full(op.local_shape[0], -1.0))[1] == -10
 
 
 def test_jacobi_needs_a_positive_diagonal():

@@ -86,6 +86,7 @@ def test_imports_are_measured_beyond_scipy(quick_run: Path, tmp_path: Path) -> N
     page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
     assert f"| spmvgpu | `{imports.STATEMENTS['spmvgpu']}` |" in page
     assert page.count("| import beyond SciPy's | <= 250 ms |") == 1
+    assert page.count("| `python -m spmvgpu info` | <= 600 ms |") == 1
 
 
 def test_what_cannot_be_imported_says_why() -> None:

@@ -7,7 +7,7 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
-from support import allowed_values, assert_multiplies
+from support import allowed_values, assert_multiplies, over, over_types
 
 KERNELS = ["balanced", "shuffle", "shared", "half_warp"]
 TUNABLES = {option["name"]: allowed_values(option) for option in sg.format_options("csr")}
@@ -33,7 +33,8 @@ def test_kernels_of_the_papers_are_there():
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kernel", KERNELS)
+@over("kernel", KERNELS)
+@over_types
 def test_kernel_through_the_battery(kernel, case, dtype, cuda_device):
     A = matrix(case, dtype)
     op = sg.aslinearoperator(A, format="csr", device=cuda_device, kernel=kernel)
@@ -42,9 +43,10 @@ def test_kernel_through_the_battery(kernel, case, dtype, cuda_device):
 
 
 @pytest.mark.parametrize("case", NASTIEST)
-@pytest.mark.parametrize("tile", TUNABLES["tile"])
-@pytest.mark.parametrize("lanes_per_row", TUNABLES["lanes_per_row"])
 @pytest.mark.parametrize("kernel", KERNELS)
+@over("lanes_per_row", TUNABLES["lanes_per_row"])
+@over("tile", TUNABLES["tile"])
+@over_types
 def test_every_shape_of_every_kernel(kernel, lanes_per_row, tile, case, dtype, cuda_device):
     A = matrix(case, dtype)
     options = {"kernel": kernel, "lanes_per_row": lanes_per_row, "tile": tile}

@@ -10,7 +10,7 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import build, formats_of, poisoned
+from support import build, formats_of, over, over_types, poisoned
 
 GATHERS = ["device", "host"]
 KERNELS = ["warp", "half_warp"]
@@ -48,12 +48,15 @@ def test_golden_product(kernel, gather, dtype, device):
 
 
 @pytest.mark.parametrize("case", CASES)
+@over_types
 def test_battery_with_declared_x(case, dtype):
     check_with_declared_x(matrix(case, dtype), "cpu")
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kernel", KERNELS)
+@over("kernel", KERNELS)
+@over("gather", GATHERS)
+@over_types
 def test_kernels_through_the_battery(kernel, case, gather, dtype, cuda_device):
     check_with_declared_x(matrix(case, dtype), cuda_device, kernel=kernel, gather=gather)
 

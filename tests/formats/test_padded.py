@@ -7,7 +7,15 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, check_refusal, formats_of, poisoned
+from support import (
+    assert_multiplies,
+    assert_same_entries,
+    check_refusal,
+    formats_of,
+    over,
+    over_types,
+    poisoned,
+)
 
 FORMATS = ["ellpack", "ellpack_r", "ellr_t", "dia"]
 ANY_PADDING = {"max_padding": 1e6}
@@ -54,6 +62,7 @@ def refused_by_default():
 
 
 @pytest.mark.parametrize(("name", "case"), sorted(refused_by_default()))
+@over_types
 def test_battery_at_any_padding(name, case, dtype, device):
     A = matrix(case, dtype)
     cost = sg.estimate(A, name, **ANY_PADDING)
@@ -64,7 +73,8 @@ def test_battery_at_any_padding(name, case, dtype, device):
     assert_same_entries(op.tocsr(), A)
 
 
-@pytest.mark.parametrize("special", [np.nan, np.inf])
+@over("special", [np.nan, np.inf])
+@over_types
 @pytest.mark.parametrize("case", ["growing_rows", "arrow", "power_law_rows", "explicit_zeros"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_padding_never_multiplies(name, case, special, dtype, device):

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import (
     SYMMETRIC_CASES,
+    TYPES,
     integer_matrix,
     integer_vector,
     matrix,
@@ -18,7 +19,7 @@ from battery import (
     vector,
 )
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, check_refusal, poisoned
+from support import assert_multiplies, assert_same_entries, check_refusal, in_turn, over, over_types, poisoned
 
 FAKE = 0xFFFF
 VARIANTS = ["halo", "poster"]
@@ -179,7 +180,8 @@ def test_half_the_memory(dtype):
 # -- products ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@over("variant", VARIANTS)
+@over_types
 @pytest.mark.parametrize("case", SYMMETRIC_CASES)
 def test_symmetric_battery(case, variant, dtype, device):
     A = matrix(case, dtype)
@@ -200,9 +202,9 @@ def test_symmetric_battery(case, variant, dtype, device):
 
 
 @pytest.mark.parametrize("case", ["sym_random", "sym_blocks", "sym_mixed_nodes", "sym_hubs"])
-@pytest.mark.parametrize("threads", [64, 128, 256, 512])
-@pytest.mark.parametrize("slices", [1, 2, 8])
 @pytest.mark.parametrize("block", [1, 2, 3])
+@over("slices", [1, 2, 8])
+@over(("threads", "dtype"), in_turn([64, 128, 256, 512], TYPES))
 def test_every_shape_of_the_tiles(block, slices, threads, case, dtype, device):
     A = matrix(case, dtype)
     op = build(A, device, threads=threads, slices=slices, block=block, max_memory=1e6)
@@ -214,7 +216,8 @@ def test_every_shape_of_the_tiles(block, slices, threads, case, dtype, device):
 @pytest.mark.parametrize(
     "case", ["sym_random", "sym_mixed_nodes", "sym_hubs", "sym_band", "sym_explicit_zeros"]
 )
-@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+@over("special", [np.inf, -np.inf, np.nan])
+@over_types
 def test_inf_and_nan_stay_where_they_belong(special, case, variant, dtype, device):
     A = matrix(case, dtype)
     op = build(A, device, variant=variant, max_memory=1e6)

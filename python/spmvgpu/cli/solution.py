@@ -102,7 +102,9 @@ def report(
     for name, seconds in times.items():
         print_line(f"  {name}", f"{seconds:.3f}")
     again = f", started {solution.rounds} times" if solution.rounds > 1 else ""
-    print_line("iterations", f"{solution.iterations} (preconditioner: {args.preconditioner}{again})")
+    print_line(
+        "iterations", f"{solution.iterations} ({args.solver}, preconditioner: {args.preconditioner}{again})"
+    )
     print_line("residual", f"{solution.residual:.2e} = ||b - A x|| / ||b||, {verified}")
     if args.output:
         print_line("written", str(args.output))

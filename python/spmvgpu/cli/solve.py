@@ -1,8 +1,9 @@
-"""``solve``: conjugate gradients through an operator, checked against SciPy."""
+"""``solve``: a Krylov solver on the operator's device, its answer checked with SciPy."""
 
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -10,30 +11,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, cg
 
 import spmvgpu as sg
+from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev
+from spmvgpu.linalg.systems import solve as solve_system
 
 from .output import in_bytes, print_line, progress_bar
-from .problem import (
-    add_problem_arguments,
-    check_square,
-    load_problem,
-    positive_float,
-    positive_int,
-)
+from .problem import add_problem_arguments, check_square, load_problem, positive_float, positive_int
 from .ranks import launched_ranks
 from .solution import check_output, refine, report
 
 Array = npt.NDArray[Any]
 
+_METHODS = {"cg": "conjugate gradients", "minres": "minimal residuals"}
+
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "solve",
-        help="solve A x = b with conjugate gradients",
-        description="Solve A x = b (A symmetric positive definite) with scipy.sparse.linalg.cg; "
-        "over the ranks of mpiexec or srun with spmvgpu.linalg.cg.",
+        help="solve A x = b with an iterative solver",
+        description="Solve A x = b with a solver of spmvgpu.linalg, on the device of the operator; also over "
+        "the ranks of mpiexec or srun, with cg.",
     )
     add_problem_arguments(parser)
     parser.add_argument("--rhs", metavar="b.mtx", help=".mtx, .mtx.gz or .npy (default: all ones)")
@@ -45,7 +43,20 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--maxiter", type=positive_int, help="most iterations (default: 10 times the rows)")
     parser.add_argument(
-        "--preconditioner", choices=("jacobi", "none"), default="jacobi", help="(default: jacobi)"
+        "--solver",
+        choices=("cg", "minres", "bicgstab", "gmres"),
+        default="cg",
+        help="cg for symmetric positive definite matrices, minres for symmetric ones, the others for all "
+        "(default: cg)",
+    )
+    parser.add_argument(
+        "--preconditioner",
+        choices=("jacobi", "block-jacobi", "chebyshev", "amg", "none"),
+        default="jacobi",
+        help="amg takes pyamg (default: jacobi)",
+    )
+    parser.add_argument(
+        "--block", type=positive_int, default=3, help="rows of a block of block-jacobi (default: 3)"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.add_argument("-o", "--output", type=Path, metavar="x.npy", help="where to write the solution")
@@ -61,24 +72,40 @@ def run_solve(args: argparse.Namespace) -> int:
     problem = load_problem(args, args.rhs)
     print_line("problem", problem.title)
     start = perf_counter()
-    diagonal = _check_solvable(problem.title, problem.matrix)
+    diagonal = _check_solvable(problem.title, problem.matrix, args.solver)
     checked = perf_counter() - start
     dtype = None if args.dtype is None else np.dtype(args.dtype)
     op = sg.aslinearoperator(problem.matrix, args.format, args.device, dtype=dtype)
     _describe(op, args.format)
-    watch = _Watch(op, 1 / diagonal if args.preconditioner == "jacobi" else None, not args.quiet)
+    start = perf_counter()
+    M = _preconditioner(args, op, problem.matrix, diagonal)
+    prepared = perf_counter() - start
+    progress = progress_bar(unit=" iterations", disable=args.quiet)
 
     def step(right: Array, goal: float, most: int, relative: float) -> tuple[Array, int]:
-        watch.scale, before = relative, watch.products
-        x, _ = cg(watch, right, rtol=goal, maxiter=most, M=watch.preconditioner)
-        return x, watch.products - before
+        limits = {"rtol": goal, "atol": 0.0, "maxiter": most, "legacy": True, "restart": min(20, len(right))}
+        if args.solver == "minres":  # whose test is beside the norms of the matrix and the solution
+            limits["rtol"] = min(goal, 1e-3) / 100
+        done = progress.n
+
+        def watch(iterations: int, residual: float, norm_b: float) -> None:
+            if progress.update(done + iterations - progress.n):  # and so it was shown
+                progress.set_postfix_str(f"relative residual {residual / norm_b * relative:.2e}")
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SolverWarning)
+            x, info = solve_system(args.solver, op, right, None, M, limits, watch=watch)
+        if info < 0:
+            raise ValueError(str(caught[0].message))
+        assert op.solve_info is not None
+        return x, op.solve_info.iterations
 
     try:
         solution = refine(
             problem.rhs, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, problem.matrix.dot
         )
     finally:
-        watch.progress.close()
+        progress.close()
     if args.output:
         np.save(args.output, solution.x)
     before = {
@@ -86,12 +113,13 @@ def run_solve(args: argparse.Namespace) -> int:
         "check": checked,
         "convert": op.setup_seconds["convert"],
         "transfer": op.setup_seconds["transfer"],
+        "precondition": prepared,
     }
     return report(solution, before, "computed by SciPy from the matrix", args, op.dtype)
 
 
-def _check_solvable(title: str, matrix: sp.csr_array) -> Array:
-    """Refuse a matrix whose entries show that it is not symmetric positive definite; return the diagonal."""
+def _check_solvable(title: str, matrix: sp.csr_array, solver: str) -> Array:
+    """Refuse a matrix whose entries show that it is not one for the solver; return the diagonal."""
     check_square(title, matrix)
     if matrix.shape[0] == 0:
         raise ValueError(f"{title}: the matrix is empty (0 x 0)")
@@ -100,18 +128,19 @@ def _check_solvable(title: str, matrix: sp.csr_array) -> Array:
         row, col = _position(matrix, int(np.argmin(np.isfinite(data))))
         raise ValueError(f"{title}: the matrix holds inf or nan, the first at row {row}, column {col}")
     diagonal: Array = matrix.diagonal().astype(np.float64)
-    bad = np.flatnonzero(~(diagonal > 0))
+    bad = np.flatnonzero(~(diagonal > 0)) if solver == "cg" else np.zeros(0, int)
     if len(bad):
         hint = " (all of the diagonal is negative: solve with -A and -b)" if (diagonal < 0).all() else ""
         raise ValueError(
             f"{title}: the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries "
             f"are zero or negative, the first in row {bad[0]} ({diagonal[bad[0]]:g}){hint}"
         )
-    _check_symmetric(title, matrix)
+    if solver in ("cg", "minres"):
+        _check_symmetric(title, matrix, solver)
     return diagonal
 
 
-def _check_symmetric(title: str, matrix: sp.csr_array) -> None:
+def _check_symmetric(title: str, matrix: sp.csr_array, solver: str) -> None:
     """Compare with the transpose, entry by entry; differences of the size of rounding errors are let pass."""
     transposed = matrix.T.tocsr()
     if np.array_equal(matrix.indptr, transposed.indptr) and np.array_equal(
@@ -132,7 +161,7 @@ def _check_symmetric(title: str, matrix: sp.csr_array) -> None:
         )
         raise ValueError(
             f"{title}: the matrix is not symmetric: A[{row}, {col}] = {matrix[row, col]:g}, but "
-            f"A[{col}, {row}] = {matrix[col, row]:g}; conjugate gradients need a symmetric matrix{advice}"
+            f"A[{col}, {row}] = {matrix[col, row]:g}; {_METHODS[solver]} need a symmetric matrix{advice}"
         )
 
 
@@ -142,45 +171,24 @@ def _position(matrix: sp.csr_array, position: int) -> tuple[int, int]:
     return row, int(matrix.indices[position])
 
 
-class _Watch(LinearOperator):  # type: ignore[misc]
-    """The operator as the solver sees it: counts products, shows progress, stops on a matrix that is not SPD.
-
-    SciPy's `cg` passes neither the residual nor the curvature to its callback, but it hands the first to the
-    preconditioner and the second can be formed from each product.
-    """
-
-    def __init__(self, op: sg.SparseOperator, inverse_diagonal: Array | None, show: bool) -> None:
-        super().__init__(op.dtype, op.shape)
-        self.op = op
-        self.products = 0
-        self.scale = 1.0  # ||b|| of the running solve over ||b|| of the whole
-        self.inverse_diagonal = None if inverse_diagonal is None else inverse_diagonal.astype(op.dtype)
-        self.progress = progress_bar(unit=" iterations", disable=not show)
-        self.preconditioner = LinearOperator(op.shape, matvec=self._precondition, dtype=op.dtype)
-
-    def _matvec(self, x: Array) -> Array:
-        y: Array = self.op.matvec(x)
-        self.products += 1
-        curvature = float(np.dot(x, y))
-        if not 0 < curvature < np.inf:  # in float32 it may have under- or overflown
-            curvature = float(np.dot(x.astype(np.float64), y.astype(np.float64)))
-        if not np.isfinite(curvature):
-            raise ValueError(f"{self.dtype} overflows in iteration {self.products}: scale the matrix and b")
-        if curvature <= 0:
-            advice = (
-                "" if self.dtype == np.float64 else ", or so nearly singular that it takes --dtype float64"
-            )
-            raise ValueError(
-                "the matrix is not positive definite: conjugate gradients broke down in iteration "
-                f"{self.products} (p @ A @ p = {curvature:g}){advice}"
-            )
-        return y
-
-    def _precondition(self, residual: Array) -> Array:
-        if self.progress.update():  # and so it was shown
-            relative = float(np.linalg.norm(residual)) * self.scale
-            self.progress.set_postfix_str(f"relative residual {relative:.2e}")
-        return residual if self.inverse_diagonal is None else self.inverse_diagonal * residual
+def _preconditioner(args: argparse.Namespace, op: sg.SparseOperator, matrix: Any, diagonal: Array) -> Any:
+    """What `--preconditioner` asks for, as solvers take it."""
+    if args.preconditioner == "jacobi":
+        if not (np.abs(diagonal) > 0).all():
+            raise ValueError("the diagonal has zeros: give another --preconditioner")
+        return 1 / (np.abs(diagonal) if args.solver == "minres" else diagonal)
+    if args.preconditioner == "block-jacobi":
+        return block_jacobi(op, args.block)
+    if args.preconditioner == "chebyshev":
+        return chebyshev(op)
+    if args.preconditioner == "amg":
+        try:
+            import pyamg
+        except ImportError:
+            raise ValueError("--preconditioner amg takes pyamg: pip install pyamg") from None
+        hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(matrix))
+        return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
+    return None
 
 
 def _describe(op: sg.SparseOperator, asked: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
+import warnings
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +17,7 @@ from spmvgpu import distributed
 from spmvgpu.distributed.communicators import library, mpi
 from spmvgpu.distributed.errors import agreement
 from spmvgpu.distributed.readers import SUFFIXES
-from spmvgpu.linalg import cg, jacobi
+from spmvgpu.linalg import SolverWarning, cg, jacobi
 
 from .output import fail, in_bytes, print_line, progress_bar
 from .problem import load_problem, read_rhs
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         )
     try:
         return _solve(args, comm)
-    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError) as error:
+    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError, SolverWarning) as error:
         return fail(str(error) or type(error).__name__, 2) if comm.rank == 0 else 2
     except Exception:
         # The others may wait for this rank, in vain.
@@ -54,6 +55,8 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     start = perf_counter()
     with agreement(comm):
         check_output(args.output)
+        if args.solver != "cg" or args.preconditioner not in ("jacobi", "none"):
+            raise ValueError("over several ranks there is --solver cg, with --preconditioner jacobi or none")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
     M = jacobi(op)  # which checks the diagonal, also where it is not asked for
@@ -71,7 +74,9 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
         nonlocal done
         before = done
         preconditioner = M if args.preconditioner == "jacobi" else None
-        x, _info = cg(op, right, rtol=goal, maxiter=most, M=preconditioner, callback=count)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SolverWarning)  # of a breakdown
+            x, _info = cg(op, right, rtol=goal, maxiter=most, M=preconditioner, callback=count)
         return x, done - before
 
     def count(_: Array) -> None:

@@ -37,7 +37,7 @@ class Summary(NamedTuple):
             halo,
             len(blocks.boundary),
             exchange.halo,
-            len(exchange.places),
+            len(exchange.indices),
             len(exchange.targets),
             " + ".join(formats),
             device if isinstance(device, str) else ", ".join(device),

@@ -18,7 +18,7 @@ _TAG = 1  # of all messages: on a communicator of our own, those between two ran
 
 
 class Message(NamedTuple):
-    """What one rank and this one have for each other: neighbouring places of a buffer."""
+    """What one rank and this one have for each other: neighbouring entries of a buffer."""
 
     rank: int
     begin: int
@@ -36,7 +36,7 @@ class Exchange:
         Entries that this rank needs of others.
     sources : tuple of Message
         From whom they come, in ascending order, and where they lie among them.
-    places : array of int
+    indices : array of int
         The entries of this rank's piece that others need, one after the other.
     targets : tuple of Message
         To whom they go, in ascending order.
@@ -59,7 +59,7 @@ class Exchange:
         comm.Alltoall(wanted, asked)
         indices = np.empty(int(asked.sum()), np.int64)
         comm.Alltoallv([needed.astype(np.int64), wanted], [indices, asked])
-        self.places = (indices - ranges.begin).astype(np.intp)
+        self.indices = (indices - ranges.begin).astype(np.intp)
         self.sources = _messages(wanted)
         self.targets = _messages(asked)
         self._channels: dict[tuple[np.dtype[Any], int | None, bool], Channel] = {}
@@ -93,17 +93,17 @@ class Channel:
     Attributes
     ----------
     outgoing, incoming : array
-        In the order of the exchange's `places` and of the halo, or the other way round on the way back.
+        In the order of the exchange's `indices` and of the halo, or the other way round on the way back.
     """
 
     def __init__(self, exchange: Exchange, dtype: np.dtype[Any], columns: int | None, back: bool) -> None:
         comm = exchange.ranges.comm
         shape = () if columns is None else (columns,)
-        places, halo = (np.zeros((n, *shape), dtype) for n in (len(exchange.places), exchange.halo))
+        sent, halo = (np.zeros((n, *shape), dtype) for n in (len(exchange.indices), exchange.halo))
         to, of = exchange.targets, exchange.sources
         if back:
-            places, halo, to, of = halo, places, of, to
-        self.outgoing, self.incoming = places, halo
+            sent, halo, to, of = halo, sent, of, to
+        self.outgoing, self.incoming = sent, halo
         receives = [comm.Recv_init(self.incoming[m.begin : m.end], m.rank, _TAG) for m in of]
         sends = [comm.Send_init(self.outgoing[m.begin : m.end], m.rank, _TAG) for m in to]
         self._requests = receives + sends

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class _Places:
+class _IndexMap:
     """Indices of vectors, with copies on the devices where they are used."""
 
     host: Array
@@ -24,7 +24,7 @@ class _Places:
     def near(self, x: Any, staging: Staging) -> Any:
         device = str(getattr(x, "device", None))
         if device not in self.copies:
-            self.copies[device] = staging.places(self.host, x)
+            self.copies[device] = staging.index_map(self.host, x)
         return self.copies[device]
 
 
@@ -37,8 +37,8 @@ class Forward:
 
     def __init__(self, blocks: Blocks, exchange: Exchange) -> None:
         self.blocks, self.exchange = blocks, exchange
-        self._boundary = _Places(blocks.boundary)
-        self._places = _Places(exchange.places)
+        self._boundary = _IndexMap(blocks.boundary)
+        self._index_map = _IndexMap(exchange.indices)
 
     def __call__(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
         """``alpha * A @ x + beta * out`` of pieces that are contiguous and of the operator's type.
@@ -47,7 +47,7 @@ class Forward:
         """
         blocks, staging = self.blocks, staging_of(x)
         channel = self.exchange.channel(blocks.inner.dtype, _columns(x))
-        staging.take(x, self._places.near(x, staging), channel.outgoing)
+        staging.take(x, self._index_map.near(x, staging), channel.outgoing)
         channel.start()
         try:
             y = _multiply(blocks.inner, x, out, alpha, beta)
@@ -69,9 +69,9 @@ class Backward:
 
     def __init__(self, blocks: Blocks, exchange: Exchange) -> None:
         self.blocks, self.exchange = blocks, exchange
-        self._boundary = _Places(blocks.boundary)
+        self._boundary = _IndexMap(blocks.boundary)
         self._parts = [
-            (slice(m.begin, m.end), _Places(exchange.places[m.begin : m.end])) for m in exchange.targets
+            (slice(m.begin, m.end), _IndexMap(exchange.indices[m.begin : m.end])) for m in exchange.targets
         ]
 
     def __call__(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
@@ -87,8 +87,8 @@ class Backward:
         finally:
             channel.finish()
         received = staging.like(channel.incoming, x)
-        for part, places in self._parts:  # of which none holds an entry twice
-            y[places.near(x, staging)] += received[part]
+        for part, index_map in self._parts:  # of which none holds an entry twice
+            y[index_map.near(x, staging)] += received[part]
         return y
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import library_of
 from ..linalg.preconditioners import Jacobi
-from ..linalg.stopping import check_limits, check_status
+from ..linalg.stopping import check_limits, info_of
 from ..linalg.vectors import check_square
 from .errors import agreement, check_same, raise_together
 from .operator import DistributedOperator
@@ -56,8 +56,7 @@ def cg(
     status, iterations, value = _iterate(
         op, right, x, guess, inverse, _Sums(comm, staging), relative, absolute, limit, look
     )
-    check_status(op, status, iterations, value)
-    return deliver(), 0 if status == "converged" else iterations
+    return deliver(), info_of("cg", op.dtype, status, iterations, value, limit)
 
 
 class _Sums:

@@ -76,12 +76,7 @@ def scatter(
 
 
 def assemble(
-    function: Callable[[int, int], Any],
-    comm: Any,
-    shape: Any,
-    *,
-    row_ranges: Any = None,
-    **options: Any,
+    function: Callable[[int, int], Any], comm: Any, shape: Any, *, row_ranges: Any = None, **options: Any
 ) -> DistributedOperator:
     """One operator over all ranks of rows that each makes for itself.
 

@@ -20,10 +20,10 @@ _BLOCK = 1 << 15
 class Staging(Protocol):
     """The few operations; `x` is contiguous and of an operator's type."""
 
-    def places(self, places: Array, like: Any) -> Any:
+    def index_map(self, indices: Array, like: Any) -> Any:
         """Indices where `take` and `add` find them: on the device of an array."""
 
-    def take(self, x: Any, places: Any, to: Array) -> None:
+    def take(self, x: Any, indices: Any, to: Array) -> None:
         """Copy entries, or rows, of `x` into an array in host memory, finished when it returns."""
 
     def download(self, x: Any, to: Array) -> None:
@@ -43,11 +43,11 @@ class Staging(Protocol):
 
 
 class _Host:
-    def places(self, places: Array, like: Any) -> Any:
-        return places
+    def index_map(self, indices: Array, like: Any) -> Any:
+        return indices
 
-    def take(self, x: Any, places: Any, to: Array) -> None:
-        np.take(x, places, axis=0, out=to, mode="clip")  # without a copy, which it makes to check
+    def take(self, x: Any, indices: Any, to: Array) -> None:
+        np.take(x, indices, axis=0, out=to, mode="clip")  # without a copy, which it makes to check
 
     def download(self, x: Any, to: Array) -> None:
         to[...] = x
@@ -74,13 +74,13 @@ class _Host:
 
 
 class _Cupy:
-    def places(self, places: Array, like: Any) -> Any:
+    def index_map(self, indices: Array, like: Any) -> Any:
         with like.device:
-            return sys.modules["cupy"].asarray(places)
+            return sys.modules["cupy"].asarray(indices)
 
-    def take(self, x: Any, places: Any, to: Array) -> None:
+    def take(self, x: Any, indices: Any, to: Array) -> None:
         with x.device:
-            self.download(x.take(places, axis=0), to)
+            self.download(x.take(indices, axis=0), to)
 
     def download(self, x: Any, to: Array) -> None:
         with x.device:
@@ -104,11 +104,11 @@ class _Cupy:
 
 
 class _Torch:
-    def places(self, places: Array, like: Any) -> Any:
-        return self.like(places.astype(np.int64, copy=False), like)
+    def index_map(self, indices: Array, like: Any) -> Any:
+        return self.like(indices.astype(np.int64, copy=False), like)
 
-    def take(self, x: Any, places: Any, to: Array) -> None:
-        self.download(x.index_select(0, places), to)
+    def take(self, x: Any, indices: Any, to: Array) -> None:
+        self.download(x.index_select(0, indices), to)
 
     def download(self, x: Any, to: Array) -> None:
         sys.modules["torch"].from_numpy(to).copy_(x.detach())

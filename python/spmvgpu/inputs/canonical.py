@@ -9,16 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from .compressed import INDEX_LIMIT, as_array, check_entries, compressed, storage_dtype, wanted_dtype
+from .compressed import INDEX_LIMIT, as_array, compressed, storage_dtype, wanted_dtype
 from .sparse import csr_of_sparse
 
 Symmetric = Literal["lower", "upper"] | bool | None
 
 
-def canonical_csr(
-    A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None, wide: bool = False
-) -> Any:
-    """`A` as a ``csr_array`` with sorted int32 indices, no duplicates, and float32 or float64 data.
+def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> Any:
+    """`A` as a ``csr_array`` with sorted indices, no duplicates, and float32 or float64 data.
+
+    The indices are int32, or int64 where there are more than `compressed.ENTRY_LIMIT` stored entries.
 
     The index arrays are copies, and the copies are what is checked: a thread that changes those of `A`
     meanwhile may change which matrix this is, but brings no index out of range into it.
@@ -33,8 +33,6 @@ def canonical_csr(
         float32 or float64. By default float32 stays and every other real type becomes float64.
     symmetric : {None, False, True, "lower", "upper"}
         With "lower" or "upper", `A` holds that triangle of a symmetric matrix and is completed.
-    wide : bool
-        Let a matrix with 2**31 or more stored entries pass, with int64 indices.
 
     Raises
     ------
@@ -44,8 +42,8 @@ def canonical_csr(
         For arrays that do not describe a matrix.
     """
     declared = checked_symmetry(symmetric)
-    csr = _as_csr(A, shape, wanted_dtype(dtype), wide)
-    return csr if declared is None else _complete(csr, declared, wide)
+    csr = _as_csr(A, shape, wanted_dtype(dtype))
+    return csr if declared is None else _complete(csr, declared)
 
 
 def checked_symmetry(symmetric: Any) -> Literal[True, "lower", "upper"] | None:
@@ -64,9 +62,9 @@ def checked_symmetry(symmetric: Any) -> Literal[True, "lower", "upper"] | None:
     raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
 
 
-def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
+def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None) -> Any:
     if isinstance(A, tuple):
-        return _from_arrays(A, shape, wanted, wide)
+        return _from_arrays(A, shape, wanted)
     if shape is not None:
         raise TypeError(
             "shape= goes with a (data, indices, indptr) tuple only; this matrix has a shape of its own"
@@ -82,25 +80,23 @@ def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any
     if type(A).__module__.partition(".")[0] in ("cupy", "cupyx") and hasattr(A, "get"):
         A = A.get()
     if sp.issparse(A):
-        return csr_of_sparse(A, wanted, wide)
-    return _from_dense(A, wanted, wide)
+        return csr_of_sparse(A, wanted)
+    return _from_dense(A, wanted)
 
 
 _ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
 
-def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
+def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | None) -> Any:
     if len(arrays) != 3:
         raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
     if shape is None:
         raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
     data, indices, indptr = map(as_array, ("data", "indices", "indptr"), arrays)
-    return compressed(
-        data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted), wide=wide
-    )
+    return compressed(data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted))
 
 
-def _from_dense(A: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
+def _from_dense(A: Any, wanted: np.dtype[Any] | None) -> Any:
     dense = as_array("A", A)
     if dense.ndim != 2:
         kind = type(A).__name__
@@ -110,7 +106,7 @@ def _from_dense(A: Any, wanted: np.dtype[Any] | None, wide: bool) -> Any:
     target = storage_dtype(dense.dtype, wanted)
     # A copy, so that no other thread changes what is counted before it is stored.
     csr = sp.csr_array(np.array(dense, target, order="C"))
-    return compressed(csr.data, csr.indices, csr.indptr, csr.shape, target, wide=wide)
+    return compressed(csr.data, csr.indices, csr.indptr, csr.shape, target)
 
 
 def _checked_shape(shape: Any) -> tuple[int, int]:
@@ -124,7 +120,7 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return checked
 
 
-def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"], wide: bool) -> Any:
+def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"]) -> Any:
     if csr.shape[0] != csr.shape[1]:
         raise ValueError(f"a symmetric matrix is square; this one has shape {csr.shape}")
     if symmetric is True:
@@ -138,7 +134,6 @@ def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"], wide: bool) 
             "give symmetric=True for a matrix that is stored in full"
         )
     mirrored = csr.indices != rows
-    check_entries(csr.nnz + int(np.count_nonzero(mirrored)), wide)
     # Through coordinates, so that explicitly stored zeros stay.
     data = np.concatenate([csr.data, csr.data[mirrored]])
     all_rows = np.concatenate([rows, csr.indices[mirrored]])
@@ -146,4 +141,4 @@ def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"], wide: bool) 
     full = sp.coo_array((data, (all_rows, all_cols)), shape=csr.shape)
     full.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
     full = full.tocsr()
-    return compressed(full.data, full.indices, full.indptr, full.shape, csr.dtype, wide=wide)
+    return compressed(full.data, full.indices, full.indptr, full.shape, csr.dtype)

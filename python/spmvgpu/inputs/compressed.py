@@ -5,6 +5,7 @@ Every way from a caller's matrix to an operator ends here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ import scipy.sparse as sp
 
 from .. import _core
 
-#: The largest row, column and, for one operator on one device, number of stored entries.
+#: The largest row and column.
 INDEX_LIMIT = int(np.iinfo(np.int32).max)
+
+#: The most stored entries of a matrix in one format, whose arrays have int32 indices. One with more has int64
+#: indices as CSR, and is stored in pieces of neighbouring rows.
 ENTRY_LIMIT = INDEX_LIMIT
 
 _ALLOWED_TYPES = "allowed are float32, float64, and integers or bool (as float64)"
@@ -26,7 +30,6 @@ def compressed(
     shape: tuple[int, int],
     dtype: np.dtype[Any],
     *,
-    wide: bool,
     axis: str = "column",
 ) -> Any:
     """A canonical ``csr_array`` with index arrays of its own, from any arrays.
@@ -39,8 +42,6 @@ def compressed(
     dtype : dtype
         float32 or float64. Values are converted before duplicates are summed, so that a sum is not bounded
         by the type that they come in.
-    wide : bool
-        Whether there may be 2**31 or more stored entries.
     axis : {"column", "row"}
         What messages call `indices`: of CSC arrays, which describe the transposed matrix, they are rows.
 
@@ -53,7 +54,7 @@ def compressed(
         raise ValueError(f"data must be 1-D; it has {data.ndim} dimensions")
     if data.size != indices.size:
         raise ValueError(f"mismatched lengths: data has {data.size} entries, indices {indices.size}")
-    indptr, indices, is_canonical = pattern(indices, indptr, shape, wide=wide, axis=axis)
+    indptr, indices, is_canonical = pattern(indices, indptr, shape, axis=axis)
     values = np.require(data, dtype, ["C", "ALIGNED"])
     if not is_canonical:
         values = np.array(values)  # our own, to be sorted in place
@@ -65,7 +66,7 @@ def compressed(
 
 
 def pattern(
-    indices: Any, indptr: Any, shape: tuple[int, int], *, wide: bool, axis: str = "column"
+    indices: Any, indptr: Any, shape: tuple[int, int], *, axis: str = "column"
 ) -> tuple[Any, Any, bool]:
     """Checked copies of (indptr, indices), and whether each row's indices increase."""
     for name, array in (("indices", indices), ("indptr", indptr)):
@@ -76,7 +77,6 @@ def pattern(
     rows, cols = shape
     if indptr.size != rows + 1:
         raise ValueError(f"indptr has length {indptr.size}; {rows} rows need {rows + 1}")
-    check_entries(indices.size, wide)
     is_wide = indices.size > ENTRY_LIMIT
     is_narrow = not is_wide and all(np.can_cast(array.dtype, np.int32) for array in (indices, indptr))
     given = np.int32 if is_narrow else np.int64
@@ -84,6 +84,38 @@ def pattern(
     if is_wide:
         return _core.copy_wide_pattern(indptr, indices, cols, axis)
     return _core.copy_pattern(indptr, indices, cols, axis)
+
+
+def rows_of(csr: Any, rows: range) -> Any:
+    """Neighbouring rows of a canonical matrix: a window on its arrays."""
+    begin, end = int(csr.indptr[rows.start]), int(csr.indptr[rows.stop])
+    arrays = (csr.data[begin:end], csr.indices[begin:end], csr.indptr[rows.start : rows.stop + 1] - begin)
+    return sp.csr_array(arrays, shape=(len(rows), csr.shape[1]))
+
+
+def narrowed(csr: Any) -> Any:
+    """The matrix with int32 indices, unless it has too many entries for them."""
+    if csr.nnz > ENTRY_LIMIT:
+        return csr
+    indices, indptr = (array.astype(np.int32, copy=False) for array in (csr.indices, csr.indptr))
+    return sp.csr_array((csr.data, indices, indptr), shape=csr.shape)
+
+
+def pieces_of(csr: Any) -> Iterator[Any]:
+    """The matrix in pieces of neighbouring rows that fit one format each, with int32 indices; often one.
+
+    One after the other, so that no more than one need be there besides the matrix.
+    """
+    start, rows = 0, csr.shape[0]
+    while start < rows or start == 0:
+        end = int(np.searchsorted(csr.indptr, csr.indptr[start] + ENTRY_LIMIT, side="right")) - 1
+        end = min(max(end, start + 1), rows)
+        piece = csr if (start, end) == (0, rows) else rows_of(csr, range(start, end))
+        arrays = (array.astype(np.int32, copy=False) for array in (piece.indices, piece.indptr))
+        yield sp.csr_array((piece.data, *arrays), shape=piece.shape)
+        if end == rows:
+            return
+        start = end
 
 
 def transpose(csr: Any) -> Any:
@@ -119,14 +151,6 @@ def check_lengths(shape: tuple[int, int]) -> None:
     if max(shape) > INDEX_LIMIT:
         raise ValueError(
             f"shape {shape} is too large: at most {INDEX_LIMIT} (2**31 - 1) rows and columns fit"
-        )
-
-
-def check_entries(count: int, wide: bool) -> None:
-    if count > ENTRY_LIMIT and not wide:
-        raise ValueError(
-            f"the matrix has {count} stored entries; at most {ENTRY_LIMIT} (2**31 - 1) fit one operator. "
-            "Give a list of devices, device=[...], which may be a list of one"
         )
 
 

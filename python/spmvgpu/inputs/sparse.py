@@ -13,20 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .compressed import (
-    as_array,
-    check_integers,
-    check_lengths,
-    compressed,
-    pattern,
-    storage_dtype,
-    transpose,
-)
+from .compressed import as_array, check_integers, check_lengths, compressed, pattern, storage_dtype, transpose
 
 _Wanted = np.dtype[Any] | None
 
 
-def csr_of_sparse(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def csr_of_sparse(A: Any, wanted: _Wanted) -> Any:
     """A SciPy sparse matrix or array as a canonical ``csr_array``.
 
     Parameters
@@ -34,8 +26,6 @@ def csr_of_sparse(A: Any, wanted: _Wanted, wide: bool) -> Any:
     A : sparse matrix or array
     wanted : dtype or None
         As `canonical_csr` takes it, checked.
-    wide : bool
-        Whether there may be 2**31 or more stored entries.
 
     Raises
     ------
@@ -52,26 +42,26 @@ def csr_of_sparse(A: Any, wanted: _Wanted, wide: bool) -> Any:
     if convert is None:
         A, convert = A.tocsr(), _from_csr
     try:
-        return convert(A, wanted, wide)
+        return convert(A, wanted)
     except (AttributeError, IndexError, KeyError, OverflowError) as error:
         raise ValueError(
             f"A is a broken {type(A).__name__}: its attributes do not fit together ({error})"
         ) from error
 
 
-def _from_csr(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_csr(A: Any, wanted: _Wanted) -> Any:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
-    return compressed(data, indices, indptr, A.shape, storage_dtype(data.dtype, wanted), wide=wide)
+    return compressed(data, indices, indptr, A.shape, storage_dtype(data.dtype, wanted))
 
 
-def _from_csc(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_csc(A: Any, wanted: _Wanted) -> Any:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     dtype = storage_dtype(data.dtype, wanted)
-    transposed = compressed(data, indices, indptr, A.shape[::-1], dtype, wide=wide, axis="row")
+    transposed = compressed(data, indices, indptr, A.shape[::-1], dtype, axis="row")
     return transpose(transposed)
 
 
-def _from_bsr(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_bsr(A: Any, wanted: _Wanted) -> Any:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     dtype = storage_dtype(data.dtype, wanted)
     if data.ndim != 3 or data.shape[0] != indices.size or 0 in data.shape[1:]:
@@ -82,22 +72,22 @@ def _from_bsr(A: Any, wanted: _Wanted, wide: bool) -> Any:
     if A.shape[0] % blocks[0] or A.shape[1] % blocks[1]:
         raise ValueError(f"shape {A.shape} cannot be divided into blocks of shape {blocks}")
     shape = (A.shape[0] // blocks[0], A.shape[1] // blocks[1])
-    indptr, indices, _ = pattern(indices, indptr, shape, wide=wide, axis="block column")
+    indptr, indices, _ = pattern(indices, indptr, shape, axis="block column")
     copy = sp.bsr_array((np.array(data, dtype, order="C"), indices, indptr), shape=A.shape)
-    return _from_csr(copy.tocsr(), wanted, wide)
+    return _from_csr(copy.tocsr(), wanted)
 
 
-def _from_coo(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_coo(A: Any, wanted: _Wanted) -> Any:
     data, row, col = _arrays(A, "data", "row", "col")
-    return _from_triplets(data, row, col, A.shape, wanted, wide)
+    return _from_triplets(data, row, col, A.shape, wanted)
 
 
-def _from_triplets(data: Any, row: Any, col: Any, shape: tuple[int, int], wanted: _Wanted, wide: bool) -> Any:
+def _from_triplets(data: Any, row: Any, col: Any, shape: tuple[int, int], wanted: _Wanted) -> Any:
     dtype = storage_dtype(data.dtype, wanted)
     row, col = _checked_indices("row", row, data, shape[0]), _checked_indices("col", col, data, shape[1])
     coo = sp.coo_array((np.array(data, dtype), (row, col)), shape=shape)
     coo.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
-    return _from_csr(coo.tocsr(), wanted, wide)
+    return _from_csr(coo.tocsr(), wanted)
 
 
 def _checked_indices(name: str, indices: Any, data: Any, length: int) -> Any:
@@ -113,7 +103,7 @@ def _checked_indices(name: str, indices: Any, data: Any, length: int) -> Any:
     return copy.astype(np.int32, copy=False)
 
 
-def _from_dia(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_dia(A: Any, wanted: _Wanted) -> Any:
     data, offsets = _arrays(A, "data", "offsets")
     dtype = storage_dtype(data.dtype, wanted)
     if data.ndim != 2 or offsets.shape != data.shape[:1]:
@@ -125,10 +115,10 @@ def _from_dia(A: Any, wanted: _Wanted, wide: bool) -> Any:
     inside = (copy > -A.shape[0]) & (copy < A.shape[1])  # SciPy would wrap what does not fit int32
     diagonals = np.array(data, dtype, order="C")[inside]
     dia = sp.dia_array((diagonals, copy[inside].astype(np.int32)), shape=A.shape)
-    return _from_csr(dia.tocsr(), wanted, wide)
+    return _from_csr(dia.tocsr(), wanted)
 
 
-def _from_lil(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_lil(A: Any, wanted: _Wanted) -> Any:
     for name, lists in (("rows", A.rows), ("data", A.data)):
         if not all(isinstance(row, list) for row in lists):
             raise ValueError(f"{name} of a lil matrix must hold lists, and something else is among them")
@@ -139,17 +129,17 @@ def _from_lil(A: Any, wanted: _Wanted, wide: bool) -> Any:
     data = _flat("data", values)
     dtype = storage_dtype(data.dtype, storage_dtype(A.dtype, wanted))
     indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-    return compressed(data, _flat("rows", rows), indptr, A.shape, dtype, wide=wide)
+    return compressed(data, _flat("rows", rows), indptr, A.shape, dtype)
 
 
-def _from_dok(A: Any, wanted: _Wanted, wide: bool) -> Any:
+def _from_dok(A: Any, wanted: _Wanted) -> Any:
     entries = list(A.items())
     for key, _ in entries:
         if not isinstance(key, tuple) or len(key) != 2:
             raise ValueError(f"the keys of a dok matrix must be pairs (row, column), which {key!r} is not")
     data = as_array("values", [value for _, value in entries])
     row, col = (as_array("keys", [key[axis] for key, _ in entries]) for axis in (0, 1))
-    return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted), wide)
+    return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted))
 
 
 def _flat(name: str, lists: list[list[Any]]) -> np.ndarray[Any, Any]:
@@ -161,7 +151,7 @@ def _arrays(A: Any, *names: str) -> list[np.ndarray[Any, Any]]:
     return [as_array(name, getattr(A, name)) for name in names]
 
 
-_CONVERSIONS: dict[str, Callable[[Any, _Wanted, bool], Any]] = {
+_CONVERSIONS: dict[str, Callable[[Any, _Wanted], Any]] = {
     "csr": _from_csr,
     "csc": _from_csc,
     "bsr": _from_bsr,

@@ -7,7 +7,27 @@
 0
 """
 
+from .bicgstab import bicgstab
 from .cg import cg
+from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
+from .gmres import gmres
+from .lobpcg import lobpcg
+from .minres import minres
 from .preconditioners import Jacobi, jacobi
+from .stopping import SolveInfo, SolverWarning
 
-__all__ = ["Jacobi", "cg", "jacobi"]
+__all__ = [
+    "Cycle",
+    "Jacobi",
+    "SolveInfo",
+    "SolverWarning",
+    "aspreconditioner",
+    "bicgstab",
+    "block_jacobi",
+    "cg",
+    "chebyshev",
+    "gmres",
+    "jacobi",
+    "lobpcg",
+    "minres",
+]

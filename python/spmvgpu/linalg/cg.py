@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from .. import _core
-from ..spread import MultiDeviceOperator
-from .preconditioners import inverse_diagonal
-from .stopping import check_limits, check_status
-from .vectors import NOTHING, Vectors, check_operator, is_distributed
+from .stopping import check_limits
+from .systems import operator_of, solve
+from .vectors import is_distributed
 
 
 def cg(
-    op: Any,
+    A: Any,
     b: Any,
     x0: Any = None,
     *,
@@ -24,6 +20,8 @@ def cg(
     maxiter: int | None = None,
     M: Any = None,
     callback: Callable[[Any], object] | None = None,
+    residuals: list[float] | None = None,
+    check_every: int | None = None,
 ) -> tuple[Any, int]:
     """Solve ``A x = b`` for a symmetric positive definite matrix by conjugate gradients.
 
@@ -32,39 +30,51 @@ def cg(
 
     Parameters
     ----------
-    op : SparseOperator or DistributedOperator
-        Made by `aslinearoperator`, or by `spmvgpu.distributed`: all its ranks call then, and vectors are
-        their pieces. That it is symmetric is not checked.
+    A : SparseOperator, array, sparse matrix or LinearOperator
+        Symmetric positive definite, which is not checked. One of `spmvgpu.distributed` may be given by all
+        its ranks, with their pieces of vectors. A `SparseOperator` is the fastest, one over several devices
+        included: its vectors are on one of them then. Anything else that SciPy takes is converted; products
+        of a `LinearOperator` are computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
         Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
         of another library on the operator's device.
-    x0 : (n,) or (n, 1) array, optional
+    x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float
         Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``, by the residual that the method updates.
     maxiter : int, optional
         Most iterations; ``10 * n`` by default.
-    M : Jacobi or (n,) array, optional
-        Preconditioner: `jacobi(op)`, or the inverse of a diagonal.
+    M : preconditioner, optional
+        Approximates the inverse of `A`, symmetric positive definite like it. `jacobi`, `block_jacobi`,
+        `chebyshev`, a `SparseOperator` on the same device, or the inverse of a diagonal as a vector are
+        applied on the device; any other `LinearOperator` is called with NumPy arrays.
     callback : callable, optional
         Called as ``callback(xk)`` after every iteration; the device waits for it. `xk` is the same array in
         every call; copy it to keep it.
+    residuals : list, optional
+        Filled with ``norm(b - A @ x)`` of the guess and after every iteration.
+    check_every : int, optional
+        Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
+        beyond the end is lost time, and each look costs some.
 
     Returns
     -------
     x : (n,) array
-        Of the library of `b`, of the operator's dtype.
+        Of the library and on the device of `b`.
     info : int
-        0: converged. Otherwise the number of iterations, all that were allowed.
+        0: converged. Positive: the number of iterations, all that were allowed. Negative: the method
+        broke down, and a warning says how: -10, -11 as in SciPy, -12 for infinite numbers and NaN.
+
+    Warns
+    -----
+    SolverWarning
+        Where the method breaks down, and where the true residual, which is computed in the end, is much
+        larger than the one that the method arrived at.
 
     Raises
     ------
-    numpy.linalg.LinAlgError
-        If the matrix or `M` turns out not to be positive definite, or if infinite numbers or NaN come up.
-        SciPy goes on there, and what it returns may be anything.
     TypeError, ValueError
-        For arguments of wrong type, shape, dtype or device. With an `M` that is not diagonal, use
-        `scipy.sparse.linalg.cg`, which takes a `SparseOperator` too.
+        For arguments of wrong type, shape, dtype or device.
 
     Examples
     --------
@@ -74,35 +84,22 @@ def cg(
     >>> x.round(6), info
     (array([0.090909, 0.636364]), 0)
     """
-    if is_distributed(op):
+    if is_distributed(A):
         from ..distributed import solvers
 
-        return solvers.cg(op, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
-    check_operator(op)
-    if isinstance(op, MultiDeviceOperator):
-        raise TypeError(
-            "op is on several devices, and this solver runs on one; scipy.sparse.linalg.cg takes it"
-        )
-    relative, absolute, limit = check_limits(op, rtol, atol, maxiter, callback)
-    if isinstance(b, list | tuple):
-        b = np.asarray(b)
-    vectors = Vectors(op, b)
-    right = vectors.take("b", b)
-    guess = NOTHING if x0 is None else vectors.take("x0", x0)
-    inverse = NOTHING if M is None else inverse_diagonal(op, M, vectors)
-    x = vectors.new()
-    look = None if callback is None else lambda: callback(vectors.result())
-    status, iterations, offending = _core.cg(
-        op._matrix,
-        right.pointer,
-        guess.pointer,
-        inverse.pointer,
-        x.pointer,
-        relative,
-        absolute,
-        limit,
-        vectors.stream,
-        look,
+        if residuals is not None or check_every is not None:
+            raise TypeError("residuals= and check_every= are not for distributed operators; use callback=")
+        return solvers.cg(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
+    A = operator_of(A, b)
+    relative, absolute, limit = check_limits(A, rtol, atol, maxiter, callback)
+    return solve(
+        "cg",
+        A,
+        b,
+        x0,
+        M,
+        {"rtol": relative, "atol": absolute, "maxiter": limit, "look_each": callback is not None},
+        callback=callback,
+        residuals=residuals,
+        check_every=check_every,
     )
-    check_status(op, status, iterations, offending)
-    return vectors.result(), 0 if status == "converged" else iterations

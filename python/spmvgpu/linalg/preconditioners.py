@@ -1,16 +1,23 @@
-"""Preconditioners that solvers apply on the device: so far, diagonals."""
+"""Preconditioners that solvers apply on the device, and how any other one gets there."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
+from .. import _core
 from ..arrays import library_of
+from ..construct import aslinearoperator
+from ..devices import device_name
 from ..operator import SparseOperator
-from .vectors import DeviceVector, Vectors, check_operator, check_square, is_distributed, staged_numpy
+from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged_numpy
 
 
 class Jacobi(LinearOperator):  # type: ignore[misc]
@@ -62,6 +69,14 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
         return Jacobi, (self.inverse_diagonal,)
 
 
+class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
+    """A preconditioner that the core applies, made of the products of operators."""
+
+    def _map_for(self, op: Any) -> PreconditionerMap | None:
+        """Itself for an operator of its size; None if that one is of another type or on another device."""
+        raise NotImplementedError
+
+
 def jacobi(op: Any) -> Jacobi:
     """The Jacobi preconditioner of a matrix: the inverse of its diagonal.
 
@@ -89,12 +104,20 @@ def jacobi(op: Any) -> Jacobi:
     if is_distributed(op):
         with op.agreement():
             check_square(op)
-            return _of_diagonal(op.diagonal(), op.dtype, op.row_ranges.begin)
+            return of_diagonal(op.diagonal(), op.dtype, op.row_ranges.begin)
     check_operator(op)
-    return _of_diagonal(op.tocsr().diagonal(), op.dtype, 0)
+    return of_diagonal(op.tocsr().diagonal(), op.dtype, 0)
 
 
-def _of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
+def check_operator(op: Any) -> None:
+    if not isinstance(op, SparseOperator):
+        raise TypeError(
+            f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}"
+        )
+    check_square(op)
+
+
+def of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
     """The preconditioner of a diagonal, or of a piece that begins in row `first_row`."""
     bad = np.flatnonzero(~((diagonal > 0) & np.isfinite(diagonal)))
     if len(bad):
@@ -105,14 +128,65 @@ def _of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: in
     return Jacobi((1 / diagonal).astype(dtype))
 
 
-def inverse_diagonal(op: SparseOperator, M: Any, vectors: Vectors) -> DeviceVector:
+class PreconditionerMap(NamedTuple):
+    """A preconditioner as the core applies it."""
+
+    core: Any
+    owner: Any  # kept alive as long as the core uses it
+
+
+def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMap | None:
+    """`M` for the core: on the device where it can be, and otherwise a function that the core calls."""
+    if M is None:
+        return None
     if isinstance(M, Jacobi):
-        return M._on_device(op)
+        return _diagonal_map(op, M._on_device(op))
+    library = library_of(M)
     if isinstance(M, np.ndarray) and (M.ndim == 1 or M.shape == (op.shape[0], 1)):
-        return staged_numpy(op, M)
-    if isinstance(M, np.ndarray) or library_of(M) is None:
+        return _diagonal_map(op, staged_numpy(op, M))
+    if library is not None and not isinstance(M, np.ndarray) and not isinstance(M, LinearOperator):
+        return _diagonal_map(op, vectors.take("M", M))
+    if sp.issparse(M) or isinstance(M, np.ndarray):
+        _check_shape(op, M)
+        M = aslinearoperator(M, device=device_name(op._ordinal), dtype=op.dtype)
+    if not isinstance(M, LinearOperator) and not hasattr(M, "matvec"):
         raise TypeError(
-            "M must be spmvgpu.linalg.jacobi(op) or the inverse of a diagonal as a 1-D array, "
-            f"not {type(M).__name__}; for other preconditioners use scipy.sparse.linalg.cg(op, b, M=M)"
+            "M must be a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, "
+            f"a matrix, or a LinearOperator, not {type(M).__name__}"
         )
-    return vectors.take("M", M)
+    _check_shape(op, M)
+    if isinstance(M, DevicePreconditioner) and (there := M._map_for(op)) is not None:
+        return there
+    if isinstance(M, SparseOperator) and M._ordinal == op._ordinal and M.dtype == op.dtype:
+        return PreconditionerMap(_core.matrix_map(M._matrix), M)
+    matvec = sla.aslinearoperator(M).matvec
+    name = f"CallbackMap{suffix_of(op.dtype)}"
+    function = partial(checked_product, "M", matvec)
+    return PreconditionerMap(getattr(_core, name)(function, op.shape[0], op._ordinal), M)
+
+
+def _check_shape(op: Any, M: Any) -> None:
+    if tuple(M.shape) != tuple(op.shape):
+        raise ValueError(
+            f"M has shape {tuple(M.shape)}; an operator of shape {op.shape} needs one of its own"
+        )
+
+
+def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
+    core = getattr(_core, f"DiagonalMap{suffix_of(op.dtype)}")(diagonal.pointer)
+    return PreconditionerMap(core, diagonal)
+
+
+def suffix_of(dtype: Any) -> str:
+    """What the names of the core's classes and functions for a type end with."""
+    return "F32" if dtype == np.float32 else "F64"
+
+
+def checked_product(name: str, multiply: Callable[[Any], Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The product that a callback computes, as the core takes it; TypeError or ValueError for any other."""
+    y = np.asarray(multiply(x))
+    if y.shape not in (x.shape, (len(x), 1)):
+        raise ValueError(f"{name} gave a vector of shape {y.shape}; it must be {x.shape}")
+    if y.dtype.kind not in "biuf":
+        raise TypeError(f"{name} gave a vector of dtype {y.dtype}; allowed are real numbers")
+    return np.ascontiguousarray(y.reshape(-1), x.dtype)

@@ -1,7 +1,9 @@
-"""When solvers stop: what callers may ask for, and what they are told where a method breaks down."""
+"""When solvers stop: what callers may ask for, and what they are told about how a solve ended."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,17 +12,77 @@ from ..arguments import real_number, whole_number
 
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
+# What `info` is for each way in which a method breaks down; SciPy's numbers where it has any.
+_BREAKDOWN = {
+    "rho": -10,
+    "bad_preconditioner": -10,
+    "indefinite": -11,
+    "omega": -11,
+    "not_finite": -12,
+}
+_DRIFT = 10.0  # times that the true residual may be larger than the one that was reached
 
-def check_limits(op: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[float, float, int]:
+
+class SolverWarning(RuntimeWarning):
+    """A solver broke down, or its residual is not the true one; the message says which."""
+
+
+@dataclass(frozen=True)
+class SolveInfo:
+    """How the last solve with an operator went; see `SparseOperator.solve_info`.
+
+    Attributes
+    ----------
+    solver : str
+    status : str
+        "converged", "exhausted" where all iterations that were allowed are used up, or the name of a
+        breakdown.
+    iterations : int
+        Of gmres, inner ones.
+    residual : float
+        The norm that the method updates; of gmres and minres, in the end, of ``b - A @ x``.
+    true_residual : float
+        ``norm(b - A @ x)``, computed from the solution.
+    goal : float
+        What the residual was to fall below: ``max(rtol * norm(b), atol)``; 0 for minres, which has another
+        test.
+    products, preconditionings : int
+        Products with the matrix that were queued, those included that a GPU had ahead when the solve ended
+        and could not tell; those that a recorded graph repeats are counted once. Applications of `M`
+        likewise.
+    seconds : float
+        From the first piece of work to the last, without the transfer of NumPy arrays.
+    product_seconds, precondition_seconds : float
+        The part of it in products, and in `M`; 0 on a GPU, where they are queued beside the rest.
+    """
+
+    solver: str
+    status: str
+    iterations: int
+    residual: float
+    true_residual: float
+    goal: float
+    products: int
+    preconditionings: int
+    seconds: float
+    product_seconds: float
+    precondition_seconds: float
+
+
+def check_limits(A: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[float, float, int]:
     """Both tolerances and the most iterations as numbers; TypeError or ValueError for what is not allowed."""
-    limit = 10 * op.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 1)
-    relative, absolute = _tolerance("rtol", rtol), _tolerance("atol", atol)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+    limit = 10 * A.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 0)
+    relative, absolute = tolerance("rtol", rtol), tolerance("atol", atol)
+    check_callback(callback)
     return relative, absolute, min(limit, _MOST_ITERATIONS)
 
 
-def _tolerance(name: str, value: Any) -> float:
+def check_callback(callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+
+
+def tolerance(name: str, value: Any) -> float:
     allowed = "a non-negative real number"
     number = real_number(name, value, allowed)
     if number < 0:
@@ -28,21 +90,48 @@ def _tolerance(name: str, value: Any) -> float:
     return number
 
 
-def check_status(op: Any, status: str, iterations: int, offending: float) -> None:
-    """Raise LinAlgError for a solve that broke down, with the number that shows it."""
-    if status == "indefinite":
-        advice = "" if op.dtype == np.float64 else ", or so nearly singular that it takes float64"
-        raise np.linalg.LinAlgError(
-            "the matrix is not positive definite: conjugate gradients broke down in iteration "
-            f"{iterations + 1} (p @ A @ p = {offending:g}){advice}"
-        )
-    if status == "bad_preconditioner":
-        raise np.linalg.LinAlgError(
-            f"M is not positive definite: r @ M @ r = {offending:g} after {iterations} iterations; "
-            "the inverse of the diagonal must be positive"
-        )
-    if status == "not_finite":
-        raise np.linalg.LinAlgError(
-            f"infinite numbers or NaN after {iterations} iterations: they are in the matrix, b, x0 or M, "
-            f"or {op.dtype} overflows, and the system must be scaled"
-        )
+def info_of(solver: str, dtype: Any, status: str, iterations: int, offending: float, maxiter: int) -> int:
+    """SciPy's `info` for the way a solve ended; warns where the method broke down.
+
+    Raises
+    ------
+    ValueError
+        Where SciPy raises it: minres found that the matrix or `M` is not as it must be.
+    """
+    if status == "converged":
+        return 0
+    if status == "exhausted":
+        return maxiter
+    if solver == "minres" and status != "not_finite":
+        wrong = {
+            "unsymmetric": "non-symmetric matrix: the check is off by",
+            "unsymmetric_preconditioner": "non-symmetric preconditioner: the check is off by",
+        }.get(status, "indefinite preconditioner, or a matrix that is not symmetric: r @ M @ r =")
+        raise ValueError(f"{wrong} {offending:g}")
+    precision = "" if dtype == np.float64 else ", or so nearly singular that it takes float64"
+    message = {
+        "indefinite": f"the matrix is not positive definite (p @ A @ p = {offending:g}){precision}",
+        "bad_preconditioner": f"M is not positive definite (r @ M @ r = {offending:g})",
+        "rho": f"the residual is orthogonal to the first one (their product is {offending:g})",
+        "omega": f"a step has length zero, or no length at all ({offending:g})",
+        "singular": "the Krylov space ended before the residual was small: the matrix may be singular",
+        "not_finite": "infinite numbers or NaN: they are in the matrix, b, x0 or M, "
+        f"or {dtype} overflows, and the system must be scaled",
+    }[status]
+    warnings.warn(
+        f"{solver} broke down after {iterations} iterations: {message}", SolverWarning, stacklevel=4
+    )
+    return _BREAKDOWN.get(status, maxiter)
+
+
+def warn_of_drift(solver: str, reached: float, true_residual: float, dtype: Any) -> None:
+    """Say that the true residual has not followed the one that the method updates."""
+    if np.isfinite(true_residual) and true_residual <= _DRIFT * reached:
+        return
+    advice = "; try float64" if dtype == np.float32 else ""
+    warnings.warn(
+        f"{solver} stagnated: the residual that it updates fell to {reached:.2e}, and "
+        f"norm(b - A @ x) to {true_residual:.2e} only{advice}",
+        SolverWarning,
+        stacklevel=4,
+    )

@@ -12,7 +12,6 @@ from .. import _core
 from ..arrays import NUMPY, Located, library_of
 from ..devices import CPU
 from ..operands import converted_vector
-from ..operator import SparseOperator
 
 
 class DeviceVector(NamedTuple):
@@ -28,7 +27,9 @@ NOTHING = DeviceVector(0, None)
 class Vectors:
     """The vectors of one solve, of the kind that `b` has."""
 
-    def __init__(self, op: SparseOperator, b: Any) -> None:
+    def __init__(self, op: Any, b: Any) -> None:
+        if isinstance(b, list | tuple):
+            b = np.asarray(b)
         library = library_of(b)
         if library is None:
             raise TypeError(f"b must be an array, not {type(b).__name__}")
@@ -88,7 +89,7 @@ def staged(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> Device
     return DeviceVector(memory.pointer, memory)
 
 
-def staged_numpy(op: SparseOperator, array: npt.NDArray[Any]) -> DeviceVector:
+def staged_numpy(op: Any, array: npt.NDArray[Any]) -> DeviceVector:
     return staged(converted_vector(op, "M", array, NUMPY)[1].host, op._ordinal)
 
 
@@ -96,15 +97,6 @@ def is_distributed(op: Any) -> bool:
     """Asked without importing `spmvgpu.distributed`: where nobody did, there is no such operator."""
     module = sys.modules.get("spmvgpu.distributed")
     return module is not None and isinstance(op, module.DistributedOperator)
-
-
-def check_operator(op: Any) -> None:
-    if not isinstance(op, SparseOperator):
-        raise TypeError(
-            f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}; "
-            "scipy.sparse.linalg.cg takes other operators"
-        )
-    check_square(op)
 
 
 def check_square(op: Any) -> None:

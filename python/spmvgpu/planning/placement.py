@@ -8,20 +8,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from .. import _core, partition, parts
 from ..arguments import whole_number
 from ..devices import CPU, device_name, resolve_device
 from ..formats import Choice, build_in_one, needs_symmetry, reads_diagonals
-from ..partition import Partition, check_powers
+from ..inputs.compressed import narrowed, pieces_of, rows_of
+from ..partition import Partition
+from ..partition.parts import check_powers
 from ..parts import DistributedMatrix
 from .choosing import PARTITIONED, choose, cut_by_length
 from .model.predict import predict_csr
 from .model.profile import calibrated_power, device_model, load_profile
-
-# A matrix in one format has fewer stored entries than this; a shard with more is made of several.
-_MAX_ENTRIES = 2**31 - 1
 
 # What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
 _MEMORY_KEPT_FREE = 0.03
@@ -184,15 +182,15 @@ def fit(csr: Any, request: Request, shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _split(csr: Any, request: Request, shard: Shard, available: int) -> list[Shard]:
-    own = rows_of(csr, shard.rows)
+    own = _rows_in(csr, shard.rows)
     vectors = own.dtype.itemsize * (own.shape[0] + own.shape[1])
-    needed = sum(_bytes_needed(piece, request, shard.ordinal) for piece in pieces_of(own))
+    needed = _bytes_needed(own, request, shard.ordinal)
     if needed + vectors <= available or own.nnz == 0:
         return [shard]
     chunk = chunk_bytes(available)
     for_matrix = max(0, available - 2 * chunk - vectors)
     resident = int(np.searchsorted(own.indptr, own.nnz * for_matrix / needed, side="right")) - 1
-    rest = rows_of(own, range(resident, own.shape[0]))
+    rest = _rows_in(own, range(resident, own.shape[0]))
     streamed_ms, cpu_ms = _streamed_ms(rest), _cpu_ms(rest)
     reason = (
         f"{needed + vectors} bytes do not fit the {available} of {device_name(shard.ordinal)}: "
@@ -235,7 +233,7 @@ def _sample(csr: Any, room: int | None = None) -> Any:
     if room is not None:
         entries = min(entries, room // (8 * (csr.dtype.itemsize + 4)))
     end = int(np.searchsorted(csr.indptr, entries, side="right")) - 1
-    return rows_of(csr, range(min(max(end, 1), csr.shape[0])))
+    return narrowed(rows_of(csr, range(min(max(end, 1), csr.shape[0]))))
 
 
 def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
@@ -259,33 +257,27 @@ def build(csr: Any, request: Request, shards: Sequence[Shard]) -> DistributedMat
     """The matrix, spread over the devices."""
     made = []
     for shard in shards:
-        own = rows_of(csr, shard.rows)
+        own = _rows_in(csr, shard.rows)
         rows = shard.rows.start if isinstance(shard.rows, range) else shard.rows
-        matrix = _build_share(own, request, shard)
+        matrix = _build_shard(own, request, shard)
         made.append((matrix, rows, *_window(own, matrix)))
     kind = _core.DistributedMatrixF32 if csr.dtype == np.float32 else _core.DistributedMatrixF64
     return kind(csr.shape[0], csr.shape[1], made)
 
 
-def _build_share(own: Any, request: Request, shard: Shard) -> Any:
-    resident = own.shape[0] if shard.resident is None else shard.resident
+def _build_shard(own: Any, request: Request, shard: Shard) -> Any:
+    untuned = replace(request, tune="off") if shard.is_full else request
+    if shard.resident is None:
+        return _build(own, untuned, shard.ordinal)
+    first = shard.resident
     made: list[tuple[Any, int, int]] = []
-    first = 0
-    for piece in pieces_of(rows_of(own, range(resident))):
-        made.append(
-            (
-                _build(piece, replace(request, tune="off") if shard.is_full else request, shard.ordinal),
-                first,
-                0,
-            )
-        )
+    if first > 0:
+        made.append((_build(_rows_in(own, range(first)), untuned, shard.ordinal), 0, 0))
+    streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
+    for piece in pieces_of(rows_of(own, range(first, own.shape[0]))):
+        arrays = (piece.indptr, piece.indices, piece.data)
+        made.append((streamed(*arrays, own.shape[1], shard.ordinal, shard.chunk), first, 0))
         first += piece.shape[0]
-    if resident < own.shape[0]:
-        streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
-        for piece in pieces_of(rows_of(own, range(resident, own.shape[0]))):
-            arrays = (piece.indptr, piece.indices, piece.data)
-            made.append((streamed(*arrays, own.shape[1], shard.ordinal, shard.chunk), first, 0))
-            first += piece.shape[0]
     if len(made) == 1:
         return made[0][0]
     kind = _core.PartedMatrixF32 if own.dtype == np.float32 else _core.PartedMatrixF64
@@ -309,30 +301,9 @@ def _window(csr: Any, matrix: Any) -> tuple[int, int]:
     return int(first.min()), int(last.max()) + 1
 
 
-def rows_of(csr: Any, rows: Rows) -> Any:
-    """Some rows of a canonical matrix, in the order given; of a range, a window on its arrays."""
-    if not isinstance(rows, range):
-        return csr[rows]
-    begin, end = int(csr.indptr[rows.start]), int(csr.indptr[rows.stop])
-    arrays = (csr.data[begin:end], csr.indices[begin:end], csr.indptr[rows.start : rows.stop + 1] - begin)
-    return sp.csr_array(arrays, shape=(len(rows), csr.shape[1]))
-
-
-def pieces_of(csr: Any) -> list[Any]:
-    """The matrix cut into pieces of neighbouring rows that fit one format each, with int32 indices."""
-    pieces: list[Any] = []
-    start = 0
-    while start < csr.shape[0] or not pieces:
-        end = int(np.searchsorted(csr.indptr, csr.indptr[start] + _MAX_ENTRIES, side="right")) - 1
-        piece = rows_of(csr, range(start, min(max(end, start + 1), csr.shape[0])))
-        arrays = (
-            piece.data,
-            piece.indices.astype(np.int32, copy=False),
-            piece.indptr.astype(np.int32, copy=False),
-        )
-        pieces.append(sp.csr_array(arrays, shape=piece.shape))
-        start += piece.shape[0]
-    return pieces
+def _rows_in(csr: Any, rows: Rows) -> Any:
+    """Some rows of a canonical matrix, in the order given."""
+    return narrowed(rows_of(csr, rows) if isinstance(rows, range) else csr[rows])
 
 
 def _as_rows(rows: Any) -> Rows:

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..inputs import compressed
+
 Reorder = Literal["rcm", "auto"] | None
 
 # With reorder="auto": entries that lie closer to the diagonal than this on average gather x from the nearest
@@ -59,6 +61,13 @@ def order_for(csr: Any, reorder: Reorder) -> np.ndarray[Any, Any] | None:
         )
     if csr.nnz == 0:
         return None
+    if csr.nnz > compressed.ENTRY_LIMIT:  # more than SciPy counts
+        if reorder == "auto":
+            return None
+        raise ValueError(
+            f"reorder='rcm' is for matrices of at most {compressed.ENTRY_LIMIT} stored entries, and this one "
+            f"has {csr.nnz}; give reorder=None or 'auto'"
+        )
     if reorder == "rcm":
         return _reverse_cuthill_mckee(csr)
     distance = _mean_distance(csr)

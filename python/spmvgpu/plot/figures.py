@@ -14,3 +14,8 @@ def pyplot_module() -> Any:
     except ImportError as error:
         raise ImportError('spmvgpu.plot needs matplotlib: pip install "spmvgpu[plot]"') from error
     return pyplot
+
+
+def axes_or_new(ax: Any, **figure: Any) -> Any:
+    """The axes that a caller gives; without them, those of a new figure."""
+    return pyplot_module().figure(layout="constrained", **figure).add_subplot() if ax is None else ax

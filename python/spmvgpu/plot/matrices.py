@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..construct import aslinearoperator
-from .figures import PADDING, pyplot_module
+from .figures import PADDING, axes_or_new, pyplot_module
 
 _BLUE = "#2a5db0"
 _WARP = 32  # slots that the threads of a warp read together
@@ -43,15 +43,14 @@ def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) 
     >>> ax.get_title()
     '100 x 100, 460 non-zeros'
     """
-    pyplot = pyplot_module()
+    pyplot_module()  # says what to install
     from matplotlib.colors import LogNorm
 
     if pixels < 1:
         raise ValueError(f"pixels is {pixels}; it must be at least 1")
     matrix = sp.coo_array(A if sp.issparse(A) else A.tocsr())
     rows, cols = matrix.shape
-    if ax is None:
-        ax = pyplot.figure(layout="constrained").add_subplot()
+    ax = axes_or_new(ax)
     ax.set(xlabel="column", ylabel="row", title=title or f"{rows} x {cols}, {matrix.nnz} non-zeros")
     ax.set_facecolor("white")
     if matrix.nnz == 0:
@@ -172,9 +171,7 @@ def residual_history(
     >>> ax.get_yscale()
     'log'
     """
-    pyplot = pyplot_module()
-    if ax is None:
-        ax = pyplot.figure(layout="constrained").add_subplot()
+    ax = axes_or_new(ax)
     ax.semilogy(range(len(residuals)), residuals, label=label, linewidth=1.5)
     if rtol is not None:
         ax.axhline(rtol, color="grey", linestyle="--", linewidth=1, label=f"rtol = {rtol:g}")

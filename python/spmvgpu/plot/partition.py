@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import partition
-from .figures import PADDING, pyplot_module
+from .figures import PADDING, axes_or_new, pyplot_module
 
 __all__ = ["densities", "pmf", "row_lengths"]
 
@@ -37,9 +37,7 @@ def pmf(A: Any, *, ax: Any = None) -> Any:
     >>> ax.get_ylabel()
     'fraction of the rows'
     """
-    pyplot = pyplot_module()
-    if ax is None:
-        ax = pyplot.figure(layout="constrained").add_subplot()
+    ax = axes_or_new(ax)
     lengths, probabilities = partition.pmf(A)
     ax.vlines(lengths, 0, probabilities, linewidth=1.5)
     ax.plot(lengths, probabilities, "o", markersize=4)
@@ -129,9 +127,7 @@ def densities(partitions: Mapping[str, partition.Partition], *, ax: Any = None) 
     >>> [text.get_text() for text in sg.plot_partition.densities(cuts).get_xticklabels()]
     ['rows', 'pmf']
     """
-    pyplot = pyplot_module()
-    if ax is None:
-        ax = pyplot.figure(layout="constrained").add_subplot()
+    ax = axes_or_new(ax)
     for position, parts in enumerate(partitions.values()):
         ax.bar(position, parts.mean_density, 0.6, color="#9bbbe0", label=None if position else "all parts")
         held = parts.rows > 0

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..operator import SparseOperator
-from .figures import PADDING, pyplot_module
+from .figures import PADDING, axes_or_new, pyplot_module
 from .matrices import spy
 
 __all__ = ["Schedule", "schedule", "schedule_of", "tiles"]
@@ -168,9 +168,7 @@ def schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = 
     found = schedule_of(op, tile)
     steps, threads = len(found.rows), min(threads, found.rows.shape[1])
     rows, columns = found.rows[:, :threads], found.columns[:, :threads]
-    if ax is None:
-        size = (1.2 + 0.62 * max(steps, 4), 1.0 + 0.24 * max(threads, 4))
-        ax = pyplot.figure(figsize=size, layout="constrained").add_subplot()
+    ax = axes_or_new(ax, figsize=(1.2 + 0.62 * max(steps, 4), 1.0 + 0.24 * max(threads, 4)))
     low, high = rows[rows >= 0].min(initial=0), max(rows.max(initial=0), 1)
     colours = pyplot.colormaps["viridis"]((rows - low) / max(high - low, 1))
     colours[rows == FAKE] = PADDING

@@ -172,7 +172,7 @@ def fit_roofline(
     item = np.dtype(measure.DTYPES[dtype]).itemsize
     own = [record for record in records if record["dtype"] == dtype]
     matrices = list(dict.fromkeys(record["matrix"] for record in own))
-    places = {name: roofline.place(features[f"{name} {dtype}"]) for name in matrices}
+    points = {name: roofline.point_of(features[f"{name} {dtype}"]) for name in matrices}
     by_variant: dict[str, list[Record]] = {}
     for record in own:
         by_variant.setdefault(roofline.variant_name(record["format"], record["options"]), []).append(record)
@@ -186,7 +186,7 @@ def fit_roofline(
             )
             for r in timed
         ]
-        fit = roofline.fit(terms, [places[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
+        fit = roofline.fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
         residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
         fitted.append(
             {
@@ -200,7 +200,7 @@ def fit_roofline(
         )
     return {
         "launch_us": min(record["time_us"] for record in own),
-        "places": [[_rounded(value) for value in places[matrix]] for matrix in matrices],
+        "places": [[_rounded(value) for value in points[matrix]] for matrix in matrices],
         "variants": fitted,
     }
 

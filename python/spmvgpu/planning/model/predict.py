@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...arguments import one_of
 from ...devices import CPU, device_name, resolve_device
 from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
+from ...inputs.compressed import pieces_of
 from . import roofline
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, is_profile_of, load_profile
@@ -242,7 +243,8 @@ def predict_csr(
     chosen = formats() if names is None else tuple(names)
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
-        entries = _by_roofline(csr, ordinal, profile, chosen, is_own)
+        pieces = [_by_roofline(piece, ordinal, profile, chosen, is_own) for piece in pieces_of(csr)]
+        entries = pieces[0] if len(pieces) == 1 else _together(pieces, chosen)
     else:
         entries = _by_guo2011(csr, ordinal, profile, chosen)
     source = profile.device
@@ -260,9 +262,9 @@ def _by_roofline(
     csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool
 ) -> list[Prediction]:
     found = features(csr)
-    at = roofline.place(found)
+    at = roofline.point_of(found)
     parameters = profile.roofline[_key(csr.dtype)]
-    places = np.array(parameters["places"])
+    points = np.array(parameters["places"])
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
@@ -280,7 +282,7 @@ def _by_roofline(
                 entries.append(Prediction(name, note=str(refused)))
                 break  # for all variants alike
             if fitted:
-                fit = roofline.Fit.from_parameters(variant, places)
+                fit = roofline.Fit.from_parameters(variant, points)
                 work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
                 time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
                 error, note = fit.error if is_own else None, ""
@@ -289,6 +291,23 @@ def _by_roofline(
                 time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
                 error, note = None, _NOT_CALIBRATED
             entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+    return entries
+
+
+def _together(pieces: Sequence[Sequence[Prediction]], names: Iterable[str]) -> list[Prediction]:
+    """The predictions for a matrix whose pieces are multiplied one after the other."""
+    entries = []
+    for name in names:
+        every = [[entry for entry in piece if entry.format == name] for piece in pieces]
+        refused = next((entry for found in every for entry in found if entry.time_us is None), None)
+        if refused is not None:
+            entries.append(refused)
+            continue
+        for same in zip(*every, strict=True):
+            time = sum(entry.time_us or 0.0 for entry in same)
+            size = sum(entry.bytes or 0.0 for entry in same)
+            padding = max(entry.padding or 0.0 for entry in same)
+            entries.append(replace(same[0], time_us=time, bytes=size, padding=padding))
     return entries
 
 

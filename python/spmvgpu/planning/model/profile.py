@@ -23,7 +23,7 @@ from ... import _core, cache
 from ...devices import CPU, devices
 from ...formats import formats, options_table
 from ...schema import Range, check
-from .roofline import PLACE_LENGTH
+from .roofline import POINT_LENGTH
 
 SCHEMA = 1
 DTYPES = ("f32", "f64")
@@ -137,7 +137,7 @@ _VARIANT = {
     "costs": {str: Range(0, 1e12)},
     "residuals": [(type(None), Range(-20, 20))],
 }
-_ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), PLACE_LENGTH]], "variants": [_VARIANT]}
+_ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), POINT_LENGTH]], "variants": [_VARIANT]}
 
 # What a profile may hold; finite numbers, of sizes that the models can reckon with.
 _TABLE = {

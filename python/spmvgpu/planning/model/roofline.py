@@ -245,10 +245,10 @@ def terms_of(name: str, work: Work) -> Terms:
 # Fitting and predicting
 
 
-PLACE_LENGTH = 8
+POINT_LENGTH = 8
 
 
-def place(features: Mapping[str, Any]) -> list[float]:
+def point_of(features: Mapping[str, Any]) -> list[float]:
     """Where a matrix lies among others, for finding those most like it: distances of 1 are near."""
     mean = max(features["mean"], 0.1)
     return [
@@ -269,21 +269,21 @@ class Fit:
 
     norm: float  # the p of the p-norm that joins the terms
     costs: Mapping[str, float]  # microseconds per unit
-    places: Array  # of the samples
+    points: Array  # of the samples
     residuals: Array  # logarithm of measured over what the terms say
     error: float  # mean relative error on samples left out of the fit
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], places: Array) -> Fit:
+    def from_parameters(cls, parameters: Mapping[str, Any], points: Array) -> Fit:
         """From the entry of a profile: residuals are None at the samples that the format refused."""
         known = np.array([residual is not None for residual in parameters["residuals"]])
         residuals = np.array([residual for residual in parameters["residuals"] if residual is not None])
-        return cls(parameters["norm"], parameters["costs"], places[known], residuals, parameters["error"])
+        return cls(parameters["norm"], parameters["costs"], points[known], residuals, parameters["error"])
 
     def time(self, terms: Terms, at: Sequence[float]) -> float:
         """Microseconds of a product."""
         total = sum((self.costs.get(name, 0.0) * value) ** self.norm for name, value in terms.items())
-        return float(total ** (1 / self.norm) * np.exp(_smooth(self.places, self.residuals, np.asarray(at))))
+        return float(total ** (1 / self.norm) * np.exp(_smooth(self.points, self.residuals, np.asarray(at))))
 
 
 # How far the influence of a sample reaches, and how much its residual is mistrusted.
@@ -295,11 +295,11 @@ _FOLDS = 5
 MIN_SAMPLES = 12
 
 
-def fit(terms: Sequence[Terms], places: Sequence[Sequence[float]], times: Sequence[float]) -> Fit:
+def fit(terms: Sequence[Terms], points: Sequence[Sequence[float]], times: Sequence[float]) -> Fit:
     """Costs with the least squared relative error, none negative; the norm by cross-validation."""
     names = list(terms[0])
     X = np.array([[entry[name] for name in names] for entry in terms])
-    y, Z = np.asarray(times, float), np.asarray(places, float)
+    y, Z = np.asarray(times, float), np.asarray(points, float)
     everything = np.arange(len(y))
     fold = np.random.default_rng(0).permutation(len(y)) % _FOLDS
 
@@ -338,7 +338,7 @@ def _joined(X: Array, costs: Array, norm: float) -> Array:
     return joined
 
 
-def _smooth(places: Array, residuals: Array, at: Array) -> float:
-    """Mean residual of the samples near a place, drawn towards 0 where there are few."""
-    weights = np.exp(-((places - at) ** 2).sum(axis=1) / (2 * _REACH**2))
+def _smooth(points: Array, residuals: Array, at: Array) -> float:
+    """Mean residual of the samples near a point, drawn towards 0 where there are few."""
+    weights = np.exp(-((points - at) ** 2).sum(axis=1) / (2 * _REACH**2))
     return float(weights @ residuals / (_PRIOR_WEIGHT + weights.sum()))

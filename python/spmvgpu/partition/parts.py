@@ -1,19 +1,4 @@
-"""Splitting the rows of a matrix over processors of different computing power.
-
-After W. Yang, K. Li, Z. Mo, K. Li: Performance Optimization Using Partitioned SpMV on GPUs and Multicore
-CPUs, IEEE Transactions on Computers 64(9), 2015; sections, algorithms and formulas named here are its own.
-
-`by_rows` and `by_nnz` cut the rows in their order, `by_pmf` sorts them by length first, so that rows of a
-part are of similar length and padding them to the longest costs little. `by_submatrices` cuts no rows: it
-splits off the blocks along the diagonal.
-
->>> from spmvgpu import partition
->>> parts = partition.by_pmf([2, 5, 3, 7, 1, 5, 2, 6], powers=[1, 3])
->>> parts.sets
-(array([0, 2, 4, 6]), array([1, 3, 5, 7]))
->>> parts.nnz, parts.width, round(parts.mean_density, 2)
-(array([ 8, 23]), array([3, 7]), 0.78)
-"""
+"""The parts of a matrix that is split over processors: their sizes, and what they pad."""
 
 from __future__ import annotations
 
@@ -24,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from .arguments import real_number, whole_number
-from .inputs.canonical import canonical_csr
-from .inputs.compressed import INDEX_LIMIT, as_array
-
-__all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]
+from ..arguments import real_number, whole_number
+from ..inputs.canonical import canonical_csr
+from ..inputs.compressed import INDEX_LIMIT, as_array
 
 Array = npt.NDArray[Any]
 
@@ -79,15 +61,15 @@ class _Parts(ABC):
 
     @property
     def relative_difference(self) -> float:
-        """How far the parts are from the shares of their processors, in per cent (section 7.2.1).
+        """How far the parts are from the targets of their processors, in per cent (section 7.2.1).
 
-        The deviations of NNZ(A_i) from the share, relative to the share, added up over the parts. The paper
+        The deviations of NNZ(A_i) from the target, relative to the target, added up over the parts. The paper
         prints the sum without taking absolute values, in which deviations would cancel; they are taken here.
-        Parts of power 0 have no share and do not count.
+        Parts of power 0 have no target and do not count.
         """
-        shares = _shares(self.powers, int(self.nnz.sum()))
-        counted = shares > 0
-        return 100 * float(np.sum(np.abs(self.nnz - shares)[counted] / shares[counted]))
+        targets = targets_of(self.powers, int(self.nnz.sum()))
+        counted = targets > 0
+        return 100 * float(np.sum(np.abs(self.nnz - targets)[counted] / targets[counted]))
 
     @abstractmethod
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
@@ -182,7 +164,7 @@ class Partition(_Parts):
         if len(powers) != len(parts):
             raise ValueError(f"there are {len(parts)} sets and {len(powers)} powers; give one power per set")
         _check_rows(parts, len(lengths), "the sets must")
-        return _partition(parts, lengths, powers)
+        return partition_of(parts, lengths, powers)
 
     def check_rows(self, count: int) -> None:
         """Refuse, with ValueError, a matrix of so many rows that this is no partition of.
@@ -258,180 +240,6 @@ class Submatrices(_Parts):
         return np.array([diagonals, rest])
 
 
-def by_rows(A: Any, powers: Sequence[float]) -> Partition:
-    """Cut the rows in their order, as many to each part as its power says (Algorithm 1, section 4.2.1).
-
-    Line 7 of the listing takes the share of the non-zeros, where its text and example take that of the rows.
-    Shares are added up before they are rounded down, so that no part is a row or more away from its share;
-    the listing would leave out the rows that rounding loses.
-
-    Parameters
-    ----------
-    A : matrix or array of int
-        A sparse matrix as `aslinearoperator` takes it, or the lengths of its rows.
-    powers : sequence of float
-        Computing power of each processor, not negative, any unit. Power 0 gets no rows.
-
-    Returns
-    -------
-    Partition
-
-    Raises
-    ------
-    TypeError, ValueError
-        For an `A` that is neither matrix nor lengths, and for powers that are negative, not finite or all 0.
-
-    Examples
-    --------
-    >>> from spmvgpu import partition
-    >>> partition.by_rows([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
-    (array([0, 1, 2, 3]), array([4, 5, 6, 7]))
-    """
-    lengths, checked = row_lengths(A), check_powers(powers)
-    ends = np.floor(_shares(checked, len(lengths), up_to=True)).astype(np.int64)
-    return _partition(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
-
-
-def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
-    """Cut the rows in their order, to parts with as many non-zeros as their powers say (Algorithm 2).
-
-    A part ends where its non-zeros are nearest to its share; the last one takes what is left. The listings of
-    section 4.2.2 and 4.2.3 go on until the share is reached, but the worked example of Algorithm 2 stops
-    before. To end where it is nearest gives the sets of both examples, and rows that are long compared with a
-    share are not all pushed to the first parts.
-
-    Parameters
-    ----------
-    A, powers
-        As in `by_rows`.
-
-    Returns
-    -------
-    Partition
-
-    Examples
-    --------
-    >>> from spmvgpu import partition
-    >>> partition.by_nnz([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
-    (array([0]), array([1, 2, 3, 4, 5, 6, 7]))
-    """
-    lengths, checked = row_lengths(A), check_powers(powers)
-    ends = _ends_by_nnz(lengths, checked)
-    return _partition(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
-
-
-def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
-    """Cut the rows in the order of their lengths, short ones first (Algorithm 3, section 4.2.3).
-
-    Rows of equal length keep their order. Parts end as in `by_nnz`. Processors are served in the order of
-    `powers`: those that come first get the shortest rows.
-
-    Theorem 1 says that no partition with the same non-zeros per part has fewer elements, that is, less
-    padding. Its proof takes for granted that the later part holds the longer rows. So it holds against
-    partitions whose parts are in the order of their widths, and, if all parts have equally many non-zeros,
-    against all. Otherwise another order of the powers may pad less: of 10 rows of length 1, 20 of 2 and one
-    of 10, powers 1 and 5 make 220 elements here, and powers 5 and 1 make 70.
-
-    Parameters
-    ----------
-    A, powers
-        As in `by_rows`.
-
-    Returns
-    -------
-    Partition
-
-    Examples
-    --------
-    >>> from spmvgpu import partition
-    >>> partition.by_pmf([2, 5, 3, 7, 1, 5, 2, 6], powers=[1, 3]).sets
-    (array([0, 2, 4, 6]), array([1, 3, 5, 7]))
-    """
-    lengths, checked = row_lengths(A), check_powers(powers)
-    order = _by_length(lengths)
-    ends = _ends_by_nnz(lengths[order], checked)
-    return _partition(_cut(order, ends, checked), lengths, checked)
-
-
-def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int = 32) -> Submatrices:
-    """Split off the blocks along the diagonal, to be stored by diagonals (Algorithm 4, section 4.2.4).
-
-    An entry belongs to the blocks if its row and column, divided by `block_size`, give the same whole number.
-    The listing tests ``c > (r mod B) * B`` and ``c < (r mod B + 1) * B``, where the quotient is meant and not
-    the remainder, and where ``>`` would leave out the first column of every block; and it calls A's entries
-    rows.
-
-    Parameters
-    ----------
-    A : matrix
-        A sparse matrix as `aslinearoperator` takes it.
-    powers : two floats
-        Powers of the processors of the blocks and of the rest. The algorithm takes no notice of them: they
-        only say how well the parts match (`Submatrices.relative_difference`).
-    block_size : int
-        Rows and columns of a block; the paper takes a warp, 32, or half of one.
-
-    Returns
-    -------
-    Submatrices
-
-    Examples
-    --------
-    >>> from spmvgpu import partition
-    >>> from spmvgpu import gallery
-    >>> A = gallery.poisson2d(8)
-    >>> parts = partition.by_submatrices(A, block_size=8)
-    >>> float(abs(parts.blocks + parts.remainder - A).max())
-    0.0
-    """
-    block_size = whole_number("block_size", block_size, 1, INDEX_LIMIT)
-    checked = check_powers(powers)
-    if len(checked) != 2:
-        raise ValueError(f"there are {len(checked)} powers; give two, for the blocks and for the rest")
-    matrix = canonical_csr(A)
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
-    inside = rows // block_size == matrix.indices // block_size
-    blocks, remainder = _entries(matrix, inside), _entries(matrix, ~inside)
-    offsets = np.unique(matrix.indices[inside] - rows[inside])
-    nnz = np.array([blocks.nnz, remainder.nnz])
-    return Submatrices(
-        powers=checked,
-        rows=np.full(2, matrix.shape[0]),
-        nnz=nnz,
-        elements=np.array([len(offsets) * matrix.shape[0], remainder.nnz]),
-        block_size=block_size,
-        offsets=offsets,
-        blocks=blocks,
-        remainder=remainder,
-    )
-
-
-def pmf(A: Any) -> tuple[Array, Array]:
-    """The probability mass function of the row lengths (Definition 1, section 3.1).
-
-    Parameters
-    ----------
-    A : matrix or array of int
-        As in `by_rows`.
-
-    Returns
-    -------
-    lengths : array of int
-        Those that occur, ascending.
-    probabilities : array of float
-        Fraction of the rows that have each.
-
-    Examples
-    --------
-    >>> from spmvgpu import partition
-    >>> partition.pmf([1, 2, 2, 5])
-    (array([1, 2, 5]), array([0.25, 0.5 , 0.25]))
-    """
-    lengths = row_lengths(A)
-    occurring, counts = np.unique(lengths, return_counts=True)
-    return occurring, counts / max(len(lengths), 1)
-
-
 def row_lengths(A: Any) -> Array:
     """Entries of each row of a matrix, duplicates counted once; lengths are checked and given back.
 
@@ -455,6 +263,14 @@ def row_lengths(A: Any) -> Array:
     return np.diff(row_offsets).astype(np.int64)
 
 
+def partition_of(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Partition:
+    """The partition with these rows in each part."""
+    rows = np.array([len(part) for part in sets], dtype=np.int64)
+    nnz = np.array([lengths[part].sum() for part in sets], dtype=np.int64)
+    width = np.array([lengths[part].max(initial=0) for part in sets], dtype=np.int64)
+    return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
+
+
 def _check_sizes(value_size: Any, index_size: Any) -> None:
     for name, size in (("value_size", value_size), ("index_size", index_size)):
         whole_number(name, size, 1, 1024)
@@ -473,57 +289,14 @@ def check_powers(powers: Any) -> Array:
     return checked
 
 
-def _shares(powers: Array, amount: int, up_to: bool = False) -> Array:
+def targets_of(powers: Array, amount: int, up_to: bool = False) -> Array:
     """What each processor should get of an amount, or all up to each.
 
     To a millionth: so powers 0.1, 0.2 and 0.6 cut where 1, 2 and 6 do.
     """
     scaled = powers / powers.max()
-    shares: Array = (np.cumsum(scaled) if up_to else scaled) * (amount / scaled.sum())
-    return np.round(shares, 6)
-
-
-def _by_length(lengths: Array) -> Array:
-    """The rows in the order of their lengths; rows of equal length keep their order."""
-    if len(lengths) and lengths.max() <= np.iinfo(np.uint16).max:
-        lengths = lengths.astype(np.uint16)  # which NumPy sorts by counting
-    return np.argsort(lengths, kind="stable")
-
-
-def _ends_by_nnz(lengths: Array, powers: Array) -> Array:
-    """Where each part ends if its non-zeros shall come nearest to its share."""
-    before = np.concatenate(([0], np.cumsum(lengths)))  # non-zeros of all rows before each
-    ends = np.zeros(len(powers), dtype=np.int64)
-    begin = 0
-    for part, share in enumerate(_shares(powers, int(before[-1]))):
-        if share > 0:
-            wanted = before[begin] + share
-            end = min(int(np.searchsorted(before, wanted)), len(lengths))
-            if before[end] - wanted >= wanted - before[end - 1]:
-                end -= 1
-            begin = end
-        ends[part] = begin
-    return ends
-
-
-def _cut(order: Array, ends: Array, powers: Array) -> tuple[Array, ...]:
-    """The rows of each part in ascending order; what is left over goes to the last one that has power."""
-    ends[np.flatnonzero(powers)[-1] :] = len(order)
-    return tuple(np.sort(rows) for rows in np.split(order, ends[:-1]))
-
-
-def _partition(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Partition:
-    rows = np.array([len(part) for part in sets], dtype=np.int64)
-    nnz = np.array([lengths[part].sum() for part in sets], dtype=np.int64)
-    width = np.array([lengths[part].max(initial=0) for part in sets], dtype=np.int64)
-    return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
-
-
-def _entries(matrix: Any, kept: Array) -> Any:
-    """The matrix with some of its entries only."""
-    counted = np.concatenate(([0], np.cumsum(kept)))
-    arrays = (matrix.data[kept], matrix.indices[kept], counted[matrix.indptr].astype(matrix.indptr.dtype))
-    return sp.csr_array(arrays, shape=matrix.shape)
+    targets: Array = (np.cumsum(scaled) if up_to else scaled) * (amount / scaled.sum())
+    return np.round(targets, 6)
 
 
 def _row_indices(rows: Any) -> Array:

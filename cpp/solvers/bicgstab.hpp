@@ -1,0 +1,116 @@
+// The biconjugate gradient method, stabilised (van der Vorst 1992), preconditioned from the right as in SciPy:
+//
+//     r = b - A x,  f = r,  p = r,  rho = f.r
+//     until |r| <= max(rtol |b|, atol):
+//         v = A M p,  alpha = rho / f.v
+//         r = r - alpha v                     if |r| is small enough now: x = x + alpha M p, and done
+//         t = A M r,  omega = t.r / t.t
+//         x = x + alpha M p + omega M r
+//         r = r - omega t,  beta = (f.r / rho) (alpha / omega),  rho = f.r
+//         p = r + beta (p - omega v)
+#pragma once
+
+#include "solvers/context.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+struct BicgstabScalars : Progress {
+    using W = Wide<T>;
+
+    W alpha{}, beta{}, omega{}, rho{};
+    double tiny = 0;  // below it SciPy takes rho and omega for zero
+
+    SPMVGPU_SCALAR void check_rho(W value) {
+        rho = value;
+        if (status == Status::kRunning && size_of(rho) < tiny) stop(Status::kRho, size_of(rho));
+    }
+};
+
+template <class T, class Queue>
+void bicgstab(Context<T, Queue>& solve) {
+    using S = BicgstabScalars<T>;
+    auto& queue = solve.queue;
+    const index_t n = solve.n;
+    T *const x = solve.x, *const r = solve.vector(), *const f = solve.vector(), *const p = solve.vector(),
+             *const v = solve.vector(), *const t = solve.vector(), *const mp_memory = solve.vector(),
+             *const mr_memory = solve.vector();
+    S initial;
+    initial.tiny = epsilon<T>() * epsilon<T>();
+    S* const s = solve.scalars(initial);
+    if (!solve.start(s, r)) return solve.finish(s, t);
+
+    queue.sweep(
+        s, n, read(r), write(f, p), SPMVGPU_LAMBDA(const S&, T r) { return put(r, r).sum(dot(r, r)); },
+        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.check_rho(sums[0]); });
+
+    solve.repeat(s, 1, 1, [&](std::int64_t) {
+        // v = A M p,  alpha = rho / f.v
+        const T* const mp = solve.precondition(s, p, mp_memory);
+        solve.multiply(mp, v);
+        queue.sweep(
+            s, n, read(f, v), SPMVGPU_LAMBDA(const S&, T f, T v) { return sum<T>(dot(f, v)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                if (s.status != Status::kRunning) {
+                    s.stopped = 1;  // the iteration that ended the solve has updated x by now
+                    return;
+                }
+                s.alpha = s.rho / sums[0];
+                if (finite(size_of(s.alpha))) return;
+                s.stop(size_of(sums[0]) == 0 ? Status::kOmega : Status::kNotFinite, size_of(sums[0]));
+                s.stopped = 1;
+            });
+
+        // r = r - alpha v
+        queue.sweep(
+            s, n, read(r, v), write(r),
+            SPMVGPU_LAMBDA(const S& s, T r, T v) {
+                r = r - T(s.alpha) * v;
+                return put(r).sum(square(r));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                const double norm = root(real_of(sums[0]));
+                if (norm <= s.goal) s.stop(Status::kConverged, norm);
+            });
+
+        // t = A M r,  omega = t.r / t.t
+        const T* const mr = solve.precondition(s, r, mr_memory);
+        solve.multiply(mr, t);
+        queue.sweep(
+            s, n, read(t, r), SPMVGPU_LAMBDA(const S&, T t, T r) { return sum<T>(dot(t, r), square(t)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+                const bool is_done = s.status != Status::kRunning;
+                s.omega = is_done || real_of(sums[1]) == 0 ? Wide<T>(0) : sums[0] / real_of(sums[1]);
+            });
+
+        // x = x + alpha M p + omega M r
+        queue.sweep(
+            s, n, read(x, mp, mr), write(x),
+            SPMVGPU_LAMBDA(const S& s, T x, T mp, T mr) { return put(x + T(s.alpha) * mp + T(s.omega) * mr); });
+
+        // r = r - omega t,  beta = (f.r / rho) (alpha / omega)
+        queue.sweep(
+            s, n, read(r, t, f), write(r),
+            SPMVGPU_LAMBDA(const S& s, T r, T t, T f) {
+                r = r - T(s.omega) * t;
+                return put(r).sum(square(r), dot(f, r));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+                ++s.iterations;
+                s.beta = (sums[1] / s.rho) * (s.alpha / s.omega);
+                s.judge(root(real_of(sums[0])));
+                s.check_rho(sums[1]);
+                if (s.status == Status::kRunning && size_of(s.omega) < s.tiny) {
+                    s.stop(Status::kOmega, size_of(s.omega));
+                }
+            });
+
+        // p = r + beta (p - omega v)
+        queue.sweep(
+            s, n, read(r, p, v), write(p),
+            SPMVGPU_LAMBDA(const S& s, T r, T p, T v) { return put(r + T(s.beta) * (p - T(s.omega) * v)); });
+    });
+    solve.finish(s, t);
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,53 @@
+#include "solvers/cuda.hpp"
+#include "solvers/cycle_steps.hpp"
+#include "solvers/methods.hpp"
+#include "vector/cuda_queue.cuh"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+// Work that is still queued uses memory that somebody else gets next.
+class WaitForStream {
+public:
+    explicit WaitForStream(Stream stream) : stream_(stream) {}
+    ~WaitForStream() { cudaStreamSynchronize(native(stream_)); }
+    WaitForStream(const WaitForStream&) = delete;
+    WaitForStream& operator=(const WaitForStream&) = delete;
+
+private:
+    Stream stream_;
+};
+
+}  // namespace
+
+template <class T>
+Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, std::size_t bytes,
+             const Stream* after, const std::function<void(const Look&)>& look) {
+    const int ordinal = system.device.ordinal;
+    const DeviceGuard guard(ordinal);
+    const std::size_t partials = CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>));
+    const std::size_t aligned = (partials + 255) / 256 * 256;
+    SolverMemory::Lease lease(memory, aligned + bytes);
+    const std::shared_ptr<void> stream = lease_stream(ordinal);
+    const WaitForStream wait(stream.get());
+    if (after) order_after(stream.get(), *after);
+    CudaQueue queue(ordinal, stream.get(), lease.data());
+    return run_method(method, queue, system, limits, lease.data() + aligned, bytes, look);
+}
+
+template Report solve(Method, const System<float>&, const Limits&, SolverMemory&, std::size_t, const Stream*,
+                      const std::function<void(const Look&)>&);
+template Report solve(Method, const System<double>&, const Limits&, SolverMemory&, std::size_t, const Stream*,
+                      const std::function<void(const Look&)>&);
+
+template <class T>
+void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream) {
+    CudaQueue queue(ordinal, stream, nullptr);
+    spmvgpu::run_cycle(queue, cycle, 0, x, y);
+}
+
+template void run_cycle(const CycleMap<float>&, int, const float*, float*, Stream);
+template void run_cycle(const CycleMap<double>&, int, const double*, double*, Stream);
+
+}  // namespace spmvgpu::cuda

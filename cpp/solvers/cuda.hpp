@@ -1,0 +1,18 @@
+// The solvers as nvcc compiles them.
+#pragma once
+
+#include "solvers/cycle.hpp"
+#include "solvers/solve.hpp"
+
+namespace spmvgpu::cuda {
+
+// As solve(), with vectors on a GPU, and so many bytes of memory to work with.
+template <class T>
+Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, std::size_t bytes,
+             const Stream* after, const std::function<void(const Look&)>& look);
+
+// A cycle, queued on the stream.
+template <class T>
+void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream);
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,47 @@
+#include "solvers/cycle.hpp"
+
+#include <stdexcept>
+
+#include "solvers/cycle_steps.hpp"
+#include "vector/host_queue.hpp"
+#ifdef SPMVGPU_CUDA
+#include "solvers/cuda.hpp"
+#endif
+
+namespace spmvgpu {
+
+template <class T>
+CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory)
+    : levels_(std::move(levels)), memory_(std::move(memory)) {
+    if (levels_.empty()) throw std::invalid_argument("a cycle needs one level at least");
+    const auto aligned = [](std::size_t rows) { return (rows * sizeof(T) + 255) / 256 * 256 / sizeof(T); };
+    std::size_t count = 0;
+    for (const auto& level : levels_) {
+        const Level<T>* const last = &levels_.back();
+        if ((&level == last) == (level.R != nullptr))
+            throw std::invalid_argument("R and P belong to all levels but the last");
+        count += 4 * aligned((level.inverse ? level.inverse : level.A)->rows());
+    }
+    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, count * sizeof(T));
+    T* next = reinterpret_cast<T*>(lease_->data());
+    for (const auto& level : levels_) {
+        const std::size_t size = aligned((level.inverse ? level.inverse : level.A)->rows());
+        vectors_.push_back({next, next + size, next + 2 * size, next + 3 * size});
+        next += 4 * size;
+    }
+}
+
+template <class T>
+void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
+#ifdef SPMVGPU_CUDA
+    if (memory_->device().is_cuda()) return cuda::run_cycle(*this, memory_->device().ordinal, x, y, stream);
+#endif
+    static_cast<void>(stream);
+    HostQueue queue;
+    run_cycle(queue, *this, 0, x, y);
+}
+
+template class CycleMap<float>;
+template class CycleMap<double>;
+
+}  // namespace spmvgpu

@@ -1,0 +1,51 @@
+// Polynomials in a matrix, and multigrid cycles smoothed by them, as preconditioners on the device of their matrices.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "solvers/linear_map.hpp"
+#include "solvers/memory.hpp"
+
+namespace spmvgpu {
+
+// A grid of a hierarchy. Its smoother is the Chebyshev iteration (Saad, algorithm 12.1) for D^-1 A, D being A's
+// diagonal and its eigenvalues lying between low and high; that of degree 1 is Jacobi's with the weight 2 / (low +
+// high).
+template <class T>
+struct Level {
+    using Matrix = std::shared_ptr<const AnyMatrix<T>>;
+
+    Matrix A;
+    const T* inverse_diagonal;
+    double low, high;
+    int degree;
+    Matrix R, P;     // to the next coarser grid and back; null on the last one
+    Matrix inverse;  // of the last grid's matrix; null: its smoother is all there is
+};
+
+// One V-cycle from zero: symmetric if the matrices are, for both smoothings are the same polynomial. A single level
+// without an inverse is a Chebyshev preconditioner.
+template <class T>
+class CycleMap : public LinearMap<T> {
+public:
+    // The memory outlives the map. Not for two solves at once: the vectors of the grids are the map's.
+    CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory);
+
+    void apply(const T* x, T* y, Stream stream) const override;
+
+    // Where vectors of a level are kept.
+    struct Vectors {
+        T *residual, *direction, *b, *x;  // b and x of all but the finest
+    };
+    const std::vector<Level<T>>& levels() const { return levels_; }
+    const Vectors& vectors(std::size_t level) const { return vectors_[level]; }
+
+private:
+    std::vector<Level<T>> levels_;
+    std::shared_ptr<SolverMemory> memory_;
+    std::unique_ptr<SolverMemory::Lease> lease_;
+    std::vector<Vectors> vectors_;
+};
+
+}  // namespace spmvgpu

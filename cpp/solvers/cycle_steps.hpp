@@ -1,0 +1,63 @@
+// The steps of a cycle, for a queue of either kind: included where they are compiled, for CPUs and for GPUs.
+#pragma once
+
+#include "solvers/cycle.hpp"
+#include "vector/sweep.hpp"
+
+namespace spmvgpu {
+
+// x = x + p(A) (b - A x) on a level, or p(A) b where x counts as zero.
+template <class T, class Queue>
+void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zero, T* r, T* d) {
+    const index_t n = level.A->rows();
+    const T* const m = level.inverse_diagonal;
+    const double theta = (level.high + level.low) / 2, delta = (level.high - level.low) / 2, sigma = theta / delta;
+    const double first = 1 / theta;
+    if (from_zero) {
+        queue.each(
+            n, read(b, m), write(r, d, x), SPMVGPU_LAMBDA(T b, T m) {
+                const T step = T(first) * (m * b);
+                return put(b, step, step);
+            });
+    } else {
+        queue.each(
+            n, read(b), write(r), SPMVGPU_LAMBDA(T b) { return put(b); });
+        level.A->spmv({x, r, T(-1), T(1)}, queue.stream());
+        queue.each(
+            n, read(r, m, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T x) {
+                const T step = T(first) * (m * r);
+                return put(step, x + step);
+            });
+    }
+    double rho = 1 / sigma;
+    for (int k = 1; k < level.degree; ++k) {
+        level.A->spmv({d, r, T(-1), T(1)}, queue.stream());
+        const double next = 1 / (2 * sigma - rho), keep = next * rho, add = 2 * next / delta;
+        queue.each(
+            n, read(r, m, d, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T d, T x) {
+                const T step = T(keep) * d + T(add) * (m * r);
+                return put(step, x + step);
+            });
+        rho = next;
+    }
+}
+
+template <class T, class Queue>
+void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const T* b, T* x) {
+    const Level<T>& level = cycle.levels()[number];
+    if (level.inverse) return level.inverse->spmv({b, x}, queue.stream());
+    const auto& own = cycle.vectors(number);
+    smooth(queue, level, b, x, true, own.residual, own.direction);
+    if (!level.R) return;
+
+    const auto& coarse = cycle.vectors(number + 1);
+    queue.each(
+        level.A->rows(), read(b), write(own.residual), SPMVGPU_LAMBDA(T b) { return put(b); });
+    level.A->spmv({x, own.residual, T(-1), T(1)}, queue.stream());
+    level.R->spmv({own.residual, coarse.b}, queue.stream());
+    run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);
+    level.P->spmv({coarse.x, x, T(1), T(1)}, queue.stream());
+    smooth(queue, level, b, x, false, own.residual, own.direction);
+}
+
+}  // namespace spmvgpu

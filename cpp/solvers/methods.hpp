@@ -1,0 +1,53 @@
+// The solvers by name, for a queue of either kind: included where they are compiled, once for CPUs and once for GPUs.
+#pragma once
+
+#include <stdexcept>
+
+#include "solvers/bicgstab.hpp"
+#include "solvers/cg.hpp"
+#include "solvers/gmres.hpp"
+#include "solvers/minres.hpp"
+
+namespace spmvgpu {
+
+// Bytes that a method takes from its context.
+template <class T>
+std::size_t work_bytes(Method method, index_t n, const Limits& limits) {
+    const auto aligned = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
+    const std::size_t vector = aligned(n * sizeof(T)), scalars = 4096;
+    const std::size_t restart = limits.restart, history = aligned(gmres_history(limits.restart) * sizeof(double));
+    switch (method) {
+        case Method::kCg:
+            return 4 * vector + scalars + history;
+        case Method::kBicgstab:
+            return 7 * vector + scalars + history;
+        case Method::kMinres:
+            return 8 * vector + scalars + history;
+        case Method::kGmres:
+            return (restart + 3) * vector + scalars + history + (restart + 8) * (restart + 8) * sizeof(Wide<T>) + 2048;
+    }
+    throw std::logic_error("no such method");
+}
+
+template <class T, class Queue>
+Report run_method(Method method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
+                  std::size_t bytes, const std::function<void(const Look&)>& look) {
+    Context<T, Queue> context(queue, system, limits, memory, bytes, look);
+    switch (method) {
+        case Method::kCg:
+            cg(context);
+            break;
+        case Method::kBicgstab:
+            bicgstab(context);
+            break;
+        case Method::kMinres:
+            minres(context);
+            break;
+        case Method::kGmres:
+            gmres(context);
+            break;
+    }
+    return context.report;
+}
+
+}  // namespace spmvgpu

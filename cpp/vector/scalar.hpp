@@ -1,0 +1,53 @@
+// Numbers of solvers: what is summed or divided is wider than what vectors hold.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+// How a function begins that lambdas of solvers call, and that is not constexpr.
+#ifdef __CUDACC__
+#define SPMVGPU_SCALAR __host__ __device__ inline
+#else
+#define SPMVGPU_SCALAR inline
+#endif
+
+namespace spmvgpu {
+
+// The type of sums over elements of type T: double for float vectors too, whose squares neither over- nor underflow
+// then. For a complex T it is the complex type of doubles.
+template <class T>
+struct WideOf {
+    using Type = double;
+};
+template <class T>
+using Wide = typename WideOf<T>::Type;
+
+constexpr double conjugate(double value) { return value; }
+constexpr double real_of(double value) { return value; }
+constexpr double squared_size(double value) { return value * value; }
+
+// The summand of the inner product of a and b, conjugated in a, and of the squared norm of a.
+template <class T>
+constexpr Wide<T> dot(T a, T b) {
+    return conjugate(Wide<T>(a)) * Wide<T>(b);
+}
+template <class T>
+constexpr Wide<T> square(T a) {
+    return squared_size(Wide<T>(a));
+}
+
+SPMVGPU_SCALAR double root(double value) { return ::sqrt(value); }
+SPMVGPU_SCALAR double size_of(double value) { return ::fabs(value); }
+
+// The distance from 1 to the next number that T's parts have.
+template <class T>
+constexpr double epsilon() {
+    return std::numeric_limits<T>::epsilon();
+}
+
+constexpr bool finite(double value) {
+    constexpr double kLargest = std::numeric_limits<double>::max();
+    return value >= -kLargest && value <= kLargest;
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,97 @@
+"""The stabilised biconjugate gradient method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .stopping import check_limits
+from .systems import operator_of, solve
+
+
+def bicgstab(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    residuals: list[float] | None = None,
+    check_every: int | None = None,
+) -> tuple[Any, int]:
+    """Solve ``A x = b`` for any matrix by the stabilised biconjugate gradient method.
+
+    The same call as `scipy.sparse.linalg.bicgstab`. Everything stays on the operator's device: vectors, of
+    its dtype, and scalars, in float64. Repeated on the same device, it gives the same bits.
+
+    Parameters
+    ----------
+    A : SparseOperator, array, sparse matrix or LinearOperator
+        Square. A `SparseOperator` is the fastest, one over several devices included: its vectors are on
+        one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
+        computed by calling it with NumPy arrays, in every iteration.
+    b : (n,) or (n, 1) array
+        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
+        of another library on the operator's device.
+    x0 : (n,) or (n, 1) array or "Mb", optional
+        First guess, of the same library as `b`; zero by default.
+    rtol, atol : float
+        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``, by the residual that the method updates.
+    maxiter : int, optional
+        Most iterations; ``10 * n`` by default.
+    M : preconditioner, optional
+        Approximates the inverse of `A`. `jacobi`, `block_jacobi`, `chebyshev`, a `SparseOperator` on
+        the same device, or the inverse of a diagonal as a vector are applied on the device; any other
+        `LinearOperator` is called with NumPy arrays.
+    callback : callable, optional
+        Called as ``callback(xk)`` after every iteration; the device waits for it. `xk` is the same array in
+        every call; copy it to keep it.
+    residuals : list, optional
+        Filled with ``norm(b - A @ x)`` of the guess and after every iteration.
+    check_every : int, optional
+        Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
+        beyond the end is lost time, and each look costs some.
+
+    Returns
+    -------
+    x : (n,) array
+        Of the library and on the device of `b`.
+    info : int
+        0: converged. Positive: the number of iterations, all that were allowed. Negative: the method
+        broke down, and a warning says how: -10, -11 as in SciPy, -12 for infinite numbers and NaN.
+
+    Warns
+    -----
+    SolverWarning
+        Where the method breaks down, and where the true residual, which is computed in the end, is much
+        larger than the one that the method arrived at.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments of wrong type, shape, dtype or device.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+    >>> x, info = sg.linalg.bicgstab(op, np.array([5.0, 3.0]), rtol=1e-12)
+    >>> x.round(6), info
+    (array([1., 1.]), 0)
+    """
+    A = operator_of(A, b)
+    relative, absolute, limit = check_limits(A, rtol, atol, maxiter, callback)
+    return solve(
+        "bicgstab",
+        A,
+        b,
+        x0,
+        M,
+        {"rtol": relative, "atol": absolute, "maxiter": limit, "look_each": callback is not None},
+        callback=callback,
+        residuals=residuals,
+        check_every=check_every,
+    )

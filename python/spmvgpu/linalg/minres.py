@@ -1,0 +1,125 @@
+"""The minimal residual method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..arguments import real_number
+from .stopping import check_limits
+from .systems import operator_of, solve
+
+
+def minres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    shift: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    show: bool = False,
+    check: bool = False,
+    residuals: list[float] | None = None,
+    check_every: int | None = None,
+) -> tuple[Any, int]:
+    """Solve ``(A - shift * I) x = b`` for a symmetric matrix, definite or not, singular or not.
+
+    The same call as `scipy.sparse.linalg.minres`, with its tests. Everything stays on the operator's device:
+    vectors, of its dtype, and scalars, in float64. Repeated on the same device, it gives the same bits.
+
+    Parameters
+    ----------
+    A : SparseOperator, array, sparse matrix or LinearOperator
+        Symmetric. A `SparseOperator` is the fastest, one over several devices included: its vectors are on
+        one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
+        computed by calling it with NumPy arrays, in every iteration.
+    b : (n,) or (n, 1) array
+        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
+        of another library on the operator's device.
+    x0 : (n,) or (n, 1) array or "Mb", optional
+        First guess, of the same library as `b`; zero by default.
+    rtol : float
+        Done when the estimate of ``norm(b - A @ x)`` is below ``rtol * norm(A) * norm(x)``, or that of
+        ``norm(A @ r)`` below ``rtol * norm(A) * norm(r)``: then `x` is a least-squares solution.
+    shift : float
+    maxiter : int, optional
+        Most iterations; ``5 * n`` by default.
+    M : preconditioner, optional
+        Approximates the inverse of `A`, symmetric positive definite. `jacobi`, `block_jacobi`, `chebyshev`,
+        a `SparseOperator` on the same device, or the inverse of a diagonal as a vector are applied on the
+        device; any other `LinearOperator` is called with NumPy arrays.
+    callback : callable, optional
+        Called as ``callback(xk)`` after every iteration; the device waits for it. `xk` is the same array in
+        every call; copy it to keep it.
+    show : bool
+        Print the residual of every iteration, once all are done.
+    check : bool
+        Look first whether the matrix and `M` are symmetric.
+    residuals : list, optional
+        Filled with the norm of the residual, as it is estimated, of the guess and after every iteration.
+    check_every : int, optional
+        Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
+        beyond the end is lost time, and each look costs some.
+
+    Returns
+    -------
+    x : (n,) array
+        Of the library and on the device of `b`.
+    info : int
+        0: converged. Positive: the number of iterations, all that were allowed. Negative, with a warning: -12
+        for infinite numbers and NaN.
+
+    Warns
+    -----
+    SolverWarning
+        Where the method breaks down, and where the true residual, which is computed in the end, is much
+        larger than the one that the method arrived at.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments of wrong type, shape, dtype or device; for a matrix or an `M` that shows not to be
+        symmetric, or an `M` that shows not to be positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, -3.0]]), device="cpu")
+    >>> x, info = sg.linalg.minres(op, np.array([5.0, -2.0]), rtol=1e-12)
+    >>> x.round(6), info
+    (array([1., 1.]), 0)
+    """
+    A = operator_of(A, b)
+    most = 5 * A.shape[0] if maxiter is None else maxiter
+    relative, _, limit = check_limits(A, rtol, 0.0, most, callback)
+
+    history: list[float] | None = [] if show and residuals is None else residuals
+    limits = {
+        "rtol": relative,
+        "atol": 0.0,
+        "maxiter": limit,
+        "shift": real_number("shift", shift),
+        "check": bool(check),
+        "look_each": callback is not None,
+    }
+    before = 0 if history is None else len(history)
+    x, info = solve(
+        "minres",
+        A,
+        b,
+        x0,
+        M,
+        limits,
+        callback=callback,
+        residuals=history,
+        check_every=check_every,
+    )
+    if show:
+        assert history is not None
+        for k, norm in enumerate(history[before:]):
+            print(f"minres {k:6d} {norm:.6e}")
+        print(f"minres: {A.solve_info.status}, norm(b - A @ x) = {A.solve_info.true_residual:.6e}")
+    return x, info

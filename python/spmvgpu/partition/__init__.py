@@ -1,0 +1,21 @@
+"""Splitting the rows of a matrix over processors of different computing power.
+
+After W. Yang, K. Li, Z. Mo, K. Li: Performance Optimization Using Partitioned SpMV on GPUs and Multicore
+CPUs, IEEE Transactions on Computers 64(9), 2015; sections, algorithms and formulas named here are its own.
+
+`by_rows` and `by_nnz` cut the rows in their order, `by_pmf` sorts them by length first, so that rows of a
+part are of similar length and padding them to the longest costs little. `by_submatrices` cuts no rows: it
+splits off the blocks along the diagonal.
+
+>>> from spmvgpu import partition
+>>> parts = partition.by_pmf([2, 5, 3, 7, 1, 5, 2, 6], powers=[1, 3])
+>>> parts.sets
+(array([0, 2, 4, 6]), array([1, 3, 5, 7]))
+>>> parts.nnz, parts.width, round(parts.mean_density, 2)
+(array([ 8, 23]), array([3, 7]), 0.78)
+"""
+
+from .algorithms import by_nnz, by_pmf, by_rows, by_submatrices, pmf
+from .parts import Partition, Submatrices, row_lengths
+
+__all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]

@@ -1,0 +1,290 @@
+"""Every solver of `spmvgpu.linalg` beside SciPy's: the same answers, the same `info`, as many iterations."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from spmvgpu import gallery, linalg
+from spmvgpu.linalg import SolverWarning
+from systems import spd
+
+SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
+
+
+def neumann():
+    """A grid whose rows add up to zero: singular."""
+    A = gallery.poisson2d(16)
+    return A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel())
+
+
+def convection():
+    n = 24
+    wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(n, n))
+    return gallery.poisson2d(n) + 0.7 * sp.kron(sp.eye_array(n), wind)
+
+
+SYSTEMS = {
+    "spd": lambda: gallery.poisson3d(9),
+    "indefinite": lambda: gallery.poisson2d(20) - 0.31 * sp.eye_array(400),
+    "unsymmetric": convection,
+    "singular": neumann,
+}
+CASES = [
+    *(("spd", solver) for solver in SOLVERS),
+    ("indefinite", "minres"),
+    ("indefinite", "gmres"),
+    ("unsymmetric", "bicgstab"),
+    ("unsymmetric", "gmres"),
+    ("singular", "cg"),
+    ("singular", "minres"),
+    ("singular", "gmres"),
+]
+
+
+def system(name, dtype):
+    """A matrix, and a right-hand side of its range."""
+    A = sp.csr_array(SYSTEMS[name]()).astype(dtype)
+    return A, A @ vector(A.shape[0], dtype)
+
+
+def counted(package, solver, A, b, **options):
+    """What a solver of a package gives, and how often it called back."""
+    calls = []
+    if solver == "gmres":
+        options["callback_type"] = "pr_norm"
+    return *getattr(package, solver)(A, b, **options, callback=lambda _: calls.append(None)), len(calls)
+
+
+def residual(A, x, b):
+    return np.linalg.norm(b - A.astype(np.float64) @ np.asarray(x, np.float64)) / np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator"])
+@pytest.mark.parametrize(("name", "solver"), CASES, ids=lambda value: value)
+def test_agrees_with_scipy(name, solver, preconditioner, device, dtype):
+    A, b = system(name, dtype)
+    op = sg.aslinearoperator(A, device=device)
+    diagonal = 1 / np.linspace(1, 2, len(b)) if preconditioner != "none" else None
+    M = None if diagonal is None else sp.diags_array(diagonal).astype(dtype)
+    rtol = 1e-4 if dtype == np.float32 else 1e-9
+    given = {
+        "none": None,
+        "diagonal": diagonal,
+        "operator": spla.aslinearoperator(M) if M is not None else None,
+    }
+    history = []
+    ours = counted(linalg, solver, op, b, rtol=rtol, M=given[preconditioner], residuals=history)
+    x, info, iterations = ours
+    expected, expected_info, expected_iterations = counted(spla, solver, A, b, rtol=rtol, M=M)
+    assert (info, expected_info) == (0, 0)
+    # In float32 sums are more exact here: double.
+    slack = 0.02 if dtype == np.float64 else 0.1
+    assert abs(iterations - expected_iterations) <= 2 + slack * expected_iterations
+    assert (len(history) - 1, op.solve_info.iterations) == (iterations, iterations)
+    assert residual(A, x, b) <= max(2 * rtol, 1.2 * residual(A, expected, b))
+    assert op.solve_info.true_residual == pytest.approx(residual(A, x, b) * np.linalg.norm(b), rel=0.05)
+    again = getattr(linalg, solver)(op, b, rtol=rtol, M=given[preconditioner])
+    np.testing.assert_array_equal(again[0], x)  # the same bits, in batches or one by one
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_small_questions(solver, device):
+    """What SciPy answers where there is nothing, or nearly nothing, to be done."""
+    ours, theirs = getattr(linalg, solver), getattr(spla, solver)
+    A, b = system("spd", np.dtype("float64"))
+    op, start = sg.aslinearoperator(A, device=device), vector(len(b), b.dtype, seed=5)
+    if solver != "gmres":  # whose SciPy raises UnboundLocalError
+        assert theirs(A, b, start, maxiter=0)[1] == 0
+    x, info = ours(op, b, start, maxiter=0)
+    assert info == 0
+    np.testing.assert_array_equal(x, start)
+    x, info = ours(op, 0 * b, start)
+    assert info == theirs(A, 0 * b, start)[1] == 0
+    np.testing.assert_array_equal(x, 0 * b)
+    exact = spla.spsolve(A.tocsc(), b)
+    x, info = ours(op, b, exact)
+    assert info == 0
+    np.testing.assert_allclose(x, exact, rtol=1e-9)
+    for shape in ((len(b), 1), (len(b),)):
+        x, info = ours(op, b.reshape(shape), start.reshape(shape), rtol=1e-10)
+        assert (x.shape, info) == ((len(b),), 0)
+    tiny = sg.aslinearoperator(np.array([[4.0]]), device=device)
+    x, info = ours(tiny, np.array([2.0]))
+    assert info == 0
+    np.testing.assert_allclose(x, [0.5], rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("every", [None, 1, 5, 1000])
+def test_looks_change_nothing(every, solver, device):
+    A, b = system("spd", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=device)
+    history, expected = [], []
+    x, _ = getattr(linalg, solver)(op, b, rtol=1e-9, check_every=every, residuals=history)
+    y, _ = getattr(linalg, solver)(op, b, rtol=1e-9, residuals=expected)
+    np.testing.assert_array_equal(x, y)
+    assert history == expected
+    assert history[-1] < 1e-6 * history[0]
+
+
+def test_histories_longer_than_what_the_device_keeps(device):
+    A = gallery.poisson1d(3000)
+    b = np.zeros(3000)
+    b[0] = 1
+    history = []
+    op = sg.aslinearoperator(A, device=device)
+    _, info = linalg.cg(op, b, rtol=1e-8, residuals=history)
+    assert info == 0
+    assert len(history) == 3001
+    norms = []
+    linalg.cg(op, b, rtol=1e-8, callback=lambda xk: norms.append(np.linalg.norm(b - A @ xk)))
+    np.testing.assert_allclose(history[1:-1], norms[:-1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["x", "pr_norm", "legacy"])
+def test_callbacks_of_gmres(kind, device):
+    A, b = system("unsymmetric", np.dtype("float64"))
+    seen, expected = [], []
+    options = {"callback_type": kind, "restart": 7, "rtol": 1e-9, "maxiter": 6}
+    _, info = linalg.gmres(
+        sg.aslinearoperator(A, device=device), b, callback=lambda v: seen.append(v * 1.0), **options
+    )
+    _, expected_info = spla.gmres(A, b, callback=lambda v: expected.append(v * 1.0), **options)
+    assert info == expected_info
+    np.testing.assert_allclose(seen, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("restart", [1, 3, 500])
+def test_restarts(restart, device):
+    A, b = system("unsymmetric", np.dtype("float64"))
+    x, info = linalg.gmres(sg.aslinearoperator(A, device=device), b, rtol=1e-7, restart=restart)
+    assert info == spla.gmres(A, b, rtol=1e-7, restart=restart)[1] == 0
+    assert residual(A, x, b) <= 1e-7
+
+
+def test_shift(device):
+    A, b = system("spd", np.dtype("float64"))
+    x, info = linalg.minres(sg.aslinearoperator(A, device=device), b, shift=1.3, rtol=1e-11, check=True)
+    assert info == 0
+    np.testing.assert_allclose(x, spla.minres(A, b, shift=1.3, rtol=1e-11)[0], rtol=1e-5, atol=1e-8)
+
+
+def test_minres_prints(capsys):
+    A, b = system("spd", np.dtype("float64"))
+    linalg.minres(sg.aslinearoperator(A, device="cpu"), b, show=True)
+    assert "minres: converged" in capsys.readouterr().out
+
+
+# What breaks down
+
+
+@pytest.mark.parametrize(
+    ("solver", "A", "b", "info"),
+    [
+        ("bicgstab", [[0.0, 1.0], [-1.0, 0.0]], [1.0, 0.0], -11),
+        ("bicgstab", [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [1.0, 0.0, 0.0], -11),
+        ("gmres", [[1.0, 0.0], [0.0, 0.0]], [1.0, 1.0], 20),
+    ],
+)
+def test_break_downs(solver, A, b, info, device):
+    options = {"rtol": 1e-10}
+    assert getattr(spla, solver)(np.array(A), np.array(b), **options)[1] == info
+    with pytest.warns(SolverWarning, match=f"{solver} broke down"):
+        _, found = getattr(linalg, solver)(
+            sg.aslinearoperator(np.array(A), device=device), np.array(b), **options
+        )
+    assert found == info
+
+
+def test_stagnation_is_reported(device):
+    A = spd("spread_diagonal", np.float32)
+    b = vector(A.shape[0], np.float32)
+    op = sg.aslinearoperator(A, device=device)
+    with pytest.warns(SolverWarning, match=r"cg stagnated.*float64"):
+        _, info = linalg.cg(op, b, rtol=1e-9, maxiter=100_000)
+    assert info == 0
+    assert op.solve_info.true_residual > 10 * op.solve_info.goal
+
+
+# What may be given
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_kinds_of_matrices(solver):
+    A, b = system("spd", np.dtype("float64"))
+    solve = getattr(linalg, solver)
+    expected, _ = getattr(spla, solver)(A, b, rtol=1e-9)
+    everything = {
+        "sparse": A,
+        "coo": A.tocoo(),
+        "dense": A.toarray(),
+        "operator": spla.aslinearoperator(A),
+        "ours in one of SciPy's": 1.0 * spla.aslinearoperator(A),
+        "several devices": sg.aslinearoperator(A, device=["cpu", "cpu"]),
+        "parts": sg.aslinearoperator(A, device="cpu", format="partitioned", separator=6),
+    }
+    for kind, given in everything.items():
+        x, info = solve(given, b, rtol=1e-9)
+        assert info == 0, kind
+        np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-7, err_msg=kind)
+
+
+def test_types_of_what_is_converted():
+    A, b = system("spd", np.dtype("float32"))
+    for matrix, right, expected in (
+        (A, b, np.float32),
+        (A, b.astype(np.float64), np.float64),
+        (A.astype(np.float64), b, np.float64),
+        (A, np.ones(len(b), int), np.float64),
+        (spla.aslinearoperator(A), b, np.float32),
+    ):
+        assert linalg.cg(matrix, right, rtol=1e-3)[0].dtype == expected
+        assert spla.cg(matrix, right, rtol=1e-3)[0].dtype == expected
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_kinds_of_preconditioners(solver, device):
+    A, b = system("spd", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=device)
+    diagonal = sp.diags_array(1 / np.linspace(1, 2, len(b)))
+    solve = getattr(linalg, solver)
+    expected, _ = solve(op, b, M=diagonal.diagonal(), rtol=1e-9)
+    for M in (
+        diagonal,
+        diagonal.toarray(),
+        spla.aslinearoperator(diagonal),
+        sg.aslinearoperator(diagonal, device=device),
+        sg.aslinearoperator(diagonal, device="cpu", dtype=np.float32),
+    ):
+        np.testing.assert_allclose(solve(op, b, M=M, rtol=1e-9)[0], expected, rtol=1e-4, atol=1e-6)
+    guessed, _ = solve(op, b, "Mb", M=diagonal, rtol=1e-9)
+    np.testing.assert_allclose(guessed, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_goes_with_the_operator(device):
+    A, b = system("spd", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=device)
+    before = op.nbytes
+    linalg.cg(op, b)
+    once = op.nbytes
+    assert once >= before + 3 * b.nbytes
+    linalg.cg(op, b, rtol=1e-8)
+    assert op.nbytes == once
+    copied = pickle.loads(pickle.dumps(op))
+    assert copied.nbytes <= before
+    assert copied.solve_info is None
+    np.testing.assert_array_equal(linalg.cg(copied, b)[0], linalg.cg(op, b)[0])
+
+
+def test_lobpcg(device):
+    A = spd("poisson2d", np.float64)
+    X = np.random.default_rng(2).standard_normal((A.shape[0], 4))
+    for given in (A, sg.aslinearoperator(A, device=device)):
+        w, v = linalg.lobpcg(given, X.copy(), tol=1e-5, maxiter=300, largest=False)
+        np.testing.assert_allclose(A @ v, v * w, atol=1e-3)
+        np.testing.assert_allclose(w, np.sort(np.linalg.eigvalsh(A.toarray()))[:4], rtol=1e-4)

@@ -1,0 +1,129 @@
+"""Preconditioners of `spmvgpu.linalg`: on the device and in SciPy's solvers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from spmvgpu import gallery, linalg
+from systems import spd
+
+
+def iterations(op, b, M, rtol):
+    x, info = linalg.cg(op, b, M=M, rtol=rtol)
+    assert info == 0
+    return x, op.solve_info.iterations
+
+
+@pytest.fixture
+def rtol(dtype):
+    return 1e-4 if dtype == np.float32 else 1e-9
+
+
+def in_scipy(A, b, M, rtol):
+    calls = []
+    _, info = spla.cg(A, b, M=M, rtol=rtol, callback=calls.append)
+    assert info == 0
+    return len(calls)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 5])
+def test_chebyshev(degree, device, dtype, rtol):
+    A = spd("poisson3d", dtype)
+    b = vector(A.shape[0], dtype)
+    op = sg.aslinearoperator(A, device=device)
+    M = linalg.chebyshev(op, degree)
+    x, count = iterations(op, b, M, rtol)
+    plain, all_of_them = iterations(op, b, None, rtol)
+    np.testing.assert_allclose(x, plain, rtol=0, atol=50 * rtol * np.abs(plain).max())
+    assert count <= all_of_them / (0.6 * degree) + 1
+    assert abs(count - in_scipy(A, b, M, rtol)) <= 1 + count // 20
+    dense = M @ np.eye(A.shape[0], dtype=dtype)[:, :40]
+    np.testing.assert_allclose(dense[:40], dense[:40].T, atol=1e-5)  # symmetric
+    np.testing.assert_array_equal(iterations(op, b, M, rtol)[0], x)
+
+
+def test_chebyshev_is_its_recurrence(device):
+    """Beside the polynomial by its zeros: p(A) A is 1 less T_k of the mapped spectrum."""
+    A = sp.diags_array(np.linspace(1, 2, 50)).tocsr()  # scaled by its diagonal, all eigenvalues are 1
+    M = linalg.chebyshev(sg.aslinearoperator(A, device=device), 3, ratio=4.0)
+    high, low = 1.1, 1.1 / 4
+
+    def mapped(t):
+        return (high + low - 2 * t) / (high - low)
+
+    chebyshev = np.polynomial.chebyshev.Chebyshev([0, 0, 0, 1])
+    expected = 1 - chebyshev(mapped(1.0)) / chebyshev(mapped(0.0))
+    np.testing.assert_allclose(A @ (M @ np.ones(50)), np.full(50, expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 3, 7])
+def test_block_jacobi(block, device, dtype, rtol):
+    A = spd("elasticity3d", dtype)
+    op = sg.aslinearoperator(A, device=device)
+    M = linalg.block_jacobi(op, block)
+    n = A.shape[0]
+    dense = A.toarray().astype(np.float64)
+    expected = np.zeros((n, n))
+    for begin in range(0, n, block):
+        own = slice(begin, min(n, begin + block))
+        expected[own, own] = np.linalg.inv(dense[own, own])
+    np.testing.assert_allclose(M.tocsr().toarray(), expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+    b = vector(n, dtype)
+    _, count = iterations(op, b, M, rtol)
+    assert abs(count - in_scipy(A, b, M, rtol)) <= 2 + count // 10
+
+
+@pytest.mark.parametrize("smoother", ["jacobi", "chebyshev"])
+@pytest.mark.parametrize("setup", ["ruge_stuben_solver", "smoothed_aggregation_solver"])
+def test_hierarchies_of_pyamg(setup, smoother, device, dtype, rtol):
+    pyamg = pytest.importorskip("pyamg")
+    A = gallery.poisson3d(14)
+    ml = getattr(pyamg, setup)(sp.csr_matrix(A), max_coarse=50)
+    assert len(ml.levels) >= 3
+    op = sg.aslinearoperator(A.astype(dtype), device=device)
+    M = linalg.aspreconditioner(ml, device=device, dtype=dtype, smoother=smoother)
+    b = vector(A.shape[0], dtype)
+    x, count = iterations(op, b, M, rtol)
+    assert np.linalg.norm(b - A @ x.astype(float)) <= 2 * rtol * np.linalg.norm(b)
+    assert count <= 14
+    assert abs(count - in_scipy(op.tocsr(), b, M, rtol)) <= 1
+    for solver in (linalg.bicgstab, linalg.gmres, linalg.minres):
+        assert solver(op, b, M=M, rtol=rtol)[1] == 0
+    other = sg.aslinearoperator(A, device="cpu", dtype=np.float64)
+    assert linalg.cg(other, b.astype(float), M=M, rtol=1e-3)[1] == 0  # of another type: by callbacks
+
+
+def test_several_solves_at_once_with_one_hierarchy(device):
+    from concurrent.futures import ThreadPoolExecutor
+
+    A = spd("poisson3d", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    M = linalg.chebyshev(op, 4)
+    b = vector(A.shape[0], A.dtype)
+    expected, _ = linalg.cg(op, b, M=M)
+    with ThreadPoolExecutor(4) as pool:
+        for x, info in pool.map(lambda _: linalg.cg(op, b, M=M), range(8)):
+            assert info == 0
+            np.testing.assert_array_equal(x, expected)
+
+
+def test_refusals():
+    op = sg.aslinearoperator(spd("poisson2d", np.float64), device="cpu")
+    for call, error, message in (
+        (lambda: linalg.chebyshev(op, 0), ValueError, "degree=0"),
+        (lambda: linalg.chebyshev(op, ratio=1.0), ValueError, "ratio=1.0"),
+        (lambda: linalg.chebyshev(np.eye(3)), TypeError, "SparseOperator"),
+        (lambda: linalg.block_jacobi(op, 0), ValueError, "block=0"),
+        (lambda: linalg.aspreconditioner(op), TypeError, "pyamg"),
+        (lambda: linalg.aspreconditioner(None), TypeError, "pyamg"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+    singular = sg.aslinearoperator(sp.csr_array((4, 4)), device="cpu")
+    with pytest.raises(np.linalg.LinAlgError):
+        linalg.chebyshev(singular)
+    with pytest.raises(np.linalg.LinAlgError):
+        linalg.block_jacobi(singular, 2)
