@@ -1,7 +1,8 @@
 """The list of nasty matrices that every format, kernel, device and precision must multiply correctly.
 
 `CASES` maps a name to a function without arguments that gives a SciPy matrix; `matrix(name, dtype)` is that
-matrix as a canonical `csr_array` with read-only arrays, so that what writes into its input fails loudly.
+matrix as a canonical `csr_array` with read-only arrays, so that what writes into its input fails loudly. Of a
+complex type it has imaginary parts too, see `typed`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 # The value types that operators have.
 TYPES = [np.dtype("float32"), np.dtype("float64")]
+COMPLEX_TYPES = [np.dtype("complex64"), np.dtype("complex128")]
 
 
 def values(rng, count):
@@ -224,12 +226,32 @@ CASES = {
 }
 
 
+def typed(A, dtype):
+    """The values of a real csr_array in a type: complex ones with a factor that depends on row + column.
+
+    So a symmetric matrix stays symmetric, and becomes complex symmetric, not Hermitian.
+    """
+    if np.dtype(dtype).kind != "c":
+        return A.data.astype(dtype)
+    places = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)) + A.indices
+    return (A.data * np.array([1, 1 + 1j, 1 - 1j, 1 + 2j])[places % 4]).astype(dtype)
+
+
+def hermitian(A, dtype="complex128"):
+    """A Hermitian matrix with the pattern and the real parts of a symmetric one."""
+    A = sp.csr_array(A)
+    A.sum_duplicates()
+    distance = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)) - A.indices
+    data = A.data + 1j * np.sign(distance) * (np.abs(distance) % 3) * A.data
+    return sp.csr_array((data.astype(dtype), A.indices, A.indptr), shape=A.shape)
+
+
 @cache
 def matrix(name, dtype):
     """A case as a canonical csr_array of the given type with read-only arrays."""
     A = sp.csr_array(CASES[name]())
     A.sum_duplicates()
-    arrays = A.data.astype(dtype), A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    arrays = typed(A, dtype), A.indices.astype(np.int32), A.indptr.astype(np.int32)
     for array in arrays:
         array.flags.writeable = False
     return sp.csr_array(arrays, shape=A.shape)
@@ -242,14 +264,16 @@ SQUARE = [name for name in CASES if len(set(matrix(name, np.dtype("float64")).sh
 @cache
 def integer_matrix(name, dtype):
     """The pattern of a case with values 1 to 4, whose products with small integers are exact in any order."""
-    A = matrix(name, dtype)
-    data = (np.arange(A.nnz) % 4 + 1).astype(dtype)
-    return sp.csr_array((data, A.indices, A.indptr), shape=A.shape)
+    A = matrix(name, np.dtype("float64"))
+    A = sp.csr_array((np.arange(A.nnz) % 4 + 1, A.indices, A.indptr), shape=A.shape)
+    return sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
 
 
 def vector(size, dtype, seed=7):
     """Random vector without entries close to zero."""
-    return values(np.random.default_rng(seed), size).astype(dtype)
+    rng = np.random.default_rng(seed)
+    real = values(rng, size)
+    return (real + 1j * values(rng, size) if np.dtype(dtype).kind == "c" else real).astype(dtype)
 
 
 def integer_vector(size, dtype, seed=8):

@@ -4,7 +4,8 @@ Row ``i`` of ``y = alpha*A@x + beta*y0`` passes when
 
     |y_i - reference_i| <= (4 + sqrt(n_i)) * eps * (|alpha| * sum_j |a_ij x_j| + |beta * y0_i|)
 
-with ``n_i`` stored entries in the row and the machine epsilon of the operator's type. The square root is how
+with ``n_i`` stored entries in the row and the machine epsilon of the operator's type; of a complex one, whose
+products are sums already, twice as much. The square root is how
 rounding errors of a plain sum grow; a linear bound would let a long row lose an entry unseen. Where the
 reference is infinite or not a number, the result must be the same.
 """
@@ -31,7 +32,7 @@ def reference(A, x, alpha=1.0, beta=0.0, y=None, dtype=None):
     ----------
     A : sparse matrix, (m, n)
     x : ndarray, (n,)
-    alpha, beta : float
+    alpha, beta : float or complex
     y : ndarray, (m,), optional
         Needed when `beta` is not zero.
     dtype : dtype, optional
@@ -39,20 +40,24 @@ def reference(A, x, alpha=1.0, beta=0.0, y=None, dtype=None):
 
     Returns
     -------
-    expected, bound : ndarray of longdouble, (m,)
+    expected : ndarray of longdouble or clongdouble, (m,)
+    bound : ndarray of longdouble, (m,)
     """
     A = sp.csr_array(A)
-    info = np.finfo(A.dtype if dtype is None else dtype)
+    computed = np.dtype(A.dtype if dtype is None else dtype)
+    info = np.finfo(computed)
+    is_complex = computed.kind == "c" or any(np.iscomplexobj(given) for given in (A.data, x, alpha, beta, y))
+    extended = np.clongdouble if is_complex else np.longdouble
     with np.errstate(invalid="ignore", over="ignore"):
-        terms = A.data.astype(np.longdouble) * x[A.indices].astype(np.longdouble)
+        terms = A.data.astype(extended) * x[A.indices].astype(extended)
         expected = alpha * row_sums(terms, A.indptr)
         scale = abs(alpha) * row_sums(np.abs(terms), A.indptr)
         if beta != 0.0:
-            expected += beta * y.astype(np.longdouble)
-            scale += np.abs(beta * y.astype(np.longdouble))
+            expected += beta * y.astype(extended)
+            scale += np.abs(beta * y.astype(extended))
         lengths = np.diff(A.indptr)
         underflow = (lengths + 2.0) * (1.0 + abs(alpha)) * info.smallest_subnormal
-        bound = (4.0 + np.sqrt(lengths)) * info.eps * scale + underflow
+        bound = (1.0 + is_complex) * ((4.0 + np.sqrt(lengths)) * info.eps * scale + underflow)
     return expected, bound
 
 
@@ -72,7 +77,7 @@ def assert_within(result, expected, bound):
     assert result.shape == expected.shape
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(result[~finite], expected[~finite].astype(result.dtype))
-    error = np.abs(result[finite].astype(np.longdouble) - expected[finite])
+    error = np.abs(result[finite].astype(expected.dtype) - expected[finite])
     wrong = ~(error <= bound[finite])
     if wrong.any():
         rows = np.flatnonzero(finite)[wrong]
@@ -80,5 +85,5 @@ def assert_within(result, expected, bound):
         raise AssertionError(
             f"{rows.size} of {result.size} rows are wrong, first {rows[0]}, last {rows[-1]}; "
             f"worst row {worst}: got {result[worst]!r}, "
-            f"expected {float(expected[worst])!r} within {float(bound[worst]):.3g}"
+            f"expected {expected[worst].astype(result.dtype)!r} within {float(bound[worst]):.3g}"
         )

@@ -179,22 +179,21 @@ def test_shape_that_contradicts_the_matrix():
         sg.aslinearoperator(np.eye(3), device="cpu", shape=(4, 4))
 
 
-@over("kind", ["complex64", "complex128", "object", "longdouble", "<U3", "datetime64[s]"])
+@over("kind", ["clongdouble", "object", "longdouble", "<U3", "datetime64[s]"])
 def test_value_types_that_are_not_supported(kind, fmt):
     dense = np.ones((2, 2), "int64").astype(kind)
     with pytest.raises(TypeError, match=re.escape(str(dense.dtype))) as caught:
         sg.aslinearoperator(dense, format=fmt, device="cpu")
-    assert "float32" in str(caught.value)
-    assert "float64" in str(caught.value)
+    assert "float32, float64, complex64 and complex128" in str(caught.value)
 
 
-@over("kind", ["complex64", "complex128", "longdouble"])
+@over("kind", ["clongdouble", "longdouble"])
 def test_sparse_value_types_that_are_not_supported(kind, fmt):
     with pytest.raises(TypeError, match=np.dtype(kind).name):
         sg.aslinearoperator(sp.csr_array(np.eye(3), dtype=kind), format=fmt, device="cpu")
 
 
-@pytest.mark.parametrize("wish", ["int32", "bool", "float16", "complex128", "longdouble", object])
+@pytest.mark.parametrize("wish", ["int32", "bool", "float16", "clongdouble", "longdouble", object])
 def test_asked_type_that_is_not_supported(wish):
     with pytest.raises(TypeError, match=np.dtype(wish).name):
         sg.aslinearoperator(np.eye(3), device="cpu", dtype=wish)

@@ -21,6 +21,7 @@ from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import placement
 from spmvgpu.planning.placement import checked_request
+from spmvgpu.value_types import is_parted
 from support import assert_multiplies, assert_same_entries, in_turn, over, over_types, poisoned
 
 
@@ -312,14 +313,10 @@ def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monke
     monkeypatch.setattr(compressed, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._spread.shards) == len(names)
-    assert all(isinstance(share, parted_types()) for share, *_ in op._spread.shards)
+    assert all(is_parted(share) for share, *_ in op._spread.shards)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")
-
-
-def parted_types():
-    return sg._core.PartedMatrixF32, sg._core.PartedMatrixF64
 
 
 def test_what_it_says(names):

@@ -375,7 +375,7 @@ def test_bad_powers(split, powers, error):
         ([1, -2], ValueError, "row 1 has -2"),
         ((np.ones(1), np.zeros(1, int), np.array([0, 1])), TypeError, "need a shape"),
         ("matrix", TypeError, "no matrix"),
-        (sp.csr_array(np.ones((2, 2), complex)), TypeError, "complex128"),
+        (sp.csr_array(np.ones((2, 2), np.longdouble)), TypeError, np.dtype(np.longdouble).name),
     ],
 )
 def test_bad_matrix(split, A, error, message):

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings/gil.hpp"
+#include "bindings/value_types.hpp"
 #include "core/csr_matrix.hpp"
 
 namespace spmvgpu {
@@ -69,7 +70,7 @@ CsrMatrix<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indic
 // A NumPy array of its own with the contents of an array on any device.
 template <class T>
 pybind11::array to_numpy(const Array<T>& array) {
-    if constexpr (std::is_arithmetic_v<T>) {
+    if constexpr (std::is_arithmetic_v<Real<T>>) {
         pybind11::array_t<T> copy(array.size());
         T* const to = copy.mutable_data();
         const GilRelease release;

@@ -7,7 +7,7 @@
 namespace spmvgpu::dlpack {
 
 enum DeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
-enum TypeCode : std::uint8_t { kFloat = 2 };
+enum TypeCode : std::uint8_t { kFloat = 2, kComplex = 5 };
 
 struct Device {
     std::int32_t type;

@@ -57,17 +57,19 @@ private:
     std::shared_ptr<dlpack::ManagedTensor> tensor_;
 };
 
-// An array of floats in C order on a CUDA device, for callers whose own library cannot be asked for one.
+// An array of real or complex numbers in C order on a CUDA device, for callers whose own library cannot be asked for
+// one.
 struct DeviceArray {
     std::vector<std::int64_t> shape;
-    int item_bytes;
+    char kind;  // 'f' or 'c', as NumPy has it
+    std::size_t item_bytes;
     Array<char> memory;
 
-    DeviceArray(std::vector<std::int64_t> given, int item_bytes, int ordinal)
+    DeviceArray(std::vector<std::int64_t> given, const py::dtype& dtype, int ordinal)
         : shape(std::move(given)),
-          item_bytes(item_bytes),
-          memory(std::accumulate(shape.begin(), shape.end(), static_cast<std::size_t>(item_bytes), std::multiplies<>()),
-                 Device{ordinal}) {}
+          kind(dtype.kind()),
+          item_bytes(dtype.itemsize()),
+          memory(std::accumulate(shape.begin(), shape.end(), item_bytes, std::multiplies<>()), Device{ordinal}) {}
 
     std::uintptr_t pointer() const { return reinterpret_cast<std::uintptr_t>(memory.data()); }
 };
@@ -100,13 +102,14 @@ py::capsule export_dlpack(const DeviceArray& array) {
         dlpack::ManagedTensor managed;
     };
     auto* exported = new Export{array.memory, array.shape, {}};
-    exported->managed.tensor = {exported->memory.data(),
-                                {dlpack::kCuda, array.memory.device().ordinal},
-                                static_cast<std::int32_t>(exported->shape.size()),
-                                {dlpack::kFloat, static_cast<std::uint8_t>(8 * array.item_bytes), 1},
-                                exported->shape.data(),
-                                nullptr,
-                                0};
+    exported->managed.tensor = {
+        exported->memory.data(),
+        {dlpack::kCuda, array.memory.device().ordinal},
+        static_cast<std::int32_t>(exported->shape.size()),
+        {array.kind == 'c' ? dlpack::kComplex : dlpack::kFloat, static_cast<std::uint8_t>(8 * array.item_bytes), 1},
+        exported->shape.data(),
+        nullptr,
+        0};
     exported->managed.context = exported;
     exported->managed.deleter = [](dlpack::ManagedTensor* t) { delete static_cast<Export*>(t->context); };
     return py::capsule(&exported->managed, dlpack::kName, [](PyObject* capsule) {
@@ -119,7 +122,7 @@ py::capsule export_dlpack(const DeviceArray& array) {
 
 py::dict cuda_array_interface(const DeviceArray& array) {
     return py::dict(py::arg("shape") = py::tuple(py::cast(array.shape)),
-                    py::arg("typestr") = array.item_bytes == 8 ? "<f8" : "<f4",
+                    py::arg("typestr") = std::string("<") + array.kind + std::to_string(array.item_bytes),
                     py::arg("data") = py::make_tuple(array.pointer(), false), py::arg("strides") = py::none(),
                     py::arg("version") = 3, py::arg("stream") = 1);
 }
@@ -139,8 +142,8 @@ void register_arrays(py::module_& module) {
         .def_property_readonly("device_id", [](const DlpackView& v) { return int(v.tensor().device.id); });
 
     py::class_<DeviceArray>(module, "DeviceArray",
-                            "An array of floats on a CUDA device, for exchange with other libraries.")
-        .def(py::init<std::vector<std::int64_t>, int, int>(), py::arg("shape"), py::arg("item_bytes"),
+                            "An array of numbers on a CUDA device, for exchange with other libraries.")
+        .def(py::init<std::vector<std::int64_t>, const py::dtype&, int>(), py::arg("shape"), py::arg("dtype"),
              py::arg("ordinal"))
         .def("upload", &upload, py::arg("host"), "Copy a NumPy array into it.")
         .def("download", &download, py::arg("host"), "Copy it into a NumPy array.")

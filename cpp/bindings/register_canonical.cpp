@@ -5,6 +5,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "formats/canonical.hpp"
+#include "formats/symmetry.hpp"
 
 namespace py = pybind11;
 
@@ -52,16 +53,31 @@ void register_sum(py::module_& module) {
         "Sorts rows and adds up duplicates, in place; returns the entries that are left.");
 }
 
+template <class T>
+void register_asymmetry(py::module_& module) {
+    module.def(
+        "asymmetry",
+        [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, bool hermitian) {
+            const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
+            const GilRelease release;
+            return asymmetry(csr, hermitian);
+        },
+        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+        py::arg("hermitian"), "Of which entry a square canonical matrix is not symmetric; empty where it is.");
+}
+
 }  // namespace
+
+#define REGISTER(T)                        \
+    register_asymmetry<T>(module);         \
+    register_sum<std::int32_t, T>(module); \
+    register_sum<std::int64_t, T>(module);
 
 void register_canonical(py::module_& module) {
     register_copy<std::int32_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int64_t>(module, "copy_wide_pattern");
-    register_sum<std::int32_t, float>(module);
-    register_sum<std::int32_t, double>(module);
-    register_sum<std::int64_t, float>(module);
-    register_sum<std::int64_t, double>(module);
+    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
 }
 
 }  // namespace spmvgpu

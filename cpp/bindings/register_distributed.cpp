@@ -18,9 +18,9 @@ namespace spmvgpu {
 namespace {
 
 template <class T>
-void register_vector(py::module_& module, const char* name) {
+void register_vector(py::module_& module) {
     using V = DistributedVector<T>;
-    py::class_<V>(module, name, "A vector in pieces on several devices.")
+    py::class_<V>(module, ("DistributedVector" + value_suffix<T>()).c_str(), "A vector in pieces on several devices.")
         .def(
             "assign",
             [](V& vector, const Dense<T>& host) {
@@ -44,10 +44,11 @@ void register_vector(py::module_& module, const char* name) {
 }
 
 template <class T>
-void register_matrix_type(py::module_& module, const char* name) {
+void register_matrix_type(py::module_& module) {
     using M = DistributedMatrix<T>;
     using GivenShard = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One matrix over several devices.")
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("DistributedMatrix" + value_suffix<T>()).c_str(),
+                                                    "One matrix over several devices.")
         .def(py::init([](index_t rows, index_t cols, const std::vector<GivenShard>& given) {
                  std::vector<Shard<T>> shards;
                  IndexMapReader maps;
@@ -83,9 +84,10 @@ void register_matrix_type(py::module_& module, const char* name) {
 }
 
 template <class T>
-void register_streamed(py::module_& module, const char* name) {
+void register_streamed(py::module_& module) {
     using M = StreamedMatrix<T>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "A matrix in host memory that a GPU multiplies.")
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("StreamedMatrix" + value_suffix<T>()).c_str(),
+                                                    "A matrix in host memory that a GPU multiplies.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, int ordinal, std::size_t chunk_bytes) {
                  const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
@@ -99,13 +101,11 @@ void register_streamed(py::module_& module, const char* name) {
 
 }  // namespace
 
-void register_distributed(py::module_& module) {
-    register_vector<float>(module, "DistributedVectorF32");
-    register_vector<double>(module, "DistributedVectorF64");
-    register_streamed<float>(module, "StreamedMatrixF32");
-    register_streamed<double>(module, "StreamedMatrixF64");
-    register_matrix_type<float>(module, "DistributedMatrixF32");
-    register_matrix_type<double>(module, "DistributedMatrixF64");
-}
+#define REGISTER(T)               \
+    register_vector<T>(module);   \
+    register_streamed<T>(module); \
+    register_matrix_type<T>(module);
+
+void register_distributed(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
 
 }  // namespace spmvgpu

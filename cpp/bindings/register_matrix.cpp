@@ -137,9 +137,10 @@ py::dict plan(const Dense<index_t>& indptr, const Dense<index_t>& indices, const
 
 // Products, and what is known of every matrix.
 template <class T>
-void register_base(py::module_& module, const char* name) {
+void register_base(py::module_& module) {
     using M = AnyMatrix<T>;
-    py::class_<M, std::shared_ptr<M>>(module, name, "What multiplies vectors on one device.")
+    py::class_<M, std::shared_ptr<M>>(module, ("AnyMatrix" + value_suffix<T>()).c_str(),
+                                      "What multiplies vectors on one device.")
         .def(
             "multiply_pointers",
             [](const M& matrix, std::uintptr_t x, std::uintptr_t y, T alpha, T beta, std::uintptr_t stream) {
@@ -205,9 +206,10 @@ void register_base(py::module_& module, const char* name) {
 }
 
 template <class T>
-void register_type(py::module_& module, const char* name) {
+void register_type(py::module_& module) {
     using M = Matrix<T>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "One sparse matrix in one format on one device.")
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("Matrix" + value_suffix<T>()).c_str(),
+                                                    "One sparse matrix in one format on one device.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, const std::string& format, const Options& options, int ordinal, bool share) {
                  const CsrMatrix<T> csr =
@@ -249,13 +251,11 @@ void register_transpose(py::module_& module) {
 
 }  // namespace
 
-void register_matrix(py::module_& module) {
-    register_transpose<float>(module);
-    register_transpose<double>(module);
-    register_base<float>(module, "AnyMatrixF32");
-    register_base<double>(module, "AnyMatrixF64");
-    register_type<float>(module, "MatrixF32");
-    register_type<double>(module, "MatrixF64");
-}
+#define REGISTER(T)                \
+    register_transpose<T>(module); \
+    register_base<T>(module);      \
+    register_type<T>(module);
+
+void register_matrix(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
 
 }  // namespace spmvgpu

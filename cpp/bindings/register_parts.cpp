@@ -6,6 +6,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/index_map.hpp"
+#include "bindings/value_types.hpp"
 #include "matrix/parted_matrix.hpp"
 
 namespace py = pybind11;
@@ -15,10 +16,11 @@ namespace spmvgpu {
 namespace {
 
 template <class T>
-void register_type(py::module_& module, const char* name) {
+void register_type(py::module_& module) {
     using M = PartedMatrix<T>;
     using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, GivenIndexMap>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, name, "A matrix on one device that is made of parts.")
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("PartedMatrix" + value_suffix<T>()).c_str(),
+                                                    "A matrix on one device that is made of parts.")
         .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
                  std::vector<typename M::Part> parts;
                  IndexMapReader maps;
@@ -44,9 +46,8 @@ void register_type(py::module_& module, const char* name) {
 
 }  // namespace
 
-void register_parts(py::module_& module) {
-    register_type<float>(module, "PartedMatrixF32");
-    register_type<double>(module, "PartedMatrixF64");
-}
+#define REGISTER(T) register_type<T>(module);
+
+void register_parts(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
 
 }  // namespace spmvgpu

@@ -24,14 +24,14 @@ void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t le
             }
             for (std::ptrdiff_t i = begin; i < end; ++i) {
                 T& element = target[i * to.row_stride];
-                const T scaled = alpha * source[i * from.row_stride];
-                element = beta == T(0) ? scaled : scaled + beta * element;
+                const T added = scaled(alpha, source[i * from.row_stride]);
+                element = beta == T(0) ? added : added + scaled(beta, element);
             }
         }
     });
 }
 
-template void copy_columns(const Columns<const float>&, const Columns<float>&, index_t, float, float);
-template void copy_columns(const Columns<const double>&, const Columns<double>&, index_t, double, double);
+#define INSTANTIATE(T) template void copy_columns(const Columns<const T>&, const Columns<T>&, index_t, T, T);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/value_types.hpp"
+
 namespace spmvgpu {
 
 // Rows, columns and positions of stored entries. A matrix with 2^31 or more stored entries is refused, never wrapped.

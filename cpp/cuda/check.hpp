@@ -19,6 +19,15 @@ inline void check(cudaError_t status, const char* call) {
 
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
+// Lets the launches of a kernel ask for so much shared memory: more than 48 KB a device does not give unasked. It keeps
+// the setting, which takes about a microsecond.
+template <class Kernel>
+void allow_shared_bytes(Kernel* kernel, int bytes) {
+    constexpr int kUnasked = 48 << 10;
+    if (bytes <= kUnasked) return;
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+}
+
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace spmvgpu::cuda

@@ -79,7 +79,7 @@ public:
         } else {
             const T* const row = x_ + col * row_;
 #pragma unroll
-            for (int i = 0; i < Shape::kPerLane; ++i) to[i] = i < valid_ ? row[i * step_] : T(0);
+            for (int i = 0; i < Shape::kPerLane; ++i) to[i] = i < valid_ ? cuda::load(row + i * step_) : T(0);
         }
     }
 
@@ -157,7 +157,7 @@ __device__ __forceinline__ int reduce_entry_lanes(T (&sums)[Shape::kPerLane]) {
             for (int i = 0; i < half; ++i) {
                 const T given = upper ? sums[i] : sums[i + half];
                 const T kept = upper ? sums[i + half] : sums[i];
-                sums[i] = kept + __shfl_xor_sync(kAllLanes, given, lanes * Shape::kColumnLanes);
+                sums[i] = kept + shuffle_xor(given, lanes * Shape::kColumnLanes);
             }
             if (upper) first += half;
         }
@@ -179,8 +179,8 @@ __device__ __forceinline__ void store_columns(const Product<T>& product, index_t
             if (product.beta != T(0)) several = to;
 #pragma unroll
             for (int j = 0; j < Shape::kVector; ++j) {
-                const T scaled = product.alpha * sums[i + j];
-                several.element[j] = product.beta == T(0) ? scaled : scaled + product.beta * several.element[j];
+                const T added = scaled(product.alpha, sums[i + j]);
+                several.element[j] = product.beta == T(0) ? added : added + scaled(product.beta, several.element[j]);
             }
             to = several;
         }
@@ -189,9 +189,9 @@ __device__ __forceinline__ void store_columns(const Product<T>& product, index_t
         for (int i = 0; i < Shape::kResults; ++i) {
             const int column = Shape::column(first + i);
             if (column >= product.columns) continue;
-            T& to = y[column * product.y_strides.column];
-            const T scaled = product.alpha * sums[i];
-            to = product.beta == T(0) ? scaled : scaled + product.beta * to;
+            T* const to = y + column * product.y_strides.column;
+            const T added = scaled(product.alpha, sums[i]);
+            store(to, product.beta == T(0) ? added : added + scaled(product.beta, cuda::load(to)));
         }
     }
 }

@@ -15,8 +15,8 @@ template <class T>
 __global__ void scale_thread_per_row(index_t rows, Product<T> product) {
     const index_t row = blockIdx.x * kBlockSize + threadIdx.x;
     if (row >= rows) return;
-    T& y = product.y[product.row_of_y(row)];
-    y = product.beta == T(0) ? T(0) : product.beta * y;
+    T* const y = product.y + product.row_of_y(row);
+    store(y, product.beta == T(0) ? T(0) : scaled(product.beta, load(y)));
 }
 
 // A warp per strip of non-zeros, 32 at a time: a segmented scan over equal rows, whose last lane in each row holds the
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kBlockSize)
         const bool valid = k < static_cast<unsigned>(end);
         // Past the end lanes repeat the last row with nothing to add, so that its sum ends up in lane 31 as ever.
         const index_t row = load_once(row_indices + (valid ? k : end - 1));
-        T sum = valid ? load_once(values + k) * product.x[load_once(col_indices + k)] : T(0);
+        T sum = valid ? load_once(values + k) * load(product.x + load_once(col_indices + k)) : T(0);
         if (lane == 0) {
             if (row == carried_row) {
                 sum += carried_sum;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kBlockSize)
         }
         for (int offset = 1; offset < kWarp; offset *= 2) {
             const index_t other_row = __shfl_up_sync(kAllLanes, row, offset);
-            const T other_sum = __shfl_up_sync(kAllLanes, sum, offset);
+            const T other_sum = shuffle_up(sum, offset);
             if (lane >= offset && other_row == row) sum += other_sum;
         }
         const index_t next_row = __shfl_down_sync(kAllLanes, row, 1);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kBlockSize)
             }
         }
         carried_row = __shfl_sync(kAllLanes, row, kWarp - 1);
-        carried_sum = __shfl_sync(kAllLanes, sum, kWarp - 1);
+        carried_sum = shuffle_from(sum, kWarp - 1);
     }
     if (lane != 0) return;
     if (carried_row == row_before) {
@@ -100,7 +100,7 @@ void Coo<T>::spmv_cuda(const Product<T>& given, Stream stream) const {
     merge_spans(spans, product, stream, CutRowSums<T>{entering, leaving});
 }
 
-template void Coo<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Coo<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Coo<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

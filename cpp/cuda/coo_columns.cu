@@ -13,8 +13,8 @@ __global__ void scale_thread_per_element(index_t rows, Product<T> product) {
     const std::int64_t row = element / product.columns, column = element % product.columns;
     if (row >= rows) return;
     const std::int64_t place = product.row_of_y(static_cast<index_t>(row));
-    T& y = product.y[place * product.y_strides.row + column * product.y_strides.column];
-    y = product.beta == T(0) ? T(0) : product.beta * y;
+    T* const y = product.y + place * product.y_strides.row + column * product.y_strides.column;
+    store(y, product.beta == T(0) ? T(0) : scaled(product.beta, cuda::load(y)));
 }
 
 // A group of lanes per strip of non-zeros, which it goes through in order. As in the product with one vector, a row
@@ -38,7 +38,9 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
     T sums[Shape::kPerLane] = {};
     const auto leave = [&](T* partial_sums) {
 #pragma unroll
-        for (int c = 0; c < Shape::kPerLane; ++c) partial_sums[strip * Coo<T>::kColumns + Shape::column(c)] = sums[c];
+        for (int c = 0; c < Shape::kPerLane; ++c) {
+            store(partial_sums + strip * Coo<T>::kColumns + Shape::column(c), sums[c]);
+        }
     };
     for (index_t done = 0; done < end - begin; done += kInFlight) {
         index_t rows[kInFlight], cols[kInFlight];
@@ -49,7 +51,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
             const index_t k = valid ? begin + done + i : begin;
             rows[i] = valid ? row_indices[k] : -1;
             cols[i] = col_indices[k];
-            factors[i] = values[k];
+            factors[i] = cuda::load(values + k);
         }
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
@@ -93,14 +95,14 @@ __global__ void coo_columns_merge_warp_per_row(const RowSpan* spans, index_t cou
     T sum = 0;
     if (column < product.columns) {
         for (std::int64_t part = span.first + threadIdx.x % kWarp / kColumns; part <= span.last; part += kSums) {
-            sum += (part == span.first ? leaving : entering)[part * kColumns + column];
+            sum += cuda::load((part == span.first ? leaving : entering) + part * kColumns + column);
         }
     }
-    for (int lanes = kWarp / 2; lanes >= kColumns; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+    for (int lanes = kWarp / 2; lanes >= kColumns; lanes /= 2) sum += shuffle_xor(sum, lanes);
     if (threadIdx.x % kWarp >= kColumns || column >= product.columns) return;
-    T& y = product.y[product.row_of_y(span.row) * product.y_strides.row + column * product.y_strides.column];
-    const T scaled = product.alpha * sum;
-    y = product.beta == T(0) ? scaled : scaled + product.beta * y;
+    T* const y = product.y + product.row_of_y(span.row) * product.y_strides.row + column * product.y_strides.column;
+    const T added = scaled(product.alpha, sum);
+    store(y, product.beta == T(0) ? added : added + scaled(product.beta, cuda::load(y)));
 }
 
 }  // namespace
@@ -131,7 +133,7 @@ void Coo<T>::multiply_columns_cuda(const Product<T>& given, Stream stream) const
     });
 }
 
-template void Coo<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void Coo<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Coo<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

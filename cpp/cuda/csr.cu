@@ -74,7 +74,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     const RowSpan span = plan.spans[tile.row_begin];
     unsigned* const arrivals = plan.arrivals + tile.row_begin;
     if (threadIdx.x == 0) {
-        plan.segment_sums[tile.note] = sum;
+        store(plan.segment_sums + tile.note, sum);
         __threadfence();
         last_arrival = atomicAdd(arrivals, 1u) == static_cast<unsigned>(span.last - span.first);
     }
@@ -82,7 +82,8 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     if (!last_arrival || threadIdx.x >= kWarp) return;
     __threadfence();
     sum = 0;
-    for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp) sum += __ldcg(plan.segment_sums + i);
+    for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp)
+        sum += load_shared_result(plan.segment_sums + i);
     sum = sum_lanes(sum, kWarp);
     if (threadIdx.x == 0) {
         store_row(product, span.row, sum);
@@ -94,9 +95,9 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 // memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
 // Rows that are much longer than their group is wide are left over for whole warps.
 template <class T, int kItems, int kThreads>
-__global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads)
+__global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads / (sizeof(T) > 8 ? 2 : 1))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
-    __shared__ T products[kThreads * kItems];
+    T* const products = shared_array<T, kThreads * kItems>();
     __shared__ std::uint16_t left_over[kThreads * kItems / Tile::kMaxPerLane];
     __shared__ int left_over_count;
     const Tile tile = plan.tiles[blockIdx.x];
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
     if (threadIdx.x == 0) left_over_count = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        if (cols[i] >= 0) products[i * kThreads + threadIdx.x] = factors[i] * product.x[cols[i]];
+        if (cols[i] >= 0) store(products + i * kThreads + threadIdx.x, factors[i] * load(product.x + cols[i]));
     }
     __syncthreads();
 
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
         const bool too_long = tile.note != 0 && end - begin > Tile::kMaxPerLane * lanes;
         T sum = 0;
         if (!too_long) {
-            for (int k = begin + lane; k < end; k += lanes) sum += products[k];
+            for (int k = begin + lane; k < end; k += lanes) sum += load(products + k);
         }
         sum = sum_lanes(sum, lanes);
         if (lane == 0 && row < tile.rows) {
@@ -149,7 +150,8 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
         row = left_over[i];
         end = row_offsets[row + 1] - tile.nz_begin;
         T sum = 0;
-        for (int k = row_offsets[row] - tile.nz_begin + threadIdx.x % kWarp; k < end; k += kWarp) sum += products[k];
+        for (int k = row_offsets[row] - tile.nz_begin + threadIdx.x % kWarp; k < end; k += kWarp)
+            sum += load(products + k);
         sum = sum_lanes(sum, kWarp);
         if (threadIdx.x % kWarp == 0) store_row(product, tile.row_begin + row, sum);
     }
@@ -177,8 +179,10 @@ void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream
         csr.tiles.data(), csr.spans.data(), csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(),
         segment_sums,     arrivals};
     constexpr int kThreads = Tile::threads(kTile);
-    csr_balanced_block_per_tile<T, kTile / kThreads, kThreads>
-        <<<static_cast<unsigned>(csr.tiles.size()), kThreads, 0, native(stream)>>>(plan, product);
+    const auto kernel = csr_balanced_block_per_tile<T, kTile / kThreads, kThreads>;
+    constexpr int kBytes = dynamic_bytes<T, kTile>();
+    if constexpr (kBytes > 0) allow_shared_bytes(kernel, kBytes);
+    kernel<<<static_cast<unsigned>(csr.tiles.size()), kThreads, kBytes, native(stream)>>>(plan, product);
     check_launch("csr_balanced_block_per_tile");
 }
 
@@ -208,9 +212,9 @@ cuda::Residency cuda::csr_vector_residency(int ordinal) {
     return residency(csr_shared<T, kWarp>, kBlockSize, ordinal);
 }
 
-template cuda::Residency cuda::csr_vector_residency<float>(int);
-template cuda::Residency cuda::csr_vector_residency<double>(int);
-template void Csr<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Csr<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T)                                           \
+    template cuda::Residency cuda::csr_vector_residency<T>(int); \
+    template void Csr<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

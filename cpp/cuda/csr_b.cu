@@ -12,19 +12,23 @@ using namespace cuda;
 
 constexpr int kBlockSize = CsrBTuning::kBlockSize;
 
-// Blocks to hold at a time, as in the balanced kernel of csr: more of them where a thread has fewer loads in flight.
-constexpr int blocks_per_processor(int items) { return items <= 4 ? 8 : items <= 8 ? 6 : 4; }
+// Blocks to hold at a time, as in the balanced kernel of csr: more of them where a thread has fewer loads in flight,
+// or values are narrower.
+template <class T>
+constexpr int blocks_per_processor(int items) {
+    return (items <= 4 ? 8 : items <= 8 ? 6 : 4) / (sizeof(T) > 8 ? 2 : 1);
+}
 
 // A block per fragment: the products of its kBlockSize * kItems non-zeros go to shared memory, where `lanes` lanes at a
 // time add up a row. A row that began in an earlier fragment leaves its sum in entering[fragment], one that goes on in
 // the next in leaving[fragment]; all others are stored.
 template <class T, int kItems>
-__global__ void __launch_bounds__(kBlockSize, blocks_per_processor(kItems))
+__global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     csr_b_block_per_fragment(index_t rows, index_t nnz, const RowBound* __restrict__ bounds,
                              const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                              const T* __restrict__ values, int lanes, Product<T> product, T* entering, T* leaving) {
     constexpr int kFragment = kBlockSize * kItems;
-    __shared__ T products[kFragment];
+    T* const products = shared_array<T, kFragment>();
     __shared__ T sums[kBlockSize];
     const auto begin = static_cast<index_t>(blockIdx.x * kFragment);
     const int count = nnz - begin < kFragment ? nnz - begin : kFragment;
@@ -43,7 +47,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor(kItems))
     const index_t row_after = blockIdx.x + 1 < gridDim.x ? bounds[blockIdx.x + 1].first : rows;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        if (cols[i] >= 0) products[i * kBlockSize + threadIdx.x] = factors[i] * product.x[cols[i]];
+        if (cols[i] >= 0) store(products + i * kBlockSize + threadIdx.x, factors[i] * load(product.x + cols[i]));
     }
     __syncthreads();
 
@@ -62,7 +66,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor(kItems))
             // Within the fragment, whatever the row has before and after it.
             const int first = row_offsets[row] > begin ? row_offsets[row] - begin : 0;
             const int last = row_offsets[row + 1] - begin < count ? row_offsets[row + 1] - begin : count;
-            for (int k = first + lane; k < last; k += lanes) sum += products[k];
+            for (int k = first + lane; k < last; k += lanes) sum += load(products + k);
         }
         sum = sum_lanes_shared(sums, sum, lanes);
         if (!valid || lane != 0) continue;
@@ -80,7 +84,10 @@ template <class T, int kItems>
 void launch(const CsrB<T>& csr_b, const Product<T>& product, Stream stream) {
     auto* const entering = static_cast<T*>(product.scratch);
     auto* const leaving = entering + csr_b.bounds.size();
-    csr_b_block_per_fragment<T, kItems><<<static_cast<unsigned>(csr_b.bounds.size()), kBlockSize, 0, native(stream)>>>(
+    const auto kernel = csr_b_block_per_fragment<T, kItems>;
+    constexpr int kBytes = dynamic_bytes<T, kBlockSize * kItems>();
+    if constexpr (kBytes > 0) allow_shared_bytes(kernel, kBytes);
+    kernel<<<static_cast<unsigned>(csr_b.bounds.size()), kBlockSize, kBytes, native(stream)>>>(
         csr_b.rows, csr_b.nnz, csr_b.bounds.data(), csr_b.row_offsets.data(), csr_b.col_indices.data(),
         csr_b.values.data(), csr_b.tuning.lanes_per_row, product, entering, leaving);
     check_launch("csr_b_block_per_fragment");
@@ -96,7 +103,7 @@ void CsrB<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
                              [&]<int kItems>() { launch<T, kItems>(*this, product, stream); });
 }
 
-template void CsrB<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void CsrB<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void CsrB<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

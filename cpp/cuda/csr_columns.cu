@@ -25,7 +25,7 @@ struct CsrRows {
     __device__ index_t number(index_t r) const { return r; }
     __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
         col = col_indices[row.begin + k];
-        value = values[row.begin + k];
+        value = cuda::load(values + row.begin + k);
     }
 };
 
@@ -73,9 +73,9 @@ template <class T>
 __device__ void store_column(const Product<T>& product, index_t row, T sum) {
     const auto column = static_cast<index_t>(threadIdx.x);
     if (column >= product.columns) return;
-    T& y = product.y[product.row_of_y(row) * product.y_strides.row + column * product.y_strides.column];
-    const T scaled = product.alpha * sum;
-    y = product.beta == T(0) ? scaled : scaled + product.beta * y;
+    T* const y = product.y + product.row_of_y(row) * product.y_strides.row + column * product.y_strides.column;
+    const T added = scaled(product.alpha, sum);
+    store(y, product.beta == T(0) ? added : added + scaled(product.beta, cuda::load(y)));
 }
 
 // The block that finishes a row's last outstanding segment adds up all of them, always in the same order.
@@ -85,7 +85,7 @@ __device__ void multiply_segment(const CsrRows<T>& rows, const TilePlan<T>& plan
     __shared__ bool last_arrival;
     const T sum = sum_long_row(rows, {tile.nz_begin, tile.nonzeros}, x, parts);
     if (threadIdx.x < static_cast<unsigned>(product.columns)) {
-        plan.segment_sums[std::int64_t(tile.note) * kMaxColumns + threadIdx.x] = sum;
+        store(plan.segment_sums + std::int64_t(tile.note) * kMaxColumns + threadIdx.x, sum);
         __threadfence();
     }
     __syncthreads();
@@ -100,7 +100,7 @@ __device__ void multiply_segment(const CsrRows<T>& rows, const TilePlan<T>& plan
     T own = 0;
     if (column < product.columns) {
         for (std::int64_t i = span.first + part; i <= span.last; i += kParts) {
-            own += __ldcg(plan.segment_sums + i * kMaxColumns + column);
+            own += load_shared_result(plan.segment_sums + i * kMaxColumns + column);
         }
     }
     parts[part][column] = own;
@@ -172,7 +172,7 @@ void Csr<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) con
     launch_columns<kEntryLanes>(stored, rows, node_rows, product, stream);
 }
 
-template void Csr<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void Csr<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Csr<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

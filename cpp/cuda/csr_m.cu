@@ -24,10 +24,10 @@ __global__ void __launch_bounds__(kBlockSize)
     }
     T gathered[kInFlight];
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? x[cols[i]] : T(0);
+    for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(x + cols[i]) : T(0);
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-        if (cols[i] >= 0) col_x[first + i * kBlockSize] = gathered[i];
+        if (cols[i] >= 0) store(col_x + first + i * kBlockSize, gathered[i]);
     }
 }
 
@@ -78,9 +78,9 @@ void CsrM<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     });
 }
 
-template void CsrM<float>::gather_x_cuda(const Product<float>&, Stream) const;
-template void CsrM<double>::gather_x_cuda(const Product<double>&, Stream) const;
-template void CsrM<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void CsrM<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T)                                                     \
+    template void CsrM<T>::gather_x_cuda(const Product<T>&, Stream) const; \
+    template void CsrM<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

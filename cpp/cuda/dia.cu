@@ -26,11 +26,11 @@ __global__ void dia_thread_per_row(index_t rows, unsigned cols, unsigned diagona
             // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
             const unsigned col = d + i < diagonals ? static_cast<unsigned>(row) + offsets[d + i] : cols;
             factors[i] = col < cols ? load_once(values + (d + i) * pitch + row) : T(0);
-            gathered[i] = col < cols ? product.x[col] : T(0);
+            gathered[i] = col < cols ? load(product.x + col) : T(0);
         }
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            if (std::bit_cast<typename Dia<T>::Bits>(factors[i]) != padding) sum += factors[i] * gathered[i];
+            if (Dia<T>::bits(factors[i]) != padding) sum += factors[i] * gathered[i];
         }
     }
     store_row(product, static_cast<index_t>(row), sum);
@@ -47,7 +47,7 @@ void Dia<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     check_launch("dia_thread_per_row");
 }
 
-template void Dia<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Dia<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Dia<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

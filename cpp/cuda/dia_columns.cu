@@ -17,14 +17,14 @@ struct DiaRows {
     const index_t* __restrict__ offsets;
     const T* __restrict__ values;
 
-    __device__ bool is_padding(T value) const { return std::bit_cast<typename Dia<T>::Bits>(value) == padding; }
+    __device__ bool is_padding(T value) const { return Dia<T>::bits(value) == padding; }
     __device__ Row row(index_t r) const { return {r, diagonals}; }
     __device__ index_t number(index_t r) const { return r; }
     __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
         // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
         const unsigned at = static_cast<unsigned>(row.begin) + offsets[k];
         if (at >= cols) return;
-        value = values[k * pitch + row.begin];
+        value = cuda::load(values + k * pitch + row.begin);
         if (!is_padding(value)) col = static_cast<index_t>(at);
     }
 };
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
             T factors[kNeighbours];
             const T* const values = dia.values + d * dia.pitch + first_row;
 #pragma unroll
-            for (int r = 0; r < kNeighbours; ++r) factors[r] = values[r];
+            for (int r = 0; r < kNeighbours; ++r) factors[r] = cuda::load(values + r);
             if (d > 0 && offset == offset_before + 1) {
 #pragma unroll
                 for (int r = 0; r + 1 < kNeighbours; ++r) {
@@ -102,7 +102,7 @@ void Dia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) con
     });
 }
 
-template void Dia<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void Dia<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Dia<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -25,7 +25,7 @@ struct EllRows {
         const std::int64_t slot =
             row.begin + std::int64_t(k >> threads_shift) * shape.pitch + (k & ((1u << threads_shift) - 1));
         col = col_indices[slot];
-        value = values[slot];
+        value = cuda::load(values + slot);
     }
 };
 
@@ -54,11 +54,10 @@ void EllrT<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) c
     multiply(slots, row_lengths.data(), product, stream);
 }
 
-template void Ellpack<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void Ellpack<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
-template void EllpackR<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void EllpackR<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
-template void EllrT<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void EllrT<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T)                                                                 \
+    template void Ellpack<T>::multiply_columns_cuda(const Product<T>&, Stream) const;  \
+    template void EllpackR<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
+    template void EllrT<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -15,9 +15,9 @@ cuda::Residency cuda::ell_residency(int ordinal) {
     return residency(ell_threads_per_row<T, 1>, PaddedTuning{}.block_size, ordinal);
 }
 
-template cuda::Residency cuda::ell_residency<float>(int);
-template cuda::Residency cuda::ell_residency<double>(int);
-template void Ellpack<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Ellpack<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T)                                    \
+    template cuda::Residency cuda::ell_residency<T>(int); \
+    template void Ellpack<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -11,7 +11,7 @@ void EllrT<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     });
 }
 
-template void EllrT<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void EllrT<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void EllrT<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -13,7 +13,7 @@ template <class T>
 __global__ void gather_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
                                           const index_t* __restrict__ map, index_t count, std::int64_t stride) {
     const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
-    if (i < count) to[i] = from[(map == nullptr ? i : map[i]) * stride];
+    if (i < count) store(to + i, load(from + (map == nullptr ? i : map[i]) * stride));
 }
 
 template <class T>
@@ -22,8 +22,9 @@ __global__ void scatter_thread_per_element(T* __restrict__ to, const T* __restri
                                            std::int64_t stride) {
     const std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
     if (i >= count) return;
-    T& target = to[(map == nullptr ? i : map[i]) * stride];
-    target = beta == T(0) ? from[i] : from[i] + beta * target;
+    T* const target = to + (map == nullptr ? i : map[i]) * stride;
+    const T added = load(from + i);
+    store(target, beta == T(0) ? added : added + scaled(beta, load(target)));
 }
 
 }  // namespace
@@ -48,9 +49,9 @@ void scatter(T* to, const T* from, const index_t* map, index_t count, T beta, in
 }
 
 template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream, std::int64_t);
-template void gather(float*, const float*, const index_t*, index_t, int, Stream, std::int64_t);
-template void gather(double*, const double*, const index_t*, index_t, int, Stream, std::int64_t);
-template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream, std::int64_t);
-template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream, std::int64_t);
+#define INSTANTIATE(T)                                                                      \
+    template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t); \
+    template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda

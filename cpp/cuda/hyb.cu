@@ -19,9 +19,9 @@ void Hyb<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) con
     coo.multiply_columns_cuda(rest, stream);
 }
 
-template void Hyb<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Hyb<double>::spmv_cuda(const Product<double>&, Stream) const;
-template void Hyb<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void Hyb<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T)                                                \
+    template void Hyb<T>::spmv_cuda(const Product<T>&, Stream) const; \
+    template void Hyb<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -71,7 +71,7 @@ void Sell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
                                  [&]<int kWarps>() { launch<T, kWarps>(*this, product, stream); });
 }
 
-template void Sell<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Sell<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Sell<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

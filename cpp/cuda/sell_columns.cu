@@ -21,7 +21,7 @@ struct SellRows {
     __device__ void load(const cuda::Row& row, unsigned k, index_t& col, T& value) const {
         const std::int64_t slot = row.begin + std::int64_t(k) * Sell<T>::kSliceRows;
         col = col_indices[slot];
-        value = values[slot];
+        value = cuda::load(values + slot);
     }
 };
 
@@ -33,7 +33,7 @@ void Sell<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) co
     cuda::launch_columns<1>(stored, rows, node_rows, product, stream);
 }
 
-template void Sell<float>::multiply_columns_cuda(const Product<float>&, Stream) const;
-template void Sell<double>::multiply_columns_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Sell<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -198,7 +198,7 @@ void HostExchange<T>::finish(const Product<T>& host, bool is_stored) {
     if (staged) parallel_copy(host.y, staged.get(), y_.bytes());
 }
 
-template class HostExchange<float>;
-template class HostExchange<double>;
+#define INSTANTIATE(T) template class HostExchange<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda

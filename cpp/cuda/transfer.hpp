@@ -66,7 +66,9 @@ public:
     void run(const Product<T>& host, Multiply&& multiply, const Crossing& crossing = {}) {
         const std::lock_guard lock(mutex_);
         begin(host, crossing);
-        const bool store_y = crossing.store_y && host.beta == T(0) && is_pinned(host.y, y_.bytes());
+        // Whole values are stored at once, for which NumPy may have placed them otherwise.
+        const bool is_aligned = reinterpret_cast<std::uintptr_t>(host.y) % sizeof(T) == 0;
+        const bool store_y = crossing.store_y && host.beta == T(0) && is_aligned && is_pinned(host.y, y_.bytes());
         multiply(Product<T>{x_.data(), store_y ? host.y : y_.data(), host.alpha, host.beta}, stream_.get());
         finish(host, store_y);
     }

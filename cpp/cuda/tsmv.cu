@@ -23,6 +23,7 @@ struct Tiles {
     const std::uint32_t* coordinates;
     const T* values;
     T* halo_sums;  // scratch: y of every halo
+    Mirror<T> mirror;
 };
 
 // Row `i` of a node, or -1 if the node has fewer.
@@ -74,9 +75,10 @@ struct SliceWalk {
     static constexpr int kNodeRows = kBlock;
     static constexpr int kSteps = (kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1) * kDepth;
     // To keep on a multiprocessor: no more registers than that allows.
-    static constexpr int kThreadsToHold = kDepth > 1                     ? TsmvTuning::threads_to_hold(kDepth)
-                                          : kBlock > 1 && sizeof(T) == 8 ? 1024
-                                                                         : 1280;
+    static constexpr int kThreadsToHold = (kDepth > 1                     ? TsmvTuning::threads_to_hold(kDepth)
+                                           : kBlock > 1 && sizeof(T) >= 8 ? 1024
+                                                                          : 1280) /
+                                          (sizeof(T) > 8 ? 2 : 1);
     using Ahead = Slots<T, std::uint16_t, Tsmv<T>::kFake, kSteps, kBlock * kBlock>;
 
     static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
@@ -94,7 +96,7 @@ struct SliceWalk {
             T x[kBlock] = {}, sums[kBlock] = {};
             if (node != Tsmv<T>::kNoNode) {
 #pragma unroll
-                for (int i = 0; i < kBlock; ++i) x[i] = window.x[node * kBlock + i];
+                for (int i = 0; i < kBlock; ++i) x[i] = cuda::load(window.x + node * kBlock + i);
             }
             for (; step < end; step += kSteps) {
                 T mirrored[kSteps][kBlock];
@@ -103,7 +105,7 @@ struct SliceWalk {
                 for (int s = 0; s < kSteps; ++s) {
                     columns[s] = ahead.indices[s];
                     if (columns[s] == Tsmv<T>::kFake) continue;
-                    multiply_block(ahead.values[s], x, window.x + columns[s] * kBlock, sums, mirrored[s]);
+                    multiply_block(ahead.values[s], x, window.x + columns[s] * kBlock, sums, mirrored[s], all.mirror);
                     if (columns[s] == node) columns[s] = Tsmv<T>::kFake;
                 }
                 const bool more = step + kSteps < end;
@@ -113,14 +115,14 @@ struct SliceWalk {
                     if (step + s >= end) break;
                     if (columns[s] != Tsmv<T>::kFake) {
 #pragma unroll
-                        for (int j = 0; j < kBlock; ++j) window.y[columns[s] * kBlock + j] += mirrored[s][j];
+                        for (int j = 0; j < kBlock; ++j) add_to(window.y + columns[s] * kBlock + j, mirrored[s][j]);
                     }
                     __syncthreads();
                 }
             }
             if (node != Tsmv<T>::kNoNode) {
 #pragma unroll
-                for (int i = 0; i < kBlock; ++i) window.y[node * kBlock + i] += sums[i];
+                for (int i = 0; i < kBlock; ++i) add_to(window.y + node * kBlock + i, sums[i]);
             }
             __syncthreads();
             step = end;
@@ -128,17 +130,17 @@ struct SliceWalk {
         }
     }
 
-    // sums += block * column_x, and mirrored = the transposed block * x.
+    // sums += block * column_x, and mirrored = the mirror image of the block * x.
     static __device__ __forceinline__ void multiply_block(const T* block, const T* x, const T* column_x, T* sums,
-                                                          T* mirrored) {
+                                                          T* mirrored, Mirror<T> mirror) {
 #pragma unroll
         for (int j = 0; j < kBlock; ++j) {
-            const T x_j = column_x[j];
+            const T x_j = cuda::load(column_x + j);
             mirrored[j] = 0;
 #pragma unroll
             for (int i = 0; i < kBlock; ++i) {
                 sums[i] += block[i * kBlock + j] * x_j;
-                mirrored[j] += block[i * kBlock + j] * x[i];
+                mirrored[j] += mirror(block[i * kBlock + j]) * x[i];
             }
         }
     }
@@ -168,10 +170,10 @@ struct FlagWalk {
                 if (packed != TsmvCoordinate::kFake) {
                     const auto row = TsmvCoordinate::row(packed), column = TsmvCoordinate::column(packed);
                     const T value = now.values[s][0];
-                    sum += value * window.x[column];
-                    if (column != row) window.y[column] += value * window.x[row];
+                    sum += value * cuda::load(window.x + column);
+                    if (column != row) add_to(window.y + column, all.mirror(value) * cuda::load(window.x + row));
                     if (packed & TsmvCoordinate::kLast) {
-                        window.y[row] += sum;
+                        add_to(window.y + row, sum);
                         sum = 0;
                     }
                 }
@@ -185,7 +187,7 @@ template <class T, class Walk, int kThreads>
 __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 : Walk::kThreadsToHold / kThreads)
     tsmv_block_per_tile(Tiles<T> all, Product<T> product) {
     constexpr int kBlock = Walk::kNodeRows;
-    extern __shared__ double shared[];  // aligned for every T
+    extern __shared__ double2 shared[];  // aligned for every T
     const TsmvTile tile = all.tiles[blockIdx.x], end = all.tiles[blockIdx.x + 1];
     const int halo = end.halo - tile.halo, nodes = halo + end.node - tile.node;
     const index_t first_step = all.slice_steps[tile.slice];
@@ -206,18 +208,18 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 
         const int n = i / kBlock;
         const index_t node = n < halo ? all.halo_nodes[tile.halo + n] : tile.node + n - halo;
         const index_t row = row_of<kBlock>(all.node_rows, node, i % kBlock);
-        window.x[i] = row >= 0 ? product.x[row] : T(0);
-        window.y[i] = 0;
+        store(window.x + i, row >= 0 ? cuda::load(product.x + row) : T(0));
+        store(window.y + i, T(0));
     }
     __syncthreads();
     if (window.steps > 0) Walk::multiply(ahead, all, window, tile, end);
     let_next_kernel_start();
     for (int i = threadIdx.x; i < halo * kBlock; i += kThreads) {
-        all.halo_sums[std::int64_t(tile.halo) * kBlock + i] = window.y[i];
+        store(all.halo_sums + std::int64_t(tile.halo) * kBlock + i, cuda::load(window.y + i));
     }
     for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += kThreads) {
         const index_t row = row_of<kBlock>(all.node_rows, tile.node + i / kBlock, i % kBlock);
-        if (row >= 0) store_row(product, row, window.y[halo * kBlock + i]);
+        if (row >= 0) store_row(product, row, cuda::load(window.y + halo * kBlock + i));
     }
 }
 
@@ -234,7 +236,7 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
     wait_for_kernel_before();
     T sum = 0;
     if (end - begin <= kMany) {
-        for (index_t k = begin; k < end; ++k) sum += halo_sums[std::int64_t(sources[k]) * kBlock + part];
+        for (index_t k = begin; k < end; ++k) sum += cuda::load(halo_sums + std::int64_t(sources[k]) * kBlock + part);
     }
     unsigned long_rows = __ballot_sync(kAllLanes, end - begin > kMany);
     for (; long_rows != 0; long_rows &= long_rows - 1) {
@@ -243,23 +245,19 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
         const int its_part = __shfl_sync(kAllLanes, part, owner);
         T its_sum = 0;
         for (index_t k = from + lane; k < to; k += kWarp) {
-            its_sum += halo_sums[std::int64_t(sources[k]) * kBlock + its_part];
+            its_sum += cuda::load(halo_sums + std::int64_t(sources[k]) * kBlock + its_part);
         }
-        its_sum = __shfl_sync(kAllLanes, sum_lanes(its_sum, kWarp), 0);
+        its_sum = shuffle_from(sum_lanes(its_sum, kWarp), 0);
         if (lane == owner) sum = its_sum;
     }
-    if (row >= 0) product.y[product.row_of_y(row)] += product.alpha * sum;
+    if (row >= 0) add_to(product.y + product.row_of_y(row), scaled(product.alpha, sum));
 }
 
 template <class T, class Walk, int kThreads>
 void launch_tiles(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
     const auto kernel = tsmv_block_per_tile<T, Walk, kThreads>;
     const auto bytes = static_cast<int>(tsmv.shared_bytes);
-    // More than a kernel gets unasked; a setting that the device keeps, at about a microsecond.
-    constexpr int kUnasked = 48 << 10;
-    if (bytes > kUnasked) {
-        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
-    }
+    allow_shared_bytes(kernel, bytes);
     kernel<<<static_cast<unsigned>(tsmv.tile_count()), kThreads, bytes, native(stream)>>>(all, product);
     check_launch("tsmv_block_per_tile");
 }
@@ -287,11 +285,17 @@ void launch_slices(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& p
 template <class T>
 void Tsmv<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    const Tiles<T> all{tiles.data(),        node_rows.data(),
-                       halo_nodes.data(),   slice_steps.data(),
-                       thread_nodes.data(), step_offsets.data(),
-                       columns.data(),      coordinates.data(),
-                       values.data(),       static_cast<T*>(product.scratch)};
+    const Tiles<T> all{tiles.data(),
+                       node_rows.data(),
+                       halo_nodes.data(),
+                       slice_steps.data(),
+                       thread_nodes.data(),
+                       step_offsets.data(),
+                       columns.data(),
+                       coordinates.data(),
+                       values.data(),
+                       static_cast<T*>(product.scratch),
+                       mirror()};
     if (tuning.variant == TsmvVariant::kPoster) {
         launch<T, FlagWalk<T>>(*this, all, product, stream);
     } else {
@@ -301,7 +305,7 @@ void Tsmv<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (remainder.nnz > 0) remainder.spmv_cuda(remainder_product(product), stream);
 }
 
-template void Tsmv<float>::spmv_cuda(const Product<float>&, Stream) const;
-template void Tsmv<double>::spmv_cuda(const Product<double>&, Stream) const;
+#define INSTANTIATE(T) template void Tsmv<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -39,10 +39,6 @@ template <class T>
 Residency ell_residency(int) {
     unavailable();
 }
-template Residency csr_vector_residency<float>(int);
-template Residency csr_vector_residency<double>(int);
-template Residency ell_residency<float>(int);
-template Residency ell_residency<double>(int);
 
 std::shared_ptr<void> allocate_pinned(std::size_t) { unavailable(); }
 bool is_pinned(const void*, std::size_t) { return false; }
@@ -63,22 +59,23 @@ template <class T>
 void HostExchange<T>::finish(const Product<T>&, bool) {
     unavailable();
 }
-template class HostExchange<float>;
-template class HostExchange<double>;
 
 template <class T>
 void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t) {
     unavailable();
 }
 template void gather(index_t*, const index_t*, const index_t*, index_t, int, Stream, std::int64_t);
-template void gather(float*, const float*, const index_t*, index_t, int, Stream, std::int64_t);
-template void gather(double*, const double*, const index_t*, index_t, int, Stream, std::int64_t);
 template <class T>
 void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t) {
     unavailable();
 }
-template void scatter(float*, const float*, const index_t*, index_t, float, int, Stream, std::int64_t);
-template void scatter(double*, const double*, const index_t*, index_t, double, int, Stream, std::int64_t);
+#define INSTANTIATE(T)                                                                      \
+    template Residency csr_vector_residency<T>(int);                                        \
+    template Residency ell_residency<T>(int);                                               \
+    template class HostExchange<T>;                                                         \
+    template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t); \
+    template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 std::shared_ptr<void> lease_stream(int) { unavailable(); }
 Event::Event() { unavailable(); }

@@ -18,6 +18,86 @@ __device__ __forceinline__ T load_once(const T* pointer) {
     return __ldcs(pointer);
 }
 
+// A load past the L1, of what another block has just written.
+template <class T>
+__device__ __forceinline__ T load_shared_result(const T* pointer) {
+    return __ldcg(pointer);
+}
+
+// A load and a store of a whole value: of a complex one as one access of both parts, for which its address must be a
+// multiple of its size.
+template <class T>
+__device__ __forceinline__ T load(const T* pointer) {
+    return *pointer;
+}
+template <class T>
+__device__ __forceinline__ void store(T* pointer, std::type_identity_t<T> value) {
+    *pointer = value;
+}
+
+template <class Real>
+using Pair = std::conditional_t<sizeof(Real) == 4, float2, double2>;
+template <class Real>
+__device__ __forceinline__ Complex<Real> from_pair(Pair<Real> pair) {
+    return {pair.x, pair.y};
+}
+template <class Real>
+__device__ __forceinline__ Complex<Real> load_once(const Complex<Real>* pointer) {
+    return from_pair<Real>(__ldcs(reinterpret_cast<const Pair<Real>*>(pointer)));
+}
+template <class Real>
+__device__ __forceinline__ Complex<Real> load_shared_result(const Complex<Real>* pointer) {
+    return from_pair<Real>(__ldcg(reinterpret_cast<const Pair<Real>*>(pointer)));
+}
+template <class Real>
+__device__ __forceinline__ Complex<Real> load(const Complex<Real>* pointer) {
+    return from_pair<Real>(*reinterpret_cast<const Pair<Real>*>(pointer));
+}
+template <class Real>
+__device__ __forceinline__ void store(Complex<Real>* pointer, std::type_identity_t<Complex<Real>> value) {
+    *reinterpret_cast<Pair<Real>*>(pointer) = {value.real, value.imag};
+}
+
+template <class T>
+__device__ __forceinline__ void add_to(T* pointer, std::type_identity_t<T> value) {
+    T sum = load(pointer);
+    store(pointer, sum += value);
+}
+
+// The shuffles of CUDA, of complex values too.
+template <class T>
+__device__ __forceinline__ T shuffle_down(T value, int offset) {
+    if constexpr (kIsComplex<T>) {
+        return {shuffle_down(value.real, offset), shuffle_down(value.imag, offset)};
+    } else {
+        return __shfl_down_sync(kAllLanes, value, offset);
+    }
+}
+template <class T>
+__device__ __forceinline__ T shuffle_up(T value, int offset) {
+    if constexpr (kIsComplex<T>) {
+        return {shuffle_up(value.real, offset), shuffle_up(value.imag, offset)};
+    } else {
+        return __shfl_up_sync(kAllLanes, value, offset);
+    }
+}
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int mask) {
+    if constexpr (kIsComplex<T>) {
+        return {shuffle_xor(value.real, mask), shuffle_xor(value.imag, mask)};
+    } else {
+        return __shfl_xor_sync(kAllLanes, value, mask);
+    }
+}
+template <class T>
+__device__ __forceinline__ T shuffle_from(T value, int lane) {
+    if constexpr (kIsComplex<T>) {
+        return {shuffle_from(value.real, lane), shuffle_from(value.imag, lane)};
+    } else {
+        return __shfl_sync(kAllLanes, value, lane);
+    }
+}
+
 // Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
 // used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are
 // padding. Position is a type in which end + kInFlight * stride does not overflow: unsigned, where the stride is short.
@@ -36,7 +116,7 @@ __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices
             factors[i] = valid ? load_once(values + k + i * stride) : T(0);
         }
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? x[cols[i]] : T(0);
+        for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(x + cols[i]) : T(0);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) sum += factors[i] * gathered[i];
     }
@@ -46,8 +126,27 @@ __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices
 // Sum over groups of `lanes` neighbouring lanes (a power of two), left in each group's first lane. All lanes must call.
 template <class T>
 __device__ __forceinline__ T sum_lanes(T value, int lanes) {
-    for (int offset = lanes / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAllLanes, value, offset);
+    for (int offset = lanes / 2; offset > 0; offset /= 2) value += shuffle_down(value, offset);
     return value;
+}
+
+// An array of a thread block in shared memory, in which whole values can be loaded and stored at once. A kernel has a
+// fixed amount of it, which is limited to 48 KB, unless its launch asks for more: a large array is in the part that
+// dynamic_bytes() says is to be asked for, of which a kernel has one at most.
+template <class T, int kCount>
+constexpr int dynamic_bytes() {
+    constexpr int kMostFixed = 40 << 10;
+    return sizeof(T) * kCount > kMostFixed ? sizeof(T) * kCount : 0;
+}
+template <class T, int kCount>
+__device__ __forceinline__ T* shared_array() {
+    if constexpr (dynamic_bytes<T, kCount>() > 0) {
+        extern __shared__ double2 dynamic_memory[];  // aligned for every T
+        return reinterpret_cast<T*>(dynamic_memory);
+    } else {
+        __shared__ alignas(sizeof(T)) T array[kCount];
+        return array;
+    }
 }
 
 // The same through shared memory, as on GPUs without shuffles (Yin 2012, table III). `sums` has a slot per thread.
@@ -81,9 +180,9 @@ __device__ __forceinline__ T sum_block(T value) {
 // y[row] = alpha * sum + beta * y[row], without reading y where beta is zero.
 template <class T>
 __device__ __forceinline__ void store_row(const Product<T>& product, index_t row, T sum) {
-    const T scaled = product.alpha * sum;
-    T& y = product.y[product.row_of_y(row)];
-    y = product.beta == T(0) ? scaled : scaled + product.beta * y;
+    const T scaled_sum = scaled(product.alpha, sum);
+    T* const y = product.y + product.row_of_y(row);
+    store(y, product.beta == T(0) ? scaled_sum : scaled_sum + scaled(product.beta, load(y)));
 }
 
 inline unsigned blocks_for(std::int64_t items, int per_block) {

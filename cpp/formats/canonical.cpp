@@ -198,9 +198,9 @@ SPMVGPU_INSTANTIATE(std::int64_t, std::int32_t)
 SPMVGPU_INSTANTIATE(std::int64_t, std::int64_t)
 #undef SPMVGPU_INSTANTIATE
 
-template std::int64_t sum_duplicates(std::int64_t, std::int32_t*, std::int32_t*, float*);
-template std::int64_t sum_duplicates(std::int64_t, std::int32_t*, std::int32_t*, double*);
-template std::int64_t sum_duplicates(std::int64_t, std::int64_t*, std::int64_t*, float*);
-template std::int64_t sum_duplicates(std::int64_t, std::int64_t*, std::int64_t*, double*);
+#define INSTANTIATE(T)                                                                    \
+    template std::int64_t sum_duplicates(std::int64_t, std::int32_t*, std::int32_t*, T*); \
+    template std::int64_t sum_duplicates(std::int64_t, std::int64_t*, std::int64_t*, T*);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

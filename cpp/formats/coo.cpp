@@ -85,7 +85,7 @@ template <class T>
 void Coo<T>::spmv(const Product<T>& product) const {
     parallel_for(rows, rows, [&](index_t row) {
         T& y = product.y[product.row_of_y(row)];
-        y = product.beta == T(0) ? T(0) : product.beta * y;
+        y = product.beta == T(0) ? T(0) : scaled(product.beta, y);
     });
 
     // A piece adds whole rows to y itself; its first row may belong to the piece before it as well, and is added after
@@ -160,7 +160,7 @@ void Coo<T>::add_panel(const Product<T>& product) const {
     }
 }
 
-template struct Coo<float>;
-template struct Coo<double>;
+#define INSTANTIATE(T) template struct Coo<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -52,11 +52,11 @@ CsrKernel choose_kernel(const CsrMatrix<T>& csr, int lanes) {
     return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
 }
 
-int choose_tile(index_t nnz, double mean_row_length, int processors) {
+int choose_tile(index_t nnz, double mean_row_length, int processors, int value_bytes) {
     // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than
     // threads.
     constexpr double kBlocksPerProcessor = 8, kRowsPerTile = 512;
-    int tile = 4096;
+    int tile = value_bytes > 8 ? 2048 : 4096;  // its products lie in shared memory
     while (tile > 256 && (nnz / tile < kBlocksPerProcessor * processors || tile > kRowsPerTile * mean_row_length))
         tile /= 2;
     return tile;
@@ -71,7 +71,7 @@ template <class T>
 CsrTuning complete(const CsrMatrix<T>& csr, CsrTuning tuning, const Target& target) {
     const double mean = static_cast<double>(csr.nnz) / std::max<index_t>(csr.rows, 1);
     if (tuning.lanes_per_row == 0) tuning.lanes_per_row = choose_lanes(mean, csr.nnz);
-    if (tuning.tile == 0) tuning.tile = choose_tile(csr.nnz, mean, target.processors);
+    if (tuning.tile == 0) tuning.tile = choose_tile(csr.nnz, mean, target.processors, sizeof(T));
     if (tuning.kernel == CsrKernel::kAuto) tuning.kernel = choose_kernel(csr, tuning.lanes_per_row);
     return tuning;
 }
@@ -170,7 +170,7 @@ void Csr<T>::multiply_panel(const Product<T>& product) const {
     multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
-template struct Csr<float>;
-template struct Csr<double>;
+#define INSTANTIATE(T) template struct Csr<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -81,7 +81,7 @@ void CsrB<T>::multiply_panel(const Product<T>& product) const {
     multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
-template struct CsrB<float>;
-template struct CsrB<double>;
+#define INSTANTIATE(T) template struct CsrB<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

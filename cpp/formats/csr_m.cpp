@@ -60,7 +60,7 @@ void CsrM<T>::multiply_panel(const Product<T>& product) const {
     multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
 }
 
-template struct CsrM<float>;
-template struct CsrM<double>;
+#define INSTANTIATE(T) template struct CsrM<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -45,16 +45,16 @@ HostVector<index_t> find_diagonals(const CsrMatrix<T>& matrix) {
     return offsets;
 }
 
-// A bit pattern that no value has: 0, or the first free one of a row of candidates that is longer than the values are.
+// A bit pattern that no value has, in its real part if it is complex: 0, or the first free one of a row of candidates
+// that is longer than the values are.
 template <class T>
 typename Dia<T>::Bits find_padding(const Array<T>& values) {
     using Bits = typename Dia<T>::Bits;
-    constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<T>::quiet_NaN()) + 1;
-    const auto bits = [](T value) { return std::bit_cast<Bits>(value); };
-    if (std::none_of(values.begin(), values.end(), [&](T value) { return bits(value) == 0; })) return 0;
+    constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
+    if (std::none_of(values.begin(), values.end(), [&](T value) { return Dia<T>::bits(value) == 0; })) return 0;
     HostVector<bool> taken(values.size() + 1);
     for (const T value : values) {
-        const Bits candidate = bits(value) - kFirst;  // wraps around, as kFirst + candidate does
+        const Bits candidate = Dia<T>::bits(value) - kFirst;  // wraps around, as kFirst + candidate does
         if (candidate < taken.size()) taken[candidate] = true;
     }
     return kFirst + static_cast<Bits>(std::find(taken.begin(), taken.end(), false) - taken.begin());
@@ -90,7 +90,7 @@ Dia<T> Dia<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
     dia.tuning = plan.tuning;
     const auto slots = static_cast<std::int64_t>(dia.values.size());
     parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
-        std::fill(dia.values.begin() + begin, dia.values.begin() + end, std::bit_cast<T>(dia.padding));
+        std::fill(dia.values.begin() + begin, dia.values.begin() + end, T(std::bit_cast<Real<T>>(dia.padding)));
     });
     parallel_for(dia.rows, slots, [&](index_t row) {
         const index_t* offset = dia.offsets.begin();  // columns ascend in a row, and so do the diagonals they lie on
@@ -116,7 +116,7 @@ void for_each_entry(const Dia<T>& dia, Visit visit) {
         for (index_t d = 0; d < dia.diagonals(); ++d) {
             const T* const values = dia.values.data() + d * dia.pitch;
             for (std::int64_t row = first; row < last; ++row) {
-                if (std::bit_cast<typename Dia<T>::Bits>(values[row]) != dia.padding) visit(row, d);
+                if (Dia<T>::bits(values[row]) != dia.padding) visit(row, d);
             }
             timer.work(last - first);
         }
@@ -168,14 +168,14 @@ template <class T>
 SPMVGPU_SIMD_CLONES static void sum_block(const Dia<T>& dia, std::int64_t first, std::int64_t last, const T* x,
                                           T* sums) {
     const auto padding = dia.padding;
-    for_each_diagonal(
-        dia, first, last, [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
+    for_each_diagonal(dia, first, last,
+                      [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) {
-                const T product = values[i] * x[i + offset];  // of padding too, but it goes nowhere
-                sums[i - first] += std::bit_cast<typename Dia<T>::Bits>(values[i]) != padding ? product : T(0);
-            }
-        });
+                          for (std::int64_t i = begin; i < end; ++i) {
+                              const T product = values[i] * x[i + offset];  // of padding too, but it goes nowhere
+                              sums[i - first] += Dia<T>::bits(values[i]) != padding ? product : T(0);
+                          }
+                      });
 }
 
 constexpr index_t kPanelRows = 64;  // rows that are gone through together where several sums are kept for each
@@ -189,7 +189,7 @@ SPMVGPU_SIMD_CLONES static void multiply_block(const Dia<T>& dia, std::int64_t f
         for_each_diagonal(dia, first, last,
                           [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
                               for (std::int64_t i = begin; i < end; ++i) {
-                                  if (std::bit_cast<typename Dia<T>::Bits>(values[i]) == dia.padding) continue;
+                                  if (Dia<T>::bits(values[i]) == dia.padding) continue;
                                   const T* const row = product.x + (i + offset) * product.x_strides.row + c;
 #pragma omp simd
                                   for (int j = 0; j < kColumns; ++j) sums[i - first][j] += values[i] * row[j];
@@ -219,7 +219,7 @@ void Dia<T>::multiply_panel(const Product<T>& product) const {
                    [&](std::int64_t first, std::int64_t last) { multiply_block(*this, first, last, product); });
 }
 
-template struct Dia<float>;
-template struct Dia<double>;
+#define INSTANTIATE(T) template struct Dia<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -42,7 +42,7 @@ struct Dia {
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = DiaPlan;
-    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    using Bits = std::conditional_t<sizeof(Real<T>) == 4, std::uint32_t, std::uint64_t>;
 
     index_t rows = 0, cols = 0, nnz = 0;
     std::int64_t pitch = 0;
@@ -58,6 +58,9 @@ struct Dia {
     }
 
     index_t diagonals() const { return static_cast<index_t>(offsets.size()); }
+
+    // What tells padding from values.
+    static constexpr Bits bits(T value) { return std::bit_cast<Bits>(real_part(value)); }
 
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
     static Dia from_csr(const CsrMatrix<T>& csr, const Plan& plan);

@@ -134,7 +134,7 @@ void EllSlots<T>::multiply_panel(const index_t* row_lengths, const Product<T>& p
     });
 }
 
-template struct EllSlots<float>;
-template struct EllSlots<double>;
+#define INSTANTIATE(T) template struct EllSlots<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

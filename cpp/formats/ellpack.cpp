@@ -28,7 +28,7 @@ void Ellpack<T>::multiply_panel(const Product<T>& product) const {
     slots.multiply_panel(nullptr, product);
 }
 
-template struct Ellpack<float>;
-template struct Ellpack<double>;
+#define INSTANTIATE(T) template struct Ellpack<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

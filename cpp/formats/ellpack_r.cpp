@@ -26,7 +26,7 @@ void EllpackR<T>::multiply_panel(const Product<T>& product) const {
     ell.slots.multiply_panel(row_lengths.data(), product);
 }
 
-template struct EllpackR<float>;
-template struct EllpackR<double>;
+#define INSTANTIATE(T) template struct EllpackR<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

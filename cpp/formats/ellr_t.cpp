@@ -58,7 +58,7 @@ void EllrT<T>::multiply_panel(const Product<T>& product) const {
     slots.multiply_panel(row_lengths.data(), product);
 }
 
-template struct EllrT<float>;
-template struct EllrT<double>;
+#define INSTANTIATE(T) template struct EllrT<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

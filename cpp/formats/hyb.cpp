@@ -177,7 +177,7 @@ void Hyb<T>::multiply_panel(const Product<T>& product) const {
     coo.add_panel(product);
 }
 
-template struct Hyb<float>;
-template struct Hyb<double>;
+#define INSTANTIATE(T) template struct Hyb<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

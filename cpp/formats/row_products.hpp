@@ -74,13 +74,14 @@ inline MergePoint merge_point(std::int64_t diagonal, index_t rows, const index_t
 template <class T>
 inline void store_row(const Product<T>& product, index_t row, T sum) {
     T& y = product.y[product.row_of_y(row)];
-    y = product.beta == T(0) ? product.alpha * sum : product.alpha * sum + product.beta * y;
+    const T scaled_sum = scaled(product.alpha, sum);
+    y = product.beta == T(0) ? scaled_sum : scaled_sum + scaled(product.beta, y);
 }
 
 // The rest of a row's sum, once the row has been stored.
 template <class T>
 inline void add_to_row(const Product<T>& product, index_t row, T sum) {
-    product.y[product.row_of_y(row)] += product.alpha * sum;
+    product.y[product.row_of_y(row)] += scaled(product.alpha, sum);
 }
 
 // A piece's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is

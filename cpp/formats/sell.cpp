@@ -228,7 +228,7 @@ void Sell<T>::multiply_panel(const Product<T>& product) const {
     });
 }
 
-template struct Sell<float>;
-template struct Sell<double>;
+#define INSTANTIATE(T) template struct Sell<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

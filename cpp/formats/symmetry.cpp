@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
@@ -17,11 +18,25 @@ namespace spmvgpu {
 
 namespace {
 
-// To the bit, so that the half that is left out can be given back: 0.0 is not -0.0, and a NaN equals itself.
+// To the bit: 0.0 is not -0.0, and a NaN equals itself.
 template <class T>
 bool same_bits(T a, T b) {
-    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-    return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
+    if constexpr (kIsComplex<T>) {
+        return same_bits(a.real, b.real) && same_bits(a.imag, b.imag);
+    } else {
+        using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+        return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
+    }
+}
+
+// Whether a and b may be mirror images of each other.
+template <class T>
+bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
+    if constexpr (kIsComplex<T>) {
+        if (hermitian)
+            return same_bits(a.real, b.real) && (a.imag == -b.imag || (a.imag != a.imag && b.imag != b.imag));
+    }
+    return same_bits(a, b);
 }
 
 // Position of the first entry of a row at or after a column.
@@ -32,11 +47,11 @@ index_t find_column(const CsrMatrix<T>& matrix, index_t row, index_t column) {
         std::lower_bound(cols + matrix.row_offsets[row], cols + matrix.row_offsets[row + 1], column) - cols);
 }
 
-// Whether every entry below the diagonal in the rows [begin, end) has its mirror image; `surplus` counts the entries
-// above the diagonal less those below it. As the rows go by, the mirror images that lie in one row come by in order: a
-// cursor per row finds each of them without a search.
+// Whether every entry below the diagonal in the rows [begin, end) has its mirror image, and those on the diagonal are
+// their own; `surplus` counts the entries above the diagonal less those below it. As the rows go by, the mirror images
+// that lie in one row come by in order: a cursor per row finds each of them without a search.
 template <class T>
-bool rows_are_mirrored(const CsrMatrix<T>& matrix, index_t begin, index_t end, std::int64_t& surplus) {
+bool rows_are_mirrored(const CsrMatrix<T>& matrix, bool hermitian, index_t begin, index_t end, std::int64_t& surplus) {
     const auto& cols = matrix.col_indices;
     index_t first = end;
     for (index_t row = begin; row < end; ++row) {
@@ -54,13 +69,16 @@ bool rows_are_mirrored(const CsrMatrix<T>& matrix, index_t begin, index_t end, s
             index_t& cursor = cursors[mirror - first];
             if (cursor < 0) cursor = find_column(matrix, mirror, begin);
             if (cursor == matrix.row_offsets[mirror + 1] || cols[cursor] != row ||
-                !same_bits(matrix.values[cursor], matrix.values[k])) {
+                !are_mirrored(matrix.values[cursor], matrix.values[k], hermitian)) {
                 return false;
             }
             ++cursor;
             --surplus;
         }
-        k += k < row_end && cols[k] == row;
+        if (k < row_end && cols[k] == row) {
+            if (!are_mirrored(matrix.values[k], matrix.values[k], hermitian)) return false;
+            ++k;
+        }
         surplus += row_end - k;
         if (row >= first) cursors[row - first] = k;
     }
@@ -68,7 +86,7 @@ bool rows_are_mirrored(const CsrMatrix<T>& matrix, index_t begin, index_t end, s
 }
 
 template <class T>
-bool is_symmetric(const CsrMatrix<T>& matrix) {
+bool is_symmetric(const CsrMatrix<T>& matrix, bool hermitian) {
     // Few and large: every piece keeps a cursor for each row that its mirror images lie in.
     const std::int64_t pieces = std::min<std::int64_t>(piece_count(matrix.nnz), 64);
     std::vector<std::int64_t> surplus(pieces, 0);
@@ -76,7 +94,7 @@ bool is_symmetric(const CsrMatrix<T>& matrix) {
     for_each_piece(pieces, [&](std::int64_t p) {
         const auto begin = static_cast<index_t>(part_begin(matrix.rows, pieces, p));
         const auto end = static_cast<index_t>(part_begin(matrix.rows, pieces, p + 1));
-        if (mirrored && !rows_are_mirrored(matrix, begin, end, surplus[p])) mirrored = false;
+        if (mirrored && !rows_are_mirrored(matrix, hermitian, begin, end, surplus[p])) mirrored = false;
     });
     return mirrored && std::accumulate(surplus.begin(), surplus.end(), std::int64_t(0)) == 0;
 }
@@ -87,43 +105,81 @@ std::string position(index_t row, index_t col) {
 }
 
 template <class T>
-std::string first_asymmetry(const CsrMatrix<T>& matrix) {
+std::string value_text(T value) {
+    if constexpr (kIsComplex<T>) {
+        const std::string imag = format_number(static_cast<double>(value.imag));
+        return format_number(static_cast<double>(value.real)) + (imag[0] == '-' ? "" : "+") + imag + "j";
+    } else {
+        return format_number(static_cast<double>(value));
+    }
+}
+
+// The first entry without its mirror image, and what the message says of it.
+struct Asymmetry {
+    index_t k;
+    std::string text;
+};
+
+template <class T>
+Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
     InterruptTimer timer;
     for (index_t row = 0; row < matrix.rows; ++row) {
         timer.work(matrix.row_offsets[row + 1] - matrix.row_offsets[row] + 1);
         for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
             const index_t col = matrix.col_indices[k], mirror = find_column(matrix, col, row);
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
-            if (stored && same_bits(matrix.values[k], matrix.values[mirror])) continue;
-            const std::string here = format_number(static_cast<double>(matrix.values[k]));
-            const std::string text =
-                "entry " + position(row, col) + " is " + here + ", but " + position(col, row) + " is ";
-            if (!stored) return text + "not stored";
-            const std::string there = format_number(static_cast<double>(matrix.values[mirror]));
-            return text + (here == there ? "not the same to the last bit" : there);
+            if (stored && are_mirrored(matrix.values[k], matrix.values[mirror], hermitian)) continue;
+            const std::string here = value_text(matrix.values[k]);
+            std::string text = "entry " + position(row, col) + " is " + here;
+            if (row == col) return {k, text + ", which is not real"};
+            text += ", but " + position(col, row) + " is ";
+            if (!stored) return {k, text + "not stored"};
+            const std::string there = value_text(matrix.values[mirror]);
+            const bool looks_right = here == (hermitian ? value_text(Mirror<T>(true)(matrix.values[mirror])) : there);
+            return {k, text + (!looks_right ? there
+                               : hermitian  ? "not its conjugate to the last bit"
+                                            : "not the same to the last bit")};
         }
     }
-    return "";
+    return {matrix.nnz, ""};
 }
 
 }  // namespace
 
 template <class T>
-void check_symmetric(const std::string& format, const CsrMatrix<T>& matrix) {
+Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked) {
+    if (!kIsComplex<T>) asked = Symmetry::kSymmetric;
     std::string why;
     if (matrix.rows != matrix.cols) {
         why = "a square matrix, and this one has " + std::to_string(matrix.rows) + " rows and " +
               std::to_string(matrix.cols) + " columns";
-    } else if (!is_symmetric(matrix)) {
-        why = "a symmetric matrix: " + first_asymmetry(matrix);
     } else {
-        return;
+        // Of one that may be either, the message says what is in the way of that which it nearly is.
+        Asymmetry worst{-1, ""};
+        for (const Symmetry symmetry : {Symmetry::kSymmetric, Symmetry::kHermitian}) {
+            if (asked != Symmetry::kAuto && asked != symmetry) continue;
+            const bool hermitian = symmetry == Symmetry::kHermitian;
+            if (is_symmetric(matrix, hermitian)) return symmetry;
+            Asymmetry found = first_asymmetry(matrix, hermitian);
+            if (found.k > worst.k) worst = std::move(found);
+        }
+        why = asked == Symmetry::kAuto        ? "a symmetric or Hermitian matrix: "
+              : asked == Symmetry::kHermitian ? "a Hermitian matrix: "
+                                              : "a symmetric matrix: ";
+        why += worst.text;
     }
     throw FormatError("format '" + format + "' needs " + why + "; format 'csr' fits in " +
                       std::to_string(matrix.bytes()) + " bytes");
 }
 
-template void check_symmetric(const std::string&, const CsrMatrix<float>&);
-template void check_symmetric(const std::string&, const CsrMatrix<double>&);
+template <class T>
+std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
+    return is_symmetric(matrix, hermitian) ? "" : first_asymmetry(matrix, hermitian).text;
+}
+
+#define INSTANTIATE(T)                                                                    \
+    template Symmetry check_symmetric(const std::string&, const CsrMatrix<T>&, Symmetry); \
+    template std::string asymmetry(const CsrMatrix<T>&, bool);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

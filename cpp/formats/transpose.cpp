@@ -67,7 +67,7 @@ CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
     return result;
 }
 
-template CsrMatrix<float> transpose(const CsrMatrix<float>&);
-template CsrMatrix<double> transpose(const CsrMatrix<double>&);
+#define INSTANTIATE(T) template CsrMatrix<T> transpose(const CsrMatrix<T>&);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

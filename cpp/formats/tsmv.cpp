@@ -80,7 +80,7 @@ void check_memory(const TsmvLayout& layout, const CsrMatrix<T>& matrix, double m
 
 template <class T>
 TsmvLayout lay_out(const CsrMatrix<T>& matrix, TsmvTuning& tuning, const Target& target) {
-    check_symmetric(Tsmv<T>::kName, matrix);
+    tuning.symmetry = check_symmetric(Tsmv<T>::kName, matrix, tuning.symmetry);
     TsmvLayout layout;
     if (tuning.variant == TsmvVariant::kPoster) tuning.block = 1;
     layout.pattern = find_nodes(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data(), tuning.block,
@@ -215,7 +215,7 @@ void list_merges(const TsmvLayout& layout, Tsmv<T>& tsmv) {
 // so every row gets its columns in ascending order, first the lower ones, then, from later rows, the upper ones. The
 // blocks on the diagonal are their own mirror images.
 template <class T>
-CsrMatrix<T> take_remainder(const TsmvLayout& layout, const CsrMatrix<T>& matrix) {
+CsrMatrix<T> take_remainder(const TsmvLayout& layout, const CsrMatrix<T>& matrix, Mirror<T> mirror) {
     auto csr = CsrMatrix<T>::allocate(matrix.rows, matrix.rows, static_cast<index_t>(layout.remainder));
     const NodePattern& pattern = layout.pattern;
     const auto visit_dropped_in_row = [&](const TsmvTilePlan& tile, index_t node, index_t row, auto visit) {
@@ -251,7 +251,7 @@ CsrMatrix<T> take_remainder(const TsmvLayout& layout, const CsrMatrix<T>& matrix
     };
     for_each_dropped([&](index_t row, index_t col, T value, bool mirrored) {
         put(row, col, value);
-        if (mirrored) put(col, row, value);
+        if (mirrored) put(col, row, mirror(value));
     });
     return csr;
 }
@@ -283,7 +283,7 @@ TsmvPlan<T> Tsmv<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const T
     plan.cost.gathers = static_cast<std::int64_t>(layout.halo * block + csr.rows + layout.remainder);
     if (target.device.is_cuda()) plan.cost.launches = (csr.rows > 0) + (layout.merge_nodes > 0);
     if (layout.remainder > 0) {
-        plan.remainder = take_remainder(layout, csr);
+        plan.remainder = take_remainder(layout, csr, Mirror<T>(plan.tuning.symmetry == Symmetry::kHermitian));
         plan.remainder_plan = Csr<T>::plan(plan.remainder, {}, target);
         plan.cost.bytes += plan.remainder_plan.cost.bytes - plan.remainder.bytes();
         plan.cost.launches += plan.remainder_plan.cost.launches;
@@ -397,7 +397,7 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
     if (remainder.nnz > 0) remainder.spmv(remainder_product(product));
 }
 
-template struct Tsmv<float>;
-template struct Tsmv<double>;
+#define INSTANTIATE(T) template struct Tsmv<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -1,6 +1,6 @@
-// TSMV, task-scheduled symmetric product: half of a symmetric matrix, in an order in which the threads of a block can
-// add to y without atomics. After Mironowicz, Dziekonski and Mrozowski, "Efficient symmetric sparse matrix-vector
-// product on a GPU".
+// TSMV, task-scheduled symmetric product: half of a symmetric or Hermitian matrix, in an order in which the threads of
+// a block can add to y without atomics. After Mironowicz, Dziekonski and Mrozowski, "Efficient symmetric sparse
+// matrix-vector product on a GPU".
 //
 // clang-format off
 //     [ 1 . . . 5 ]    The lower triangle, cut into tiles, a thread block each; here of 3 and of 2 rows. A tile numbers
@@ -50,17 +50,19 @@
 
 #include "formats/csr.hpp"
 #include "formats/format.hpp"
+#include "formats/symmetry.hpp"
 #include "formats/tsmv_plan.hpp"
 
 namespace spmvgpu {
 
 struct TsmvTuning {
     TsmvVariant variant = TsmvVariant::kHalo;
-    int threads = 0;          // per block; these four: 0 chooses from the matrix and the device
-    int slices = 0;           // per tile
-    int block = 0;            // rows of a node, at most
-    int depth = 0;            // CUDA, of halo: how far ahead of its use the matrix is loaded; costs registers
-    double max_memory = 1.0;  // refuse to store more than this many times the bytes of csr
+    int threads = 0;  // per block; these four: 0 chooses from the matrix and the device
+    int slices = 0;   // per tile
+    int block = 0;    // rows of a node, at most
+    int depth = 0;    // CUDA, of halo: how far ahead of its use the matrix is loaded; costs registers
+    Symmetry symmetry = Symmetry::kAuto;  // of a complex matrix: what the entry (j, i) is where (i, j) is stored
+    double max_memory = 1.0;              // refuse to store more than this many times the bytes of csr
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
@@ -69,6 +71,7 @@ struct TsmvTuning {
         visit("slices", self.slices, OneOf{0, 1, 2, 4, 8});
         visit("block", self.block, OneOf{0, 1, 2, 3});
         visit("depth", self.depth, OneOf{0, 1, 2, 4});
+        visit("symmetry", self.symmetry, Names{"auto", "symmetric", "hermitian"});
         visit("max_memory", self.max_memory, Range{0.1, 1e6});
     }
 
@@ -164,6 +167,8 @@ struct Tsmv {
     }
     std::size_t halo_bytes() const { return halo_bytes(halo_nodes.size(), tuning.block); }
     std::size_t workspace_bytes() const { return halo_bytes() + remainder.workspace_bytes(); }
+    // From an entry to its mirror image.
+    Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
     Product<T> remainder_product(const Product<T>& product) const {
         Product<T> rest = product;
         rest.beta = T(1);

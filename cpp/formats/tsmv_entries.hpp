@@ -21,6 +21,7 @@ void for_each_slot(const Tsmv<T>& tsmv, index_t slice, Visit visit) {
 // y += A * x for the blocks of a slice and their mirror images.
 template <class T, int kBlock>
 void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
+    const Mirror<T> mirror = tsmv.mirror();
     const std::uint16_t* const nodes = tsmv.thread_nodes.data() + std::size_t(slice) * tsmv.tuning.threads;
     for_each_slot(tsmv, slice, [&](index_t step, index_t slot, index_t thread) {
         const std::uint16_t column = tsmv.columns[slot], node = nodes[thread];
@@ -31,7 +32,7 @@ void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
             for (int j = 0; j < kBlock; ++j) {
                 const T value = values[(i * kBlock + j) * slots];
                 y[node * kBlock + i] += value * x[column * kBlock + j];
-                if (column != node) y[column * kBlock + j] += value * x[node * kBlock + i];
+                if (column != node) y[column * kBlock + j] += mirror(value) * x[node * kBlock + i];
             }
         }
     });
@@ -40,12 +41,13 @@ void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
 // y += A * x for a block of the poster's variant and its mirror image, save what the flags are for: sums in registers.
 template <class T>
 void multiply_square(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
+    const Mirror<T> mirror = tsmv.mirror();
     for_each_slot(tsmv, slice, [&](index_t, index_t slot, index_t) {
         const std::uint32_t packed = tsmv.coordinates[slot];
         if (packed == TsmvCoordinate::kFake) return;
         const auto row = TsmvCoordinate::row(packed), column = TsmvCoordinate::column(packed);
         y[row] += tsmv.values[slot] * x[column];
-        if (column != row) y[column] += tsmv.values[slot] * x[row];
+        if (column != row) y[column] += mirror(tsmv.values[slot]) * x[row];
     });
 }
 
@@ -67,6 +69,7 @@ template <class T, class Visit>
 void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
     const TsmvTile &at = tsmv.tiles[tile], &end = tsmv.tiles[tile + 1];
     const int width = tsmv.tuning.block, threads = tsmv.tuning.threads;
+    const Mirror<T> mirror = tsmv.mirror();
     const auto global = [&](index_t local) {
         const index_t halo = end.halo - at.halo;
         return local < halo ? tsmv.halo_nodes[at.halo + local] : at.node + local - halo;
@@ -78,7 +81,7 @@ void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
             for (index_t j = 0; j < cols; ++j) {
                 const T value = tsmv.values[tsmv.value_index(step, thread, i * width + j)];
                 visit(row + i, col + j, value);
-                if (node != column) visit(col + j, row + i, value);
+                if (node != column) visit(col + j, row + i, mirror(value));
             }
         }
     };

@@ -17,8 +17,9 @@ namespace {
 
 constexpr index_t kWarp = 32;
 constexpr std::size_t kMaxSharedBytes = 96 << 10;  // two blocks fit a multiprocessor of an H200, one that of any other
-constexpr index_t kMaxBlocks = 1536;  // of a node; a longer one is a hub. With this a tile of one node always fits
-constexpr int kBankBytes = 128;       // that shared memory serves at once
+// Blocks of a node; a longer one is a hub. With this a tile of one node always fits.
+constexpr index_t max_blocks(int value_bytes) { return value_bytes > 8 ? 768 : 1536; }
+constexpr int kBankBytes = 128;  // that shared memory serves at once
 
 // The halo of a tile: the columns that it has blocks in and that are not its own nodes. A bit for each node of the
 // matrix, of which only the words between the first and the last column of the tile are looked at.
@@ -122,7 +123,7 @@ private:
         tile.blocks.resize(pattern_.offsets[end] - pattern_.offsets[begin]);
         for (index_t n = 0; n < tile.nodes; ++n) {
             const std::span<Placement> blocks = blocks_of(tile, n);
-            std::size_t dropped = blocks.size() - std::min<std::size_t>(blocks.size(), kMaxBlocks);
+            std::size_t dropped = blocks.size() - std::min<std::size_t>(blocks.size(), max_blocks(limits_.value_bytes));
             if (limits_.variant == TsmvVariant::kPoster) {
                 const index_t* const columns = columns_of(tile, n);
                 dropped =
@@ -196,7 +197,8 @@ private:
 
     // The nodes that have blocks, longest first, those of equal length in order: a counting sort.
     void sort_nodes(TsmvTilePlan& tile) {
-        std::vector<index_t> positions(kMaxBlocks + 1, 0);
+        const index_t longest = max_blocks(limits_.value_bytes);
+        std::vector<index_t> positions(longest + 1, 0);
         lengths_.assign(tile.nodes, 0);
         for (index_t n = 0; n < tile.nodes; ++n) {
             for (const Placement& block : blocks_of(tile, n)) lengths_[n] += block.step != Placement::kDropped;
@@ -204,7 +206,7 @@ private:
         }
         // Then, how many nodes are longer, which is where those of a length begin.
         index_t longer = 0;
-        for (index_t length = kMaxBlocks; length >= 0; --length) longer += std::exchange(positions[length], longer);
+        for (index_t length = longest; length >= 0; --length) longer += std::exchange(positions[length], longer);
         tasks_.resize(positions[0]);
         const auto halo = static_cast<index_t>(tile.halo_nodes.size());
         for (index_t n = 0; n < tile.nodes; ++n) {

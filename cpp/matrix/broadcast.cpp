@@ -154,7 +154,7 @@ std::size_t Broadcast<T>::nbytes() const {
     return bytes;
 }
 
-template class Broadcast<float>;
-template class Broadcast<double>;
+#define INSTANTIATE(T) template class Broadcast<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -119,7 +119,7 @@ std::size_t ColumnExchange<T>::nbytes() const {
     return x_.footprint() + y_.footprint();
 }
 
-template class ColumnExchange<float>;
-template class ColumnExchange<double>;
+#define INSTANTIATE(T) template class ColumnExchange<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -116,7 +116,7 @@ void multiply_in_host_memory(const AnyMatrix<T>& matrix, const Product<T>& produ
     });
 }
 
-template void multiply_in_host_memory(const AnyMatrix<float>&, const Product<float>&);
-template void multiply_in_host_memory(const AnyMatrix<double>&, const Product<double>&);
+#define INSTANTIATE(T) template void multiply_in_host_memory(const AnyMatrix<T>&, const Product<T>&);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -120,7 +120,7 @@ SetupSeconds DistributedMatrix<T>::setup_seconds() const {
     return sum;
 }
 
-template class DistributedMatrix<float>;
-template class DistributedMatrix<double>;
+#define INSTANTIATE(T) template class DistributedMatrix<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

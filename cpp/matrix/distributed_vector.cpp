@@ -212,9 +212,9 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
     lane.shard->matrix->spmv(product, nullptr);
 }
 
-template class DistributedVector<float>;
-template class DistributedVector<double>;
-template class HaloProducts<float>;
-template class HaloProducts<double>;
+#define INSTANTIATE(T)                   \
+    template class DistributedVector<T>; \
+    template class HaloProducts<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -65,7 +65,7 @@ std::size_t HostProducts<T>::nbytes() const {
     return bytes;
 }
 
-template class HostProducts<float>;
-template class HostProducts<double>;
+#define INSTANTIATE(T) template class HostProducts<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

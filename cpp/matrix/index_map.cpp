@@ -60,14 +60,14 @@ template <class T>
 void scatter_on_host(T* y, const T* from, const IndexMap& map, index_t count, T beta) {
     parallel_for(count, count, [&](index_t i) {
         T& target = y[map[i]];
-        target = beta == T(0) ? from[i] : from[i] + beta * target;
+        target = beta == T(0) ? from[i] : from[i] + scaled(beta, target);
     });
 }
 
 template void gather(index_t*, const index_t*, const Array<index_t>&, Stream);
-template void gather(float*, const float*, const Array<index_t>&, Stream);
-template void gather(double*, const double*, const Array<index_t>&, Stream);
-template void scatter_on_host(float*, const float*, const IndexMap&, index_t, float);
-template void scatter_on_host(double*, const double*, const IndexMap&, index_t, double);
+#define INSTANTIATE(T)                                                 \
+    template void gather(T*, const T*, const Array<index_t>&, Stream); \
+    template void scatter_on_host(T*, const T*, const IndexMap&, index_t, T);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

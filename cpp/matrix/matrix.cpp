@@ -304,9 +304,9 @@ std::vector<OptionInfo> Matrix<T>::options() const {
     return std::visit([](const auto& format) { return list_options(format.tuning); }, storage_);
 }
 
-template MatrixPlan plan_matrix(const CsrMatrix<float>&, const std::string&, const Options&, const Target&);
-template MatrixPlan plan_matrix(const CsrMatrix<double>&, const std::string&, const Options&, const Target&);
-template class Matrix<float>;
-template class Matrix<double>;
+#define INSTANTIATE(T)                                                                                       \
+    template MatrixPlan plan_matrix(const CsrMatrix<T>&, const std::string&, const Options&, const Target&); \
+    template class Matrix<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

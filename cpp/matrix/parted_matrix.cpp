@@ -194,7 +194,7 @@ SetupSeconds PartedMatrix<T>::setup_seconds() const {
     return sum;
 }
 
-template class PartedMatrix<float>;
-template class PartedMatrix<double>;
+#define INSTANTIATE(T) template class PartedMatrix<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -153,7 +153,7 @@ std::size_t StreamedMatrix<T>::nbytes() const {
            column_exchange_.nbytes();
 }
 
-template class StreamedMatrix<float>;
-template class StreamedMatrix<double>;
+#define INSTANTIATE(T) template class StreamedMatrix<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -16,7 +16,7 @@ namespace {
 constexpr index_t kWarp = Features::kWarp;
 
 // Columns that share a 32-byte sector of x, as a shift.
-int sector_shift(int item_bytes) { return item_bytes == 4 ? 3 : 2; }
+int sector_shift(int item_bytes) { return std::countr_zero(32u / static_cast<unsigned>(item_bytes)); }
 
 // Counts the different sectors among those added since the last clear(); forgets in constant time.
 class SectorSet {

@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from .arguments import whole_number
 from .devices import at_most
 from .inputs.canonical import canonical_csr
-from .inputs.compressed import INDEX_LIMIT, wanted_dtype
+from .inputs.compressed import INDEX_LIMIT, storage_dtype, wanted_dtype
+from .value_types import NAMES
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,14 +49,14 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
 
         Parameters
         ----------
-        dtype : {float32, float64}
+        dtype : {float32, float64, complex64, complex128}
         copy : bool, default True
             False: the operator itself if it is of that type.
 
         Raises
         ------
         TypeError
-            For another type.
+            For another type, and for a real one where the operator is complex.
 
         Examples
         --------
@@ -66,10 +67,23 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         """
         wanted = wanted_dtype(dtype)
         if wanted is None:
-            raise TypeError("dtype=None is no type; allowed are float32 and float64")
+            raise TypeError(f"dtype=None is no type; allowed are {NAMES}")
         if wanted == self.dtype and not copy:
             return self
-        return self._like(self.tocsr().astype(wanted))
+        return self._like(self.tocsr().astype(storage_dtype(self.dtype, wanted)))
+
+    def conj(self) -> Self:
+        """The operator with its values conjugated; itself if they are real.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0j], [0.0, 3.0]]), device="cpu")
+        >>> op.conj().toarray()
+        array([[4.-0.j, 0.-1.j],
+               [0.+0.j, 3.-0.j]])
+        """
+        return _with_values(self, np.conjugate) if self.dtype.kind == "c" else self
 
     def copy(self) -> Self:
         """An operator of its own, which shares no memory with this one.
@@ -181,7 +195,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     @overload
     def __mul__(self, other: Any) -> Any: ...
     def __mul__(self, other: Any) -> Any:
-        if _is_real_number(other):
+        if _is_factor(self, other):
             return _with_values(self, lambda values: values * other)
         return super().__mul__(other)
 
@@ -190,7 +204,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     @overload
     def __rmul__(self, other: Any) -> Any: ...
     def __rmul__(self, other: Any) -> Any:
-        if _is_real_number(other):
+        if _is_factor(self, other):
             return _with_values(self, lambda values: values * other)
         return super().__rmul__(other)
 
@@ -199,7 +213,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     @overload
     def __truediv__(self, other: Any) -> Any: ...
     def __truediv__(self, other: Any) -> Any:
-        if _is_real_number(other):
+        if _is_factor(self, other):
             return _with_values(self, lambda values: values / other)
         return NotImplemented
 
@@ -228,10 +242,13 @@ def _with_values(op: MethodsT, function: Callable[[Any], Any]) -> MethodsT:
     return op._like(csr)
 
 
-def _is_real_number(value: Any) -> bool:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+def _is_factor(op: MatrixMethods, value: Any) -> bool:
+    """Whether the values times a number are of the type that they have."""
+    if isinstance(value, bool | np.bool_ | np.longdouble | np.clongdouble):
         return False
-    return not isinstance(value, np.longdouble)
+    if isinstance(value, complex | np.complexfloating):
+        return bool(op.dtype.kind == "c")
+    return isinstance(value, int | float | np.integer | np.floating)
 
 
 def _slice_or_array(key: Any, length: int) -> Any:

@@ -25,7 +25,7 @@ class Located(NamedTuple):
     shape: tuple[int, ...]
     dtype: Any  # NumPy's, or the library's own for a type that NumPy lacks
     ordinal: int  # CUDA device, or CPU
-    contiguous: bool  # C order without gaps, and aligned
+    contiguous: bool  # C order without gaps, and aligned; on a CUDA device to whole items
     writable: bool = True
     host: Any = None  # a NumPy view of an array in host memory
     owner: Any = None  # what must stay alive while the pointer is used
@@ -47,7 +47,7 @@ class Library(Protocol):
         """The CUDA stream that work on the array must be ordered after."""
 
     def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
-        """Elements from row to row, and from column to column; None if the memory holds no such array."""
+        """Elements from row to row, and from column to column; None if no aligned array lies like that."""
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in C order as `dtype`; itself if it is so."""
@@ -95,7 +95,8 @@ class _Cupy:
 
     def locate(self, x: Any, name: str) -> Located:
         memory = x.data
-        return Located(memory.ptr, x.shape, x.dtype, memory.device_id, x.flags.c_contiguous)
+        in_order = x.flags.c_contiguous and memory.ptr % x.itemsize == 0
+        return Located(memory.ptr, x.shape, x.dtype, memory.device_id, in_order)
 
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         raise AssertionError("CuPy has no arrays in host memory")
@@ -108,7 +109,8 @@ class _Cupy:
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         with x.device:
-            return sys.modules["cupy"].ascontiguousarray(x, dtype)
+            result = sys.modules["cupy"].ascontiguousarray(x, dtype)
+            return result if result.data.ptr % result.itemsize == 0 else result.copy()
 
     def transposed(self, x: Any) -> Any:
         return x.T
@@ -147,13 +149,15 @@ class _Torch:
         if dtype is None:
             dtype = self._dtypes[x.dtype] = _numpy_dtype_of_torch(x.dtype)
         if device.type == "cuda":
-            # A tensor may be a view that negates; what lies at its address is something else then.
-            in_order = x.is_contiguous() and not x.is_neg()
+            # A view that negates or conjugates: what lies at its address is something else.
+            in_order = x.is_contiguous() and not x.is_neg() and not x.is_conj()
             try:
                 pointer = x.data_ptr()
             except RuntimeError:
                 raise _not_dense(x, name) from None
-            return Located(pointer, tuple(x.shape), dtype, device.index, in_order)
+            return Located(
+                pointer, tuple(x.shape), dtype, device.index, in_order and pointer % x.element_size() == 0
+            )
         if device.type != "cpu":
             raise ValueError(
                 f"{name} lies on the PyTorch device {str(device)!r}; "
@@ -169,7 +173,8 @@ class _Torch:
             host = x.detach().resolve_conj().resolve_neg().numpy()
         except (RuntimeError, TypeError):
             raise _not_dense(x, name) from None
-        return Located(0, host.shape, dtype, CPU, host.flags.c_contiguous, not x.is_neg(), host)
+        is_writable = not x.is_neg() and not x.is_conj()
+        return Located(0, host.shape, dtype, CPU, host.flags.c_contiguous, is_writable, host)
 
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         return sys.modules["torch"].from_numpy(result)
@@ -178,10 +183,14 @@ class _Torch:
         return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
 
     def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
-        return None if x.is_neg() or x.is_conj() else tuple(x.stride())
+        if x.is_neg() or x.is_conj() or x.data_ptr() % x.element_size():
+            return None
+        return tuple(x.stride())
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        return x.detach().to(getattr(sys.modules["torch"], dtype.name)).resolve_neg().contiguous()
+        converted = x.detach().to(getattr(sys.modules["torch"], dtype.name))
+        result = converted.resolve_conj().resolve_neg().contiguous()
+        return result if result.data_ptr() % result.element_size() == 0 else result.clone()
 
     def transposed(self, x: Any) -> Any:
         return x.t()
@@ -231,6 +240,7 @@ class _Protocols:
         pointer = int(interface["data"][0])
         strides = interface.get("strides")
         in_order = strides is None or tuple(strides) == _c_strides(shape, dtype.itemsize)
+        in_order = in_order and pointer % dtype.itemsize == 0
         ordinal = _core.device_of(pointer) if pointer else 0
         writable = not interface["data"][1]
         stream = interface.get("stream")
@@ -255,9 +265,10 @@ class _Protocols:
         except (KeyError, TypeError):
             raise TypeError(
                 f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy "
-                "lacks; convert it to float32 or float64"
+                "lacks; convert it to a type that NumPy has"
             ) from None
-        return Located(view.pointer, tuple(view.shape), dtype, number, view.contiguous, True, None, view)
+        in_order = view.contiguous and view.pointer % dtype.itemsize == 0
+        return Located(view.pointer, tuple(view.shape), dtype, number, in_order, True, None, view)
 
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         if hasattr(like, "__array_namespace__"):
@@ -269,7 +280,7 @@ class _Protocols:
 
     def strides(self, x: Any, located: Located) -> tuple[int, ...] | None:
         if isinstance(located.owner, _core.DlpackView):
-            return tuple(located.owner.strides)
+            return None if located.pointer % located.dtype.itemsize else tuple(located.owner.strides)
         strides = x.__cuda_array_interface__.get("strides")
         return _in_elements(strides or _c_strides(located.shape, located.dtype.itemsize), located)
 
@@ -313,7 +324,7 @@ class _Protocols:
         )
 
     def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
-        result = _core.DeviceArray(shape, located.dtype.itemsize, located.ordinal)
+        result = _core.DeviceArray(shape, located.dtype, located.ordinal)
         return result, result.pointer
 
     def deliver(self, result: Any, like: Any, stream: int) -> Any:
@@ -390,7 +401,9 @@ def stream_handle(stream: Any) -> int:
 
 def _in_elements(strides: tuple[int, ...], located: Located) -> tuple[int, ...] | None:
     item = located.dtype.itemsize
-    return None if any(stride % item for stride in strides) else tuple(stride // item for stride in strides)
+    if located.pointer % item or any(stride % item for stride in strides):
+        return None
+    return tuple(stride // item for stride in strides)
 
 
 def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -25,4 +25,11 @@ class _Matmul(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor, None]:
-        return None, differentiable(ctx.op.T, gradient, ctx.multiply).to(ctx.dtype), None
+        return None, of_type(differentiable(ctx.op.H, gradient, ctx.multiply), ctx.dtype), None
+
+
+def of_type(gradient: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A gradient as that of an argument of a type: where that is real, the real part."""
+    if gradient.is_complex() and not dtype.is_complex:
+        gradient = gradient.real
+    return gradient.to(dtype)

@@ -12,7 +12,7 @@ from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
 from .devices import at_most, device_name, resolve_device, thread_count
 from .formats import check_format
-from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry
+from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry, symmetry_of
 from .operator import SparseOperator
 from .origins import OneDevice, spread
 from .planning.choosing import MODES, PARTITIONED, choose
@@ -104,9 +104,9 @@ def aslinearoperator(
     ----------
     A : sparse matrix
         Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
-        `shape`, or a dense 2-D array. Real; integers and bool become float64. Never changed: duplicates are
-        summed on a copy. A `SparseOperator` is given back as it is if nothing else is asked for; otherwise
-        its matrix is taken.
+        `shape`, or a dense 2-D array. Real or complex; integers and bool become float64. Never changed:
+        duplicates are summed on a copy. A `SparseOperator` is given back as it is if nothing else is
+        asked for; otherwise its matrix is taken.
     format : str, default "auto"
         One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
         by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
@@ -115,14 +115,16 @@ def aslinearoperator(
         "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU. With a list, as in
         ``["cuda:0", "cuda:1", "cpu"]``, each device gets some of the rows, in a format that suits them; the
         result is a `MultiDeviceOperator` then.
-    dtype : {None, float32, float64}
-        Type that the matrix is stored and multiplied in. None keeps float32 and makes everything else
-        float64; longdouble is refused then, and rounded where a dtype is given.
+    dtype : {None, float32, float64, complex64, complex128}
+        Type that the matrix is stored and multiplied in. None keeps these four and makes everything else
+        float64; longdouble is refused then, and rounded where a dtype is given. Complex values are never
+        stored as real ones.
     shape : tuple of int, optional
         (rows, columns), for a ``(data, indices, indptr)`` tuple.
-    symmetric : {None, False, True, "lower", "upper"}
+    symmetric : {None, False, True, "lower", "upper", "hermitian"}
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
-        in `A`. None and False: nothing is known.
+        in `A`. "hermitian": `A` is its own conjugate transpose, which is checked. None and False: nothing is
+        known.
     reorder : {None, "rcm", "auto"}
         "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
         neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
@@ -161,9 +163,10 @@ def aslinearoperator(
     Raises
     ------
     TypeError
-        For a dtype that is not real, or an option that the format does not have.
+        For a dtype that is not supported, or an option that the format does not have.
     ValueError
-        For arrays that do not describe a matrix, an unknown format or device, or an option out of its range.
+        For arrays that do not describe a matrix, or not one as `symmetric` says, an unknown format or device,
+        or an option out of its range.
     FormatError
         If the format does not fit the matrix; says what it would cost and which format fits.
     MemoryError
@@ -195,7 +198,7 @@ def aslinearoperator(
             return A
     default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
-    is_symmetric = checked_symmetry(symmetric) is not None
+    checked_symmetry(symmetric)
     is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
     if is_spread or powers is not None or memory_limit is not None:
         if reorder == "rcm":
@@ -204,7 +207,7 @@ def aslinearoperator(
         request = replace(request, threads=_checked_threads(max_threads, request.devices))
         with at_most(request.threads):
             csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-            return spread(csr, request, is_symmetric, default_stream)
+            return spread(csr, request, symmetry_of(symmetric, csr.dtype), default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
     with at_most(threads):
@@ -215,10 +218,11 @@ def aslinearoperator(
             )
         order = order_for(csr, reorder)
         stored = csr if order is None else parts.submatrix(csr, order, order)
-        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, is_symmetric)
+        symmetry = symmetry_of(symmetric, csr.dtype)
+        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, bool(symmetry))
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
-    origin = OneDevice(choice, ordinal, device, is_symmetric, default_stream, tuning, threads)
+    origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads)
     return SparseOperator(matrix, csr.shape, origin)
 
 

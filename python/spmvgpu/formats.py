@@ -13,8 +13,8 @@ from . import _core
 from .arguments import plain_options
 from .devices import CPU, resolve_device
 from .schema import Range
+from .value_types import Matrix, value_type
 
-Matrix: TypeAlias = _core.MatrixF32 | _core.MatrixF64
 Indices: TypeAlias = npt.NDArray[np.int32]
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
@@ -205,8 +205,7 @@ def plan_csr(
 
     With `processors` given, the device need not be here.
     """
-    matrix_type = _matrix_type(csr.dtype)
-    return matrix_type.plan(
+    return value_type(csr.dtype).matrix.plan(
         csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
     )
 
@@ -216,8 +215,7 @@ def build_in_one(csr: Any, choice: Choice, ordinal: int) -> Matrix:
 
     It may keep the index arrays of `csr`, which must not change any more.
     """
-    matrix_type = _matrix_type(csr.dtype)
-    return matrix_type(
+    return value_type(csr.dtype).matrix(
         csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True
     )
 
@@ -225,10 +223,6 @@ def build_in_one(csr: Any, choice: Choice, ordinal: int) -> Matrix:
 def candidates(format: str) -> list[dict[str, Any]]:
     """What tuning a format tries, likeliest first."""
     return [dict(options) for options in _FORMATS[format]["candidates"]]
-
-
-def _matrix_type(dtype: np.dtype[Any]) -> type[_core.MatrixF32] | type[_core.MatrixF64]:
-    return _core.MatrixF32 if dtype == np.float32 else _core.MatrixF64
 
 
 def check_format(format: Any) -> str:

@@ -1,8 +1,9 @@
 """The one way of operands through an operator: check, convert, multiply, deliver.
 
 Products with `@` take every real and complex type, as NumPy does: the operand is converted to the operator's
-type by its own library, where it lies, and the result has the type that NumPy's promotion gives. `spmv` and
-`set_x`, which promise not to allocate, take their operands as they are or refuse them.
+type by its own library, where it lies, part by part where it is complex and the operator is real, and the
+result has the type that NumPy's promotion gives. `spmv` and `set_x`, which promise not to allocate, take
+their operands as they are or refuse them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from . import _core
 from .arrays import TORCH, Library, Located, library_of, stream_handle
-from .parts import AnyMatrix
+from .value_types import AnyMatrix
 
 
 class Multiplier(Protocol):
@@ -68,7 +69,7 @@ def _on_host(op: Multiplier, located: Located) -> npt.NDArray[Any]:
     if located.dtype == op.dtype:
         return _host_product(op, x, located.contiguous)
     target = promoted(op, located.dtype)
-    if x.dtype.kind == "c":
+    if _is_taken_apart(op, located.dtype):
         # Part by part: 1j * inf, a product of complex numbers, has NaN for its real part.
         result = np.empty((op.shape[0], *x.shape[1:]), target)
         _copy_in_blocks(_host_product(op, _converted(x.real, op.dtype), True), result.real)
@@ -113,7 +114,7 @@ def _on_device(op: Multiplier, x: Any, library: Library, located: Located) -> An
             return _columns_product(op, x, library, located, strides, stream)
         return _converted_product(op, x, library, located, own, stream)
     target = promoted(op, located.dtype)
-    if kind_of(located.dtype) == "c":
+    if _is_taken_apart(op, located.dtype):
         results = [
             _converted_product(op, part, library, located, own, stream)
             for part in library.real_and_imaginary(x)
@@ -174,6 +175,11 @@ def _converted_product(
     return result
 
 
+def _is_taken_apart(op: Multiplier, dtype: Any) -> bool:
+    """Whether products with arrays of a type are those of the real and of the imaginary part."""
+    return kind_of(dtype) == "c" and op.dtype.kind != "c"
+
+
 def kind_of(dtype: Any) -> str:
     """NumPy's kind of a type, also of one that only another library has."""
     if isinstance(dtype, np.dtype):
@@ -198,7 +204,7 @@ def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
 
 def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
     """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
-    alpha, beta = _factor("alpha", alpha), _factor("beta", beta)
+    alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
     library, located = operand(op, "x", x, op.shape[1], many=True)
@@ -330,15 +336,18 @@ def _stream_for(op: Multiplier, library: Library, located: Located, stream: Any)
     return library.stream(located) if op._stream is None else op._stream
 
 
-def _factor(name: str, value: Any) -> float:
+def factor(op: Multiplier, name: str, value: Any) -> complex:
+    """A factor of a product, which may be complex where the operator is."""
     if type(value) is float:
         return value
+    is_complex = op.dtype.kind == "c"
     try:
-        if isinstance(value, str | bytes):
+        if isinstance(value, str | bytes if is_complex else str | bytes | complex | np.complexfloating):
             raise TypeError
-        return float(value)
+        return complex(value) if is_complex else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} must be a real number, not {value!r}") from None
+        kind = "a number" if is_complex else "a real number"
+        raise TypeError(f"{name} must be {kind}, not {value!r}") from None
 
 
 # Vectors of solvers, and those that stay on several devices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
@@ -19,9 +19,10 @@ from .arguments import whole_number
 from .arrays import Located, library_of
 from .devices import at_most, device_name, resolve_device
 from .formats import Choice, needs_symmetry
+from .inputs.canonical import Symmetry
 from .inputs.compressed import transpose
-from .parts import AnyMatrix
 from .planning.choosing import Tuning
+from .value_types import AnyMatrix
 
 if TYPE_CHECKING:
     from .linalg.stopping import SolveInfo
@@ -38,8 +39,8 @@ class Origin(Protocol):
         Format, options, and why.
     ordinal : int
         The device that vectors of solvers are staged on.
-    symmetric : bool
-        Whether the matrix is said to be symmetric.
+    symmetric : bool or "hermitian"
+        Whether the matrix is said to be symmetric, or known to be Hermitian.
     stream : int or None
         That products with device arrays run on, where one was given.
     tuning : Tuning or None
@@ -53,7 +54,7 @@ class Origin(Protocol):
     @property
     def ordinal(self) -> int: ...
     @property
-    def symmetric(self) -> bool: ...
+    def symmetric(self) -> Symmetry: ...
     @property
     def stream(self) -> int | None: ...
     @property
@@ -97,19 +98,20 @@ class SparseOperator(MatrixMethods):
     ----------
     shape : tuple of int
     dtype : numpy.dtype
-        float32 or float64.
+        float32, float64, complex64 or complex128.
     format, device : str
     nnz : int
         Stored entries, explicit zeros included, padding not.
     nbytes : int
         Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy
-        arrays once there was one, those of `spmvgpu.linalg` once it solved, and the transposed copy once
-        there is one.
+        arrays once there was one, those of `spmvgpu.linalg` once it solved, and the transposed copies once
+        there are some.
     options : dict
         The format's tunables in force.
     T, H : SparseOperator
-        The transpose: a copy, made on first use, in the same format, or as CSR where that refuses the
-        transposed matrix. A matrix that is declared symmetric, or that its format knows to be, is its own.
+        The transpose, and its conjugate: copies, made on first use, in the same format, or as CSR where that
+        refuses the transposed matrix; of real values one and the same. A matrix that is declared symmetric,
+        or that its format knows to be, is its own transpose, a Hermitian one its own conjugate transpose.
     tuning : Tuning or None
         What finding the format took, where that was done for this very operator.
     setup_seconds : dict
@@ -134,15 +136,15 @@ class SparseOperator(MatrixMethods):
         self._matrix = matrix
         self._origin = origin
         self._ordinal, self._stream = origin.ordinal, origin.stream
-        self._symmetric = origin.symmetric or needs_symmetry(origin.choice.format)
+        self._symmetric = self._symmetry()
         if origin.threads is not None:
             matrix.max_threads = origin.threads
         self._transposing = ForkSafeLock()
         self._solver_memory = _core.SolverMemory(self._ordinal)
         self.solve_info: SolveInfo | None = None
         self._declared_x: Any = None
-        self._transposed: SparseOperator | None = None
-        self._transpose_of: weakref.ref[SparseOperator] | None = None
+        self._copies: dict[str, SparseOperator] = {}  # "T" and "H", where they are other matrices
+        self._copy_of: tuple[str, weakref.ref[SparseOperator]] | None = None  # as which, and of which
 
     # What it is
 
@@ -161,9 +163,8 @@ class SparseOperator(MatrixMethods):
 
     @property
     def nbytes(self) -> int:
-        transposed = self._transposed
         own: int = self._matrix.nbytes + self._solver_memory.nbytes
-        return own + (transposed.nbytes if transposed is not None else 0)
+        return own + sum(copy.nbytes for copy in list(self._copies.values()))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -248,8 +249,8 @@ class SparseOperator(MatrixMethods):
         ----------
         x : (n,) or (n, k) array, or sparse matrix of n rows
             NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
-            the operator's type where it lies; a complex one gives two products. A sparse matrix of SciPy's is
-            multiplied by SciPy, one of CuPy's by CuPy on its GPU.
+            the operator's type where it lies; a complex one gives a real operator two products. A sparse
+            matrix of SciPy's is multiplied by SciPy, one of CuPy's by CuPy on its GPU.
 
         Returns
         -------
@@ -317,7 +318,7 @@ class SparseOperator(MatrixMethods):
         return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for a vector of shape (m,) or (m, 1); makes the transposed copy on first use.
+        """``A.H @ x`` for a vector of shape (m,) or (m, 1); makes the copy `H` on first use.
 
         Examples
         --------
@@ -326,10 +327,10 @@ class SparseOperator(MatrixMethods):
         >>> op.rmatvec(np.ones(2))
         array([4., 4.])
         """
-        return self.T.matvec(x)
+        return self.H.matvec(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.T @ X`` for a 2-D array of shape (m, k).
+        """``A.H @ X`` for a 2-D array of shape (m, k).
 
         Examples
         --------
@@ -339,10 +340,10 @@ class SparseOperator(MatrixMethods):
         array([[4.],
                [4.]])
         """
-        return self.T.matmat(X)
+        return self.H.matmat(X)
 
     def spmv(
-        self, x: T, out: T | None = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None
+        self, x: T, out: T | None = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
     ) -> T:
         """``alpha * A @ x + beta * out``, without an allocation where `out` is given.
 
@@ -354,7 +355,8 @@ class SparseOperator(MatrixMethods):
         out : (m,) or (m, k) array, optional
             Of the same library, dtype and device, and contiguous if it is a vector; overwritten and returned.
             With ``beta=0`` it is never read.
-        alpha, beta : float
+        alpha, beta : float or complex
+            Complex only where the operator is.
         stream : optional
             CUDA stream for arrays on a GPU, and for them only: integer handle, CuPy or PyTorch stream. The
             call returns once the product is queued there.
@@ -367,8 +369,8 @@ class SparseOperator(MatrixMethods):
         Raises
         ------
         TypeError
-            For an array of another dtype, `out` of another library, factors that are no real numbers, and
-            `stream` with arrays in host memory.
+            For an array of another dtype, `out` of another library, factors that are no numbers, complex ones
+            for a real operator, and `stream` with arrays in host memory.
         ValueError
             For an array of wrong shape, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
@@ -508,23 +510,44 @@ class SparseOperator(MatrixMethods):
         return self.dot(np.asarray(X))
 
     def _adjoint(self) -> SparseOperator:
-        return self._transpose()  # real
+        if self.dtype.kind != "c":
+            return self._transpose()
+        if self._symmetric == "hermitian":
+            return self
+        return self._copy("H", self.conj if self._symmetric else lambda: self._turned(np.conjugate))
 
     def _transpose(self) -> SparseOperator:
-        if self._symmetric:
+        if self._symmetric is True:
             return self
-        if self._transpose_of is not None:
-            original = self._transpose_of()
+        return self._copy("T", self.conj if self._symmetric else lambda: self._turned())
+
+    def _symmetry(self) -> Symmetry:
+        """What is declared, but for a format that knows."""
+        if not needs_symmetry(self.format):
+            return self._origin.symmetric
+        return "hermitian" if self.options.get("symmetry") == "hermitian" else True
+
+    def _turned(self, function: Any = None) -> SparseOperator:
+        """The transpose, with its values put through a function."""
+        with at_most(self.max_threads):
+            csr = transpose(self.tocsr())
+            if function is not None:
+                csr.data = function(csr.data)
+            return self._origin.transposed(csr)
+
+    def _copy(self, name: str, make: Callable[[], SparseOperator]) -> SparseOperator:
+        """`T` or `H`, which is made once and whose own `T` or `H` this operator is."""
+        if self._copy_of is not None and self._copy_of[0] == name:
+            original = self._copy_of[1]()
             if original is not None:
                 return original
         with self._transposing:
-            if self._transposed is None:
-                with at_most(self.max_threads):
-                    transposed = self._origin.transposed(transpose(self.tocsr()))
+            if name not in self._copies:
+                made = make()
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
-                transposed._transpose_of = weakref.ref(self)
-                self._transposed = transposed
-        return self._transposed
+                made._copy_of = name, weakref.ref(self)
+                self._copies[name] = made
+        return self._copies[name]
 
 
 def _full_name(device: Any) -> str:

@@ -9,7 +9,7 @@ from . import _core, describe, parts
 from .arrays import Located
 from .devices import CPU, at_most, device_name, resolve_device
 from .formats import Choice
-from .inputs.canonical import canonical_csr
+from .inputs.canonical import Symmetry, canonical_csr
 from .operator import SparseOperator
 from .parts import build
 from .planning import placement
@@ -25,7 +25,7 @@ class OneDevice:
     choice: Choice
     ordinal: int
     requested: Any
-    symmetric: bool = False
+    symmetric: Symmetry = False
     stream: int | None = None
     tuning: Tuning | None = None
     threads: int | None = None
@@ -84,7 +84,7 @@ class OneDevice:
 
 
 def on_device(
-    csr: Any, choice: Choice, device: str, symmetric: bool, threads: int | None = None
+    csr: Any, choice: Choice, device: str, symmetric: Symmetry, threads: int | None = None
 ) -> SparseOperator:
     """The operator of a matrix in a format that was chosen before; what pickle calls."""
     ordinal = resolve_device(device)
@@ -102,7 +102,7 @@ class SeveralDevices:
     shards: tuple[Shard, ...]
     choice: Choice  # of all shards, or named "parts" where they have different formats
     details: tuple[str, ...]  # what `explanation` says of each shard
-    symmetric: bool = False
+    symmetric: Symmetry = False
     stream: int | None = None
     tuning: None = field(default=None, init=False)
 
@@ -159,7 +159,7 @@ class SeveralDevices:
         return on_devices, (csr, self.request, self.symmetric)
 
 
-def spread(csr: Any, request: Request, symmetric: bool, stream: int | None) -> MultiDeviceOperator:
+def spread(csr: Any, request: Request, symmetric: Symmetry, stream: int | None) -> MultiDeviceOperator:
     """The operator of a canonical matrix over the requested devices."""
     ordinals = [resolve_device(name) for name in request.devices]
     with at_most(request.threads):
@@ -178,7 +178,7 @@ def _detail(shard: Shard, stored: Any) -> str:
     return f"{facts}   {parts.format_of(stored)}"
 
 
-def on_devices(csr: Any, request: Request, symmetric: bool) -> MultiDeviceOperator:
+def on_devices(csr: Any, request: Request, symmetric: Symmetry) -> MultiDeviceOperator:
     """The operator of a matrix over devices that were requested before; what pickle calls."""
     with at_most(request.threads):
         return spread(canonical_csr(csr), request, symmetric, None)
@@ -190,7 +190,7 @@ def _check_beside(name: str, located: Located, beside: int) -> None:
         raise ValueError(f"{name} lies on {there!r}, x on {device_name(beside)!r}; move one of them")
 
 
-def _chosen_anew(csr: Any, device: Any, symmetric: bool, threads: int | None) -> SparseOperator:
+def _chosen_anew(csr: Any, device: Any, symmetric: Symmetry, threads: int | None) -> SparseOperator:
     """The operator on a device, or several, in the format that suits the matrix there."""
     names = device if isinstance(device, list | tuple) else [device]
     threads = threads if CPU in map(resolve_device, names) else None
@@ -199,6 +199,6 @@ def _chosen_anew(csr: Any, device: Any, symmetric: bool, threads: int | None) ->
             request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
             return spread(csr, replace(request, threads=threads), symmetric, None)
         ordinal, csr = resolve_device(device), canonical_csr(csr)
-        choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
+        choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric))
         origin = OneDevice(choice, ordinal, device, symmetric, None, tuning, threads)
         return SparseOperator(matrix, csr.shape, origin)

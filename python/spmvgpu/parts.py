@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from . import _core
-from .formats import Choice, Indices, Matrix, Part, build_in_one, estimate_csr, pieces_for
+from .formats import Choice, Indices, Part, build_in_one, estimate_csr, pieces_for
 from .inputs import compressed
 from .inputs.compressed import narrowed
-
-PartedMatrix: TypeAlias = _core.PartedMatrixF32 | _core.PartedMatrixF64
-StreamedMatrix: TypeAlias = _core.StreamedMatrixF32 | _core.StreamedMatrixF64
-DistributedMatrix: TypeAlias = _core.DistributedMatrixF32 | _core.DistributedMatrixF64
-AnyMatrix: TypeAlias = Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
+from .value_types import AnyMatrix, PartedMatrix, is_distributed, is_parted, is_streamed, value_type
 
 
 def reordered(choice: Choice, permutation: Any) -> Choice:
@@ -87,8 +82,7 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
 
 
 def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, Any, Any]]) -> PartedMatrix:
-    parted_type = _core.PartedMatrixF32 if dtype == np.float32 else _core.PartedMatrixF64
-    return parted_type(*shape, made)
+    return value_type(dtype).parted(*shape, made)
 
 
 def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
@@ -141,12 +135,12 @@ def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
 
 def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
     """The matrices that a matrix is made of, with their rows and columns; none if it is in one format."""
-    if isinstance(matrix, PartedMatrix):
+    if is_parted(matrix):
         return [
             (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
             for part, rows, cols in matrix.parts
         ]
-    if isinstance(matrix, DistributedMatrix):
+    if is_distributed(matrix):
         return [(shard, _index_map(rows, shard.rows), None) for shard, rows, _, _ in matrix.shards]
     return []
 
@@ -184,7 +178,7 @@ def formats_in(matrix: Any) -> set[str]:
     made_of = _made_of(matrix)
     if made_of:
         return {name for part, _, _ in made_of for name in formats_in(part)}
-    return {"csr" if isinstance(matrix, StreamedMatrix) else matrix.format}
+    return {"csr" if is_streamed(matrix) else matrix.format}
 
 
 def format_of(matrix: Any) -> str:
@@ -192,7 +186,7 @@ def format_of(matrix: Any) -> str:
     made_of = _made_of(matrix)
     if made_of:
         return " + ".join(dict.fromkeys(format_of(part) for part, _, _ in made_of))
-    return "csr, streamed" if isinstance(matrix, StreamedMatrix) else str(matrix.format)
+    return "csr, streamed" if is_streamed(matrix) else str(matrix.format)
 
 
 def options(matrix: Any) -> dict[str, Any]:
@@ -202,12 +196,12 @@ def options(matrix: Any) -> dict[str, Any]:
         return options(every[0])
     if every:
         return {"parts": [{"format": format_of(part), **options(part)} for part in every]}
-    return {} if isinstance(matrix, StreamedMatrix) else dict(matrix.options)
+    return {} if is_streamed(matrix) else dict(matrix.options)
 
 
 def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Copies of the stored arrays by name; of parts with their number before it."""
-    if isinstance(matrix, StreamedMatrix):
+    if is_streamed(matrix):
         return dict(zip(("values", "col_indices", "row_offsets"), matrix.to_csr(), strict=True))
     made_of = _made_of(matrix)
     if not made_of:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from ._types import ArrayT
 from .arrays import NUMPY, library_of
-from .operands import converted_vector
+from .operands import converted_vector, factor
 from .operator import Origin, SparseOperator
-from .parts import DistributedMatrix
+from .value_types import DistributedMatrix
 
 
 class DistributedVector:
@@ -161,7 +161,9 @@ class MultiDeviceOperator(SparseOperator):
         """
         self._spread.synchronize()
 
-    def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0, stream: Any = None) -> Any:
+    def spmv(
+        self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
+    ) -> Any:
         """``alpha * A @ x + beta * out``, as in `SparseOperator.spmv`.
 
         `x` and `out` may also be distributed vectors. The call returns once the product is queued on the
@@ -190,7 +192,8 @@ class MultiDeviceOperator(SparseOperator):
         for name, vector in (("x", x), ("out", out)):
             if vector.dtype != self.dtype:
                 raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")
-        self._spread.multiply_distributed(alpha, x._core, beta, out._core)
+        scale, keep = factor(self, "alpha", alpha), factor(self, "beta", beta)
+        self._spread.multiply_distributed(scale, x._core, keep, out._core)
         return out
 
     @overload

@@ -19,12 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from .autograd import differentiable
+from .autograd import differentiable, of_type
 from .construct import aslinearoperator
 from .devices import CPU, device_name, resolve_device
 from .inputs.canonical import canonical_csr
 from .operands import multiply_tensor
 from .operator import SparseOperator
+from .value_types import TYPE_NAMES
 
 
 def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
@@ -116,12 +117,12 @@ class MatrixPattern:
         array([[8., 2.],
                [0., 6.]])
         """
-        if values.shape != (self.nnz,) or values.dtype not in (torch.float32, torch.float64):
+        if values.shape != (self.nnz,) or str(values.dtype).removeprefix("torch.") not in TYPE_NAMES:
             raise ValueError(
                 f"values is a tensor of {values.dtype} and shape {tuple(values.shape)}; the pattern needs "
-                f"({self.nnz},) of float32 or float64"
+                f"({self.nnz},) of {', '.join(TYPE_NAMES)}"
             )
-        host = values.detach().cpu().numpy()
+        host = values.detach().cpu().resolve_conj().resolve_neg().numpy()
         csr = sp.csr_array((host, self._csr.indices, self._csr.indptr), shape=self.shape)
         made: SparseOperator = aslinearoperator(csr, tune="off", dtype=host.dtype, **self._arguments)
         return made
@@ -132,8 +133,8 @@ class MatrixPattern:
 
         Parameters
         ----------
-        values : (nnz,) tensor of float32 or float64
-            In the order of `rows` and `cols`.
+        values : (nnz,) tensor
+            Of a type that operators have, in the order of `rows` and `cols`.
         x : (n,) or (n, k) tensor
             On the pattern's device.
 
@@ -177,10 +178,10 @@ class _PatternMatmul(torch.autograd.Function):
         pattern, (values, x) = ctx.pattern, ctx.saved_tensors
         to_values = to_x = None
         if ctx.needs_input_grad[1]:
-            to_values = _products_of_pairs(pattern, gradient, x).to(values.dtype)
+            to_values = of_type(_products_of_pairs(pattern, gradient, x), values.dtype)
         if ctx.needs_input_grad[2]:
             transposed, order = pattern._transpose
-            to_x = transposed.matmul(values[order], gradient).to(x.dtype)
+            to_x = of_type(transposed.matmul(values[order].conj(), gradient), x.dtype)
         return None, to_values, to_x
 
 
@@ -190,8 +191,7 @@ def _products_of_pairs(pattern: MatrixPattern, y: torch.Tensor, x: torch.Tensor)
     pairs = zip(y.unbind(1), x.unbind(1), strict=True) if y.ndim == 2 else [(y, x)]
     total: Any = 0
     for left, right in pairs:
-        products = left[pattern.rows] * right[pattern.cols].conj()
-        total = total + (products.real if products.is_complex() else products)
+        total = total + left[pattern.rows] * right[pattern.cols].conj()
     if isinstance(total, int):  # no columns
         return torch.zeros(pattern.nnz, dtype=torch.float64, device=y.device)
     return total

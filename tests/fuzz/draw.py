@@ -14,7 +14,8 @@ import spmvgpu as sg
 
 LARGEST = 2.0**40  # products and sums of them stay finite in float32
 REAL_TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
-NUMBER_TYPES = [*REAL_TYPES, "f2", "g", "F", "D", "G"]
+VALUE_TYPES = [*REAL_TYPES, "F", "D"]  # of matrices
+NUMBER_TYPES = [*VALUE_TYPES, "f2", "g", "G"]
 CONTAINERS = ["tuple", "dense", "csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
 
 

@@ -1,7 +1,7 @@
 """Every kernel on small matrices, for checkers that slow a GPU down: see compute_sanitizer.sh.
 
 ``python -m tests.fuzz.every_kernel cuda:0`` builds every format with every value of every option, in all
-combinations where they choose a kernel together, in both types, and multiplies, solves and distributes.
+combinations where they choose a kernel together, in every type, and multiplies, solves and distributes.
 ``--only`` runs some of these groups, ``--list`` names them.
 """
 
@@ -18,18 +18,18 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
-from battery import from_lengths, symmetric, vector
+from battery import from_lengths, hermitian, symmetric, typed, vector
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from support import poisoned
 
-TYPES = ["float32", "float64"]
+TYPES = ["float32", "float64", "complex64", "complex128"]
 
 # Options that choose a kernel together.
 TOGETHER = {
     "csr": [("kernel",), ("kernel", "lanes_per_row"), ("tile",)],
     "csr_m": [("gather", "kernel")],
-    "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",)],
+    "tsmv": [("block", "depth", "threads"), ("variant", "threads"), ("slices",), ("symmetry", "variant")],
 }
 EVERY_WIDTH = (3, 4, 8, 9, 16, 32, 39)  # columns that have kernels of their own, whole and in part
 
@@ -57,6 +57,11 @@ def pattern(name: str) -> sp.csr_array:
     return A
 
 
+def as_type(A: sp.csr_array, dtype: str) -> sp.csr_array:
+    """The matrix in another type; complex values have imaginary parts."""
+    return sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
+
+
 def variants(name: str) -> Iterator[dict[str, Any]]:
     """What a format is built with: its defaults, and every value that is not an automatic choice."""
     allowed = {option["name"]: option["allowed"] for option in sg.format_options(name)}
@@ -78,7 +83,8 @@ def check_products(op: sg.SparseOperator, A: sp.csr_array, widths: tuple[int, ..
     """One vector, and columns in both orders; overwritten and scaled."""
     x, start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=40)
     assert_product(op.spmv(x, out=poisoned(A.shape[0], A.dtype)), A, x)
-    assert_product(op.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0), A, x, -0.5, 2.0, start)
+    alpha, beta = (-0.5 + 1j, 2j) if A.dtype.kind == "c" else (-0.5, 2.0)
+    assert_product(op.spmv(x, out=start.copy(), alpha=alpha, beta=beta), A, x, alpha, beta, start)
     factors = np.resize([1, 2, -1], 39).astype(A.dtype)
     X, Y = (np.outer(v, factors) for v in (x, start))
     for columns in widths:
@@ -88,8 +94,8 @@ def check_products(op: sg.SparseOperator, A: sp.csr_array, widths: tuple[int, ..
             # The columns are multiples of three vectors, so three say whether all are right.
             assert_product(result[:, :3], A, part[:, :3])
             np.testing.assert_array_equal(result, result[:, np.arange(columns) % 3])
-    result = op.spmv(X, out=Y.copy(), alpha=-0.5, beta=2.0)
-    assert_product(result[:, -3:], A, X[:, -3:], -0.5, 2.0, Y[:, -3:])
+    result = op.spmv(X, out=Y.copy(), alpha=alpha, beta=beta)
+    assert_product(result[:, -3:], A, X[:, -3:], alpha, beta, Y[:, -3:])
 
 
 def run_format(name: str, device: str) -> int:
@@ -98,8 +104,10 @@ def run_format(name: str, device: str) -> int:
     for dtype in TYPES:
         shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
         for shape in shapes:
-            A = pattern(shape).astype(dtype)
+            A = as_type(pattern(shape), dtype)
             for number, options in enumerate(variants(name)):
+                if options.get("symmetry") == "hermitian" and A.dtype.kind == "c":
+                    A = hermitian(pattern(shape), dtype)
                 op = sg.aslinearoperator(A, format=name, device=device, **options)
                 check_products(op, A, (3, 33) if number else EVERY_WIDTH)
                 made += 1
@@ -135,7 +143,7 @@ def run_others(device: str) -> int:
     """What stands around the formats: orders, parts, devices, transposes, solvers."""
     made = 0
     for dtype in TYPES:
-        A = pattern("triples").astype(dtype)
+        A = as_type(pattern("triples"), dtype)
         x = vector(A.shape[1], A.dtype)
         wide = sp.csr_array(A[:300] * vector(A.shape[1], A.dtype)[None, :]).astype(dtype)
         assert_product(sg.aslinearoperator(wide, device=device, format="csr").T @ x[:300], wide.T, x[:300])
@@ -150,13 +158,13 @@ def run_others(device: str) -> int:
         ]
         for op in operators:
             check_products(op, A)
-        short = pattern("chain").astype(dtype)  # of which a part is streamed through a GPU
+        short = as_type(pattern("chain"), dtype)  # of which a part is streamed through a GPU
         limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
         check_products(limited, short)
         spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
         here, there = spread.distribute(x), spread.distribute()
         assert_product(spread.spmv(here, out=there).collect(), A, x)
-        made += run_solvers(device, dtype)
+        made += 0 if A.dtype.kind == "c" else run_solvers(device, dtype)  # which refuse complex operators
         made += len(operators) + 4
     return made
 

@@ -20,6 +20,7 @@ from .draw import (
     LARGEST,
     LAYOUTS,
     NUMBER_TYPES,
+    VALUE_TYPES,
     Triplets,
     contained,
     format_choice,
@@ -45,8 +46,9 @@ def _library(name: str) -> libraries.HostLibrary:
 def _operator(rng: np.random.Generator, device: str) -> tuple[Any, sp.csr_array] | None:
     """An operator of any kind, and the matrix that it should be; None where the format refuses it."""
     symmetric = maybe(rng, 0.3)
-    entries = triplets(rng, symmetric)
-    given: dict[str, Any] = {"dtype": pick(rng, [None, "f4", "f8"]), "device": device}
+    entries = triplets(rng, symmetric, pick(rng, VALUE_TYPES))
+    types = ["F", "D"] if entries.data.dtype.kind == "c" else ["f4", "f8", "F", "D"]
+    given: dict[str, Any] = {"dtype": pick(rng, [None, *types]), "device": device}
     way = pick(rng, ["one", "one", "one", "reordered", "spread", "partitioned", "transposed", "default"])
     if way == "partitioned":
         given |= {"format": "partitioned", "separator": int(rng.integers(max(entries.shape[0], 1)))}
@@ -104,7 +106,7 @@ def products(rng: np.random.Generator, device: str) -> None:
         assert isinstance(result, library.array_type)
     y = library.to_numpy(result)
     assert y.dtype == np.result_type(op.dtype, x.dtype.newbyteorder("="))
-    if x.dtype.kind == "c":
+    if x.dtype.kind == "c" and op.dtype.kind != "c":
         assert_product(y.real, A, x.real.astype(op.dtype), dtype=op.dtype)
         assert_product(y.imag, A, x.imag.astype(op.dtype), dtype=op.dtype)
     else:
@@ -120,7 +122,8 @@ def _matmul(op: Any, x: Any) -> Any:
 
 def _scaled(rng: np.random.Generator, op: Any, A: sp.csr_array) -> None:
     """The product without an allocation, twice: the same bits."""
-    alpha, beta = (float(op.dtype.type(pick(rng, _FACTORS))) for _ in range(2))
+    factors = [*_FACTORS, 1j, 0.5 - 3j] if op.dtype.kind == "c" else _FACTORS
+    alpha, beta = (op.dtype.type(pick(rng, factors)).item() for _ in range(2))
     x, start = numbers(rng, A.shape[1], op.dtype), numbers(rng, A.shape[0], op.dtype)
     if op.format == "csr_m" and maybe(rng, 0.5):
         attempt(op.set_x, x, errors=TypeError)  # which parts refuse
@@ -136,7 +139,7 @@ def _scaled(rng: np.random.Generator, op: Any, A: sp.csr_array) -> None:
 @kind(weight=4)
 def vectors(rng: np.random.Generator, device: str) -> None:
     """Vectors that stay on several devices, round after round."""
-    entries = triplets(rng, dtype=pick(rng, ["f4", "f8"]))
+    entries = triplets(rng, dtype=pick(rng, ["f4", "f8", "F", "D"]))
     size = min(entries.shape)
     inside = (entries.row < size) & (entries.col < size)
     entries = Triplets(entries.row[inside], entries.col[inside], entries.data[inside], (size, size))

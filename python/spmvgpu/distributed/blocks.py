@@ -65,6 +65,11 @@ def local_rows(A: Any, dtype: Any) -> sp.csr_array:
     if not sp.issparse(A) or len(A.shape) != 2:
         raise TypeError(f"A_local must be this rank's rows as a SciPy sparse matrix, not {type(A).__name__}")
     stored = storage_dtype(A.dtype, wanted)
+    if stored.kind == "c":
+        raise TypeError(
+            f"A_local is of {stored}, and operators over ranks are real; spmvgpu.aslinearoperator takes it, "
+            "over the devices of one process"
+        )
     csr = sp.csr_array(A)
     csr.check_format(full_check=True)  # what follows trusts the index arrays
     return csr if csr.dtype == stored else csr.astype(stored)

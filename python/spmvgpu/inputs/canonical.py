@@ -9,14 +9,15 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from .compressed import INDEX_LIMIT, as_array, compressed, storage_dtype, wanted_dtype
+from .. import _core
+from .compressed import ENTRY_LIMIT, INDEX_LIMIT, as_array, compressed, storage_dtype, wanted_dtype
 from .sparse import csr_of_sparse
 
-Symmetric = Literal["lower", "upper"] | bool | None
+Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
 
 
 def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> Any:
-    """`A` as a ``csr_array`` with sorted indices, no duplicates, and float32 or float64 data.
+    """`A` as a ``csr_array`` with sorted indices, no duplicates, and data of a value type.
 
     The indices are int32, or int64 where there are more than `compressed.ENTRY_LIMIT` stored entries.
 
@@ -30,35 +31,44 @@ def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Sy
     shape : tuple of int, optional
         Needed with, and only with, a tuple.
     dtype : dtype, optional
-        float32 or float64. By default float32 stays and every other real type becomes float64.
-    symmetric : {None, False, True, "lower", "upper"}
-        With "lower" or "upper", `A` holds that triangle of a symmetric matrix and is completed.
+        A value type. By default such a type stays and every other real one becomes float64.
+    symmetric : {None, False, True, "lower", "upper", "hermitian"}
+        With "lower" or "upper", `A` holds that triangle of a symmetric matrix and is completed; with
+        "hermitian", it is checked that `A` is its own conjugate transpose.
 
     Raises
     ------
     TypeError
-        For a dtype that is not real, or an `A` that is no matrix.
+        For a dtype that is not supported, or an `A` that is no matrix.
     ValueError
-        For arrays that do not describe a matrix.
+        For arrays that do not describe a matrix, and for one that is not as `symmetric` says.
     """
     declared = checked_symmetry(symmetric)
     csr = _as_csr(A, shape, wanted_dtype(dtype))
     return csr if declared is None else _complete(csr, declared)
 
 
-def checked_symmetry(symmetric: Any) -> Literal[True, "lower", "upper"] | None:
+#: Whether a matrix is its own transpose, or its own conjugate transpose.
+Symmetry = Literal["hermitian"] | bool
+
+_Declared = Literal[True, "lower", "upper", "hermitian"]
+
+
+def checked_symmetry(symmetric: Any) -> _Declared | None:
     """What a caller says of a matrix's symmetry; None where it says nothing."""
     if symmetric is None or (isinstance(symmetric, bool | np.bool_) and not symmetric):
         return None
     if isinstance(symmetric, bool | np.bool_):
         return True
-    allowed = "give None or False, True, 'lower' or 'upper'"
+    allowed = "give None or False, True, 'lower', 'upper' or 'hermitian'"
     if not isinstance(symmetric, str):
         raise TypeError(f"symmetric={symmetric!r} is not allowed; {allowed}")
     if symmetric == "lower":
         return "lower"
     if symmetric == "upper":
         return "upper"
+    if symmetric == "hermitian":
+        return "hermitian"
     raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
 
 
@@ -120,10 +130,20 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return checked
 
 
-def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"]) -> Any:
+def symmetry_of(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry:
+    """What an operator of a matrix for which the caller said this may rely on."""
+    declared = checked_symmetry(symmetric)
+    return "hermitian" if declared == "hermitian" and dtype.kind == "c" else declared is not None
+
+
+def _complete(csr: Any, symmetric: _Declared) -> Any:
     if csr.shape[0] != csr.shape[1]:
-        raise ValueError(f"a symmetric matrix is square; this one has shape {csr.shape}")
+        kind = "Hermitian" if symmetric == "hermitian" else "symmetric"
+        raise ValueError(f"a {kind} matrix is square; this one has shape {csr.shape}")
     if symmetric is True:
+        return csr
+    if symmetric == "hermitian":
+        _check_hermitian(csr)
         return csr
     rows = np.repeat(np.arange(csr.shape[0], dtype=np.int32), np.diff(csr.indptr))
     outside = csr.indices > rows if symmetric == "lower" else csr.indices < rows
@@ -142,3 +162,14 @@ def _complete(csr: Any, symmetric: Literal[True, "lower", "upper"]) -> Any:
     full.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
     full = full.tocsr()
     return compressed(full.data, full.indices, full.indptr, full.shape, csr.dtype)
+
+
+def _check_hermitian(csr: Any) -> None:
+    if csr.indptr.dtype != np.int32:
+        raise ValueError(
+            f"symmetric='hermitian' is for up to {ENTRY_LIMIT} (2**31 - 1) stored entries, which are "
+            f"checked; this matrix has {csr.nnz}. Leave it out"
+        )
+    found = _core.asymmetry(csr.indptr, csr.indices, csr.data, True)
+    if found:
+        raise ValueError(f"symmetric='hermitian', but the matrix is not: {found}")

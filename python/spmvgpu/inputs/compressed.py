@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
+from ..value_types import NAMES, is_value_type
 
 #: The largest row and column.
 INDEX_LIMIT = int(np.iinfo(np.int32).max)
@@ -20,7 +21,7 @@ INDEX_LIMIT = int(np.iinfo(np.int32).max)
 #: indices as CSR, and is stored in pieces of neighbouring rows.
 ENTRY_LIMIT = INDEX_LIMIT
 
-_ALLOWED_TYPES = "allowed are float32, float64, and integers or bool (as float64)"
+_ALLOWED_TYPES = f"allowed are {NAMES}, and integers or bool (as float64)"
 
 
 def compressed(
@@ -37,10 +38,10 @@ def compressed(
     Parameters
     ----------
     data, indices, indptr : ndarray
-        Of any integer and real types, with any strides.
+        Of any integer types, and of numbers, with any strides.
     shape : tuple of int
     dtype : dtype
-        float32 or float64. Values are converted before duplicates are summed, so that a sum is not bounded
+        A value type. Values are converted before duplicates are summed, so that a sum is not bounded
         by the type that they come in.
     axis : {"column", "row"}
         What messages call `indices`: of CSC arrays, which describe the transposed matrix, they are rows.
@@ -161,18 +162,26 @@ def wanted_dtype(dtype: Any) -> np.dtype[Any] | None:
     try:
         wanted: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
     except Exception as error:  # NumPy raises what it pleases: TypeError, ValueError, SyntaxError, ...
-        raise TypeError(f"dtype={dtype!r} is no type; allowed are float32 and float64") from error
-    if wanted not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise TypeError(f"dtype {wanted} is not supported; allowed are float32 and float64")
+        raise TypeError(f"dtype={dtype!r} is no type; allowed are {NAMES}") from error
+    if not is_value_type(wanted):
+        raise TypeError(f"dtype {wanted} is not supported; allowed are {NAMES}")
     return wanted
 
 
 def storage_dtype(given: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtype[Any]:
     """The type that values of a given type are stored in."""
-    if given.kind not in "biuf":
+    if given.kind not in "biufc":
         raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}")
     if wanted is not None:
+        if given.kind == "c" and wanted.kind != "c":
+            raise TypeError(
+                f"dtype {given} cannot be stored as {wanted}, which has no imaginary part; give A.real, or a "
+                "complex dtype"
+            )
         return wanted
+    native = given.newbyteorder("=")
+    if is_value_type(native):
+        return native
     if given.itemsize > 8:
         raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}. Give dtype= to have it rounded")
-    return np.dtype(np.float32 if given.newbyteorder("=") == np.float32 else np.float64)
+    return np.dtype(np.float64)

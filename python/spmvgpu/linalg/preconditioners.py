@@ -17,7 +17,7 @@ from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
-from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged_numpy
+from .vectors import DeviceVector, Vectors, check_real, check_square, is_distributed, staged_numpy
 
 
 class Jacobi(LinearOperator):  # type: ignore[misc]
@@ -114,6 +114,7 @@ def check_operator(op: Any) -> None:
         raise TypeError(
             f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}"
         )
+    check_real(op)
     check_square(op)
 
 

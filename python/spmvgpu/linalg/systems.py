@@ -18,7 +18,7 @@ from ..operands import kind_of
 from ..operator import SparseOperator
 from .preconditioners import checked_product, map_of_preconditioner, suffix_of
 from .stopping import SolveInfo, info_of, warn_of_drift
-from .vectors import NOTHING, Vectors, check_square
+from .vectors import NOTHING, Vectors, check_real, check_square
 
 
 class ForeignOperator:
@@ -66,6 +66,7 @@ def operator_of(A: Any, b: Any) -> Any:
             dtype = _common_type(np.dtype(getattr(A, "dtype", np.float64)), located.dtype)
             where = "auto" if located.host is not None else device_name(ordinal)
             A = aslinearoperator(A, device=where, dtype=dtype)
+    check_real(A)
     check_square(A)
     return A
 

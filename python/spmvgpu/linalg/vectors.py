@@ -83,7 +83,7 @@ def staged(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> Device
     """A NumPy array where the device can read it: as it is on the CPU, in the GPU's memory otherwise."""
     if ordinal == CPU:
         return DeviceVector(array.ctypes.data, array)
-    memory = _core.DeviceArray(array.shape, array.dtype.itemsize, ordinal)
+    memory = _core.DeviceArray(array.shape, array.dtype, ordinal)
     if upload:
         memory.upload(array)
     return DeviceVector(memory.pointer, memory)
@@ -97,6 +97,15 @@ def is_distributed(op: Any) -> bool:
     """Asked without importing `spmvgpu.distributed`: where nobody did, there is no such operator."""
     module = sys.modules.get("spmvgpu.distributed")
     return module is not None and isinstance(op, module.DistributedOperator)
+
+
+def check_real(op: Any) -> None:
+    """Refuse, with TypeError, an operator of complex values."""
+    if op.dtype.kind == "c":
+        raise TypeError(
+            f"the operator is of {op.dtype}, and the solvers of spmvgpu.linalg take real ones; those of "
+            "scipy.sparse.linalg take it"
+        )
 
 
 def check_square(op: Any) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 from .. import _core, cache, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
-from ..parts import AnyMatrix, build
+from ..parts import build
+from ..value_types import AnyMatrix
 from . import tuning_cache
 from .model.predict import Prediction, predict_csr, separator_csr
 from .model.profile import load_profile

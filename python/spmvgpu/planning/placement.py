@@ -16,7 +16,7 @@ from ..formats import Choice, build_in_one, needs_symmetry, reads_diagonals
 from ..inputs.compressed import narrowed, pieces_of, rows_of
 from ..partition import Partition
 from ..partition.parts import check_powers
-from ..parts import DistributedMatrix
+from ..value_types import DistributedMatrix, value_type
 from .choosing import PARTITIONED, choose, cut_by_length
 from .model.predict import predict_csr
 from .model.profile import calibrated_power, device_model, load_profile
@@ -261,8 +261,7 @@ def build(csr: Any, request: Request, shards: Sequence[Shard]) -> DistributedMat
         rows = shard.rows.start if isinstance(shard.rows, range) else shard.rows
         matrix = _build_shard(own, request, shard)
         made.append((matrix, rows, *_window(own, matrix)))
-    kind = _core.DistributedMatrixF32 if csr.dtype == np.float32 else _core.DistributedMatrixF64
-    return kind(csr.shape[0], csr.shape[1], made)
+    return value_type(csr.dtype).distributed(csr.shape[0], csr.shape[1], made)
 
 
 def _build_shard(own: Any, request: Request, shard: Shard) -> Any:
@@ -273,15 +272,14 @@ def _build_shard(own: Any, request: Request, shard: Shard) -> Any:
     made: list[tuple[Any, int, int]] = []
     if first > 0:
         made.append((_build(_rows_in(own, range(first)), untuned, shard.ordinal), 0, 0))
-    streamed = _core.StreamedMatrixF32 if own.dtype == np.float32 else _core.StreamedMatrixF64
+    streamed = value_type(own.dtype).streamed
     for piece in pieces_of(rows_of(own, range(first, own.shape[0]))):
         arrays = (piece.indptr, piece.indices, piece.data)
         made.append((streamed(*arrays, own.shape[1], shard.ordinal, shard.chunk), first, 0))
         first += piece.shape[0]
     if len(made) == 1:
         return made[0][0]
-    kind = _core.PartedMatrixF32 if own.dtype == np.float32 else _core.PartedMatrixF64
-    return kind(own.shape[0], own.shape[1], made)
+    return value_type(own.dtype).parted(own.shape[0], own.shape[1], made)
 
 
 def _window(csr: Any, matrix: Any) -> tuple[int, int]:

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from ... import _core
 from ...devices import CPU
-from ...formats import Choice, Matrix, build_in_one, formats, plan_csr
+from ...formats import Choice, build_in_one, formats, plan_csr
+from ...value_types import Matrix
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
@@ -81,7 +82,7 @@ def bus_bandwidth(ordinal: int, megabytes: int = 256) -> dict[str, float]:
     if ordinal == CPU:
         return {}
     host = np.ones(megabytes << 17)
-    vector = _core.DeviceArray(host.shape, 8, ordinal)
+    vector = _core.DeviceArray(host.shape, host.dtype, ordinal)
     best = {"up": np.inf, "down": np.inf}
     for _ in range(4):
         for way, move in (("up", vector.upload), ("down", vector.download)):

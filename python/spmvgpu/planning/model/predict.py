@@ -16,6 +16,7 @@ from ...devices import CPU, device_name, resolve_device
 from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
 from ...inputs.compressed import pieces_of
+from ...value_types import value_type
 from . import roofline
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, is_profile_of, load_profile
@@ -175,7 +176,7 @@ def predict(
     model : {"roofline", "guo2011"}
         "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011"
         is the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
-    dtype : {None, float32, float64}
+    dtype : dtype, optional
         As `aslinearoperator` takes it.
     profile : path, optional
         A device profile to use instead of the device's own, as ``python -m spmvgpu calibrate`` writes them.
@@ -263,7 +264,7 @@ def _by_roofline(
 ) -> list[Prediction]:
     found = features(csr)
     at = roofline.point_of(found)
-    parameters = profile.roofline[_key(csr.dtype)]
+    parameters = profile.roofline[value_type(csr.dtype).profile]
     points = np.array(parameters["places"])
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
@@ -328,8 +329,4 @@ def _by_guo2011(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) 
 
 
 def _guo2011(profile: Profile, dtype: Any) -> Guo2011:
-    return Guo2011.from_parameters(profile.guo2011[_key(dtype)])
-
-
-def _key(dtype: Any) -> str:
-    return "f32" if dtype == np.float32 else "f64"
+    return Guo2011.from_parameters(profile.guo2011[value_type(dtype).profile])

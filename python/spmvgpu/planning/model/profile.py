@@ -17,12 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ... import _core, cache
 from ...devices import CPU, devices
 from ...formats import formats, options_table
 from ...schema import Range, check
+from ...value_types import value_type
 from .roofline import POINT_LENGTH
 
 SCHEMA = 1
@@ -204,7 +203,7 @@ def calibrated_power(ordinal: int, dtype: Any) -> float | None:
     profile = load_profile(ordinal)
     if not is_profile_of(profile, ordinal):
         return None
-    return profile.power[f"f{8 * np.dtype(dtype).itemsize}"]
+    return profile.power[value_type(dtype).profile]
 
 
 def forget_loaded() -> None:

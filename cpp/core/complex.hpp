@@ -1,0 +1,88 @@
+// Complex<Real>: a complex number that CPU and GPU code share, laid out as those of C, C++ and NumPy.
+//
+// std::complex is not taken: its product looks for NaN and calls a function of the compiler's run-time library then,
+// which keeps loops from being vectorised, and on a GPU it is slower still. Here a product is what the textbook says,
+// as in NumPy and SciPy.
+#pragma once
+
+#include <type_traits>
+
+namespace spmvgpu {
+
+// Aligned as its parts are, for NumPy promises no more. Without initialisers, so that it can lie in shared memory.
+template <class Real>
+struct Complex {
+    using value_type = Real;
+
+    Real real, imag;
+
+    Complex() = default;
+    constexpr Complex(Real real, Real imag = 0) : real(real), imag(imag) {}
+
+    constexpr Complex& operator+=(Complex other) {
+        real += other.real;
+        imag += other.imag;
+        return *this;
+    }
+
+    friend constexpr Complex operator+(Complex a, Complex b) { return {a.real + b.real, a.imag + b.imag}; }
+    // Two sums, and not a difference and a sum: of those GCC 12 makes an instruction that rounds once where the source
+    // rounds twice (fmaddsub), whatever -ffp-contract says, in some loops and not in others; and products with one
+    // vector and with several would have other bits.
+    friend constexpr Complex operator*(Complex a, Complex b) {
+        const Real minus_imag = -a.imag;
+        return {a.real * b.real + minus_imag * b.imag, a.real * b.imag + a.imag * b.real};
+    }
+    friend constexpr bool operator==(Complex a, Complex b) = default;
+};
+
+template <class T>
+struct RealOf {
+    using Type = T;
+};
+template <class Real>
+struct RealOf<Complex<Real>> {
+    using Type = Real;
+};
+
+// The type of the real part: T itself, if that is real.
+template <class T>
+using Real = typename RealOf<T>::Type;
+
+template <class T>
+inline constexpr bool kIsComplex = !std::is_same_v<Real<T>, T>;
+
+template <class T>
+constexpr Real<T> real_part(T value) {
+    if constexpr (kIsComplex<T>) {
+        return value.real;
+    } else {
+        return value;
+    }
+}
+
+// factor * value, for a factor of a whole product: a real one scales part by part, so that 1 changes nothing, while
+// (1 + 0i) * (inf + 0i) has NaN for its imaginary part.
+template <class T>
+constexpr T scaled(T factor, T value) {
+    if constexpr (kIsComplex<T>) {
+        if (factor.imag == 0) return {factor.real * value.real, factor.real * value.imag};
+    }
+    return factor * value;
+}
+
+// What the entry (j, i) is where (i, j) is stored: the same in a symmetric matrix, its conjugate in a Hermitian one.
+template <class T>
+struct Mirror {
+    explicit constexpr Mirror(bool /*hermitian*/) {}
+    constexpr T operator()(T value) const { return value; }
+};
+template <class R>
+struct Mirror<Complex<R>> {
+    R sign;
+
+    explicit constexpr Mirror(bool hermitian) : sign(hermitian ? -1 : 1) {}
+    constexpr Complex<R> operator()(Complex<R> value) const { return {value.real, sign * value.imag}; }
+};
+
+}  // namespace spmvgpu

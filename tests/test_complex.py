@@ -1,0 +1,353 @@
+"""Complex matrices: every format multiplies them, transposes do not conjugate, adjoints do."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import (
+    CASES,
+    COMPLEX_TYPES,
+    SYMMETRIC_CASES,
+    hermitian,
+    matrix,
+    symmetric,
+    typed,
+    uniform,
+    vector,
+)
+from reference import assert_product
+from support import (
+    assert_multiplies,
+    assert_same_entries,
+    build,
+    each_format,
+    formats_of,
+    naming,
+    over,
+    poisoned,
+)
+
+DOUBLE = np.dtype("complex128")
+REAL = np.dtype("float64")
+SQUARE = matrix("uniform", DOUBLE)
+FACTORS = [(2j, 0.0), (1.0, 1.0), (0.5 - 1j, -2.0 + 1j), (0.0, 1j), (0.0, 0.0)]
+
+
+def check_products(op, A):
+    x, start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=20)
+    assert_multiplies(op, A)
+    for alpha, beta in FACTORS:
+        y = start.copy() if beta else poisoned(A.shape[0], A.dtype)
+        assert_product(op.spmv(x, out=y, alpha=alpha, beta=beta), A, x, alpha, beta, start)
+    X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
+    assert_product(op @ X, A, X)
+    assert_product(op @ np.asfortranarray(X), A, X)
+    x = vector(A.shape[0], A.dtype)
+    assert_product(op.rmatvec(x), A.conj().T, x)
+    assert_product(op.T @ x, A.T, x)
+
+
+@each_format
+def test_every_matrix(fmt, device):
+    """In double precision, and in single precision every fourth one."""
+    for number, case in enumerate(CASES):
+        if not formats_of(case, fmt):
+            continue
+        for dtype in COMPLEX_TYPES if number % 4 == 0 else [DOUBLE]:
+            with naming(case=case, dtype=dtype):
+                A = matrix(case, dtype)
+                op = build(A, fmt, device)
+                assert (op.shape, op.dtype, op.nnz, op.format) == (A.shape, A.dtype, A.nnz, fmt)
+                check_products(op, A)
+                assert_same_entries(op.tocsr(), A)
+                assert sg.estimate(A, fmt, device)["bytes"] >= A.nnz * A.dtype.itemsize / 2
+
+
+# -- Hermitian and complex symmetric -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["halo", "poster"])
+@over("case", SYMMETRIC_CASES)
+def test_half_of_a_hermitian_matrix(case, variant, device):
+    A = hermitian(matrix(case, REAL))
+    op = build(A, "tsmv", device, variant=variant, max_memory=1e6, symmetric="hermitian")
+    assert op.options["symmetry"] == ("hermitian" if has_imaginary_parts(A) else "symmetric")
+    check_products(op, A)
+    np.testing.assert_array_equal(op.toarray(), A.toarray())
+    assert op.H is op or not has_imaginary_parts(A)
+
+
+def has_imaginary_parts(A):
+    return bool(A.data.imag.any())
+
+
+@pytest.mark.parametrize("how", ["symmetric", "hermitian"])
+@pytest.mark.parametrize("fmt", ["csr", "tsmv"])
+def test_its_own_transpose_or_adjoint(fmt, how, device):
+    real = matrix("sym_random", REAL)
+    A = hermitian(real) if how == "hermitian" else matrix("sym_random", DOUBLE)
+    op = build(A, fmt, device, symmetric="hermitian" if how == "hermitian" else True)
+    itself, other = (op.H, op.T) if how == "hermitian" else (op.T, op.H)
+    assert itself is op
+    assert other is not op
+    np.testing.assert_array_equal(other.toarray(), A.conj().toarray())
+    x = vector(A.shape[0], DOUBLE)
+    assert_product(op.rmatvec(x), A.conj().T, x)
+    assert_product(op.T @ x, A.T, x)
+    again = pickle.loads(pickle.dumps(op))
+    assert (again.H is again) == (how == "hermitian")
+
+
+def test_a_real_matrix_may_be_called_hermitian(device):
+    A = matrix("sym_random", REAL)
+    op = build(A, "csr", device, symmetric="hermitian")
+    assert op.H is op
+    assert op.T is op
+
+
+def broken(change):
+    """A Hermitian matrix with one entry changed."""
+    A = sp.lil_array(hermitian(symmetric(uniform(40, 40, 4) + sp.eye_array(40))))
+    change(A)
+    return sp.csr_array(A)
+
+
+def set_entry(row, col, value):
+    def change(A):
+        A[row, col] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (set_entry(7, 7, 1 + 2j), r"entry \(7, 7\) is 1\+2j, which is not real"),
+        (set_entry(3, 39, 5 + 1j), r"entry \(3, 39\) is 5\+1j, but \(39, 3\) is"),
+    ],
+)
+@pytest.mark.parametrize("fmt", ["auto", "csr", "tsmv"])
+def test_what_is_not_hermitian_is_refused(change, message, fmt):
+    with pytest.raises(ValueError, match=f"symmetric='hermitian', but the matrix is not: {message}"):
+        sg.aslinearoperator(broken(change), format=fmt, device="cpu", symmetric="hermitian")
+
+
+def test_the_format_says_what_a_matrix_nearly_is():
+    with pytest.raises(sg.FormatError, match=r"a symmetric or Hermitian matrix: entry \(7, 7\) is 1\+2j"):
+        build(broken(set_entry(7, 7, 1 + 2j)), "tsmv")
+    with pytest.raises(sg.FormatError, match="needs a symmetric matrix: entry"):
+        build(broken(lambda A: None), "tsmv", symmetry="symmetric")
+    with pytest.raises(sg.FormatError, match="needs a Hermitian matrix: entry"):
+        build(matrix("sym_random", DOUBLE), "tsmv", symmetry="hermitian")
+    with pytest.raises(ValueError, match="a Hermitian matrix is square"):
+        build(matrix("wide", DOUBLE), "csr", symmetric="hermitian")
+
+
+def test_one_triangle_is_completed_without_conjugates(device):
+    A = matrix("sym_random", DOUBLE)
+    op = build(sp.tril(A), "csr", device, symmetric="lower")
+    assert_same_entries(op.tocsr(), A)
+
+
+# -- transposes and copies -----------------------------------------------------------------------------------
+
+
+def test_transposes_of_transposes(device):
+    A = matrix("wide", DOUBLE)
+    op = build(A, "csr", device)
+    assert op.T.T is op
+    assert op.H.H is op
+    assert op.T is op.T
+    assert op.H is op.H
+    for turned, expected in ((op.T, A.T), (op.H, A.conj().T), (op.T.H, A.conj()), (op.H.T, A.conj())):
+        np.testing.assert_array_equal(turned.toarray(), expected.toarray())
+    assert op.adjoint() is op.H
+    assert op.nbytes > op.T.nbytes + op.H.nbytes
+
+
+def test_conj(device):
+    op = build(SQUARE, "sell", device)
+    assert_same_entries(op.conj().tocsr(), SQUARE.conj())
+    real = build(matrix("uniform", REAL), "sell", device)
+    assert real.conj() is real
+
+
+def test_multiples(device):
+    op = build(SQUARE, "csr", device)
+    for made, expected in ((op * 2j, SQUARE * 2j), (3 * op, SQUARE * 3), (op / (1 + 1j), SQUARE / (1 + 1j))):
+        assert isinstance(made, sg.SparseOperator)
+        assert made.dtype == DOUBLE
+        np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-14)
+
+
+def test_astype(device):
+    op = build(matrix("uniform", REAL), "csr", device)
+    assert op.astype(np.complex64).dtype == np.complex64
+    with pytest.raises(TypeError, match="complex128 cannot be stored as float32"):
+        build(SQUARE, "csr", device).astype(np.float32)
+
+
+# -- types of operands ---------------------------------------------------------------------------------------
+
+
+STORED = ["float32", "float64", "complex64", "complex128"]
+GIVEN = ["bool", "int8", "int64", "float16", *STORED]
+
+
+@over(["stored", "given"], itertools.product(STORED, GIVEN))
+def test_promotion(stored, given, device):
+    A = matrix("uniform", np.dtype(stored))
+    op = build(A, "csr", device)
+    x = vector(A.shape[1], "complex128" if np.dtype(given).kind == "c" else "float64").astype(given)
+    X = np.stack([x, x], axis=1)
+    assert (op @ x).dtype == (op @ X).dtype == np.result_type(stored, given) == (A @ x).dtype
+    np.testing.assert_allclose(op @ x, A @ x, rtol=0, atol=2e-5 if op.dtype.char in "fF" else 1e-13)
+    np.testing.assert_array_equal((op @ X)[:, 1], op @ x)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
+def test_arrays_of_other_libraries(host_library, dtype):
+    op = build(matrix("uniform", dtype), "csr")
+    x = vector(op.shape[1], dtype)
+    for operand in (x, np.stack([x, x.conj()], axis=1)):
+        result = op @ host_library.asarray(operand)
+        np.testing.assert_array_equal(host_library.to_numpy(result), op @ operand)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
+def test_device_arrays(library, cuda_device, dtype):
+    A = matrix("uniform", dtype)
+    op = build(A, "csr", cuda_device)
+    x = vector(A.shape[1], dtype)
+    there = library.asarray(x, cuda_device)
+    assert_product(library.to_numpy(op @ there), A, x)
+    assert_product(library.to_numpy(op.H @ there), A.conj().T, x)
+    X = np.stack([x, x.conj()], axis=1)
+    assert_product(library.to_numpy(op @ library.asarray(X, cuda_device)), A, X)
+    out = library.asarray(poisoned(A.shape[0], dtype), cuda_device)
+    op.spmv(there, out=out, alpha=2j)
+    assert_product(library.to_numpy(out), A, x, 2j)
+
+
+def half_an_item_off(x):
+    """The same numbers at an address that is no multiple of their size, which NumPy calls aligned."""
+    room = np.empty(2 * x.size + 4, x.real.dtype)
+    offset = 1 if room.ctypes.data % x.itemsize == 0 else 0
+    moved = room[offset : offset + 2 * x.size].view(x.dtype)
+    moved[:] = x
+    assert moved.flags.aligned
+    assert moved.ctypes.data % x.itemsize
+    return moved
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
+def test_arrays_that_numpy_aligns_to_half_an_item(dtype, device):
+    A = matrix("uniform", dtype)
+    x = vector(A.shape[1], dtype)
+    B = sp.csr_array((half_an_item_off(A.data), A.indices, A.indptr), shape=A.shape)
+    op = build(B, "csr", device)
+    out = half_an_item_off(poisoned(A.shape[0], dtype))
+    assert_product(op @ half_an_item_off(x), A, x)
+    assert_product(op.spmv(half_an_item_off(x), out=out), A, x)
+    fields = np.zeros((A.shape[1], 2), [("number", dtype), ("half", x.real.dtype)])["number"]
+    fields[:] = np.stack([x, 2 * x], axis=1)
+    assert_product(op @ fields, A, fields.copy())
+
+
+def test_infinite_entries_are_not_multiplied_by_factors_of_one(device):
+    """(1 + 0i) * (inf + 0i) has NaN for its imaginary part, and a product with no factor is none with 1."""
+    A = sp.csr_array(np.diag([1.0 + 0j, 2.0, 3.0]))
+    for fmt in sg.formats():
+        y = build(A, fmt, device) @ np.array([1e308, 1e308, 1.0])
+        np.testing.assert_array_equal(y, [1e308, np.inf, 3.0])
+
+
+# -- refusals ------------------------------------------------------------------------------------------------
+
+
+def test_complex_factors_need_a_complex_operator(device):
+    op = build(matrix("uniform", REAL), "csr", device)
+    x = np.ones(op.shape[1])
+    for value in (1j, np.complex128(1), np.complex64(2)):
+        with pytest.raises(TypeError, match="alpha must be a real number"):
+            op.spmv(x, alpha=value)
+    with pytest.raises(TypeError, match="beta must be a number, not 'one'"):
+        build(SQUARE, "csr", device).spmv(x + 0j, out=x + 0j, beta="one")
+
+
+def test_imaginary_parts_are_never_dropped():
+    with pytest.raises(TypeError, match="complex128 cannot be stored as float64"):
+        sg.aslinearoperator(SQUARE, dtype="float64")
+    extended = SQUARE.toarray().astype(np.clongdouble)
+    with pytest.raises(TypeError, match=np.dtype(np.clongdouble).name):
+        sg.aslinearoperator(extended)
+    for A in (extended, matrix("uniform", REAL)):
+        assert sg.aslinearoperator(A, dtype="complex64", device="cpu").dtype == np.complex64
+
+
+def test_the_solver_says_that_it_is_for_real_operators():
+    op = build(hermitian(matrix("sym_random", REAL)), "csr")
+    with pytest.raises(TypeError, match=r"complex128.*scipy\.sparse\.linalg\.cg takes it"):
+        sg.linalg.cg(op, np.ones(op.shape[0]))
+
+
+# -- parts, orders, devices ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format": "partitioned", "separator": 900},
+        {"format": "sell", "reorder": "rcm"},
+        {"format": "csr_m"},
+    ],
+    ids=lambda options: options["format"],
+)
+def test_parts_and_orders(options, device):
+    check_products(sg.aslinearoperator(SQUARE, device=device, **options), SQUARE)
+
+
+@pytest.mark.parametrize("partition", ["nnz", "pmf"])
+def test_several_devices(partition, device):
+    op = sg.aslinearoperator(SQUARE, device=[device, "cpu"], partition=partition, powers=[1, 1])
+    check_products(op, SQUARE)
+    assert_same_entries(op.tocsr(), SQUARE)
+
+
+def test_distributed_vectors(device):
+    op = sg.aslinearoperator(SQUARE, device=[device, "cpu"], powers=[1, 1], format="csr")
+    x = vector(op.shape[1], DOUBLE)
+    here, there = op.distribute(x), op.distribute()
+    assert_product(op.spmv(here, out=there, alpha=2j).collect(), SQUARE, x, 2j)
+    with pytest.raises(TypeError, match="alpha must be a number"):
+        op.spmv(here, out=there, alpha="two")
+
+
+@pytest.mark.gpu
+def test_streamed(cuda_device):
+    op = sg.aslinearoperator(SQUARE, device=cuda_device, memory_limit=SQUARE.data.nbytes, format="csr")
+    check_products(op, SQUARE)
+
+
+def test_set_x(device):
+    op = build(SQUARE, "csr_m", device)
+    x = vector(op.shape[1], DOUBLE)
+    op.set_x(x)
+    for _ in range(2):
+        assert_product(op @ x, SQUARE, x)
+
+
+def test_predictions_and_choice():
+    A = matrix("banded", DOUBLE)
+    narrow = sp.csr_array((typed(matrix("banded", REAL), "complex64"), A.indices, A.indptr), shape=A.shape)
+    for model in ("roofline", "guo2011"):
+        predicted = [sg.predict(given, "cpu", model=model) for given in (A, narrow)]
+        wide, half = (next(entry for entry in table if entry.format == "csr") for table in predicted)
+        assert wide.bytes > half.bytes
+        assert wide.time_us >= half.time_us
+    assert sg.aslinearoperator(A, device="cpu").format == "csr"
