@@ -95,8 +95,18 @@ def formats_of(A, only=None, **options):
     Tests are parametrised over these: a format that refuses has nothing to be tested with a product. That it
     refuses what it should, and says why, is what test_refusals.py and the tests of the formats are for.
     """
-    A = matrix(A, np.dtype("float64")) if isinstance(A, str) else A
-    return [fmt for fmt in ([only] if only else sg.formats()) if _holds(A, fmt, options)]
+    asked = [only] if only else sg.formats()
+    if not isinstance(A, str):
+        return [fmt for fmt in asked if _holds(A, fmt, options)]
+    if options:
+        return formats_of(matrix(A, np.dtype("float64")), only, **options)
+    return [fmt for fmt in asked if fmt in _formats_of_case(A)]
+
+
+@functools.cache
+def _formats_of_case(case):
+    """Once for all modules: some formats take their time to say what they would cost."""
+    return formats_of(matrix(case, np.dtype("float64")))
 
 
 def _holds(A, fmt, options):

@@ -5,6 +5,7 @@ Nor does a caller ever see the vocabulary of the machinery beneath, see `support
 
 import inspect
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,6 +55,7 @@ def given(function, *before, **fixed):
     return lambda **argument: function(*before, **fixed, **argument)
 
 
+HIERARCHY = SimpleNamespace(levels=[SimpleNamespace(A=A)])
 PARTS = partition.by_nnz(A, [1, 1])
 
 # name: (function of the one argument, its name, what it does take of the strange values)
@@ -104,15 +106,20 @@ TABLE = {
         ("array",),
     ),
     "transfer_time.bus_rate": (PARTS.transfer_time, "bus_rate", ("huge",)),
-    "cg.maxiter": (solve, "maxiter", ("huge",)),
-    "cg.rtol": (solve, "rtol", ("huge",)),
-    "cg.atol": (solve, "atol", ("huge",)),
-    "cg.x0": (solve, "x0", ()),
-    "cg.callback": (solve, "callback", ()),
-    "cg.M": (solve, "M", ()),
-    "cg.b": (given(linalg.cg, op()), "b", ()),
-    "cg.op": (given(linalg.cg, b=np.ones(3)), "op", ()),
+    "gmres.restart": (given(linalg.gmres, op(), np.ones(3)), "restart", ()),
+    "gmres.callback_type": (given(linalg.gmres, op(), np.ones(3)), "callback_type", ()),
+    "minres.shift": (given(linalg.minres, op(), np.ones(3)), "shift", ("huge", "negative")),
     "jacobi.op": (linalg.jacobi, "op", ()),
+    "block_jacobi.op": (linalg.block_jacobi, "op", ()),
+    "block_jacobi.block": (given(linalg.block_jacobi, op()), "block", ()),
+    "chebyshev.op": (linalg.chebyshev, "op", ()),
+    "chebyshev.degree": (given(linalg.chebyshev, op()), "degree", ()),
+    "chebyshev.ratio": (given(linalg.chebyshev, op()), "ratio", ("huge",)),
+    "aspreconditioner.ml": (linalg.aspreconditioner, "ml", ()),
+    "aspreconditioner.device": (given(linalg.aspreconditioner, HIERARCHY), "device", ()),
+    "aspreconditioner.dtype": (given(linalg.aspreconditioner, HIERARCHY), "dtype", ()),
+    "aspreconditioner.smoother": (given(linalg.aspreconditioner, HIERARCHY), "smoother", ()),
+    "aspreconditioner.degree": (given(linalg.aspreconditioner, HIERARCHY), "degree", ()),
     "spmv.x": (op().spmv, "x", ()),
     "spmv.out": (given(op().spmv, np.ones(3)), "out", ()),
     "spmv.alpha": (given(op().spmv, np.ones(3)), "alpha", ("huge", "negative", "nan")),
@@ -207,6 +214,16 @@ TABLE = {
     "lp_like.dtype": (given(gallery.lp_like, 3, 9, 2), "dtype", ()),
     "lp_like.seed": (given(gallery.lp_like, 3, 9, 2), "seed", ("huge",)),
 }
+for solver in (linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres):
+    TABLE[f"{solver.__name__}.A"] = (given(solver, b=np.ones(3)), "A", ())
+    TABLE[f"{solver.__name__}.b"] = (given(solver, op()), "b", ())
+    for argument, taken in (
+        *((argument, ("huge",)) for argument in ("maxiter", "rtol", "atol")),
+        *((argument, ()) for argument in ("x0", "callback", "M", "check_every")),
+        ("residuals", ("list",)),
+    ):
+        if (solver, argument) != (linalg.minres, "atol"):
+            TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)
 
 
 @pytest.mark.parametrize("row", TABLE)
@@ -226,7 +243,7 @@ def check_message(function, name, value):
 
 
 # Parameters that take everything, or what is no value of theirs to be told: any object is true or false.
-TRUTHS = {"astype.copy", "clear.profiles"}
+TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check"}
 # What `predict` and `explain` give each other.
 OWN = {"table.in_use", "table.options"}
 
@@ -235,7 +252,10 @@ def parameters():
     """``function.parameter`` of everything public but the pictures, which have tests of their own."""
     modules = (sg, gallery, matrix_io, partition)
     found = [getattr(module, name) for module in modules for name in module.__all__]
-    found += [linalg.cg, linalg.jacobi, cache.info, cache.clear]
+    found += [
+        getattr(linalg, name) for name in linalg.__all__ if name != "lobpcg"
+    ]  # whose checks are SciPy's
+    found += [cache.info, cache.clear]
     classes = (sg.SparseOperator, sg.MultiDeviceOperator, sg.DistributedVector, partition.Partition)
     found += [
         getattr(kind, name) for kind in (*classes, sg.Predictions) for name in dir(kind) if name[0] != "_"

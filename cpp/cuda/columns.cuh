@@ -236,12 +236,13 @@ bool can_use_vectors(const Product<T>& product) {
            product.x_strides.row <= std::int64_t(INT32_MAX) / static_cast<int>(sizeof(T));
 }
 
-// Calls launch.template operator()<Shape>(product) for a product with some columns after the other, until all are done.
-template <int kEntryLanes, class T, class Launch>
+// Calls launch.template operator()<Shape>(product) for a product with some columns after the other, at most kMost at
+// once, until all are done.
+template <int kEntryLanes, int kMost = kMaxColumns, class T, class Launch>
 void for_column_blocks(const Product<T>& product, Launch&& launch) {
     constexpr int kVector = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
     for (index_t first = 0, count = 0; first < product.columns; first += count) {
-        const index_t rest = product.columns - first;
+        const index_t rest = std::min<index_t>(product.columns - first, kMost);
         const auto with = [&]<int kColumnLanes, int kPerLane, int kElements>() {
             using Shape = ColumnShape<kEntryLanes, kColumnLanes, kPerLane, kElements>;
             count = rest < Shape::kColumns ? rest : Shape::kColumns;
@@ -251,34 +252,21 @@ void for_column_blocks(const Product<T>& product, Launch&& launch) {
             with.template operator()<1, 8, 1>();
             continue;
         }
-        if constexpr (kVector > 1) {
-            if (can_use_vectors(product.part(first, rest))) {
-                if (rest >= 32) {
-                    with.template operator()<8, 4, kVector>();
-                    continue;
-                }
-                if (rest == 16) {
-                    with.template operator()<4, 4, kVector>();
-                    continue;
-                }
-                if (rest == 8) {
-                    with.template operator()<2, 4, kVector>();
-                    continue;
-                }
-                if (rest == 4) {
-                    with.template operator()<1, 4, kVector>();
-                    continue;
-                }
+        const bool vectors = kVector > 1 && can_use_vectors(product.part(first, rest));
+        const auto with_lanes = [&]<int kColumnLanes>() {
+            if constexpr (kVector > 1 && kColumnLanes * 4 <= kMost) {
+                if (vectors && rest == kColumnLanes * 4) return with.template operator()<kColumnLanes, 4, kVector>();
             }
-        }
+            if constexpr (kColumnLanes * 4 <= kMost) with.template operator()<kColumnLanes, 4, 1>();
+        };
         if (rest > 16) {
-            with.template operator()<8, 4, 1>();
+            with_lanes.template operator()<8>();
         } else if (rest > 8) {
-            with.template operator()<4, 4, 1>();
+            with_lanes.template operator()<4>();
         } else if (rest > 4) {
-            with.template operator()<2, 4, 1>();
+            with_lanes.template operator()<2>();
         } else {
-            with.template operator()<1, 4, 1>();
+            with_lanes.template operator()<1>();
         }
     }
 }

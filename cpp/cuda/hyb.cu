@@ -11,7 +11,17 @@ void Hyb<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     coo.spmv_cuda(rest, stream);
 }
 
-#define INSTANTIATE(T) template void Hyb<T>::spmv_cuda(const Product<T>&, Stream) const;
+template <class T>
+void Hyb<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    ell.multiply_columns_cuda(product, stream);
+    Product<T> rest = product;
+    rest.beta = T(1);
+    coo.multiply_columns_cuda(rest, stream);
+}
+
+#define INSTANTIATE(T)                                                \
+    template void Hyb<T>::spmv_cuda(const Product<T>&, Stream) const; \
+    template void Hyb<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -43,7 +43,7 @@ CooPlan Coo<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target
         const auto bounds = find_bounds(csr.row_offsets, csr.nnz, plan.tuning.strip);
         plan.spans = find_spans(bounds);
         plan.cost.bytes += plan.spans.size() * sizeof(RowSpan);
-        if (!plan.spans.empty()) plan.cost.bytes += 2 * sizeof(T) * bounds.size();
+        plan.cost.bytes += workspace_bytes(static_cast<index_t>(bounds.size()), plan.spans.size());
         plan.cost.launches = plan.has_empty_rows + (csr.nnz > 0) + !plan.spans.empty();
     }
     return plan;

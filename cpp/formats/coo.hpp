@@ -41,7 +41,8 @@ struct CooPlan {
 template <class T>
 struct Coo {
     static constexpr const char* kName = "coo";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
+    static constexpr int kColumns = 8;  // for which a GPU reads the matrix once: each needs partial sums of every strip
     using value_type = T;
     using Tuning = CooTuning;
     using Plan = CooPlan;
@@ -67,13 +68,18 @@ struct Coo {
     CsrMatrix<T> to_csr() const;
 
     index_t strips() const { return count_parts(nnz, tuning.strip); }
-    // Two partial sums a strip: of the row that enters it from the left, and of the row that leaves it to the right.
-    std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * strips() : 0; }
+    // Two partial sums a strip and column: of the row that enters it from the left, and of the row that leaves it to
+    // the right.
+    static constexpr std::size_t workspace_bytes(index_t strips, std::size_t spans) {
+        return spans > 0 ? 2 * kColumns * sizeof(T) * strips : 0;
+    }
+    std::size_t workspace_bytes() const { return workspace_bytes(strips(), spans.size()); }
 
     void spmv(const Product<T>& product) const;                      // on the CPU
     void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
     void add_panel(const Product<T>& product) const;                 // y += A * x for several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/coo.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/coo_columns.cu
 };
 
 }  // namespace spmvgpu

@@ -53,7 +53,7 @@ struct HybPlan {
 template <class T>
 struct Hyb {
     static constexpr const char* kName = "hyb";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.multiplies_columns = true};
     using value_type = T;
     using Tuning = HybTuning;
     using Plan = HybPlan;
@@ -74,9 +74,10 @@ struct Hyb {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return coo.workspace_bytes(); }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/hyb.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/hyb.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/hyb.cu
 };
 
 }  // namespace spmvgpu

@@ -173,6 +173,7 @@ public:
         Pace pace;
         pace.each = limits.look_each || limits.look_restarts;
         pace.period = period;
+        pace.first = std::max(1, pace.first / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
         pace.most = std::max(1, static_cast<int>(history_size_ - 1) / iterations_each);
         pace.recordable = system_.A->can_be_recorded() && (system_.M == nullptr || system_.M->can_be_recorded());

@@ -337,10 +337,9 @@ public:
             while (look());
             return;
         }
-        constexpr int kBatch = 8;
         constexpr int kDirectBatches = 4;  // a solve that ends within them is over before a graph would pay
         const auto whole = [&](int iterations) { return (iterations + pace.period - 1) / pace.period * pace.period; };
-        const int size = whole(pace.every > 0 ? std::min(pace.every, pace.most) : std::min(kBatch, pace.most));
+        const int size = whole(pace.every > 0 ? std::min(pace.every, pace.most) : std::min(pace.first, pace.most));
         const auto batch = [&] {
             for (int i = 0; i < size; ++i) iterate(k + i);
         };

@@ -84,7 +84,9 @@ def marks(results: Results) -> list[Mark]:
     content = results.get("matmat")
     if content is None or content["environment"]["cuda"] is None:
         return []
-    speed, numpy_speed, copies = {}, {}, {}
+    speed: dict[str, float] = {}
+    numpy_speed: dict[str, float] = {}
+    copies = {}
     for (matrix, dtype, order, columns), found in _cases(content):
         name = f"{matrix} {dtype}, {columns} columns in order {order}"
         against = ratio(_ours(found, "auto"), _best_other(found))

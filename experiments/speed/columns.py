@@ -127,7 +127,7 @@ class Several:
         G, T, tensor = cupy_peer.matrix(self.problem), torch_peer.matrix(self.problem), torch.from_dlpack(X)
         self._called("cupy", "csr", order, lambda: G @ X)
         self._called("torch", "csr", order, lambda: T @ tensor, lambda: cupy.from_dlpack(T @ tensor))
-        launches = {}
+        launches: dict[str, Callable[[int], object]] = {}
         for name, op in self.operators.items():
             self._called("spmvgpu", f"{name}_called", order, partial(op.__matmul__, X), op=op)
             out = cupy.full((op.shape[0], self.columns), np.nan, self.problem.dtype, order=order)

@@ -349,11 +349,12 @@ class SparseOperator(MatrixMethods):
 
         Parameters
         ----------
-        x : (n,) array
-            C-contiguous, of the operator's dtype; NumPy, or on the operator's device.
-        out : (m,) array, optional
-            C-contiguous, of the same library, dtype and device; overwritten and returned. With ``beta=0`` it
-            is never read.
+        x : (n,) or (n, k) array
+            Of the operator's dtype; NumPy, or on the operator's device. A vector must be contiguous; the
+            columns of a 2-D array may lie in any order.
+        out : (m,) or (m, k) array, optional
+            Of the same library, dtype and device, and contiguous if it is a vector; overwritten and returned.
+            With ``beta=0`` it is never read.
         alpha, beta : float or complex
             Complex only where the operator is.
         stream : optional
@@ -362,8 +363,8 @@ class SparseOperator(MatrixMethods):
 
         Returns
         -------
-        (m,) array
-            `out`, or a new array.
+        (m,) or (m, k) array
+            `out`, or a new array in the order of `x`.
 
         Raises
         ------
@@ -371,7 +372,7 @@ class SparseOperator(MatrixMethods):
             For an array of another dtype, `out` of another library, factors that are no numbers, complex ones
             for a real operator, and `stream` with arrays in host memory.
         ValueError
-            For an array of wrong length, layout or device, for `out` that is read-only or overlaps `x`, and
+            For an array of wrong shape, layout or device, for `out` that is read-only or overlaps `x`, and
             for ``beta`` without `out`.
 
         Examples

@@ -127,6 +127,8 @@ def run_solvers(device: str, dtype: str) -> int:
     preconditioners = [
         None,
         linalg.jacobi(op),
+        linalg.chebyshev(op, 3),
+        linalg.block_jacobi(op, 4),
         sg.aslinearoperator(sp.eye_array(900, dtype=dtype), device=device),
         LinearOperator((900, 900), matvec=lambda x: x, dtype=dtype),
     ]
@@ -136,7 +138,7 @@ def run_solvers(device: str, dtype: str) -> int:
             solution, info = solver(op, b, rtol=rtol, M=M, **options)
             assert info == 0
             assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
-    return 2
+    return 3
 
 
 def run_others(device: str) -> int:

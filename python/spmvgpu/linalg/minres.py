@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..arguments import real_number
-from .stopping import check_limits
+from .stopping import check_limits, check_residuals
 from .systems import operator_of, solve
 
 
@@ -95,6 +95,7 @@ def minres(
     A = operator_of(A, b)
     most = 5 * A.shape[0] if maxiter is None else maxiter
     relative, _, limit = check_limits(A, rtol, 0.0, most, callback)
+    check_residuals(residuals)
 
     history: list[float] | None = [] if show and residuals is None else residuals
     limits = {

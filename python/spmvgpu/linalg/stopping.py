@@ -54,6 +54,14 @@ class SolveInfo:
         From the first piece of work to the last, without the transfer of NumPy arrays.
     product_seconds, precondition_seconds : float
         The part of it in products, and in `M`; 0 on a GPU, where they are queued beside the rest.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 3.0]]), device="cpu")
+    >>> x, _ = sg.linalg.cg(op, np.ones(2), rtol=1e-10)
+    >>> op.solve_info.status, op.solve_info.iterations
+    ('converged', 2)
     """
 
     solver: str
@@ -80,6 +88,11 @@ def check_limits(A: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> t
 def check_callback(callback: Any) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+
+
+def check_residuals(residuals: Any) -> None:
+    if residuals is not None and not isinstance(residuals, list):
+        raise TypeError(f"residuals={residuals!r} is not allowed; give a list, which is filled, or None")
 
 
 def tolerance(name: str, value: Any) -> float:

@@ -17,7 +17,7 @@ from ..devices import CPU, device_name
 from ..operands import kind_of
 from ..operator import SparseOperator
 from .preconditioners import checked_product, map_of_preconditioner, suffix_of
-from .stopping import SolveInfo, info_of, warn_of_drift
+from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
 from .vectors import NOTHING, Vectors, check_real, check_square
 
 
@@ -101,8 +101,7 @@ def solve(
 
     `watch` gets the iterations, the residual and the norm of b whenever the host looks at the solve.
     """
-    if residuals is not None and not isinstance(residuals, list):
-        raise TypeError(f"residuals={residuals!r} is not allowed; give a list, which is filled, or None")
+    check_residuals(residuals)
     every = 0 if check_every is None else whole_number("check_every", check_every, 1, 2**30)
     vectors = Vectors(A, b)
     right = vectors.take("b", b)
