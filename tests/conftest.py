@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import tempfile
@@ -36,11 +37,12 @@ LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long tests come first, so that one process is not still busy with them when all others are done.
+    """Put long tests first, as one process would still be busy with them at the end, those alone on a GPU last.
 
+    While one waits to be alone no other test begins, and the wait is as long as the longest that still runs.
     Without a CUDA device, those that need one are left out; test_gpu_tests_are_run counts them.
     """
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=lambda item: (not item.get_closest_marker("long"), is_alone(item)))
     if CUDA_DEVICES:
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
@@ -59,17 +61,28 @@ def pytest_runtest_protocol(item):
     """Where there is a GPU, a test runs together with those of other processes or alone, fixtures included.
 
     All tests, because an operator without a device goes to a GPU: one that fills the memory would starve it.
+    Long tests take most of the host's memory, and so run one after the other.
     """
-    if not CUDA_DEVICES:
+    with contextlib.ExitStack() as turns:
+        if os.name == "posix" and item.get_closest_marker("long"):
+            turns.enter_context(turn_on("memory", alone=True))
+        if CUDA_DEVICES:
+            turns.enter_context(turn_on("gpus", alone=is_alone(item)))
         yield
-        return
+
+
+def is_alone(item):
+    """Whether no other test may run meanwhile."""
+    return {mark.name for mark in item.iter_markers()} >= {"gpu", "alone_on_gpu"}
+
+
+def turn_on(what, alone):
+    """Take a turn on something that processes of one user share."""
     from turnstile import turn  # needs POSIX
 
-    folder = Path(tempfile.gettempdir(), f"spmvgpu-tests-{os.getuid()}")
-    folder.mkdir(exist_ok=True)
-    marks = {mark.name for mark in item.iter_markers()}
-    with turn(folder, alone=marks >= {"gpu", "alone_on_gpu"}):
-        yield
+    folder = Path(tempfile.gettempdir(), f"spmvgpu-tests-{os.getuid()}", what)
+    folder.mkdir(parents=True, exist_ok=True)
+    return turn(folder, alone)
 
 
 def pytest_collection_finish():
