@@ -301,7 +301,7 @@ def test_nothing_is_known_of_symmetry(symmetric):
     "symmetric", [1, 0, 1.0, "Lower", "", b"lower", [True], np.array([True, False])], ids=repr
 )
 def test_what_says_nothing_of_symmetry(symmetric):
-    with pytest.raises((TypeError, ValueError), match=r"symmetric=.*'lower' or 'upper'"):
+    with pytest.raises((TypeError, ValueError), match=r"symmetric=.*'upper' or 'hermitian'"):
         sg.aslinearoperator(FULL, device="cpu", symmetric=symmetric)
 
 

@@ -34,7 +34,7 @@ def limit(request, monkeypatch):
 
 def pieces_of(op):
     """The matrices that the operator stores."""
-    assert isinstance(op._matrix, parts.PartedMatrix)
+    assert parts.is_parted(op._matrix)
     return [piece for piece, *_ in op._matrix.parts]
 
 

@@ -13,6 +13,67 @@
 
 namespace spmvgpu {
 
+// The loops are static functions, no members: GCC 13 fails on clones of a function that several files may share.
+
+inline constexpr std::int64_t kHostTile = 512;  // elements that stay in the nearest cache while vectors are added
+
+template <class S, class T, int kReads, unsigned kMissing, class Step, int... kIndex>
+constexpr auto of_element(const Step& step, const S& scalars, const Reads<T, kReads, kMissing>& reads, index_t i,
+                          std::integer_sequence<int, kIndex...>) {
+    return step(scalars, reads.template at<kIndex>(i)...);
+}
+
+// Scalars by value, so that the compiler sees that no element written changes them.
+template <int kSums, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
+SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now,
+                                                     const Reads<T, kReads, kMissing> reads,
+                                                     const Writes<T, kWrites> writes, const Step step) {
+    static_assert(kSums <= 3);
+    Sums<T, kSums> total;
+    Wide<T> sum0{}, sum1{}, sum2{};
+    const auto loop = [&](std::int64_t k) {
+        const auto i = static_cast<index_t>(k);
+        const auto result = of_element(step, now, reads, i, std::make_integer_sequence<int, kReads>{});
+        for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+        if constexpr (kSums > 0) sum0 += result.summands[0];
+        if constexpr (kSums > 1) sum1 += result.summands[1];
+        if constexpr (kSums > 2) sum2 += result.summands[2];
+    };
+    if constexpr (std::is_floating_point_v<T>) {
+#pragma omp simd reduction(+ : sum0, sum1, sum2)
+        for (std::int64_t k = begin; k < end; ++k) loop(k);
+    } else {
+        for (std::int64_t k = begin; k < end; ++k) loop(k);
+    }
+    if constexpr (kSums > 0) total.value[0] = sum0;
+    if constexpr (kSums > 1) total.value[1] = sum1;
+    if constexpr (kSums > 2) total.value[2] = sum2;
+    return total;
+}
+
+template <class T>
+SPMVGPU_SIMD_CLONES static Wide<T> dot_part(const T* a, const T* b, std::int64_t begin, std::int64_t end) {
+    Wide<T> sum{};
+    if constexpr (std::is_floating_point_v<T>) {
+#pragma omp simd reduction(+ : sum)
+        for (std::int64_t i = begin; i < end; ++i) sum += dot(a[i], b[i]);
+    } else {
+        for (std::int64_t i = begin; i < end; ++i) sum += dot(a[i], b[i]);
+    }
+    return sum;
+}
+
+template <class T>
+SPMVGPU_SIMD_CLONES static void combine_part(Basis<T> basis, int vectors, const Wide<T>* factors, double sign,
+                                             T* target, std::int64_t begin, std::int64_t end) {
+    for (int k = 0; k < vectors; ++k) {
+        const T factor = T(sign * factors[k]);
+        const T* const v = basis[k];
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) target[i] += factor * v[i];
+    }
+}
+
 class HostQueue {
 public:
     Stream stream() const { return nullptr; }
@@ -74,8 +135,8 @@ public:
         const auto sums =
             parallel_sum<Sums<T, 1>>(n, std::int64_t(n) * (1 + vectors / 2), [&](std::int64_t begin, std::int64_t end) {
                 Sums<T, 1> part;
-                for (std::int64_t i = begin; i < end; i += kTile) {
-                    const std::int64_t last = std::min(end, i + kTile);
+                for (std::int64_t i = begin; i < end; i += kHostTile) {
+                    const std::int64_t last = std::min(end, i + kHostTile);
                     combine_part(basis, vectors, factors, sign, target, i, last);
                     part.value[0] += dot_part(target, target, i, last);
                 }
@@ -116,66 +177,6 @@ public:
         std::int64_t k = 0;
         do iterate(k++);
         while (look());
-    }
-
-private:
-    static constexpr std::int64_t kTile = 512;  // elements that stay in the nearest cache while vectors are added
-
-    template <class S, class T, int kReads, unsigned kMissing, class Step, int... kIndex>
-    static constexpr auto of_element(const Step& step, const S& scalars, const Reads<T, kReads, kMissing>& reads,
-                                     index_t i, std::integer_sequence<int, kIndex...>) {
-        return step(scalars, reads.template at<kIndex>(i)...);
-    }
-
-    // Scalars by value, so that the compiler sees that no element written changes them.
-    template <int kSums, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
-    SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now,
-                                                         const Reads<T, kReads, kMissing> reads,
-                                                         const Writes<T, kWrites> writes, const Step step) {
-        static_assert(kSums <= 3);
-        Sums<T, kSums> total;
-        Wide<T> sum0{}, sum1{}, sum2{};
-        const auto loop = [&](std::int64_t k) {
-            const auto i = static_cast<index_t>(k);
-            const auto result = of_element(step, now, reads, i, std::make_integer_sequence<int, kReads>{});
-            for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
-            if constexpr (kSums > 0) sum0 += result.summands[0];
-            if constexpr (kSums > 1) sum1 += result.summands[1];
-            if constexpr (kSums > 2) sum2 += result.summands[2];
-        };
-        if constexpr (std::is_floating_point_v<T>) {
-#pragma omp simd reduction(+ : sum0, sum1, sum2)
-            for (std::int64_t k = begin; k < end; ++k) loop(k);
-        } else {
-            for (std::int64_t k = begin; k < end; ++k) loop(k);
-        }
-        if constexpr (kSums > 0) total.value[0] = sum0;
-        if constexpr (kSums > 1) total.value[1] = sum1;
-        if constexpr (kSums > 2) total.value[2] = sum2;
-        return total;
-    }
-
-    template <class T>
-    SPMVGPU_SIMD_CLONES static Wide<T> dot_part(const T* a, const T* b, std::int64_t begin, std::int64_t end) {
-        Wide<T> sum{};
-        if constexpr (std::is_floating_point_v<T>) {
-#pragma omp simd reduction(+ : sum)
-            for (std::int64_t i = begin; i < end; ++i) sum += dot(a[i], b[i]);
-        } else {
-            for (std::int64_t i = begin; i < end; ++i) sum += dot(a[i], b[i]);
-        }
-        return sum;
-    }
-
-    template <class T>
-    SPMVGPU_SIMD_CLONES static void combine_part(Basis<T> basis, int vectors, const Wide<T>* factors, double sign,
-                                                 T* target, std::int64_t begin, std::int64_t end) {
-        for (int k = 0; k < vectors; ++k) {
-            const T factor = T(sign * factors[k]);
-            const T* const v = basis[k];
-#pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) target[i] += factor * v[i];
-        }
     }
 };
 
