@@ -25,6 +25,15 @@ def row_sums(terms, indptr):
     return sums
 
 
+def scaled(factor, values):
+    """factor * values; by a real factor part by part: (1 + 0i) * (inf + 0i) has NaN in it."""
+    if np.iscomplexobj(values) and np.imag(factor) == 0:
+        result = np.empty_like(values)
+        result.real, result.imag = np.real(factor) * values.real, np.real(factor) * values.imag
+        return result
+    return factor * values
+
+
 def reference(A, x, alpha=1.0, beta=0.0, y=None, dtype=None):
     """The product in extended precision and the error that each of its rows may have.
 
@@ -50,11 +59,11 @@ def reference(A, x, alpha=1.0, beta=0.0, y=None, dtype=None):
     extended = np.clongdouble if is_complex else np.longdouble
     with np.errstate(invalid="ignore", over="ignore"):
         terms = A.data.astype(extended) * x[A.indices].astype(extended)
-        expected = alpha * row_sums(terms, A.indptr)
+        expected = scaled(alpha, row_sums(terms, A.indptr))
         scale = abs(alpha) * row_sums(np.abs(terms), A.indptr)
         if beta != 0.0:
-            expected += beta * y.astype(extended)
-            scale += np.abs(beta * y.astype(extended))
+            expected += scaled(beta, y.astype(extended))
+            scale += np.abs(scaled(beta, y.astype(extended)))
         lengths = np.diff(A.indptr)
         underflow = (lengths + 2.0) * (1.0 + abs(alpha)) * info.smallest_subnormal
         bound = (1.0 + is_complex) * ((4.0 + np.sqrt(lengths)) * info.eps * scale + underflow)

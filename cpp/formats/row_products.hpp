@@ -74,8 +74,7 @@ inline MergePoint merge_point(std::int64_t diagonal, index_t rows, const index_t
 template <class T>
 inline void store_row(const Product<T>& product, index_t row, T sum) {
     T& y = product.y[product.row_of_y(row)];
-    const T scaled_sum = scaled(product.alpha, sum);
-    y = product.beta == T(0) ? scaled_sum : scaled_sum + scaled(product.beta, y);
+    y = product.beta == T(0) ? scaled(product.alpha, sum) : scaled(product.alpha, sum) + scaled(product.beta, y);
 }
 
 // The rest of a row's sum, once the row has been stored.

@@ -148,7 +148,7 @@ Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
 
 template <class T>
 Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked) {
-    if (!kIsComplex<T>) asked = Symmetry::kSymmetric;
+    if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
     std::string why;
     if (matrix.rows != matrix.cols) {
         why = "a square matrix, and this one has " + std::to_string(matrix.rows) + " rows and " +

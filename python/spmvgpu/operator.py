@@ -525,7 +525,8 @@ class SparseOperator(MatrixMethods):
         """What is declared, but for a format that knows."""
         if not needs_symmetry(self.format):
             return self._origin.symmetric
-        return "hermitian" if self.options.get("symmetry") == "hermitian" else True
+        is_hermitian = self.dtype.kind == "c" and self.options.get("symmetry") == "hermitian"
+        return "hermitian" if is_hermitian else True
 
     def _turned(self, function: Any = None) -> SparseOperator:
         """The transpose, with its values put through a function."""
