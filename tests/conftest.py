@@ -37,7 +37,7 @@ LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Put long tests first, as one process would still be busy with them at the end, those alone on a GPU last.
+    """Put long tests first, so that none is left over at the end, and those alone on a GPU last.
 
     While one waits to be alone no other test begins, and the wait is as long as the longest that still runs.
     Without a CUDA device, those that need one are left out; test_gpu_tests_are_run counts them.
