@@ -102,6 +102,19 @@ def test_its_own_transpose_or_adjoint(fmt, how, device):
     assert (again.H is again) == (how == "hermitian")
 
 
+@pytest.mark.parametrize("fmt", ["csr", "tsmv"])
+def test_zeros_of_a_hermitian_matrix_have_any_sign(fmt):
+    """What is written as -1j is -0 - 1j, and the conjugate of 1j is 0 - 1j."""
+    A = np.array([[2.0, 1j, 3.0], [-1j, 2.0, 0.0], [3.0, 0.0, 5.0]])
+    assert np.signbit(A[1, 0].real)
+    assert not np.signbit(A[0, 1].real)
+    op = sg.aslinearoperator(
+        A, format=fmt, device="cpu", symmetric="hermitian", **({"max_memory": 1e6} if fmt == "tsmv" else {})
+    )
+    np.testing.assert_array_equal(op @ np.eye(3), A)
+    assert op.H is op
+
+
 def test_a_real_matrix_may_be_called_hermitian(device):
     A = matrix("sym_random", REAL)
     op = build(A, "csr", device, symmetric="hermitian")

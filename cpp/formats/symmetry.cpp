@@ -29,12 +29,18 @@ bool same_bits(T a, T b) {
     }
 }
 
-// Whether a and b may be mirror images of each other.
+// Zeros of any sign are equal here, and all NaN.
+template <class T>
+bool same_value(T a, T b) {
+    return a == b || (a != a && b != b);
+}
+
+// Whether a and b may be mirror images of each other. In a Hermitian matrix zeros may have any sign: what is written as
+// -1j is -0 - 1j, and the conjugate of 1j is 0 - 1j.
 template <class T>
 bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
     if constexpr (kIsComplex<T>) {
-        if (hermitian)
-            return same_bits(a.real, b.real) && (a.imag == -b.imag || (a.imag != a.imag && b.imag != b.imag));
+        if (hermitian) return same_value(a.real, b.real) && same_value(a.imag, -b.imag);
     }
     return same_bits(a, b);
 }
