@@ -189,7 +189,7 @@ def test_jacobi_needs_a_positive_diagonal():
         ({"M": np.ones(3)}, "M has shape"),
         ({"M": sp.eye_array(3)}, "M must be"),
         ({"rtol": -1}, "rtol=-1"),
-        ({"maxiter": 0}, "maxiter=0"),
+        ({"maxiter": -1}, "maxiter=-1"),
         ({"callback": 5}, "callback=5"),
     ],
 )
