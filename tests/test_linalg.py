@@ -175,10 +175,11 @@ def test_jacobi(device, dtype):
     np.testing.assert_allclose(M.inverse_diagonal, 1 / A.diagonal(), rtol=1e-6)
     np.testing.assert_array_equal(M @ b, M.inverse_diagonal * b)
     np.testing.assert_array_equal(M.T @ b, M @ b)
-    x, _, iterations = count(sg.linalg.cg, op, b, M=M)
-    assert iterations < count(sg.linalg.cg, op, b)[2] // 2
+    rtol = 1e-5 if dtype == np.float64 else 1e-3  # what float32 reaches without a preconditioner
+    x, _, iterations = count(sg.linalg.cg, op, b, M=M, rtol=rtol)
+    assert iterations < count(sg.linalg.cg, op, b, rtol=rtol)[2] // 2
     for same in (M.inverse_diagonal, M.inverse_diagonal[:, None], pickle.loads(pickle.dumps(M))):
-        np.testing.assert_array_equal(sg.linalg.cg(op, b, M=same)[0], x)
+        np.testing.assert_array_equal(sg.linalg.cg(op, b, M=same, rtol=rtol)[0], x)
 
 
 def test_jacobi_of_another_type(device):

@@ -8,7 +8,7 @@ import pytest
 import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import gallery
-from spmvgpu.planning.model.predict import Prediction, predict_csr
+from spmvgpu.planning.model.predict import Prediction, Predictions, predict_csr
 from spmvgpu.planning.model.profile import SHIPPED, Profile
 from support import over
 
@@ -95,3 +95,11 @@ def test_explain_shows_the_table():
     op = sg.aslinearoperator(gallery.poisson2d(50), format="coo", device="cpu")
     assert re.search(r"^coo .*in use", op.explain(), re.MULTILINE)
     assert "us/product" in op.explain()
+
+
+def test_of_a_matrix_in_pieces_every_variant_in_use_is_marked():
+    entries = [Prediction("csr", 1.0, 8, 1.0, {"tile": tile}) for tile in (256, 512, 1024)]
+    predictions = Predictions(entries, 1, "cpu", "roofline", "a CPU")
+    options = {"parts": [{"format": "csr", "tile": tile, "kernel": "balanced"} for tile in (256, 1024)]}
+    marks = ["in use" in line for line in predictions.table("csr", options).splitlines()[1:]]
+    assert marks == [True, False, True]

@@ -11,6 +11,7 @@ namespace spmvgpu {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t(2) << 30;  // of x and y on the device; more columns go in several blocks
+constexpr std::size_t kLeastColumns = 3;                   // in a block: see next_columns
 constexpr std::size_t kBytesKept = std::size_t(64) << 20;  // for the next product
 
 // Calls copy(packed, host, stride, count) for the runs of neighbouring elements that bytes [begin, begin + size) of a
@@ -29,22 +30,30 @@ void for_each_run(Chunk* chunk, std::size_t begin, std::size_t size, const Colum
     }
 }
 
+// As many as are sent together of the columns that are left: never so many that one is left over, for a product with
+// one vector adds up in another order than one with several.
+index_t next_columns(index_t left, index_t most) {
+    if (left <= most) return left;
+    return left == most + 1 ? most - 1 : most;
+}
+
 }  // namespace
 
 // Makes room for as many of the columns as are sent together, and says how many those are.
 template <class T>
 index_t ColumnExchange<T>::reserve(const AnyMatrix<T>& matrix, index_t columns) {
     const std::size_t rows = matrix.rows(), cols = matrix.cols();
-    std::size_t width = std::clamp<std::size_t>(kMostBytes / ((rows + cols) * sizeof(T)), 1, columns);
-    if (width > kMaxColumns) width -= width % kMaxColumns;
-    for (;; width = (width + 1) / 2) {
+    const std::size_t least = std::min<std::size_t>(columns, kLeastColumns);
+    std::size_t width = std::clamp<std::size_t>(kMostBytes / ((rows + cols) * sizeof(T)), least, columns);
+    if (width > kMaxColumns && width < std::size_t(columns)) width -= width % kMaxColumns;
+    for (;; width = std::max((width + 1) / 2, least)) {
         try {
             if (x_.size() < cols * width) x_ = {}, x_ = Array<T>(cols * width, matrix.device());
             if (y_.size() < rows * width) y_ = {}, y_ = Array<T>(rows * width, matrix.device());
             return static_cast<index_t>(width);
         } catch (const OutOfMemory&) {
             x_ = y_ = {};
-            if (width == 1) throw;
+            if (width == least) throw;
         }
     }
 }
@@ -91,8 +100,9 @@ void ColumnExchange<T>::run(const AnyMatrix<T>& matrix, const Product<T>& produc
     const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
     const index_t most = reserve(matrix, product.columns);
     const bool takes_rows = matrix.takes_rows();
-    for (index_t first = 0; first < product.columns; first += most) {
-        const Product<T> host = product.part(first, std::min(most, product.columns - first));
+    for (index_t first = 0, count = 0; first < product.columns; first += count) {
+        count = next_columns(product.columns - first, most);
+        const Product<T> host = product.part(first, count);
         const auto block = [&](Array<T>& memory, index_t length, const Strides& strides) {
             return Block{memory.data(), length, host.columns, takes_rows && strides.row != 1};
         };

@@ -103,6 +103,8 @@ class Predictions(Sequence[Prediction]):
     def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
         """As text, with a mark at the format in use, and with these options where they matter.
 
+        The options are those of an operator; of one that is stored in pieces, those of any piece will do.
+
         Examples
         --------
         >>> import spmvgpu as sg
@@ -110,10 +112,13 @@ class Predictions(Sequence[Prediction]):
         >>> print(predictions.table().splitlines()[0])
         format                 us/product  error  bytes/non-zero  padding
         """
+        in_force = (options or {}).get("parts", [options])
         lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
         for entry in self:
             cells = _cells(entry, self._nnz)
-            used = entry.format == in_use and entry.options.items() <= (options or entry.options).items()
+            used = entry.format == in_use and any(
+                entry.options.items() <= (given or entry.options).items() for given in in_force
+            )
             mark = "   <- in use" if used else ""
             note = f"   {entry.note}" if entry.note else ""
             lines.append(
