@@ -98,7 +98,7 @@ def test_explain_shows_the_table():
 
 
 def test_of_a_matrix_in_pieces_every_variant_in_use_is_marked():
-    entries = [Prediction("csr", 1.0, 8, 1.0, {"tile": tile}) for tile in (256, 512, 1024)]
+    entries = [Prediction("csr", {"tile": tile}) for tile in (256, 512, 1024)]
     predictions = Predictions(entries, 1, "cpu", "roofline", "a CPU")
     options = {"parts": [{"format": "csr", "tile": tile, "kernel": "balanced"} for tile in (256, 1024)]}
     marks = ["in use" in line for line in predictions.table("csr", options).splitlines()[1:]]

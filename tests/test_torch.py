@@ -63,7 +63,9 @@ def test_pattern(device, place):
     assert pattern.values.device.type == place.type
     for ours, theirs in ((pattern.rows, coo.row), (pattern.cols, coo.col), (pattern.values, coo.data)):
         np.testing.assert_array_equal(ours.cpu().numpy(), theirs)
-    with pytest.raises(ValueError, match=r"shape \(3,\); the pattern needs \(\d+,\) of float32, float64, complex64"):
+    with pytest.raises(
+        ValueError, match=r"shape \(3,\); the pattern needs \(\d+,\) of float32, float64, complex64"
+    ):
         pattern.matmul(torch.ones(3), torch.ones(5))
     with pytest.raises(ValueError, match="unknown format"):
         sg.torch.MatrixPattern(A, format="cuckoo", device=device)

@@ -45,21 +45,26 @@ struct GmresScalars : Progress {
 
     // The new column of the Hessenberg matrix, whose last entry is the norm of what is left of w.
     SPMVGPU_SCALAR void rotate(double left_squared, std::int64_t inner_limit) {
-        W* const column = R + col * leading;
-        const double h0 = root(real_of(h[col + 1]));
+        // No two of the arrays overlap, which lets the loads of later rotations begin before earlier ones are stored.
+        W* const __restrict__ column = R + col * leading;
+        const W* const __restrict__ first = h;
+        const W* const __restrict__ second = again;
+        const W* const __restrict__ sine = sines;
+        const double* const __restrict__ cosine = cosines;
+        const double h0 = root(real_of(first[col + 1]));
         double h1 = root(left_squared);
-        for (int k = 0; k <= col; ++k) column[k] = h[k] + again[k];
         if (h1 <= eps * h0) {
             h1 = 0;
             breakdown = 1;
         }
         scale = h1 > 0 ? 1 / h1 : 0;
+        W above = first[0] + second[0];
         for (int k = 0; k < col; ++k) {
-            const W above = column[k], below = column[k + 1];
-            column[k] = cosines[k] * above + sines[k] * below;
-            column[k + 1] = cosines[k] * below - conjugate(sines[k]) * above;
+            const W below = first[k + 1] + second[k + 1];
+            column[k] = cosine[k] * above + sine[k] * below;
+            above = cosine[k] * below - conjugate(sine[k]) * above;
         }
-        const W f = column[col];
+        const W f = above;
         const double size = size_of(f), length = root(size * size + h1 * h1);
         const W phase = size > 0 ? f / size : W(1);
         cosines[col] = length > 0 ? size / length : 1;

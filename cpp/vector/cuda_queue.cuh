@@ -56,7 +56,7 @@ __device__ __forceinline__ W load_partial(const W* from) {
     return value;
 }
 
-// Sums of `count` numbers that every block has left at partials[k * gridDim.x + block], always added in the same order.
+// Sum of the k-th numbers that the blocks have left, at partials[k * gridDim.x + block], always added in the same order.
 template <class W>
 __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
     W sum{};
@@ -65,6 +65,50 @@ __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
     }
     const W total = sum_block<W, SweepTuning::kBlockSize>(sum);
     __syncthreads();  // before the next sum takes over the same shared memory
+    return total;
+}
+
+// The same for `count` numbers of each block, a warp for a sum: one after the other they would take longer than what
+// they add up. results[k] is written for all k when it returns.
+template <class W>
+__device__ __forceinline__ void sums_of_blocks(const W* partials, int count, W* results) {
+    constexpr int kInFlight = 8;
+    const unsigned lane = threadIdx.x % kWarp;
+    for (int k = threadIdx.x / kWarp; k < count; k += SweepTuning::kBlockSize / kWarp) {
+        const W* const from = partials + k * gridDim.x;
+        W sum{};
+        for (unsigned first = lane; first < gridDim.x; first += kInFlight * kWarp) {
+            W loaded[kInFlight] = {};
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) {
+                if (first + i * kWarp < gridDim.x) loaded[i] = load_partial(from + first + i * kWarp);
+            }
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) sum += loaded[i];
+        }
+        sum = sum_lanes(sum, kWarp);
+        if (lane == 0) results[k] = sum;
+    }
+    __syncthreads();
+}
+
+// Sums over a block of kCount numbers of every thread: the k-th thread gets the k-th sum. All threads must call.
+template <int kCount, class W>
+__device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
+    constexpr int kWarps = SweepTuning::kBlockSize / kWarp;
+    __shared__ W warp_sums[kCount][kWarps];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+        const W sum = sum_lanes(values[k], kWarp);
+        if (threadIdx.x % kWarp == 0) warp_sums[k][threadIdx.x / kWarp] = sum;
+    }
+    __syncthreads();
+    W total{};
+    if (threadIdx.x < kCount) {
+#pragma unroll
+        for (int i = 0; i < kWarps; ++i) total += warp_sums[threadIdx.x][i];
+    }
+    __syncthreads();  // before the next sums take over the same shared memory
     return total;
 }
 
@@ -167,18 +211,12 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 #pragma unroll
             for (int k = 0; k < kVectors; ++k) sums[k] += dot(loaded[k], own);
         }
-#pragma unroll
-        for (int k = 0; k < kVectors; ++k) {
-            const W sum = sum_block<W, kBlockSize>(sums[k]);
-            if (threadIdx.x == 0 && first + k < count) of_blocks[(first + k) * gridDim.x + blockIdx.x] = sum;
-            __syncthreads();
-        }
+        const W sum = sum_block_each(sums);
+        const int k = first + static_cast<int>(threadIdx.x);
+        if (threadIdx.x < kVectors && k < count) of_blocks[k * gridDim.x + blockIdx.x] = sum;
     }
     if (!arrives_last(partials.arrivals)) return;
-    for (int k = 0; k < count; ++k) {
-        const W sum = sum_of_blocks(of_blocks, k);
-        if (threadIdx.x == 0) results[k] = sum;
-    }
+    sums_of_blocks(of_blocks, count, results);
     if (threadIdx.x == 0) {
         S changed = now;
         then(changed);

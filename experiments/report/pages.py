@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
-from . import columns, imports, jobs, models, multi, symmetric
+from . import columns, imports, jobs, models, multi, solvers, symmetric
 from .markdown import microseconds, number, table
 from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
@@ -57,10 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
         (pages / f"{slug}.md").write_text(f"{text}\n", encoding="utf-8")
     links = _linked((pages / f"{slug}.md" for slug in devices), options.readme.parent)
     write_between(options.readme, TABLES, overview(devices, links))
-    solvers = pages.parent / "solvers.md"
-    if solvers.is_file():  # not where pages go to a folder of their own
+    guide = pages.parent / "solvers.md"
+    if guide.is_file():  # not where pages go to a folder of their own
         texts = map(jobs.solver_text, devices.values())
-        write_between(solvers, SOLVERS, "\n".join(text for text in texts if text))
+        write_between(guide, SOLVERS, "\n".join(text for text in texts if text))
     print(f"{options.readme}: {len(devices)} devices")
     return 0
 
@@ -126,7 +126,8 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
         parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
     parts += _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
-    parts += _columns_part(results) + _symmetric_part(results) + _multi_part(results) + _model_part(results)
+    parts += _columns_part(results) + _solvers_part(results)
+    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
         _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _imports_part(results)
     )
@@ -136,7 +137,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
 
 def all_marks(results: Results) -> list[Mark]:
     """The goals of all experiments beside what was measured."""
-    others = (imports, columns, symmetric, multi, models)
+    others = (imports, columns, solvers, symmetric, multi, models)
     return [
         *jobs.marks(results),
         *marks(results),
@@ -200,6 +201,11 @@ def _heading(results: Results) -> str:
             later.setdefault(commit, []).append(f"{name}.json")
     others = (f"{', '.join(names)} at commit `{commit}`" for commit, names in later.items())
     return f"{text} Measured apart: {'; '.join(others)}." if later else text
+
+
+def _solvers_part(results: Results) -> list[str]:
+    rows = solvers.rows(results)
+    return [solvers.NOTE, table(solvers.HEAD, rows, words=4)] if rows else []
 
 
 def _columns_part(results: Results) -> list[str]:

@@ -13,6 +13,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from experiments import environment
 from experiments.clock import timed
 from experiments.jobs import systems
 from experiments.records import RESULTS, Recorder
+from experiments.speed.run import chosen_device
 from spmvgpu import gallery, linalg
 
 RTOL = 1e-8
@@ -33,7 +35,7 @@ ROUNDS = 3
 SHORT, LONG = 30, 150  # iterations between which the slope is taken; multiples of the restart
 OF_SCIPY = 10  # fewer of them for the loops that take milliseconds an iteration
 MOST = 20_000  # iterations to a solution
-AMG_SIDE = 100  # of the grid that multigrid is measured on; 158 makes 4 M unknowns
+AMG_SIDE = 158  # of the grid that multigrid is measured on: 4 M unknowns
 
 Array = np.ndarray[Any, Any]
 # Solves from b, with a tolerance and so many iterations, to x and the number of iterations taken.
@@ -48,16 +50,22 @@ class System:
         self.b = np.random.default_rng(3).standard_normal(A.shape[0])
         self.on_gpu = device != "cpu"
 
+    @cached_property
+    def operator(self) -> sg.SparseOperator:
+        """As one gets it by default."""
+        return sg.aslinearoperator(self.A, device=self.device)
 
-def ours(system: System, solver: str, M: Any = None) -> tuple[Solve, Any]:
+
+def ours(
+    system: System, solver: str, op: sg.SparseOperator | None = None, M: Any = None
+) -> tuple[Solve, Any]:
     """This library's solver, with vectors on the device."""
-    op = sg.aslinearoperator(system.A, device=system.device)
-    preconditioner = linalg.jacobi(op) if M == "jacobi" else M
+    op = op if op is not None else system.operator
 
     def solve(b: Any, rtol: float, most: int) -> tuple[Any, int]:
         options = {"restart": RESTART} if solver == "gmres" else {}
         cycles = max(1, most // RESTART) if solver == "gmres" else most
-        x, _ = getattr(linalg, solver)(op, b, rtol=rtol, maxiter=cycles, M=preconditioner, **options)
+        x, _ = getattr(linalg, solver)(op, b, rtol=rtol, maxiter=cycles, M=M, **options)
         info = op.solve_info
         assert info is not None
         return x, info.iterations
@@ -212,7 +220,10 @@ class Run:
         }  # fmt: skip
         self.record.add(**row)
         self.record.write()
-        numbers = " ".join(f"{key}={value:.4g}" for key, value in fields.items() if value is not None)
+        facts = (
+            f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in fields.items() if v is not None
+        )
+        numbers = " ".join(facts)
         print(f"{system.name:16s} {library:8s} {solver:9s} {preconditioner:10s} {numbers}", flush=True)
 
     def over(self) -> bool:
@@ -231,12 +242,18 @@ class Run:
                     self.record.skip("cg alone is compared on systems of this size", **what)
                 else:
                     try:
-                        self.measure(system, library, solver, LIBRARIES[library](system, solver))
+                        own = {"format": system.operator.format} if library == "spmvgpu" else {}
+                        self.measure(system, library, solver, LIBRARIES[library](system, solver), **own)
                     except (ImportError, AttributeError, LookupError) as missing:
                         self.record.skip(str(missing), **what)
         if not self.over():
-            made = ours(system, "cg", "jacobi")
+            made = ours(system, "cg", M=linalg.jacobi(system.operator))
             self.measure(system, "spmvgpu", "cg", made, preconditioner="jacobi")
+        if not self.over():  # who solves with cg knows that the matrix is symmetric, and may say so
+            op = sg.aslinearoperator(system.A, device=system.device, symmetric=True)
+            for solver in ("cg", "minres"):
+                made = ours(system, solver, op)
+                self.measure(system, "spmvgpu", solver, made, format=op.format, symmetric=True)
 
     def multigrid(self, side: int, device: str) -> None:
         """pyamg's hierarchy of a 3-D grid, on the device and as pyamg applies it."""
@@ -245,7 +262,7 @@ class Run:
         system = System(f"poisson3d_{side}", sp.csr_array(gallery.poisson3d(side)), device)
         setup, ml = timed(lambda: pyamg.ruge_stuben_solver(sp.csr_matrix(system.A)))
         moved, M = timed(lambda: linalg.aspreconditioner(ml, device=device))
-        solve, b = ours(system, "cg", M)
+        solve, b = ours(system, "cg", M=M)
         solve(b, RTOL, 2)
         self.add(
             system, "spmvgpu", "cg", preconditioner="amg", setup_us=round(1e6 * (setup + moved)),
@@ -263,12 +280,12 @@ class Run:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments solvers", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--device", default="auto", help="cuda:0, cpu or auto (a GPU if there is one)")
     parser.add_argument("--quick", action="store_true", help="two small systems, to try things out")
     parser.add_argument("--amg-side", type=int, default=AMG_SIDE, help="of the cube for multigrid; 0: none")
     parser.add_argument("--budget-seconds", type=float, default=110.0, help="start nothing after that")
     options = parser.parse_args(arguments)
-    gpus = [info.name for info in sg.devices() if info.name != "cpu"]
-    device = gpus[0] if gpus else "cpu"
+    device = chosen_device(options.device)
     facts = environment.describe(device, [])
     record = Recorder(options.out / environment.slug(facts) / "solvers.json", facts)
     run = Run(record, options.budget_seconds)
