@@ -219,7 +219,7 @@ def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
         return np.concatenate([array.reshape(-1), array.reshape(-1)[: 1 + int(rng.integers(4))]])
     if way == 5:
         first = array.reshape(-1)[0] if array.size else 0
-        return pick(rng, [array[None], array[..., None], array.reshape(-1), first, array[:0]])
+        return pick(rng, [array[None], array[..., None], array.reshape(-1), first, array.reshape(-1)[:0]])
     if way == 6:
         return laid_out(array, pick(rng, LAYOUTS))
     if way == 7:
