@@ -294,9 +294,10 @@ __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     }
     __syncthreads();
     ResidentRun<T> run(system);
-    for (std::int64_t k = first; k < first + count && s->status == Status::kRunning; ++k) iteration(run, s, k);
-    // All blocks have read these by now, or they would not have come to the first sum.
-    if (blockIdx.x == 0 && threadIdx.x == 0) *scalars = *s;
+    std::int64_t k = first;
+    for (; k < first + count && s->status == Status::kRunning; ++k) iteration(run, s, k);
+    // After an iteration all blocks have read what they began with.
+    if (k > first && blockIdx.x == 0 && threadIdx.x == 0) *scalars = *s;
 }
 
 // None if the system is not small, or has no rows or no diagonal that the kernel could read.
