@@ -70,8 +70,9 @@ def solve_both_ways(monkeypatch, solver, op, b, **options):
 def assert_equal(resident, queued, rtol):
     (x, iterations, history), (y, expected, other) = resident, queued
     assert abs(iterations - expected) <= 1 + 0.02 * expected
-    np.testing.assert_allclose(history[:5], other[:5], rtol=rtol)
-    assert np.linalg.norm(x - y) <= 1e-6 * np.linalg.norm(y) + 100 * rtol * np.linalg.norm(y)
+    shared = min(5, len(history), len(other))
+    np.testing.assert_allclose(history[:shared], other[:shared], rtol=rtol, atol=1e-12 * other[0])
+    assert np.linalg.norm(x - y) <= max(1e-5, 100 * rtol) * np.linalg.norm(y)
 
 
 @pytest.mark.parametrize("preconditioner", [None, "jacobi"])
@@ -106,8 +107,8 @@ def test_sorted_rows(solver, cuda_device, monkeypatch):
     rng = np.random.default_rng(3)
     A = sp.random_array((3000, 3000), density=0.001, rng=rng)
     A = sp.csr_array(A + A.T + 12 * sp.eye_array(3000))
-    op = sg.aslinearoperator(A, format="sell", format_options={"sigma": 1024}, device=cuda_device)
-    assert op.format_options["sigma"] == 1024
+    op = sg.aslinearoperator(A, format="sell", sigma=1024, device=cuda_device)
+    assert op.options["sigma"] == 1024
     found = solve_both_ways(monkeypatch, solver, op, vector(3000, np.dtype("float64")), rtol=1e-9)
     assert_equal(*found, rtol=1e-9)
 
@@ -128,7 +129,9 @@ def test_entries_beyond_those_in_registers(solver, cuda_device, monkeypatch):
     [
         pytest.param(lambda: (gallery.poisson2d(30), {"format": "coo"}), id="no_rows"),
         pytest.param(lambda: (gallery.poisson2d(257), {}), id="too_large"),
-        pytest.param(lambda: (sp.vstack([np.ones((1, 900)), sp.eye_array(900)[1:]]), {}), id="long_row"),
+        pytest.param(
+            lambda: (sp.vstack([np.ones((1, 900)), sp.eye_array(900).tocsr()[1:]]), {}), id="long_row"
+        ),
     ],
 )
 def test_the_queue_has_the_others(make, cuda_device):
