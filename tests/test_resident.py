@@ -69,7 +69,7 @@ def solve_both_ways(monkeypatch, solver, op, b, **options):
 
 def assert_equal(resident, queued, rtol):
     (x, iterations, history), (y, expected, other) = resident, queued
-    assert abs(iterations - expected) <= 1 + 0.02 * expected
+    assert abs(iterations - expected) <= 2 + (0.02 if rtol < 1e-8 else 0.1) * expected
     shared = min(5, len(history), len(other))
     np.testing.assert_allclose(history[:shared], other[:shared], rtol=rtol, atol=1e-12 * other[0])
     assert np.linalg.norm(x - y) <= max(1e-5, 100 * rtol) * np.linalg.norm(y)
@@ -124,14 +124,18 @@ def test_entries_beyond_those_in_registers(solver, cuda_device, monkeypatch):
     assert_equal(*found, rtol=1e-9)
 
 
+def with_a_long_row(n):
+    A = sp.eye_array(n).tolil()
+    A[0, :] = 1
+    return A
+
+
 @pytest.mark.parametrize(
     "make",
     [
         pytest.param(lambda: (gallery.poisson2d(30), {"format": "coo"}), id="no_rows"),
         pytest.param(lambda: (gallery.poisson2d(257), {}), id="too_large"),
-        pytest.param(
-            lambda: (sp.vstack([np.ones((1, 900)), sp.eye_array(900).tocsr()[1:]]), {}), id="long_row"
-        ),
+        pytest.param(lambda: (with_a_long_row(900), {}), id="long_row"),
     ],
 )
 def test_the_queue_has_the_others(make, cuda_device):
