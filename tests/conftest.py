@@ -105,6 +105,23 @@ def device(request):
     return request.param
 
 
+@pytest.fixture(
+    params=[
+        pytest.param(("cpu", True), id="cpu"),
+        *(
+            pytest.param((name, resident), marks=pytest.mark.gpu, id=f"{name}-{way}")
+            for name in CUDA_DEVICES
+            for resident, way in ((True, "resident"), (False, "queued"))
+        ),
+    ]
+)
+def solver_device(request, monkeypatch):
+    """Name of a device; of a GPU twice, with small systems solved by one kernel and by several."""
+    name, resident = request.param
+    monkeypatch.setattr("spmvgpu.linalg.systems.RESIDENT", resident)
+    return name
+
+
 @pytest.fixture(scope="session", params=CUDA_PARAMS)
 def cuda_device(request):
     """Name of a CUDA device."""

@@ -16,6 +16,12 @@ from systems import spd
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
 
 
+@pytest.fixture
+def device(solver_device):
+    """In place of the devices of other tests, those on which solvers have two ways twice."""
+    return solver_device
+
+
 def neumann():
     """A grid whose rows add up to zero: singular."""
     A = gallery.poisson2d(16)

@@ -31,6 +31,12 @@ def count(solve, *args, **options):
 
 
 @pytest.fixture
+def device(solver_device):
+    """In place of the devices of other tests, those on which solvers have two ways twice."""
+    return solver_device
+
+
+@pytest.fixture
 def grid(dtype):
     return spd("poisson3d", dtype)
 

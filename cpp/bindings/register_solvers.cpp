@@ -12,6 +12,7 @@
 #include "cuda/stream.hpp"
 #include "solvers/cycle.hpp"
 #include "solvers/incomplete.hpp"
+#include "solvers/resident.hpp"
 #include "solvers/solve.hpp"
 
 namespace py = pybind11;
@@ -123,6 +124,8 @@ Limits limits_of(const py::dict& given) {
             limits.look_every = value.cast<int>();
         } else if (name == "record") {
             limits.record = value.cast<bool>();
+        } else if (name == "resident") {
+            limits.resident = value.cast<bool>();
         } else {
             throw std::invalid_argument("a solver has no limit '" + name + "'");
         }
@@ -138,7 +141,7 @@ py::dict dict_of(const Report& report) {
                     py::arg("product_seconds") = report.product_seconds,
                     py::arg("precondition_seconds") = report.precondition_seconds,
                     py::arg("products") = report.products, py::arg("preconditionings") = report.preconditionings,
-                    py::arg("residuals") = report.residuals);
+                    py::arg("resident") = report.resident, py::arg("residuals") = report.residuals);
 }
 
 template <class T>
@@ -244,6 +247,14 @@ void register_solvers(py::module_& module) {
         .def(py::init([](int ordinal) { return std::make_shared<SolverMemory>(Device{ordinal}); }), py::arg("ordinal"))
         .def("clear", &SolverMemory::clear, py::call_guard<GilRelease>(), "Give back what no solve uses.")
         .def_property_readonly("nbytes", py::cpp_function(&SolverMemory::nbytes, py::call_guard<GilRelease>()));
+    module.def(
+        "resident_shape",
+        [](std::int64_t rows, std::int64_t entries, std::int64_t longest_row) {
+            const auto shape = resident_shape(rows, entries, longest_row);
+            return shape ? std::optional(std::tuple(shape->blocks, shape->rows_per_block, shape->lanes)) : std::nullopt;
+        },
+        py::arg("rows"), py::arg("entries"), py::arg("longest_row"),
+        "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
     register_type<float>(module, "F32");
     register_type<double>(module, "F64");
 }

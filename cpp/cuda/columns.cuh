@@ -23,6 +23,7 @@
 #include "core/columns.hpp"
 #include "core/types.hpp"
 #include "cuda/check.hpp"
+#include "cuda/rows.cuh"
 #include "cuda/runtime.hpp"
 #include "cuda/warp.cuh"
 
@@ -88,15 +89,6 @@ private:
     std::int64_t row_, step_;
     int row_bytes_;
     int valid_;  // of kPerLane columns; the last ones of a group may not be there
-};
-
-// A row as the kernels see it. Every format has a type Rows with
-//     Row row(index_t r)           the r-th row in stored order
-//     index_t number(index_t r)    its number in the matrix
-//     load(row, k, col, value)     its entry k; column -1 marks padding, which is skipped
-struct Row {
-    std::int64_t begin = 0;
-    unsigned count = 0;  // entries, with padding
 };
 
 // Adds the entries first, first + stride, ... of kRows rows, times the thread's columns of x, to `sums`. An element of

@@ -1,5 +1,4 @@
 #include "cuda/columns.cuh"
-#include "formats/csr.hpp"
 
 namespace spmvgpu {
 
@@ -11,23 +10,6 @@ constexpr int kEntryLanes = 4;
 constexpr int kParts = 8;                       // of a long row: groups of lanes that share its entries
 constexpr unsigned kLongRow = 512;              // from how many entries on
 constexpr int kMostLongRows = 4096 / kLongRow;  // in a tile, which has no more entries
-
-template <class T>
-struct CsrRows {
-    const index_t* __restrict__ row_offsets;
-    const index_t* __restrict__ col_indices;
-    const T* __restrict__ values;
-
-    __device__ Row row(index_t r) const {
-        const index_t begin = row_offsets[r];
-        return {begin, static_cast<unsigned>(row_offsets[r + 1] - begin)};
-    }
-    __device__ index_t number(index_t r) const { return r; }
-    __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
-        col = col_indices[row.begin + k];
-        value = cuda::load(values + row.begin + k);
-    }
-};
 
 // What the kernel of tiles reads beside the rows.
 template <class T>
@@ -166,7 +148,7 @@ void multiply_tiles(const Csr<T>& csr, const CsrRows<T>& rows, const Product<T>&
 template <class T>
 void Csr<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    const CsrRows<T> stored{row_offsets.data(), col_indices.data(), values.data()};
+    const CsrRows<T> stored = rows_of(*this);
     const bool by_tiles = tiles.size() > 0 && (node_rows == 1 || spans.size() > 0);
     if (by_tiles) return multiply_tiles(*this, stored, product, stream);
     launch_columns<kEntryLanes>(stored, rows, node_rows, product, stream);

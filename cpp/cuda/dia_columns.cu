@@ -1,33 +1,10 @@
-#include <bit>
-
 #include "cuda/columns.cuh"
-#include "formats/dia.hpp"
 
 namespace spmvgpu {
 
 namespace {
 
 using namespace cuda;
-
-template <class T>
-struct DiaRows {
-    unsigned cols, diagonals;
-    std::int64_t pitch;
-    typename Dia<T>::Bits padding;
-    const index_t* __restrict__ offsets;
-    const T* __restrict__ values;
-
-    __device__ bool is_padding(T value) const { return Dia<T>::bits(value) == padding; }
-    __device__ Row row(index_t r) const { return {r, diagonals}; }
-    __device__ index_t number(index_t r) const { return r; }
-    __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
-        // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
-        const unsigned at = static_cast<unsigned>(row.begin) + offsets[k];
-        if (at >= cols) return;
-        value = cuda::load(values + k * pitch + row.begin);
-        if (!is_padding(value)) col = static_cast<index_t>(at);
-    }
-};
 
 constexpr int kNeighbours = 4;  // rows of a group; the pitch is a multiple of it
 
@@ -89,8 +66,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
 template <class T>
 void Dia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    const DiaRows<T> stored{
-        static_cast<unsigned>(cols), static_cast<unsigned>(diagonals()), pitch, padding, offsets.data(), values.data()};
+    const DiaRows<T> stored = rows_of(*this);
     for_column_blocks<1>(product, [&]<class Shape>(const Product<T>& part) {
         // With few columns a lane would read rows of x that lie far from those of its neighbour.
         if constexpr (Shape::kVector > 1 && Shape::kColumnLanes >= 4) {

@@ -94,6 +94,9 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
         storage_ = copy_to(converted, device);
         setup_.transfer = seconds_since(start) - setup_.convert;
     });
+    for (index_t row = 0; row < csr.rows; ++row) {
+        longest_row_ = std::max(longest_row_, csr.row_offsets[row + 1] - csr.row_offsets[row]);
+    }
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
     workspaces_.emplace(scratch, device, array_bytes());
 }

@@ -66,6 +66,7 @@ public:
     std::size_t nbytes() const override;
     std::vector<OptionInfo> options() const;  // in force, with automatic choices resolved
     SetupSeconds setup_seconds() const override { return setup_; }
+    index_t longest_row() const { return longest_row_; }
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
@@ -78,6 +79,7 @@ private:
 
     AnyFormat<T> storage_;
     Device device_;
+    index_t longest_row_ = 0;
     bool stores_in_order_ = false;  // see Cost
     SetupSeconds setup_;
 

@@ -27,6 +27,83 @@ struct BicgstabScalars : Progress {
     }
 };
 
+template <class T>
+struct BicgstabIteration {
+    static constexpr int kProducts = 2;
+
+    T *x, *r, *f, *p, *v, *t;
+    T *mp_memory, *mr_memory;  // for M p and M r, if there is an M
+
+    SPMVGPU_ITERATION void operator()(Run& run, BicgstabScalars<T>* s, std::int64_t) const {
+        using S = BicgstabScalars<T>;
+
+        // v = A M p,  alpha = rho / f.v
+        const T* const mp = run.precondition(s, p, mp_memory);
+        run.multiply(mp, v);
+        run.sweep(
+            s, read(f, v), SPMVGPU_LAMBDA(const S&, T f, T v) { return sum<T>(dot(f, v)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                if (s.status != Status::kRunning) {
+                    s.stopped = 1;  // the iteration that ended the solve has updated x by now
+                    return;
+                }
+                s.alpha = s.rho / sums[0];
+                if (finite(size_of(s.alpha))) return;
+                s.stop(size_of(sums[0]) == 0 ? Status::kOmega : Status::kNotFinite, size_of(sums[0]));
+                s.stopped = 1;
+            });
+
+        // r = r - alpha v
+        run.sweep(
+            s, read(r, v), write(r),
+            SPMVGPU_LAMBDA(const S& s, T r, T v) {
+                r = r - T(s.alpha) * v;
+                return put(r).sum(square(r));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                const double norm = root(real_of(sums[0]));
+                if (norm <= s.goal) s.stop(Status::kConverged, norm);
+            });
+
+        // t = A M r,  omega = t.r / t.t
+        const T* const mr = run.precondition(s, r, mr_memory);
+        run.multiply(mr, t);
+        run.sweep(
+            s, read(t, r), SPMVGPU_LAMBDA(const S&, T t, T r) { return sum<T>(dot(t, r), square(t)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+                const bool is_done = s.status != Status::kRunning;
+                s.omega = is_done || real_of(sums[1]) == 0 ? Wide<T>(0) : sums[0] / real_of(sums[1]);
+            });
+
+        // x = x + alpha M p + omega M r
+        run.sweep(
+            s, read(x, mp, mr), write(x),
+            SPMVGPU_LAMBDA(const S& s, T x, T mp, T mr) { return put(x + T(s.alpha) * mp + T(s.omega) * mr); });
+
+        // r = r - omega t,  beta = (f.r / rho) (alpha / omega)
+        run.sweep(
+            s, read(r, t, f), write(r),
+            SPMVGPU_LAMBDA(const S& s, T r, T t, T f) {
+                r = r - T(s.omega) * t;
+                return put(r).sum(square(r), dot(f, r));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+                ++s.iterations;
+                s.beta = (sums[1] / s.rho) * (s.alpha / s.omega);
+                s.judge(root(real_of(sums[0])));
+                s.check_rho(sums[1]);
+                if (s.status == Status::kRunning && size_of(s.omega) < s.tiny) {
+                    s.stop(Status::kOmega, size_of(s.omega));
+                }
+            });
+
+        // p = r + beta (p - omega v)
+        run.sweep(
+            s, read(r, p, v), write(p),
+            SPMVGPU_LAMBDA(const S& s, T r, T p, T v) { return put(r + T(s.beta) * (p - T(s.omega) * v)); });
+    }
+};
+
 template <class T, class Queue>
 void bicgstab(Context<T, Queue>& solve) {
     using S = BicgstabScalars<T>;
@@ -44,72 +121,7 @@ void bicgstab(Context<T, Queue>& solve) {
         s, n, read(r), write(f, p), SPMVGPU_LAMBDA(const S&, T r) { return put(r, r).sum(dot(r, r)); },
         SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.check_rho(sums[0]); });
 
-    solve.repeat(s, 1, 1, [&](std::int64_t) {
-        // v = A M p,  alpha = rho / f.v
-        const T* const mp = solve.precondition(s, p, mp_memory);
-        solve.multiply(mp, v);
-        queue.sweep(
-            s, n, read(f, v), SPMVGPU_LAMBDA(const S&, T f, T v) { return sum<T>(dot(f, v)); },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                if (s.status != Status::kRunning) {
-                    s.stopped = 1;  // the iteration that ended the solve has updated x by now
-                    return;
-                }
-                s.alpha = s.rho / sums[0];
-                if (finite(size_of(s.alpha))) return;
-                s.stop(size_of(sums[0]) == 0 ? Status::kOmega : Status::kNotFinite, size_of(sums[0]));
-                s.stopped = 1;
-            });
-
-        // r = r - alpha v
-        queue.sweep(
-            s, n, read(r, v), write(r),
-            SPMVGPU_LAMBDA(const S& s, T r, T v) {
-                r = r - T(s.alpha) * v;
-                return put(r).sum(square(r));
-            },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                const double norm = root(real_of(sums[0]));
-                if (norm <= s.goal) s.stop(Status::kConverged, norm);
-            });
-
-        // t = A M r,  omega = t.r / t.t
-        const T* const mr = solve.precondition(s, r, mr_memory);
-        solve.multiply(mr, t);
-        queue.sweep(
-            s, n, read(t, r), SPMVGPU_LAMBDA(const S&, T t, T r) { return sum<T>(dot(t, r), square(t)); },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-                const bool is_done = s.status != Status::kRunning;
-                s.omega = is_done || real_of(sums[1]) == 0 ? Wide<T>(0) : sums[0] / real_of(sums[1]);
-            });
-
-        // x = x + alpha M p + omega M r
-        queue.sweep(
-            s, n, read(x, mp, mr), write(x),
-            SPMVGPU_LAMBDA(const S& s, T x, T mp, T mr) { return put(x + T(s.alpha) * mp + T(s.omega) * mr); });
-
-        // r = r - omega t,  beta = (f.r / rho) (alpha / omega)
-        queue.sweep(
-            s, n, read(r, t, f), write(r),
-            SPMVGPU_LAMBDA(const S& s, T r, T t, T f) {
-                r = r - T(s.omega) * t;
-                return put(r).sum(square(r), dot(f, r));
-            },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-                ++s.iterations;
-                s.beta = (sums[1] / s.rho) * (s.alpha / s.omega);
-                s.judge(root(real_of(sums[0])));
-                s.check_rho(sums[1]);
-                if (s.status == Status::kRunning && size_of(s.omega) < s.tiny) {
-                    s.stop(Status::kOmega, size_of(s.omega));
-                }
-            });
-
-        // p = r + beta (p - omega v)
-        queue.sweep(
-            s, n, read(r, p, v), write(p),
-            SPMVGPU_LAMBDA(const S& s, T r, T p, T v) { return put(r + T(s.beta) * (p - T(s.omega) * v)); });
-    });
+    solve.iterate(s, 1, BicgstabIteration<T>{x, r, f, p, v, t, mp_memory, mr_memory});
     solve.finish(s, t);
 }
 

@@ -37,6 +37,51 @@ struct CgScalars : Progress {
     }
 };
 
+template <class T>
+struct CgIteration {
+    static constexpr int kProducts = 1;
+
+    T *x, *r, *p, *q;
+    T* stored_z;  // M r, if M is no diagonal
+    const T* m;   // otherwise the diagonal, if there is any M
+
+    SPMVGPU_ITERATION void operator()(Run& run, CgScalars* s, std::int64_t) const {
+        using S = CgScalars;
+        const bool has_rho = stored_z == nullptr;
+        const T* const z = has_rho ? r : stored_z;  // to be multiplied by m
+
+        // q = A p,  alpha = rho / p.q
+        run.multiply(p, q);
+        run.sweep(
+            s, read(p, q), SPMVGPU_LAMBDA(const S&, T p, T q) { return sum<T>(dot(p, q)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.curvature(real_of(sums[0])); });
+
+        // r = r - alpha q,  beta = r.Mr / rho
+        run.sweep(
+            s, read(r, q, maybe(m)), write(r),
+            SPMVGPU_LAMBDA(const S& s, T r, T q, T m) {
+                r = r - T(s.alpha) * q;
+                return put(r).sum(square(r), dot(r, T(m * r)));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+                ++s.iterations;
+                s.judge(root(real_of(sums[0])));
+                if (has_rho) s.next_rho(real_of(sums[1]));
+            });
+        if (!has_rho) {
+            run.precondition(s, r, stored_z);
+            run.sweep(
+                s, read(r, z), SPMVGPU_LAMBDA(const S&, T r, T z) { return sum<T>(dot(r, z)); },
+                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
+        }
+
+        // x = x + alpha p,  p = M r + beta p
+        run.sweep(
+            s, read(x, p, z, maybe(m)), write(x, p),
+            SPMVGPU_LAMBDA(const S& s, T x, T p, T z, T m) { return put(x + T(s.alpha) * p, m * z + T(s.beta) * p); });
+    }
+};
+
 template <class T, class Queue>
 void cg(Context<T, Queue>& solve) {
     using S = CgScalars;
@@ -57,38 +102,7 @@ void cg(Context<T, Queue>& solve) {
         },
         SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
 
-    solve.repeat(s, 1, 1, [&](std::int64_t) {
-        // q = A p,  alpha = rho / p.q
-        solve.multiply(p, q);
-        queue.sweep(
-            s, n, read(p, q), SPMVGPU_LAMBDA(const S&, T p, T q) { return sum<T>(dot(p, q)); },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.curvature(real_of(sums[0])); });
-
-        // r = r - alpha q,  beta = r.Mr / rho
-        const bool has_rho = stored_z == nullptr;
-        queue.sweep(
-            s, n, read(r, q, maybe(m)), write(r),
-            SPMVGPU_LAMBDA(const S& s, T r, T q, T m) {
-                r = r - T(s.alpha) * q;
-                return put(r).sum(square(r), dot(r, T(m * r)));
-            },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-                ++s.iterations;
-                s.judge(root(real_of(sums[0])));
-                if (has_rho) s.next_rho(real_of(sums[1]));
-            });
-        if (!has_rho) {
-            solve.precondition(s, r, stored_z);
-            queue.sweep(
-                s, n, read(r, z), SPMVGPU_LAMBDA(const S&, T r, T z) { return sum<T>(dot(r, z)); },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
-        }
-
-        // x = x + alpha p,  p = M r + beta p
-        queue.sweep(
-            s, n, read(x, p, z, maybe(m)), write(x, p),
-            SPMVGPU_LAMBDA(const S& s, T x, T p, T z, T m) { return put(x + T(s.alpha) * p, m * z + T(s.beta) * p); });
-    });
+    solve.iterate(s, 1, CgIteration<T>{x, r, p, q, stored_z, m});
     solve.finish(s, q);
 }
 

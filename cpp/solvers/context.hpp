@@ -82,6 +82,8 @@ public:
     const T* const b;
     const Limits& limits;
 
+    const System<T>& system() const { return system_; }
+
     // Memory for the solve, on its device.
     template <class U>
     U* take(std::size_t count) {
@@ -167,7 +169,24 @@ public:
         return now.status == Status::kRunning;
     }
 
-    // Iterates until the scalars say that it is over: iterate(k) queues the k-th iteration.
+    // A sweep over whole vectors.
+    template <class S, class... Given>
+    void sweep(S* s, const Given&... given) {
+        queue.sweep(s, n, given...);
+    }
+
+    // Iterates until the scalars say that it is over: iteration(run, s, k) does the k-th iteration, where `run` is this
+    // context or, in a kernel that does many of them, what stands for it there (see solvers/resident.hpp). After
+    // `period` iterations the vectors play the same parts again.
+    template <class S, class Iteration>
+    void iterate(S* s, int period, const Iteration& iteration) {
+        if constexpr (Queue::kIsGpu) {
+            if (iterate_resident(*this, s, iteration)) return;
+        }
+        repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });
+    }
+
+    // The same for iterations that are more than that: iterate(k) queues the k-th one.
     template <class S, class Iterate>
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
         Pace pace;
@@ -178,6 +197,13 @@ public:
         pace.most = std::max(1, static_cast<int>(history_size_ - 1) / iterations_each);
         pace.recordable = system_.A->can_be_recorded() && (system_.M == nullptr || system_.M->can_be_recorded());
         queue.repeat(pace, iterate, [&] { return !look(s); });
+    }
+
+    // Iterations that may pass between two looks at the solve, of one that stops by itself.
+    std::int64_t iterations_per_look() const {
+        const std::int64_t recorded = history_size_ - 1;
+        if (limits.look_each) return 1;
+        return limits.look_every > 0 ? std::min<std::int64_t>(limits.look_every, recorded) : recorded;
     }
 
     // Looks at the solve; true if it is over.

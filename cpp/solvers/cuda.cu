@@ -1,6 +1,7 @@
 #include "solvers/cuda.hpp"
 #include "solvers/cycle_steps.hpp"
 #include "solvers/methods.hpp"
+#include "solvers/resident.cuh"
 #include "vector/cuda_queue.cuh"
 
 namespace spmvgpu::cuda {
@@ -26,7 +27,8 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
              const Stream* after, const std::function<void(const Look&)>& look) {
     const int ordinal = system.device.ordinal;
     const DeviceGuard guard(ordinal);
-    const std::size_t partials = CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>));
+    const std::size_t partials = std::max(CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>)),
+                                          ResidentSystem<T>::partial_bytes());
     const std::size_t aligned = (partials + 255) / 256 * 256;
     SolverMemory::Lease lease(memory, aligned + bytes);
     const std::shared_ptr<void> stream = lease_stream(ordinal);

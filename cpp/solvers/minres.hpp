@@ -110,6 +110,66 @@ void check_symmetry(Context<T, Queue>& solve, MinresScalars* s, const T* r, cons
         });
 }
 
+template <class T>
+struct MinresIteration {
+    static constexpr int kProducts = 1;
+
+    T *x, *v;
+    T* my_memory;  // for M y, if there is an M
+    T *ys[3], *ws[3];
+
+    SPMVGPU_ITERATION void operator()(Run& run, MinresScalars* s, std::int64_t k) const {
+        using S = MinresScalars;
+        const bool is_plain = !run.has_preconditioner();
+        const std::int64_t first = k % 3, second = (k + 1) % 3, third = (k + 2) % 3;
+        T *const r1 = ys[third], *const r2 = ys[first], *const y = ys[second];
+        T *const w1 = ws[first], *const w2 = ws[second], *const w = ws[third];
+
+        // y = (A - shift) v - (beta / oldb) r1,  alfa = v.y
+        run.multiply(v, y);
+        run.sweep(
+            s, read(y, v, r1), write(y),
+            SPMVGPU_LAMBDA(const S& s, T y, T v, T r1) {
+                const double ratio = s.oldb > 0 ? s.beta / s.oldb : 0;
+                y = y - T(s.shift) * v - T(ratio) * r1;
+                return put(y).sum(dot(v, y));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                if (s.status != Status::kRunning) s.stopped = 1;
+                s.alfa = real_of(sums[0]);
+            });
+
+        // y = y - (alfa / beta) r2,  beta = sqrt(y.My)
+        run.sweep(
+            s, read(y, r2), write(y),
+            SPMVGPU_LAMBDA(const S& s, T y, T r2) {
+                y = y - T(s.alfa / s.beta) * r2;
+                return put(y).sum(square(y));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                if (is_plain) s.rotate(real_of(sums[0]));
+            });
+        const T* const my = run.precondition(s, y, my_memory);
+        if (!is_plain) {
+            run.sweep(
+                s, read(y, my), SPMVGPU_LAMBDA(const S&, T y, T my) { return sum<T>(dot(y, my)); },
+                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.rotate(real_of(sums[0])); });
+        }
+
+        // w = (v - oldeps w1 - delta w2) / gamma,  x = x + phi w,  v = M y / beta
+        run.sweep(
+            s, read(v, w1, w2, x, my), write(w, x, v),
+            SPMVGPU_LAMBDA(const S& s, T v, T w1, T w2, T x, T my) {
+                const T w = T(1 / s.gamma) * (v - T(s.oldeps) * w1 - T(s.delta) * w2);
+                x = x + T(s.phi) * w;
+                return put(w, x, s.beta > 0 ? T(1 / s.beta) * my : T(0)).sum(square(x));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                if (s.status == Status::kRunning) s.test(root(real_of(sums[0])));
+            });
+    }
+};
+
 template <class T, class Queue>
 void minres(Context<T, Queue>& solve) {
     using S = MinresScalars;
@@ -124,7 +184,6 @@ void minres(Context<T, Queue>& solve) {
     initial.shift = solve.limits.shift;
     S* const s = solve.scalars(initial);
     T* const r = ys[0];
-    const bool is_plain = !solve.has_preconditioner();
     if (!solve.start(s, r, initial.shift)) return solve.finish(s, v, initial.shift);
 
     const T* const my = solve.precondition(s, r, my_memory);
@@ -139,53 +198,7 @@ void minres(Context<T, Queue>& solve) {
         s, n, read(v, r), write(v, ys[2]), SPMVGPU_LAMBDA(const S& s, T v, T) { return put(T(1 / s.beta) * v, T(0)); });
 
     if (!solve.look(s)) {
-        solve.repeat(s, 3, 1, [&](std::int64_t k) {
-            T *const r1 = ys[(k + 2) % 3], *const r2 = ys[k % 3], *const y = ys[(k + 1) % 3];
-            T *const w1 = ws[k % 3], *const w2 = ws[(k + 1) % 3], *const w = ws[(k + 2) % 3];
-
-            // y = (A - shift) v - (beta / oldb) r1,  alfa = v.y
-            solve.multiply(v, y);
-            queue.sweep(
-                s, n, read(y, v, r1), write(y),
-                SPMVGPU_LAMBDA(const S& s, T y, T v, T r1) {
-                    const double ratio = s.oldb > 0 ? s.beta / s.oldb : 0;
-                    y = y - T(s.shift) * v - T(ratio) * r1;
-                    return put(y).sum(dot(v, y));
-                },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                    if (s.status != Status::kRunning) s.stopped = 1;
-                    s.alfa = real_of(sums[0]);
-                });
-
-            // y = y - (alfa / beta) r2,  beta = sqrt(y.My)
-            queue.sweep(
-                s, n, read(y, r2), write(y),
-                SPMVGPU_LAMBDA(const S& s, T y, T r2) {
-                    y = y - T(s.alfa / s.beta) * r2;
-                    return put(y).sum(square(y));
-                },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                    if (is_plain) s.rotate(real_of(sums[0]));
-                });
-            const T* const my = solve.precondition(s, y, my_memory);
-            if (!is_plain) {
-                queue.sweep(
-                    s, n, read(y, my), SPMVGPU_LAMBDA(const S&, T y, T my) { return sum<T>(dot(y, my)); },
-                    SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.rotate(real_of(sums[0])); });
-            }
-
-            // w = (v - oldeps w1 - delta w2) / gamma,  x = x + phi w,  v = M y / beta
-            queue.sweep(
-                s, n, read(v, w1, w2, x, my), write(w, x, v),
-                SPMVGPU_LAMBDA(const S& s, T v, T w1, T w2, T x, T my) {
-                    const T w = T(1 / s.gamma) * (v - T(s.oldeps) * w1 - T(s.delta) * w2);
-                    x = x + T(s.phi) * w;
-                    return put(w, x, s.beta > 0 ? T(1 / s.beta) * my : T(0)).sum(square(x));
-                },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                    if (s.status == Status::kRunning) s.test(root(real_of(sums[0])));
-                });
-        });
+        solve.iterate(s, 3, MinresIteration<T>{x, v, my_memory, {ys[0], ys[1], ys[2]}, {ws[0], ws[1], ws[2]}});
     }
     solve.finish(s, v, initial.shift);
 }

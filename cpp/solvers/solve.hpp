@@ -51,6 +51,7 @@ struct Limits {
     bool look_restarts = false;  // gmres: after every restart
     int look_every = 0;          // after so many iterations; 0: ever more rarely
     bool record = false;         // whether the report has all residuals
+    bool resident = true;        // whether small systems may be solved as solvers/resident.hpp says
 };
 
 // What the caller sees of a solve under way.
@@ -72,6 +73,7 @@ struct Report {
     double product_seconds = 0;  // in products with A; on a GPU from those of one iteration
     double precondition_seconds = 0;
     std::int64_t products = 0, preconditionings = 0;
+    bool resident = false;          // whether the iterations were done within one kernel
     std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
 };
 

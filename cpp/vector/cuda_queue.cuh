@@ -28,7 +28,7 @@ struct SweepTuning {
 // Where blocks leave their sums for the block that arrives last.
 struct Partials {
     double* sums;
-    unsigned* arrivals;
+    unsigned* arrivals;  // 64 counters, of which sweeps use the first
 };
 
 // Whether this block is the last to arrive here; the others' writes before it are visible to it then.
@@ -56,7 +56,8 @@ __device__ __forceinline__ W load_partial(const W* from) {
     return value;
 }
 
-// Sum of the k-th numbers that the blocks have left, at partials[k * gridDim.x + block], always added in the same order.
+// Sum of the k-th numbers that the blocks have left, at partials[k * gridDim.x + block], always added in the same
+// order.
 template <class W>
 __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
     W sum{};
@@ -288,6 +289,7 @@ public:
     }
 
     Stream stream() const { return stream_; }
+    Partials partials() const { return partials_; }
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,

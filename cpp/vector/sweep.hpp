@@ -26,10 +26,17 @@
 #include "vector/scalar.hpp"
 
 // How a lambda of a solver begins, which is compiled for the GPU where nvcc compiles it and for the CPU otherwise.
+//
+// How the function begins that does an iteration: it is compiled for the host, which does the sweeps or queues them,
+// and for kernels that do whole iterations. Which of the two a `Run` is for nvcc cannot tell, and is told not to ask.
 #ifdef __CUDACC__
 #define SPMVGPU_LAMBDA [=] __device__
+#define SPMVGPU_ITERATION                                 \
+    _Pragma("nv_exec_check_disable") template <class Run> \
+    __host__ __device__ __forceinline__
 #else
 #define SPMVGPU_LAMBDA [=]
+#define SPMVGPU_ITERATION template <class Run>
 #endif
 
 namespace spmvgpu {

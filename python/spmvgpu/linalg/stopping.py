@@ -48,12 +48,15 @@ class SolveInfo:
         test.
     products, preconditionings : int
         Products with the matrix that were queued, those included that a GPU had ahead when the solve ended
-        and could not tell; those that a recorded graph repeats are counted once. Applications of `M`
-        likewise.
+        and could not tell; those that a recorded graph or a resident kernel repeats are counted once.
+        Applications of `M` likewise.
     seconds : float
         From the first piece of work to the last, without the transfer of NumPy arrays.
     product_seconds, precondition_seconds : float
         The part of it in products, and in `M`; 0 on a GPU, where they are queued beside the rest.
+    resident : bool
+        Whether one kernel did all iterations between two looks of the host, as on a GPU it does for small
+        systems with cg, bicgstab and minres.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class SolveInfo:
     seconds: float
     product_seconds: float
     precondition_seconds: float
+    resident: bool
 
 
 def check_limits(A: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[float, float, int]:

@@ -20,6 +20,9 @@ from .preconditioners import checked_product, map_of_preconditioner, suffix_of
 from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
 from .vectors import NOTHING, Vectors, check_real, check_square
 
+# Whether the core may do the iterations of a small system within one kernel. Tests do without.
+RESIDENT = True
+
 
 class ForeignOperator:
     """A LinearOperator that is none of ours, as the machinery of vectors sees it; products are callbacks.
@@ -123,7 +126,13 @@ def solve(
         right.pointer,
         guess.pointer,
         x.pointer,
-        {**limits, "guess_is_mb": guess_is_mb, "look_every": every, "record": residuals is not None},
+        {
+            **limits,
+            "guess_is_mb": guess_is_mb,
+            "look_every": every,
+            "record": residuals is not None,
+            "resident": RESIDENT,
+        },
         A._solver_memory,
         vectors.stream,
         A.max_threads,

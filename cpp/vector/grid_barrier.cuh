@@ -1,0 +1,37 @@
+// A barrier of all blocks of a cooperative grid.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cuda/atomic>
+
+namespace spmvgpu::cuda {
+
+// The barrier of cooperative_groups, less what it does for grids of other kinds: a counter whose top bit flips once all
+// blocks have arrived, so that it is ready for the next time as it is, in this kernel or in the next one. It begins at
+// 0.
+class GridBarrier {
+public:
+    __device__ explicit GridBarrier(unsigned* counter)
+        : counter_(*counter), phase_(counter_.load(::cuda::memory_order_relaxed) & kPhase) {}
+
+    // For thread 0 of every block. What threads have written that it was in step with (__syncthreads) is visible, from
+    // here on, to the threads that come in step with any block's thread 0 afterwards: its acquire empties the L1 of its
+    // multiprocessor, so that their plain loads find what other blocks wrote.
+    __device__ __forceinline__ void arrive_and_wait() {
+        if (gridDim.x == 1) return;
+        // Together the blocks add 2^31.
+        counter_.fetch_add(blockIdx.x == 0 ? kPhase - (gridDim.x - 1) : 1u, ::cuda::memory_order_release);
+        phase_ ^= kPhase;
+        while ((counter_.load(::cuda::memory_order_acquire) & kPhase) != phase_) {
+        }
+    }
+
+private:
+    static constexpr unsigned kPhase = 1u << 31;
+
+    ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device> counter_;
+    unsigned phase_;
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,167 @@
+"""Small systems on a GPU, whose solvers are one kernel each: which systems those are, and what comes out."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import hypothesis
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import strategies as st
+
+import spmvgpu as sg
+from battery import vector
+from spmvgpu import _core, gallery, linalg
+
+SOLVERS = ["cg", "bicgstab", "minres"]
+WITH_ROWS = ["csr", "sell", "ellpack", "ellpack_r", "ellr_t", "dia"]
+MOST_ROWS, MOST_ENTRIES = 65_536, 1 << 20
+
+
+@hypothesis.given(rows=st.integers(1, MOST_ROWS), mean=st.floats(0, 40), spread=st.floats(1, 10))
+def test_every_row_has_its_lanes_in_one_block(rows, mean, spread):
+    entries = int(mean * rows)
+    shape = _core.resident_shape(rows, entries, int(spread * mean))
+    if shape is None:
+        assert entries > MOST_ENTRIES or spread * mean > 32
+        return
+    blocks, rows_per_block, lanes = shape
+    assert 1 <= blocks <= 128
+    assert (blocks - 1) * rows_per_block < rows <= blocks * rows_per_block
+    assert rows_per_block * lanes == 512
+    assert lanes in (1, 2, 4, 8, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "entries", "longest_row", "expected"),
+    [
+        (1, 1, 1, (1, 512, 1)),
+        (10_000, 49_600, 5, (40, 256, 2)),
+        (4_000, 320_000, 80, (125, 32, 16)),
+        (MOST_ROWS, MOST_ENTRIES, 32, (128, 512, 1)),
+        (0, 0, 0, None),
+        (MOST_ROWS + 1, MOST_ROWS, 1, None),
+        (MOST_ROWS, MOST_ENTRIES + 1, 32, None),
+        (10_000, 49_600, 65, None),  # two lanes would wait for each other too long
+    ],
+)
+def test_shapes(rows, entries, longest_row, expected):
+    assert _core.resident_shape(rows, entries, longest_row) == expected
+
+
+def test_a_cpu_has_no_resident_kernel():
+    op = sg.aslinearoperator(gallery.poisson2d(20), device="cpu")
+    linalg.cg(op, np.ones(400))
+    assert op.solve_info.resident is False
+
+
+def solve_both_ways(monkeypatch, solver, op, b, **options):
+    """Solution, iterations and history of the resident kernel, and of the queue."""
+    found = []
+    for resident in (True, False):
+        monkeypatch.setattr("spmvgpu.linalg.systems.RESIDENT", resident)
+        history = []
+        x, info = getattr(linalg, solver)(op, b, residuals=history, **options)
+        assert info == 0
+        assert op.solve_info.resident is resident
+        found.append((x, op.solve_info.iterations, history))
+    return found
+
+
+def assert_equal(resident, queued, rtol):
+    (x, iterations, history), (y, expected, other) = resident, queued
+    assert abs(iterations - expected) <= 2 + (0.02 if rtol < 1e-8 else 0.1) * expected
+    shared = min(5, len(history), len(other))
+    np.testing.assert_allclose(history[:shared], other[:shared], rtol=rtol, atol=1e-12 * other[0])
+    assert np.linalg.norm(x - y) <= max(1e-5, 100 * rtol) * np.linalg.norm(y)
+
+
+@pytest.mark.parametrize("preconditioner", [None, "jacobi"])
+@pytest.mark.parametrize("fmt", WITH_ROWS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_format_with_rows(solver, fmt, preconditioner, cuda_device, dtype, monkeypatch):
+    A = sp.csr_array(gallery.poisson3d(11)).astype(dtype)
+    op = sg.aslinearoperator(A, format=fmt, device=cuda_device)
+    M = linalg.jacobi(op) if preconditioner else None
+    rtol = 1e-4 if dtype == np.float32 else 1e-9
+    found = solve_both_ways(monkeypatch, solver, op, vector(A.shape[0], dtype), rtol=rtol, M=M)
+    assert_equal(*found, rtol=1e-4 if dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("rows", [1, 2, 31, 33, 511, 513, 4097, 20_000, MOST_ROWS - 1, MOST_ROWS])
+def test_sizes_up_to_the_largest(rows, solver, cuda_device, monkeypatch):
+    """Of a block that is not full to a grid that is; with a row of another length here and there."""
+    A = 4 * sp.eye_array(rows) + gallery.poisson1d(rows)
+    if rows > 40:
+        A = sp.lil_array(A)
+        A[7, 20:39] = A[20:39, 7] = -0.1
+        A = A.tocsr()
+    op = sg.aslinearoperator(sp.csr_array(A), format="csr", device=cuda_device)
+    found = solve_both_ways(monkeypatch, solver, op, vector(rows, np.dtype("float64")), rtol=1e-9)
+    assert_equal(*found, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_sorted_rows(solver, cuda_device, monkeypatch):
+    """A row that is stored elsewhere is multiplied by another block than the one that has its element."""
+    rng = np.random.default_rng(3)
+    A = sp.random_array((3000, 3000), density=0.001, rng=rng)
+    A = sp.csr_array(A + A.T + 12 * sp.eye_array(3000))
+    op = sg.aslinearoperator(A, format="sell", sigma=1024, device=cuda_device)
+    assert op.options["sigma"] == 1024
+    found = solve_both_ways(monkeypatch, solver, op, vector(3000, np.dtype("float64")), rtol=1e-9)
+    assert_equal(*found, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_entries_beyond_those_in_registers(solver, cuda_device, monkeypatch):
+    """17 entries a row, and so many rows that there is a lane for each."""
+    offsets = [k for k in range(-8, 9) if k != 0]
+    n = 60_000
+    A = sp.csr_array(sp.diags_array([-0.05] * 16, offsets=offsets, shape=(n, n)) + sp.eye_array(n))
+    op = sg.aslinearoperator(A, format="csr", device=cuda_device)
+    found = solve_both_ways(monkeypatch, solver, op, vector(n, np.dtype("float64")), rtol=1e-9)
+    assert_equal(*found, rtol=1e-9)
+
+
+def with_a_long_row(n):
+    A = sp.eye_array(n).tolil()
+    A[0, :] = 1
+    return A
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: (gallery.poisson2d(30), {"format": "coo"}), id="no_rows"),
+        pytest.param(lambda: (gallery.poisson2d(257), {}), id="too_large"),
+        pytest.param(lambda: (with_a_long_row(900), {}), id="long_row"),
+    ],
+)
+def test_the_queue_has_the_others(make, cuda_device):
+    A, options = make()
+    A = sp.csr_array(A)
+    op = sg.aslinearoperator(A, device=cuda_device, **options)
+    _, info = linalg.bicgstab(op, np.ones(A.shape[0]), rtol=1e-5, maxiter=5000)
+    assert (info, op.solve_info.resident) == (0, False)
+
+
+def test_operators_as_preconditioners_are_queued(cuda_device):
+    op = sg.aslinearoperator(gallery.poisson2d(30), device=cuda_device)
+    _, info = linalg.cg(op, np.ones(900), M=linalg.chebyshev(op))
+    assert (info, op.solve_info.resident) == (0, False)
+
+
+def test_solves_at_the_same_time(cuda_device):
+    """The blocks of two grids that wait for their own must not keep each other from a place on the device."""
+    A = gallery.poisson2d(250)
+    b = vector(A.shape[0], np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=cuda_device)
+    expected = linalg.cg(op, b, rtol=1e-8)[0]
+
+    def solve(_):
+        return linalg.cg(op, b, rtol=1e-8)[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        for x in pool.map(solve, range(12)):
+            np.testing.assert_array_equal(x, expected)
