@@ -249,7 +249,11 @@ void for_column_blocks(const Product<T>& product, Launch&& launch) {
             launch.template operator()<Shape>(product.part(first, count));
         };
         if (product.x_strides.column != 1) {  // neighbouring columns are far from each other: no use in sharing them
-            with.template operator()<1, 8, 1>();
+            if (rest <= 4) {
+                with.template operator()<1, 4, 1>();
+            } else {
+                with.template operator()<1, 8, 1>();
+            }
             continue;
         }
         const bool vectors = kVector > 1 && can_use_vectors(product.part(first, rest));
