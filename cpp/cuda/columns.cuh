@@ -11,8 +11,9 @@
 //     3  7  ...             c0  c1  c2  ...
 //
 // A format chooses kEntryLanes after its layout: 4 where the entries of a row lie next to each other, 1 where those of
-// neighbouring rows do. All else depends on the number of columns, and none of it on the order of a sum: a column has
-// the same bits whatever the others are, and however x and y lie.
+// neighbouring rows do, or where a group takes some entries of one row or of several (see csr_columns.cu). All else
+// depends on the number of columns, and none of it on the order of a sum: a column has the same bits whatever the
+// others are, and however x and y lie.
 #pragma once
 
 #include <cuda_runtime.h>
