@@ -252,3 +252,68 @@ def test_columns_in_a_captured_graph(fmt, library, cuda_device, dtype):
     library.fill(out, library.asarray(poisoned((A.shape[0], 8), dtype), cuda_device))
     replay[0]()
     np.testing.assert_array_equal(library.to_numpy(out), expected)
+
+
+# Arrays in Fortran order are transposed on the GPU where the matrix has entries enough for that to pay.
+
+
+def uneven_band(dtype):
+    """Rows of 31 and of 51 entries in turn, around the diagonal."""
+    n = 130_000
+    inner, outer = np.ones(n, dtype), np.arange(n) % 2
+    diagonals = {offset: inner * (offset % 7 + 1) for offset in range(-15, 16)}
+    for offset in (*range(-25, -15), *range(16, 26)):
+        # Entry j of a diagonal stands in column j, and so in row j - offset.
+        diagonals[offset] = (inner * (offset % 5 + 1) * np.roll(outer, offset)).astype(dtype)
+    A = sp.dia_array((np.stack(list(diagonals.values())), list(diagonals)), shape=(n, n)).tocsr()
+    A.eliminate_zeros()
+    assert (np.diff(A.indptr)[30:-30:2] == 31).all()
+    assert (np.diff(A.indptr)[31:-30:2] == 51).all()
+    return A
+
+
+TRANSPOSED = [(fmt, {}) for fmt in sg.formats()]
+TRANSPOSED += [("csr", {"kernel": "balanced", "tile": tile}) for tile in (256, 4096)]
+TRANSPOSED += [("partitioned", {"separator": 40})]  # its parts write to some of the rows
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("fmt", "options"), TRANSPOSED, ids=str)
+def test_columns_that_are_transposed_first_have_the_same_bits(fmt, options, cuda_device, dtype):
+    A = uneven_band(dtype)
+    if not options and not formats_of(A, fmt):
+        pytest.skip("the format does not hold it")
+    op = build(A, fmt, cuda_device, **options)
+    X = vector(A.shape[1] * 64, dtype).reshape(-1, 64)
+    start = vector(A.shape[0] * 64, dtype, seed=30).reshape(-1, 64)
+    alone = A @ X[:, :4]
+    np.testing.assert_allclose(op @ X[:, :4], alone, rtol=0, atol=1e-5 * np.abs(alone).max())
+    for k in (4, 12, 31, 33, 64):
+        plain = op @ X[:, :k].copy()
+        scaled = op.spmv(X[:, :k].copy(), out=start[:, :k].copy(), alpha=ALPHA, beta=BETA)
+        for layout in ("Fortran", "part_of_columns", "strided") if k == 4 else ("Fortran",):
+            _, x = laid_out(layout, X[:, :k])
+            np.testing.assert_array_equal(op @ x, plain)
+            for other in ("C", layout):
+                base, out = laid_out(other, start[:, :k])
+                op.spmv(x, out=out, alpha=ALPHA, beta=BETA)  # powers of two: products with them are exact
+                np.testing.assert_array_equal(out, scaled)
+                assert np.isnan(base).sum() == base.size - out.size
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fmt", ["csr", "sell"])
+def test_transposed_columns_in_a_captured_graph(fmt, library, cuda_device, dtype):
+    A = uneven_band(dtype)
+    op = build(A, fmt, cuda_device)
+    X = vector(A.shape[1] * 8, dtype).reshape(-1, 8)
+    x = on_device(library, cuda_device, "Fortran", X)
+    out = on_device(library, cuda_device, "Fortran", poisoned((A.shape[0], 8), dtype))
+    op.spmv(x, out=out)
+    expected = library.to_numpy(out)
+    np.testing.assert_array_equal(expected, op @ X)
+    with library.capture(cuda_device) as replay:
+        op.spmv(x, out=out)
+    library.fill(out, on_device(library, cuda_device, "Fortran", poisoned((A.shape[0], 8), dtype)))
+    replay[0]()
+    np.testing.assert_array_equal(library.to_numpy(out), expected)

@@ -46,6 +46,13 @@ inline constexpr index_t kPanelColumns = 64 / sizeof(T);
 // Columns for which a GPU reads a matrix once.
 inline constexpr index_t kMaxColumns = 32;
 
+// How many columns a block has of those that are left: never so many that one is left over, for a product with one
+// vector adds up in another order than one with several. `most` is at least 3.
+constexpr index_t next_columns(index_t left, index_t most) {
+    if (left <= most) return left;
+    return left == most + 1 ? most - 1 : most;
+}
+
 // Calls group<kCount>(first) for groups of kColumns neighbouring columns, and then for ever smaller ones, that make up
 // [first, end): as many as a loop of fixed length takes at once.
 template <int kColumns, class Group>

@@ -11,8 +11,9 @@
 //     3  7  ...             c0  c1  c2  ...
 //
 // A format chooses kEntryLanes after its layout: 4 where the entries of a row lie next to each other, 1 where those of
-// neighbouring rows do. All else depends on the number of columns, and none of it on the order of a sum: a column has
-// the same bits whatever the others are, and however x and y lie.
+// neighbouring rows do, or where a group takes some entries of one row or of several (see csr_columns.cu). All else
+// depends on the number of columns, and none of it on the order of a sum: a column has the same bits whatever the
+// others are, and however x and y lie.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -91,44 +92,67 @@ private:
     int valid_;  // of kPerLane columns; the last ones of a group may not be there
 };
 
-// Adds the entries first, first + stride, ... of kRows rows, times the thread's columns of x, to `sums`. An element of
-// x that several of the rows use is read once: they are those of a node in finite elements with several unknowns.
-template <class Shape, int kRows, class T, class Rows>
-__device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRows], unsigned first, unsigned stride,
-                                         const ColumnReader<Shape, T>& x, T (&sums)[kRows][Shape::kPerLane]) {
-    constexpr int kInFlight = kRows == 1 ? 4 : 2;
-    unsigned longest = 0;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) longest = max(longest, row[r].count);
-    for (unsigned k = first; k < longest; k += kInFlight * stride) {
-        index_t cols[kInFlight][kRows];
-        T factors[kInFlight][kRows], gathered[kInFlight][Shape::kPerLane];
+// A few entries of kRows rows each, first + i * stride, as they were stored; column -1 where a row has none.
+template <int kInFlight, int kRows, class T, class Rows>
+struct Entries {
+    index_t cols[kInFlight][kRows];
+    T factors[kInFlight][kRows];
+
+    __device__ __forceinline__ void load(const Rows& rows, const Row (&row)[kRows], unsigned first, unsigned stride) {
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
 #pragma unroll
             for (int r = 0; r < kRows; ++r) {
                 cols[i][r] = -1;
                 factors[i][r] = T(0);
-                if (k + i * stride < row[r].count) rows.load(row[r], k + i * stride, cols[i][r], factors[i][r]);
+                if (first + i * stride < row[r].count) {
+                    rows.load(row[r], first + i * stride, cols[i][r], factors[i][r]);
+                }
             }
         }
+    }
+};
+
+// Adds the entries first, first + stride, ... of kRows rows, times the thread's columns of x, to `sums`. An element of
+// x that several of the rows use is read once: they are those of a node in finite elements with several unknowns. Such
+// rows are long, and so the next entries are under way while x is waited for.
+template <class Shape, int kRows, class T, class Rows>
+__device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRows], unsigned first, unsigned stride,
+                                         const ColumnReader<Shape, T>& x, T (&sums)[kRows][Shape::kPerLane]) {
+    constexpr bool kLoadsAhead = kRows > 1;
+    constexpr int kInFlight = kLoadsAhead ? 2 : 4;
+    unsigned longest = 0;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) longest = max(longest, row[r].count);
+    Entries<kInFlight, kRows, T, Rows> now, ahead;
+    if constexpr (kLoadsAhead) ahead.load(rows, row, first, stride);
+    for (unsigned k = first; k < longest; k += kInFlight * stride) {
+        if constexpr (kLoadsAhead) {
+            now = ahead;
+        } else {
+            now.load(rows, row, k, stride);
+        }
+        T gathered[kInFlight][Shape::kPerLane];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            if (cols[i][0] >= 0) x.load(cols[i][0], gathered[i]);
+            if (now.cols[i][0] >= 0) x.load(now.cols[i][0], gathered[i]);
         }
+        if constexpr (kLoadsAhead) ahead.load(rows, row, k + kInFlight * stride, stride);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
 #pragma unroll
             for (int r = 0; r < kRows; ++r) {
-                if (cols[i][r] < 0) continue;
-                if (r == 0 || cols[i][r] == cols[i][0]) {
+                const index_t col = now.cols[i][r];
+                const T factor = now.factors[i][r];
+                if (col < 0) continue;
+                if (r == 0 || col == now.cols[i][0]) {
 #pragma unroll
-                    for (int c = 0; c < Shape::kPerLane; ++c) sums[r][c] += factors[i][r] * gathered[i][c];
+                    for (int c = 0; c < Shape::kPerLane; ++c) sums[r][c] += factor * gathered[i][c];
                 } else {
                     T own[Shape::kPerLane];
-                    x.load(cols[i][r], own);
+                    x.load(col, own);
 #pragma unroll
-                    for (int c = 0; c < Shape::kPerLane; ++c) sums[r][c] += factors[i][r] * own[c];
+                    for (int c = 0; c < Shape::kPerLane; ++c) sums[r][c] += factor * own[c];
                 }
             }
         }
@@ -241,7 +265,11 @@ void for_column_blocks(const Product<T>& product, Launch&& launch) {
             launch.template operator()<Shape>(product.part(first, count));
         };
         if (product.x_strides.column != 1) {  // neighbouring columns are far from each other: no use in sharing them
-            with.template operator()<1, 8, 1>();
+            if (rest <= 4) {
+                with.template operator()<1, 4, 1>();
+            } else {
+                with.template operator()<1, 8, 1>();
+            }
             continue;
         }
         const bool vectors = kVector > 1 && can_use_vectors(product.part(first, rest));

@@ -5,6 +5,7 @@
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
+#include "cuda/transpose.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -69,11 +70,21 @@ template <class T>
 void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t) {
     unavailable();
 }
-#define INSTANTIATE(T)                                                                      \
-    template Residency csr_vector_residency<T>(int);                                        \
-    template Residency ell_residency<T>(int);                                               \
-    template class HostExchange<T>;                                                         \
-    template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t); \
+template <class T>
+void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream) {
+    unavailable();
+}
+template <class T>
+void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream) {
+    unavailable();
+}
+#define INSTANTIATE(T)                                                                                   \
+    template void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream);                    \
+    template void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream); \
+    template Residency csr_vector_residency<T>(int);                                                     \
+    template Residency ell_residency<T>(int);                                                            \
+    template class HostExchange<T>;                                                                      \
+    template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t);              \
     template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 

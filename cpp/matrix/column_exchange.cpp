@@ -11,7 +11,7 @@ namespace spmvgpu {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t(2) << 30;  // of x and y on the device; more columns go in several blocks
-constexpr std::size_t kLeastColumns = 3;                   // in a block: see next_columns
+constexpr std::size_t kLeastColumns = 3;                  // in a block: see next_columns
 constexpr std::size_t kBytesKept = std::size_t(64) << 20;  // for the next product
 
 // Calls copy(packed, host, stride, count) for the runs of neighbouring elements that bytes [begin, begin + size) of a
@@ -28,13 +28,6 @@ void for_each_run(Chunk* chunk, std::size_t begin, std::size_t size, const Colum
         copy(chunk + (at - first), host.data + i * outer_step + j * step, step, count);
         at += count;
     }
-}
-
-// As many as are sent together of the columns that are left: never so many that one is left over, for a product with
-// one vector adds up in another order than one with several.
-index_t next_columns(index_t left, index_t most) {
-    if (left <= most) return left;
-    return left == most + 1 ? most - 1 : most;
 }
 
 }  // namespace

@@ -111,7 +111,10 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (product.is_of_vectors()) return launch(product, stream, version_of(product.x));
     const auto multiply = [&](const Product<T>& vector) { launch(vector, stream, version_of(vector.x)); };
     if (device_.is_cuda()) {
-        if (takes_rows()) return launch(product, stream, 0);
+        if (takes_rows()) {
+            return row_copies_.run(product, {rows(), cols(), nnz()}, device_, stream,
+                                   [&](const Product<T>& columns) { launch(columns, stream, 0); });
+        }
         vector_copies_.run(product, rows(), cols(), device_, stream, multiply);
     } else {
         if (takes_rows() && product.rows_are_contiguous()) return multiply_panel(product);
@@ -299,7 +302,7 @@ std::size_t Matrix<T>::array_bytes() const {
 template <class T>
 std::size_t Matrix<T>::nbytes() const {
     return array_bytes() + workspaces_->nbytes() + exchange_.nbytes() + column_exchange_.nbytes() +
-           vector_copies_.nbytes();
+           vector_copies_.nbytes() + row_copies_.nbytes();
 }
 
 template <class T>

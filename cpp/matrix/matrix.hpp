@@ -15,6 +15,7 @@
 #include "formats/all.hpp"
 #include "matrix/any_matrix.hpp"
 #include "matrix/column_exchange.hpp"
+#include "matrix/row_copies.hpp"
 #include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
 
@@ -85,6 +86,7 @@ private:
 
     mutable ColumnExchange<T> column_exchange_;
     mutable VectorCopies<T> vector_copies_;
+    mutable RowCopies<T> row_copies_;
     mutable cuda::LazyExchange<T> exchange_;
     mutable Mutex exchange_mutex_;
     mutable std::uint64_t sent_version_ = 0;  // version of x that the device has from the product before, or 0

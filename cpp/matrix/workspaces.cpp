@@ -6,7 +6,8 @@
 
 namespace spmvgpu {
 
-Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes) : bytes_(bytes), device_(device) {
+Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes, bool zeroed)
+    : bytes_(bytes), device_(device), zeroed_(zeroed) {
     constexpr int kStreamsExpected = 4;  // where that is cheap
     if (bytes > 0) set_memory_aside(device.is_cuda() && bytes < matrix_bytes / 100 ? kStreamsExpected : 1);
     if (!device.is_cuda()) of(nullptr);  // now, so that no fork finds the map half changed
@@ -14,13 +15,29 @@ Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_byte
 
 void Workspaces::set_memory_aside(int streams) {
     for (int i = 0; i < streams; ++i) {
-        set_aside_.push_back(Array<char>::from(HostVector<char>(bytes_, 0)).to(device_));
+        set_aside_.push_back(zeroed_ ? Array<char>::from(HostVector<char>(bytes_, 0)).to(device_)
+                                     : Array<char>(bytes_, device_));
     }
 }
 
 Workspaces::Space* Workspaces::of(Stream stream) {
     if (bytes_ == 0) return nullptr;
     const std::lock_guard lock(mutex_);
+    return take(stream);
+}
+
+Workspaces::Space* Workspaces::of_if_possible(Stream stream) {
+    const std::lock_guard lock(mutex_);
+    const bool is_at_hand = spaces_.contains(stream) || !set_aside_.empty();
+    if (bytes_ == 0 || (!is_at_hand && device_.is_cuda() && cuda::is_capturing(stream))) return nullptr;
+    try {
+        return take(stream);
+    } catch (const OutOfMemory&) {
+        return nullptr;
+    }
+}
+
+Workspaces::Space* Workspaces::take(Stream stream) {
     auto found = spaces_.find(stream);
     if (found == spaces_.end()) {
         if (set_aside_.empty()) set_memory_aside(1);

@@ -17,22 +17,26 @@ class Workspaces {
 public:
     struct Space {
         Mutex in_use;
-        Array<char> memory;          // zero at first
+        Array<char> memory;          // zero at first, if the spaces are zeroed
         std::uint64_t gathered = 0;  // version of x that was gathered into it, or 0
     };
 
     // Spaces of so many bytes, on a device whose matrix holds matrix_bytes.
-    Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes);
+    Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes, bool zeroed = true);
 
-    Space* of(Stream stream);    // nullptr if no bytes are needed
+    Space* of(Stream stream);  // nullptr if no bytes are needed
+    // The same for whoever can do without: nullptr also if there is no memory, or none can be allocated now.
+    Space* of_if_possible(Stream stream);
     void forget(Stream stream);  // its space goes to another stream; of a stream that has no more work
     std::size_t nbytes() const;
 
 private:
     void set_memory_aside(int streams);
+    Space* take(Stream stream);  // with mutex_ held
 
     std::size_t bytes_;
     Device device_;
+    bool zeroed_;
     mutable Mutex mutex_;
     std::map<Stream, Space> spaces_;
     std::vector<Array<char>> set_aside_;

@@ -39,9 +39,11 @@ UNPADDED = ["csr", "csr_b", "csr_m", "coo"]
 
 @cache
 def pattern(name: str) -> sp.csr_array:
-    """A small matrix with more than a few tiles of any kernel; symmetric, but for "long"."""
+    """A small matrix with more than a few tiles of any kernel; symmetric, but for "long" and "full"."""
     if name == "long":
         return from_lengths([3] * 300 + [9000, 0, 5000] + [0] * 40 + [17] * 200, 9001)
+    if name == "full":  # a GPU transposes 23 columns of X in Fortran order, and more, for so many entries
+        return sp.csr_array(np.ones((1500, 600)))
     if name == "chain":  # single unknowns, rows of one to three entries
         return sp.csr_array(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-7, 0, 7], shape=(601, 601)))
     if name == "triples":  # blocks of three, as of finite elements, two dense rows and some empty ones
@@ -164,11 +166,13 @@ def run_others(device: str) -> int:
         short = as_type(pattern("chain"), dtype)  # of which a part is streamed through a GPU
         limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
         check_products(limited, short)
+        full = as_type(pattern("full"), dtype)
+        check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24, 33))
         spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
         here, there = spread.distribute(x), spread.distribute()
         assert_product(spread.spmv(here, out=there).collect(), A, x)
         made += 0 if A.dtype.kind == "c" else run_solvers(device, dtype)  # which refuse complex operators
-        made += len(operators) + 4
+        made += len(operators) + 5
     return made
 
 
