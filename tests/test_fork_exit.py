@@ -38,14 +38,16 @@ FORK = """
         time.sleep(0.003)
         child = os.fork()
         if child == 0:
-            signal.alarm(20)
+            signal.alarm(100)  # of wall-clock time, on a machine that may have much else to do
             right = all(np.allclose(own @ x, expected) for own in (op, op.T, build()))
             os._exit(0 if right else 1)
         status = os.waitpid(child, 0)[1]
-        assert status == 0, f"a child gave wrong results or hung until its alarm: {{status}}"
+        if status != 0:
+            break
     done = True
     for thread in threads:
         thread.join()
+    assert status == 0, f"a child gave wrong results or hung until its alarm: {{status}}"
 """
 
 OPERATORS = [
