@@ -17,6 +17,7 @@ COMMANDS = {
     "speed": ("speed.run", "products of every library; calls from Python, round trips, memory"),
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
     "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
+    "complex": ("speed.complex_values", "products with complex matrices beside cuSPARSE and CuPy"),
     "multi": ("speed.multi", "products over several GPUs and the CPU"),
     "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),

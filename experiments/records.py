@@ -22,6 +22,7 @@ FILES = (
     *EXPERIMENTS,
     "symmetric",
     "matmat",
+    "complex",
     "multi",
     "solvers",
     "prediction",

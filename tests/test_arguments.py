@@ -112,6 +112,8 @@ TABLE = {
     "jacobi.op": (linalg.jacobi, "op", ()),
     "block_jacobi.op": (linalg.block_jacobi, "op", ()),
     "block_jacobi.block": (given(linalg.block_jacobi, op()), "block", ()),
+    "ic0.op": (linalg.ic0, "op", ()),
+    "ilu0.op": (linalg.ilu0, "op", ()),
     "chebyshev.op": (linalg.chebyshev, "op", ()),
     "chebyshev.degree": (given(linalg.chebyshev, op()), "degree", ()),
     "chebyshev.ratio": (given(linalg.chebyshev, op()), "ratio", ("huge",)),

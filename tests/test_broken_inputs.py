@@ -119,6 +119,8 @@ def test_masks_are_not_ignored():
         sg.aslinearoperator(masked, device="cpu")
     with pytest.raises(TypeError, match="data is a masked"):
         sg.aslinearoperator((np.ma.masked_equal(A.data, 6), *ARRAYS[1:]), device="cpu", shape=A.shape)
+    with pytest.raises(ValueError, match=r"two whole numbers .*masked"):
+        sg.aslinearoperator(ARRAYS, device="cpu", shape=(A.shape[0], np.ma.masked))
 
 
 # -- SciPy objects that were broken after they were made -----------------------------------------------------

@@ -127,3 +127,115 @@ def test_refusals():
         linalg.chebyshev(singular)
     with pytest.raises(np.linalg.LinAlgError):
         linalg.block_jacobi(singular, 2)
+
+
+# -- incomplete factors --------------------------------------------------------------------------------------
+
+
+def factors_of(A):
+    """L and U of `ilu0`, row by row as in a textbook (Saad, algorithm 10.4), dense."""
+    kept = (
+        sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), A.shape).toarray() > 0
+    )  # zeros that are stored, too
+    LU = A.toarray().astype(np.float64)
+    for i in range(1, len(LU)):
+        for k in np.flatnonzero(kept[i, :i]):
+            LU[i, k] /= LU[k, k]
+            LU[i, k + 1 :] -= np.where(kept[i, k + 1 :], LU[i, k] * LU[k, k + 1 :], 0)
+    return np.tril(LU, -1) + np.eye(len(LU)), np.triu(LU)
+
+
+def unsymmetric(n, dtype, seed=3):
+    """A matrix with rows of very different lengths, and entries on the diagonal that keep it regular."""
+    rng = np.random.default_rng(seed)
+    A = sp.random_array((n, n), density=4 / n, random_state=rng, format="lil")
+    A[n // 2, :] = rng.standard_normal(n)
+    A[:, n // 3] = rng.standard_normal((n, 1))
+    A.setdiag(n)
+    return sp.csr_array(A).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "case", ["poisson3d", "elasticity3d", "unsymmetric", "tridiagonal", "diagonal", "1x1"]
+)
+def test_incomplete_factors(case, device, dtype):
+    A = {
+        "unsymmetric": lambda: unsymmetric(500, dtype),
+        "tridiagonal": lambda: sp.diags_array([-1.0, 3.0, -1.5], offsets=[-1, 0, 1], shape=(700, 700)),
+        "diagonal": lambda: sp.diags_array(np.arange(1.0, 300.0)),
+        "1x1": lambda: sp.csr_array([[4.0]]),
+    }.get(case, lambda: spd(case, dtype))()
+    A = sp.csr_array(A).astype(dtype)
+    M = linalg.ilu0(sg.aslinearoperator(A, device=device))
+    L, U = factors_of(A)
+    x = vector(A.shape[0], dtype)
+    expected = np.linalg.solve(U, np.linalg.solve(L, x.astype(np.float64)))
+    np.testing.assert_allclose(M @ x, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    if dtype == np.float64:
+        np.testing.assert_allclose(M @ x, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_array_equal(M @ x, M @ x)
+    assert M.nbytes >= A.nnz * (A.dtype.itemsize + 4)
+    assert M.dtype == dtype
+
+
+def test_incomplete_cholesky_makes_cg_faster(device, dtype, rtol):
+    A = spd("poisson3d", dtype)
+    b = vector(A.shape[0], dtype)
+    op = sg.aslinearoperator(A, device=device)
+    M = linalg.ic0(op)
+    x, count = iterations(op, b, M, rtol)
+    plain, all_of_them = iterations(op, b, None, rtol)
+    np.testing.assert_allclose(x, plain, rtol=0, atol=50 * rtol * np.abs(plain).max())
+    assert count < 0.6 * all_of_them
+    assert abs(count - in_scipy(A, b, M, rtol)) <= 1 + count // 20
+    assert M.H is M
+    dense = M @ np.eye(A.shape[0], dtype=dtype)[:, :30]
+    np.testing.assert_allclose(dense[:30], dense[:30].T, atol=1e-5)
+    np.testing.assert_array_equal(iterations(op, b, M, rtol)[0], x)
+    # Graphs of whole iterations replay the solves with the triangles too.
+    assert iterations(op, b, M, rtol / 100)[1] > count
+
+
+@pytest.mark.parametrize("solver", ["bicgstab", "gmres"])
+def test_incomplete_lu_for_unsymmetric_systems(solver, device, dtype, rtol):
+    A = unsymmetric(800, dtype)
+    b = vector(A.shape[0], dtype)
+    op = sg.aslinearoperator(A, device=device)
+    x, info = getattr(linalg, solver)(op, b, M=linalg.ilu0(op), rtol=rtol)
+    assert info == 0
+    np.testing.assert_allclose(A @ x, b, rtol=0, atol=20 * rtol * np.linalg.norm(b))
+    with pytest.raises(NotImplementedError, match="ic0"):
+        linalg.ilu0(op).H  # noqa: B018
+
+
+def test_factors_that_do_not_exist(device):
+    def op(dense):
+        return sg.aslinearoperator(sp.csr_array(np.array(dense, float)), device=device)
+
+    with pytest.raises(np.linalg.LinAlgError, match="row 1 has no pivot"):
+        linalg.ilu0(op([[1, 1, 0], [1, 0, 1], [0, 1, 1]]))  # nothing is stored on the diagonal
+    with pytest.raises(np.linalg.LinAlgError, match="row 1 has no pivot"):
+        linalg.ilu0(op([[1, 1], [1, 1]]))
+    with pytest.raises(np.linalg.LinAlgError, match="row 0 has no pivot"):
+        linalg.ilu0(op([[np.nan, 1], [1, 1]]))
+    linalg.ilu0(op([[1, 2], [2, 1]]))
+    with pytest.raises(np.linalg.LinAlgError, match="pivot of row 1 is not positive"):
+        linalg.ic0(op([[1, 2], [2, 1]]))
+    with pytest.raises(ValueError, match="square"):
+        linalg.ilu0(op([[1, 2]]))
+
+
+def test_factors_on_another_device_or_of_another_type(device):
+    A = spd("poisson3d", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    M = linalg.ic0(sg.aslinearoperator(A, device="cpu"))
+    for op in (
+        sg.aslinearoperator(A, device=device),
+        sg.aslinearoperator(A, device=device, dtype=np.float32),
+    ):
+        assert linalg.cg(op, b, rtol=1e-4, M=M)[1] == 0
+
+
+def test_an_empty_system(device):
+    M = linalg.ilu0(sg.aslinearoperator(sp.csr_array((0, 0)), device=device))
+    assert (M @ np.ones(0)).shape == (0,)

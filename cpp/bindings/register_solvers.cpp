@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "bindings/bindings.hpp"
+#include "bindings/csr.hpp"
 #include "core/array.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
 #include "solvers/cycle.hpp"
+#include "solvers/incomplete.hpp"
 #include "solvers/resident.hpp"
 #include "solvers/solve.hpp"
 
@@ -171,6 +173,23 @@ void register_type(py::module_& module, const std::string& suffix) {
              }),
              py::arg("levels"), py::arg("memory"),
              "A level is (A, address of its inverse diagonal, low, high, degree, R, P, inverse).");
+    using Factors = IncompleteFactors<T>;
+    py::class_<Factors, std::shared_ptr<Factors>>(module, ("IncompleteFactors" + suffix).c_str(),
+                                                  "Incomplete LU factors of a canonical matrix.")
+        .def(py::init(
+                 [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, int ordinal) {
+                     const auto csr = csr_view(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
+                     const GilRelease release;
+                     return std::make_shared<Factors>(csr, Device{ordinal});
+                 }),
+             py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"))
+        .def_property_readonly("failed_row", &Factors::failed_row, "The first row without a usable pivot, or -1.")
+        .def_property_readonly("nonpositive_row", &Factors::nonpositive_row, "The first pivot below or at zero, or -1.")
+        .def_property_readonly("nbytes", &Factors::nbytes);
+    py::class_<FactorsMap<T>, Map, std::shared_ptr<FactorsMap<T>>>(module, ("FactorsMap" + suffix).c_str(),
+                                                                   "Triangular solves with both factors.")
+        .def(py::init<std::shared_ptr<const Factors>, std::shared_ptr<SolverMemory>>(), py::arg("factors"),
+             py::arg("memory"));
     module.def(
         "apply_map",
         [](const Map& map, std::uintptr_t x, std::uintptr_t y, int ordinal) {

@@ -14,7 +14,13 @@ NON_TRANSPOSE = 0
 INDEX_32I = 2
 BASE_ZERO = 0
 ORDER_ROW = 2
-VALUE_TYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
+# cudaDataType
+VALUE_TYPES = {
+    np.dtype(np.float32): 0,
+    np.dtype(np.float64): 1,
+    np.dtype(np.complex64): 4,
+    np.dtype(np.complex128): 5,
+}
 ALGORITHMS = {"coo_alg1": 1, "csr_alg1": 2, "csr_alg2": 3, "coo_alg2": 4, "sell": 5, "bsr": 6}
 
 _SPMV = [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int]
@@ -108,11 +114,11 @@ class Product:
         value_type = VALUE_TYPES[x.dtype]
         self._api.call("cusparseCreateDnVec", byref(self._x), x.size, x.data.ptr, value_type)
         self._api.call("cusparseCreateDnVec", byref(self._y), y.size, y.data.ptr, value_type)
-        scalar = ctypes.c_double if x.dtype.itemsize == 8 else ctypes.c_float
-        self._alpha, self._beta = scalar(1), scalar(0)
+        # Read by the host whenever a product is queued, so they live as long as this does.
+        self._alpha, self._beta = np.ones(1, x.dtype), np.zeros(1, x.dtype)
         self._common = (
-            self._api.handle, NON_TRANSPOSE, ctypes.addressof(self._alpha), self._matrix, self._x,
-            ctypes.addressof(self._beta), self._y, value_type, algorithm,
+            self._api.handle, NON_TRANSPOSE, self._alpha.ctypes.data, self._matrix, self._x,
+            self._beta.ctypes.data, self._y, value_type, algorithm,
         )  # fmt: skip
         self._api.call("cusparseSetStream", self._api.handle, None)
         size = c_size_t()

@@ -34,7 +34,7 @@ def prepare(problem: Problem, device: str) -> list[Job]:
     """The variants that speed is judged by come first, the other kernels last."""
 
     def job(name: str, optional: bool = False, **arguments: Any) -> Job:
-        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)), optional)
+        return Job(name, partial(_variant_of, problem, name, device=device, **arguments), optional)
 
     jobs = [job("csr", format="csr"), job("sell", format="sell")]
     others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
@@ -52,11 +52,19 @@ def prepare(problem: Problem, device: str) -> list[Job]:
     ]
 
 
+def prepare_general(problem: Problem, device: str) -> list[Job]:
+    """The general formats that are judged, and what one gets by default."""
+    return [
+        Job(name, partial(_variant_of, problem, name, device=device, format=name))
+        for name in ("csr", "sell", "auto")
+    ]
+
+
 def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
     """The symmetric format, the poster's variant whatever memory it takes, and general formats beside."""
 
     def job(name: str, **arguments: Any) -> Job:
-        return Job(name, lambda: variant(problem, name, _operator(problem, device, **arguments)))
+        return Job(name, partial(_variant_of, problem, name, device=device, **arguments))
 
     return [
         job("tsmv", format="tsmv", symmetric=True),
@@ -65,6 +73,10 @@ def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
         job("csr", format="csr"),
         job("sell", format="sell"),
     ]
+
+
+def _variant_of(problem: Problem, name: str, device: str, **arguments: Any) -> Variant:
+    return variant(problem, name, _operator(problem, device, **arguments))
 
 
 def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOperator:

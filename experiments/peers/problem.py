@@ -13,6 +13,9 @@ import scipy.sparse as sp
 Array = npt.NDArray[Any]
 
 DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+COMPLEX: dict[str, np.dtype[Any]] = {"c64": np.dtype(np.complex64), "c128": np.dtype(np.complex128)}
+ALL = DTYPES | COMPLEX
+_NAMES = {dtype: name for name, dtype in ALL.items()}
 
 # Slack of the error bound beyond one rounding per entry of the row: the reference rounds too, and so do the
 # partial sums that a parallel product adds at the end.
@@ -26,15 +29,26 @@ class WrongResultError(Exception):
 def rounding_bound(indptr: Array, scale: Array, dtype: np.dtype[Any]) -> Array:
     """How far each row of a product, of one column or several, may be off; `scale` is ``abs(A) @ abs(x)``."""
     roundings = np.diff(indptr) + EXTRA_ROUNDINGS
+    if dtype.kind == "c":
+        roundings = 2 * roundings  # of both parts, and of the products that each is the sum of
     bound: Array = ((roundings * float(np.finfo(dtype).eps)) * scale.T).T
     return bound
+
+
+def values_in(data: Array, dtype: np.dtype[Any], seed: int = 0) -> Array:
+    """The values of a real matrix in a type; as complex ones they keep their sizes and get random phases."""
+    if dtype.kind != "c":
+        return data.astype(dtype, copy=False)
+    phases = np.random.default_rng(seed).uniform(0.0, 2 * np.pi, data.size)
+    values: Array = (data * np.exp(1j * phases)).astype(dtype)
+    return values
 
 
 @dataclass
 class Problem:
     """A product ``y = A @ x`` with its reference.
 
-    ``reference`` is the product in float64 of the values rounded to ``dtype``; ``scale`` is
+    ``reference`` is the product in float64, or complex128, of the values rounded to ``dtype``; ``scale`` is
     ``sum_j |a_ij x_j|`` per row, to which the error of that row is compared.
     """
 
@@ -50,15 +64,16 @@ class Problem:
         cls, matrix: sp.csr_array, dtype: npt.DTypeLike, name: str = "", group: str = "", seed: int = 0
     ) -> Problem:
         """Round a float64 matrix to ``dtype`` and compute what its product must be."""
-        x = np.random.default_rng(seed).uniform(-1.0, 1.0, matrix.shape[1]).astype(dtype)
-        data = matrix.data.astype(dtype, copy=False)
-        rounded = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-        exact = sp.csr_array(
-            (data.astype(np.float64, copy=False), matrix.indices, matrix.indptr), shape=matrix.shape
-        )
-        magnitude = sp.csr_array((np.abs(exact.data), matrix.indices, matrix.indptr), shape=matrix.shape)
-        x64 = x.astype(np.float64)
-        return cls(rounded, x, exact @ x64, magnitude @ np.abs(x64), name, group)
+        dtype = np.dtype(dtype)
+        wide = np.result_type(dtype, np.float64)
+        x = values_in(np.random.default_rng(seed).uniform(-1.0, 1.0, matrix.shape[1]), dtype, seed + 1)
+        data = values_in(matrix.data, dtype)
+
+        def with_values(values: Array) -> sp.csr_array:
+            return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+        exact, magnitude = with_values(data.astype(wide, copy=False)), with_values(np.abs(data).astype(float))
+        return cls(with_values(data), x, exact @ x.astype(wide), magnitude @ np.abs(x), name, group)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -97,8 +112,8 @@ class Problem:
         if count:
             row = int(wrong.argmax())
             raise WrongResultError(
-                f"{count} of {y.size} rows are wrong; row {row}: got {float(y[row])!r}, "
-                f"expected {float(self.reference[row])!r} within {float(self.bound[row]):.2e}"
+                f"{count} of {y.size} rows are wrong; row {row}: got {y[row].item()!r}, "
+                f"expected {self.reference[row].item()!r} within {float(self.bound[row]):.2e}"
             )
 
     def describe(self) -> dict[str, Any]:
@@ -109,7 +124,7 @@ class Problem:
             "rows": int(self.matrix.shape[0]),
             "cols": int(self.matrix.shape[1]),
             "nnz": int(self.matrix.nnz),
-            "dtype": "f64" if self.dtype.itemsize == 8 else "f32",
+            "dtype": _NAMES[self.dtype],
         }
 
 

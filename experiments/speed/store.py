@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from experiments.peers.problem import DTYPES, Problem
+from experiments.peers.problem import ALL, Problem, values_in
 
 from . import suite
 
@@ -53,7 +53,7 @@ class Store:
         if self._last is None or self._last[0] != item.name:
             self._last = None
             self._last = (item.name, item.build())
-        return Problem.make(self._last[1], DTYPES[dtype], item.name, item.group)
+        return Problem.make(self._last[1], ALL[dtype], item.name, item.group)
 
     def close(self) -> None:
         """Stop the workers and delete what they wrote."""
@@ -77,7 +77,7 @@ def _roomy_disk() -> str | None:
 
 def _build(item: suite.Item, dtypes: list[str], folder: str) -> None:
     matrix = item.build()
-    problems = {dtype: Problem.make(matrix, DTYPES[dtype], item.name, item.group) for dtype in dtypes}
+    problems = {dtype: Problem.make(matrix, ALL[dtype], item.name, item.group) for dtype in dtypes}
     save(Path(folder), matrix, problems)
 
 
@@ -100,8 +100,7 @@ def load(folder: Path, name: str, group: str, dtype: str) -> Problem:
     """Read back one problem written by `save`."""
     data, indices, indptr = (np.load(folder / f"{array}.npy") for array in ARRAYS)
     rows, cols = np.load(folder / "shape.npy")
-    matrix = sp.csr_array(
-        (data.astype(DTYPES[dtype], copy=False), indices, indptr), shape=(int(rows), int(cols))
-    )
+    values = values_in(data, ALL[dtype])
+    matrix = sp.csr_array((values, indices, indptr), shape=(int(rows), int(cols)))
     vectors = {vector: np.load(folder / f"{dtype}-{vector}.npy") for vector in VECTORS}
     return Problem(matrix, **vectors, name=name, group=group)

@@ -129,6 +129,7 @@ def run_solvers(device: str, dtype: str) -> int:
         linalg.jacobi(op),
         linalg.chebyshev(op, 3),
         linalg.block_jacobi(op, 4),
+        linalg.ic0(op),
         sg.aslinearoperator(sp.eye_array(900, dtype=dtype), device=device),
         LinearOperator((900, 900), matvec=lambda x: x, dtype=dtype),
     ]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev
+from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
 from spmvgpu.linalg.systems import solve as solve_system
 
 from .output import in_bytes, print_line, progress_bar
@@ -51,9 +51,9 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--preconditioner",
-        choices=("jacobi", "block-jacobi", "chebyshev", "amg", "none"),
+        choices=("jacobi", "block-jacobi", "chebyshev", "ic0", "ilu0", "amg", "none"),
         default="jacobi",
-        help="amg takes pyamg (default: jacobi)",
+        help="ic0 is for cg and minres, ilu0 for the others; amg takes pyamg (default: jacobi)",
     )
     parser.add_argument(
         "--block", type=positive_int, default=3, help="rows of a block of block-jacobi (default: 3)"
@@ -181,6 +181,8 @@ def _preconditioner(args: argparse.Namespace, op: sg.SparseOperator, matrix: Any
         return block_jacobi(op, args.block)
     if args.preconditioner == "chebyshev":
         return chebyshev(op)
+    if args.preconditioner in ("ic0", "ilu0"):
+        return ic0(op) if args.preconditioner == "ic0" else ilu0(op)
     if args.preconditioner == "amg":
         try:
             import pyamg

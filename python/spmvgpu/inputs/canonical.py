@@ -123,7 +123,7 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     try:
         rows, cols = shape
         checked = (int(rows), int(cols))
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
         raise ValueError(f"shape must be two whole numbers (rows, columns), not {shape!r}") from None
     if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
         raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")

@@ -11,6 +11,7 @@ from .bicgstab import bicgstab
 from .cg import cg
 from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
 from .gmres import gmres
+from .incomplete import IncompleteFactors, ic0, ilu0
 from .lobpcg import lobpcg
 from .minres import minres
 from .preconditioners import Jacobi, jacobi
@@ -18,6 +19,7 @@ from .stopping import SolveInfo, SolverWarning
 
 __all__ = [
     "Cycle",
+    "IncompleteFactors",
     "Jacobi",
     "SolveInfo",
     "SolverWarning",
@@ -27,6 +29,8 @@ __all__ = [
     "cg",
     "chebyshev",
     "gmres",
+    "ic0",
+    "ilu0",
     "jacobi",
     "lobpcg",
     "minres",

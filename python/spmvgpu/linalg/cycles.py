@@ -13,7 +13,7 @@ from ..arguments import one_of, real_number, whole_number
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
-from .preconditioners import DevicePreconditioner, PreconditionerMap, check_operator, of_diagonal, suffix_of
+from .preconditioners import DevicePreconditioner, check_operator, of_diagonal, suffix_of
 from .vectors import DeviceVector, staged
 
 _EIGENVALUE_STEPS = 15  # of the power method, whose estimate is then raised by a tenth
@@ -37,8 +37,6 @@ class _Level(NamedTuple):
 class Cycle(DevicePreconditioner):
     """A multigrid cycle or a Chebyshev polynomial; made by `aspreconditioner` and `chebyshev`.
 
-    A `LinearOperator`, so that SciPy's solvers take it too, with NumPy vectors.
-
     Examples
     --------
     >>> import numpy as np, spmvgpu as sg
@@ -48,10 +46,8 @@ class Cycle(DevicePreconditioner):
     """
 
     def __init__(self, finest: SparseOperator, levels: list[_Level]) -> None:
-        super().__init__(finest.dtype, finest.shape)
+        super().__init__(finest)
         self._levels = levels
-        self._finest = finest
-        self._memory = _core.SolverMemory(finest._ordinal)
 
     def _core_map(self) -> Any:
         levels = [
@@ -68,21 +64,6 @@ class Cycle(DevicePreconditioner):
             for level in self._levels
         ]
         return getattr(_core, f"CycleMap{suffix_of(self.dtype)}")(levels, self._memory)
-
-    def _map_for(self, op: Any) -> PreconditionerMap | None:
-        if op._ordinal != self._finest._ordinal or op.dtype != self.dtype:
-            return None
-        return PreconditionerMap(self._core_map(), self)
-
-    def _matvec(self, x: Any) -> npt.NDArray[Any]:
-        given = np.ascontiguousarray(np.asarray(x).reshape(-1), self.dtype)
-        result = np.empty_like(given)
-        ordinal = self._finest._ordinal
-        source, target = staged(given, ordinal), staged(result, ordinal, upload=False)
-        _core.apply_map(self._core_map(), source.pointer, target.pointer, ordinal)
-        if target.owner is not result:
-            target.owner.download(result)
-        return result
 
     def _adjoint(self) -> Cycle:
         return self

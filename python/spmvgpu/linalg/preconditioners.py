@@ -17,7 +17,7 @@ from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
-from .vectors import DeviceVector, Vectors, check_real, check_square, is_distributed, staged_numpy
+from .vectors import DeviceVector, Vectors, check_real, check_square, is_distributed, staged, staged_numpy
 
 
 class Jacobi(LinearOperator):  # type: ignore[misc]
@@ -70,11 +70,34 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
 
 
 class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
-    """A preconditioner that the core applies, made of the products of operators."""
+    """A preconditioner that the core applies; made by functions of `spmvgpu.linalg`.
+
+    A `LinearOperator`, so that SciPy's solvers take it too, with NumPy vectors.
+    """
+
+    def __init__(self, op: SparseOperator) -> None:
+        super().__init__(op.dtype, op.shape)
+        self._ordinal = op._ordinal
+        self._memory = _core.SolverMemory(op._ordinal)
+
+    def _core_map(self) -> Any:
+        """What the core applies, with memory for one solve."""
+        raise NotImplementedError
 
     def _map_for(self, op: Any) -> PreconditionerMap | None:
         """Itself for an operator of its size; None if that one is of another type or on another device."""
-        raise NotImplementedError
+        if op._ordinal != self._ordinal or op.dtype != self.dtype:
+            return None
+        return PreconditionerMap(self._core_map(), self)
+
+    def _matvec(self, x: Any) -> npt.NDArray[Any]:
+        given = np.ascontiguousarray(np.asarray(x).reshape(-1), self.dtype)
+        result = np.empty_like(given)
+        source, target = staged(given, self._ordinal), staged(result, self._ordinal, upload=False)
+        _core.apply_map(self._core_map(), source.pointer, target.pointer, self._ordinal)
+        if target.owner is not result:
+            target.owner.download(result)
+        return result
 
 
 def jacobi(op: Any) -> Jacobi:

@@ -1,0 +1,236 @@
+#include "solvers/incomplete.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "core/interrupt.hpp"
+#include "core/parallel.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+constexpr int kWarp = 32;
+constexpr std::int64_t kEntryNanoseconds = 2;  // of a triangular solve, for one thread
+
+// Rows by level: those of level k are order[begin[k]] to order[begin[k + 1]], in ascending order.
+struct Levels {
+    std::vector<index_t> begin, order;
+};
+
+// `level` of each row: one more than the largest of the rows that it refers to.
+Levels levels_of(const std::vector<index_t>& level) {
+    Levels levels;
+    const index_t count = level.empty() ? 0 : 1 + *std::max_element(level.begin(), level.end());
+    levels.begin.assign(count + 1, 0);
+    for (const index_t own : level) ++levels.begin[own + 1];
+    for (index_t k = 0; k < count; ++k) levels.begin[k + 1] += levels.begin[k];
+    std::vector<index_t> next(levels.begin.begin(), levels.begin.end() - 1);
+    levels.order.resize(level.size());
+    for (index_t row = 0; row < static_cast<index_t>(level.size()); ++row) levels.order[next[level[row]]++] = row;
+    return levels;
+}
+
+// A canonical matrix, with the place of each row's diagonal entry.
+struct Pattern {
+    index_t n;
+    const index_t* offsets;
+    const index_t* cols;
+    std::vector<index_t> diagonal;
+
+    // Entries of a row to the left of its diagonal, or to the right.
+    index_t begin(index_t row, bool lower) const { return lower ? offsets[row] : diagonal[row] + 1; }
+    index_t end(index_t row, bool lower) const { return lower ? diagonal[row] : offsets[row + 1]; }
+
+    Levels levels(bool lower) const {
+        std::vector<index_t> level(n, 0);
+        InterruptTimer timer;
+        for (index_t step = 0; step < n; ++step) {
+            const index_t row = lower ? step : n - 1 - step;
+            for (index_t k = begin(row, lower); k < end(row, lower); ++k) {
+                level[row] = std::max(level[row], level[cols[k]] + 1);
+            }
+            timer.work(end(row, lower) - begin(row, lower) + 1);
+        }
+        return levels_of(level);
+    }
+};
+
+// Row `row` of the factors, in place of that of the matrix; the rows that it refers to are done.
+void eliminate(const Pattern& pattern, index_t row, double* values) {
+    const index_t end = pattern.offsets[row + 1];
+    for (index_t k = pattern.offsets[row]; k < pattern.diagonal[row]; ++k) {
+        const index_t above = pattern.cols[k];
+        const double factor = values[k] /= values[pattern.diagonal[above]];
+        const index_t above_end = pattern.offsets[above + 1];
+        index_t own = k + 1;
+        for (index_t i = pattern.diagonal[above] + 1; i < above_end; ++i) {
+            while (own < end && pattern.cols[own] < pattern.cols[i]) ++own;
+            if (own == end) break;
+            if (pattern.cols[own] == pattern.cols[i]) values[own] -= factor * values[i];
+        }
+    }
+}
+
+// Lanes for rows of this mean length; all of a warp where levels are so narrow that filling them up would cost more
+// memory than the matrix has rows.
+int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries) {
+    int lanes = 1;
+    while (lanes < kWarp && lanes * std::int64_t(pattern.n) < entries) lanes *= 2;
+    while (lanes < kWarp && std::int64_t(levels.begin.size()) * (kWarp / lanes) > pattern.n) lanes *= 2;
+    return lanes;
+}
+
+template <class T>
+Triangle<T> triangle_of(const Pattern& pattern, const std::vector<double>& values, bool lower, Device device) {
+    const Levels levels = pattern.levels(lower);
+    std::int64_t entries = 0;
+    for (index_t row = 0; row < pattern.n; ++row) entries += pattern.end(row, lower) - pattern.begin(row, lower);
+
+    Triangle<T> triangle;
+    triangle.lanes = lanes_for(pattern, levels, entries);
+    const index_t multiple = device.is_cuda() ? kWarp / triangle.lanes : 1;
+    std::int64_t places = 0;
+    for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
+        triangle.begin.push_back(static_cast<index_t>(places));
+        const index_t width = levels.begin[k + 1] - levels.begin[k];
+        places += (std::int64_t(width) + multiple - 1) / multiple * multiple;
+        if (places > INT32_MAX) throw std::length_error("the levels of a triangular matrix need too many places");
+    }
+    triangle.begin.push_back(static_cast<index_t>(places));
+
+    triangle.rows = Array<index_t>(places);
+    triangle.row_offsets = Array<index_t>(places + 1);
+    triangle.col_indices = Array<index_t>(entries);
+    triangle.values = Array<T>(entries);
+    if (!lower) triangle.inverse_diagonal = Array<T>(places);
+    InterruptTimer timer;
+    index_t place = 0, at = 0;
+    for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
+        for (index_t i = levels.begin[k]; place < triangle.begin[k + 1]; ++i, ++place) {
+            const bool filled = i < levels.begin[k + 1];
+            const index_t row = filled ? levels.order[i] : Triangle<T>::kNoRow;
+            triangle.rows[place] = row;
+            triangle.row_offsets[place] = at;
+            if (!lower) triangle.inverse_diagonal[place] = filled ? T(1 / values[pattern.diagonal[row]]) : T(0);
+            if (!filled) continue;
+            for (index_t entry = pattern.begin(row, lower); entry < pattern.end(row, lower); ++entry, ++at) {
+                triangle.col_indices[at] = pattern.cols[entry];
+                triangle.values[at] = T(values[entry]);
+            }
+            timer.work(pattern.end(row, lower) - pattern.begin(row, lower) + 1);
+        }
+    }
+    triangle.row_offsets[place] = at;
+    return triangle.to(device);
+}
+
+template <class T>
+void solve_triangle(const Triangle<T>& triangle, const T* b, T* x) {
+    const index_t* const offsets = triangle.row_offsets.data();
+    for (std::size_t k = 0; k + 1 < triangle.begin.size(); ++k) {
+        const index_t first = triangle.begin[k], end = triangle.begin[k + 1];
+        const std::int64_t work = offsets[end] - offsets[first] + (end - first);
+        parallel_for(end - first, kEntryNanoseconds * work, [&](index_t i) {
+            const index_t place = first + i, row = triangle.rows[place];
+            T sum = b[row];
+            for (index_t entry = offsets[place]; entry < offsets[place + 1]; ++entry) {
+                sum -= triangle.values[entry] * x[triangle.col_indices[entry]];
+            }
+            x[row] = triangle.inverse_diagonal.size() > 0 ? sum * triangle.inverse_diagonal[place] : sum;
+        });
+    }
+}
+
+}  // namespace
+
+template <class T>
+Triangle<T> Triangle<T>::to(Device device) const {
+    return {lanes,
+            begin,
+            rows.to(device),
+            row_offsets.to(device),
+            col_indices.to(device),
+            values.to(device),
+            inverse_diagonal.size() > 0 ? inverse_diagonal.to(device) : Array<T>()};
+}
+
+template <class T>
+IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : n_(A.rows), device_(device) {
+    const index_t n = A.rows;
+    const index_t *const row_offsets = A.row_offsets.data(), *const col_indices = A.col_indices.data();
+    Pattern pattern{n, row_offsets, col_indices, std::vector<index_t>(n)};
+    for (index_t row = 0; row < n; ++row) {
+        const index_t* const begin = col_indices + row_offsets[row];
+        const index_t* const end = col_indices + row_offsets[row + 1];
+        const index_t* const found = std::lower_bound(begin, end, row);
+        if (found == end || *found != row) {
+            failed_row_ = row;
+            return;
+        }
+        pattern.diagonal[row] = static_cast<index_t>(found - col_indices);
+    }
+
+    const index_t nnz = row_offsets[n];
+    std::vector<double> factors(A.values.begin(), A.values.end());
+    const Levels levels = pattern.levels(true);
+    const std::int64_t row_work = 3 * kEntryNanoseconds * (nnz / std::max<index_t>(n, 1) + 1);
+    for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
+        const index_t first = levels.begin[k], end = levels.begin[k + 1];
+        std::int64_t entries = 0;
+        for (index_t i = first; i < end; ++i)
+            entries += pattern.end(levels.order[i], true) - row_offsets[levels.order[i]];
+        check_interrupt();
+        parallel_for(end - first, entries * row_work,
+                     [&](index_t i) { eliminate(pattern, levels.order[first + i], factors.data()); });
+    }
+    for (index_t row = 0; row < n; ++row) {
+        const double pivot = factors[pattern.diagonal[row]];
+        if (!(pivot > 0) && nonpositive_row_ < 0) nonpositive_row_ = row;
+        if (failed_row_ < 0 && (pivot == 0 || !std::isfinite(pivot) || !std::isfinite(T(1 / pivot)))) failed_row_ = row;
+    }
+    if (failed_row_ >= 0) return;
+    lower_ = triangle_of<T>(pattern, factors, true, device);
+    upper_ = triangle_of<T>(pattern, factors, false, device);
+}
+
+template <class T>
+std::size_t IncompleteFactors<T>::nbytes() const {
+    std::size_t bytes = 0;
+    for (const Triangle<T>* triangle : {&lower_, &upper_}) {
+        bytes += triangle->rows.footprint() + triangle->row_offsets.footprint() + triangle->col_indices.footprint() +
+                 triangle->values.footprint() + triangle->inverse_diagonal.footprint();
+    }
+    return bytes;
+}
+
+template <class T>
+FactorsMap<T>::FactorsMap(std::shared_ptr<const IncompleteFactors<T>> factors, std::shared_ptr<SolverMemory> memory)
+    : factors_(std::move(factors)), memory_(std::move(memory)) {
+    if (factors_->failed_row() >= 0) throw std::invalid_argument("a factorisation that failed cannot be solved with");
+    const std::size_t vector = (factors_->rows() * sizeof(T) + 255) / 256 * 256;
+    const std::size_t state = factors_->device().is_cuda() ? cuda::solve_state_size(factors_->rows()) : 0;
+    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, vector + state * sizeof(unsigned));
+    between_ = reinterpret_cast<T*>(lease_->data());
+    state_ = reinterpret_cast<unsigned*>(lease_->data() + vector);
+}
+
+template <class T>
+void FactorsMap<T>::apply(const T* x, T* y, Stream stream) const {
+#ifdef SPMVGPU_CUDA
+    if (factors_->device().is_cuda()) return cuda::solve_triangles(*factors_, x, between_, y, state_, stream);
+#endif
+    static_cast<void>(stream);
+    solve_triangle(factors_->lower(), x, between_);
+    solve_triangle(factors_->upper(), static_cast<const T*>(between_), y);
+}
+
+#define INSTANTIATE(T)                   \
+    template struct Triangle<T>;         \
+    template class IncompleteFactors<T>; \
+    template class FactorsMap<T>;
+INSTANTIATE(float)
+INSTANTIATE(double)
+
+}  // namespace spmvgpu
