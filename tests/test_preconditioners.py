@@ -160,11 +160,13 @@ def unsymmetric(n, dtype, seed=3):
 )
 def test_incomplete_factors(case, device, dtype):
     A = {
-        "unsymmetric": lambda: unsymmetric(500, dtype),
-        "tridiagonal": lambda: sp.diags_array([-1.0, 3.0, -1.5], offsets=[-1, 0, 1], shape=(700, 700)),
+        "poisson3d": lambda: gallery.poisson3d(7, contrast=10),
+        "elasticity3d": lambda: gallery.elasticity3d(4),
+        "unsymmetric": lambda: unsymmetric(300, dtype),
+        "tridiagonal": lambda: sp.diags_array([-1.0, 3.0, -1.5], offsets=[-1, 0, 1], shape=(200, 200)),
         "diagonal": lambda: sp.diags_array(np.arange(1.0, 300.0)),
         "1x1": lambda: sp.csr_array([[4.0]]),
-    }.get(case, lambda: spd(case, dtype))()
+    }[case]()
     A = sp.csr_array(A).astype(dtype)
     M = linalg.ilu0(sg.aslinearoperator(A, device=device))
     L, U = factors_of(A)

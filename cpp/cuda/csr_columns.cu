@@ -176,8 +176,8 @@ __device__ __forceinline__ void multiply_tile(const CsrRows<T>& rows, const Tile
 
 // The block that finishes a row's last outstanding segment adds up all of them, always in the same order.
 template <class T>
-__device__ void add_segments(const TilePlan<T>& plan, const Tile& tile, const Product<T>& product) {
-    __shared__ T parts[kParts][kMaxColumns];
+__device__ void add_segments(const TilePlan<T>& plan, const Tile& tile, const Product<T>& product,
+                             T (*parts)[kMaxColumns]) {
     __shared__ bool last_arrival;
     static_assert(kParts * kMaxColumns == kColumnsBlockSize);
     __threadfence();  // after the stores of this thread, and before the barrier that the arrival waits for
@@ -230,7 +230,9 @@ __global__ void __launch_bounds__(kColumnsBlockSize, kBlocksToHold<Shape, T>)
             store(plan.segment_sums + std::int64_t(tile.note) * kMaxColumns + Shape::column(c), sums[c]);
         }
     });
-    if (tile.rows == 0) add_segments(plan, tile, product);
+    // The tile is done with its piece, of which add_segments() makes use after a barrier.
+    static_assert(sizeof(piece.values) >= kParts * kMaxColumns * sizeof(T));
+    if (tile.rows == 0) add_segments(plan, tile, product, reinterpret_cast<T(*)[kMaxColumns]>(piece.values));
 }
 
 template <class T>
