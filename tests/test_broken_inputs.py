@@ -208,6 +208,13 @@ def test_broken_matrices_are_refused(kind):
     assert run_python(SCRIPT.format(cases=cases)).stdout == "done\n"
 
 
+@pytest.mark.parametrize("dtype", ["S4", "M8[s]", "f8", "i8"])
+def test_no_offsets_may_be_of_any_type(dtype):
+    matrix = sp.dia_array((np.zeros((0, 3)), np.zeros(0, np.int32)), shape=(3, 3))
+    matrix.offsets = np.zeros(0, dtype)
+    assert sg.aslinearoperator(matrix, device="cpu").nnz == 0
+
+
 def test_offsets_beyond_the_matrix_hold_nothing():
     matrix = sp.dia_array((np.ones((1, 3)), [0]), shape=(3, 3))
     matrix.offsets, matrix.data = np.array([0, 2**32, -7]), np.ones((3, 3))  # the second would wrap to 0

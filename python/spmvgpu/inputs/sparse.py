@@ -109,7 +109,7 @@ def _from_dia(A: Any, wanted: _Wanted) -> Any:
     if data.ndim != 2 or offsets.shape != data.shape[:1]:
         raise ValueError(f"mismatched lengths: data has shape {data.shape}, offsets {offsets.shape}")
     check_integers("offsets", offsets)
-    copy = np.array(offsets)
+    copy = np.array(offsets) if offsets.size else np.zeros(0, np.int32)  # none may be of any type
     if len(np.unique(copy)) != copy.size:
         raise ValueError("offsets holds a diagonal twice")
     inside = (copy > -A.shape[0]) & (copy < A.shape[1])  # SciPy would wrap what does not fit int32
