@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "cuda": {"core", "formats"},
     "matrix": {"core", "formats", "cuda"},
     "vector": {"core", "cuda"},
-    "solvers": {"core", "matrix", "vector"},
+    "solvers": {"core", "cuda", "matrix", "vector"},
     "bindings": {"core", "formats", "model", "cuda", "matrix", "solvers"},
 }
 

@@ -1,8 +1,6 @@
 // A barrier of all blocks of a cooperative grid.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cuda/atomic>
 
 namespace spmvgpu::cuda {
