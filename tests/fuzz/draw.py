@@ -221,7 +221,7 @@ def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
         first = array.reshape(-1)[0] if array.size else 0
         return pick(rng, [array[None], array[..., None], array.reshape(-1), first, array.reshape(-1)[:0]])
     if way == 6:
-        return laid_out(array, pick(rng, LAYOUTS))
+        return laid_out(array, pick(rng, LAYOUTS)) if array.ndim else array
     if way == 7:
         return pick(
             rng, [array.tolist(), tuple(array.reshape(-1).tolist()), np.ma.masked_array(array, mask=False)]
