@@ -51,6 +51,18 @@ def pytest_collection_modifyitems(config, items):
     config.stash[LEFT_OUT] = len(left_out)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With pytest-xdist, let processes that are done take over what waits behind another one's long tests."""
+    if config.getoption("dist") != "load":
+        return None
+    try:
+        from xdist.scheduler import WorkStealingScheduling
+    except ImportError:  # before pytest-xdist 3.2
+        return None
+    return WorkStealingScheduling(config, log)
+
+
 def pytest_report_header():
     """Say which array libraries the tests of operands do without."""
     return f"array libraries not installed: {', '.join(libraries.MISSING) or 'none'}"
