@@ -53,8 +53,7 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
     Saad, Iterative Methods for Sparse Linear Systems, section 10.3. The factors are computed on the CPU, in
     float64, and solved with on the operator's device: row by row, as soon as the unknowns are known that a
     row needs (Liu et al. 2016). How much that does at once is up to the matrix: a grid of n x n points in
-    their natural order has 2 n - 1 steps that follow each other, each of which takes about a microsecond on
-    a GPU.
+    their natural order has 2 n - 1 steps that follow each other.
 
     Parameters
     ----------
