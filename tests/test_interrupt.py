@@ -149,3 +149,29 @@ HANDLER = """
 )
 def test_a_signal_handler_multiplies_with_the_operator_that_is_at_work(options):
     run_python(HANDLER.format(options=options))
+
+
+# A solve that would take hours. It is interrupted in a process of its own: only a main thread may set a handler,
+# and a test need not run in one.
+SOLVE = """
+    import signal
+    import numpy as np
+    import spmvgpu as sg
+    from spmvgpu import gallery
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    op = sg.aslinearoperator(gallery.poisson3d(60), device="cpu")
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        sg.linalg.cg(op, np.ones(op.shape[0]), rtol=0.0, atol=0.0, maxiter=10**9)
+    except KeyboardInterrupt:
+        print("interrupted")
+    assert sg.linalg.cg(op, np.ones(op.shape[0]))[1] == 0
+"""
+
+
+def test_ctrl_c_ends_a_long_solve():
+    assert run_python(SOLVE).stdout.strip() == "interrupted"

@@ -1,7 +1,6 @@
 """Conjugate gradients on the operator's device: SciPy's call, SciPy's answers."""
 
 import pickle
-import signal
 import threading
 
 import numpy as np
@@ -240,23 +239,6 @@ def test_callback_may_stop_the_solve(op, b):
         sg.linalg.cg(op, b, callback=stop)
     assert len(calls) == 3
     assert sg.linalg.cg(op, b)[1] == 0
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
-def test_ctrl_c_ends_a_long_solve():
-    op = sg.aslinearoperator(gallery.poisson3d(60), device="cpu")
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(KeyboardInterrupt):  # and not after the hours that the solve would take
-            sg.linalg.cg(op, vector(op.shape[0], np.float64), rtol=0.0, atol=0.0, maxiter=10**9)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_threads_solve_side_by_side(op, b):
