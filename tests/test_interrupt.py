@@ -151,8 +151,8 @@ def test_a_signal_handler_multiplies_with_the_operator_that_is_at_work(options):
     run_python(HANDLER.format(options=options))
 
 
-# A solve that would take hours. It is interrupted in a process of its own: only a main thread may set a handler,
-# and a test need not run in one.
+# A solve that would take hours. It is interrupted in a process of its own: only a main thread may set a
+# handler, and a test need not run in one.
 SOLVE = """
     import signal
     import numpy as np
