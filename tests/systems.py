@@ -1,4 +1,4 @@
-"""Symmetric positive definite matrices for the tests of solvers."""
+"""Matrices for the tests of solvers, most of them symmetric positive definite; and how those are called."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,3 +36,18 @@ SPD = {
 
 def spd(name, dtype):
     return sp.csr_array(SPD[name](), dtype=dtype)
+
+
+def convection():
+    """Flow across a grid of 24 x 24 points: not symmetric."""
+    n = 24
+    wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(n, n))
+    return gallery.poisson2d(n) + 0.7 * sp.kron(sp.eye_array(n), wind)
+
+
+def counted(package, solver, A, b, **options):
+    """What a solver of a package gives, and how often it called back."""
+    calls = []
+    if solver == "gmres":
+        options["callback_type"] = "pr_norm"
+    return *getattr(package, solver)(A, b, **options, callback=lambda _: calls.append(None)), len(calls)

@@ -170,6 +170,39 @@ def test_solve_integer_matrix(run, tmp_path, values):
     assert "float64" in out
 
 
+@pytest.mark.parametrize("solver", ["cg", "minres", "gmres"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_solve_complex_matrix(run, tmp_path, matrix_file, solver, dtype):
+    turn = sp.diags_array(np.exp(1j * np.arange(ROWS)))
+    matrix = sp.csr_array(turn.conj() @ A @ turn)
+    b = np.cos(np.arange(ROWS)) + 1j
+    np.save(tmp_path / "b.npy", b)
+    x = tmp_path / "x.npy"
+    path = matrix_file(matrix, symmetry="hermitian")
+    code, out, err = run(
+        "solve", path, "--rhs", tmp_path / "b.npy", "--solver", solver, "--dtype", dtype, "-o", x
+    )
+    assert (code, err) == (0, "")
+    assert dtype in fields(out)["matrix"]
+    assert np.load(x).dtype == np.complex128
+    assert np.linalg.norm(b - matrix @ np.load(x)) <= 1e-8 * np.linalg.norm(b) * (1 + 1e-6)
+
+
+def test_solve_real_matrix_with_complex_right_hand_side(run, tmp_path, matrix_file):
+    b = np.exp(1j * np.arange(ROWS))
+    np.save(tmp_path / "b.npy", b)
+    x = tmp_path / "x.npy"
+    assert run("solve", matrix_file(), "--rhs", tmp_path / "b.npy", "--dtype", "complex128", "-o", x)[0] == 0
+    assert np.linalg.norm(b - A @ np.load(x)) <= 1e-8 * np.linalg.norm(b) * (1 + 1e-6)
+
+
+def test_complex_matrix_in_a_real_type(run, matrix_file):
+    path = matrix_file(np.array([[1.0, 2j], [-2j, 8]]))
+    assert "the matrix is complex, and --dtype float64 is not" in refusal(
+        run, "solve", path, "--dtype", "float64"
+    )
+
+
 def test_jacobi_needs_fewer_iterations(run, tmp_path):
     spread = sp.diags_array(np.logspace(0, 4, ROWS))
     sp.save_npz(tmp_path / "A.npz", sp.csr_array(spread @ A @ spread))
@@ -261,7 +294,8 @@ def refusal(run, *args):
         ([[-1.0, 0], [0, -3]], "solve with -A and -b"),
         ([[1.0, np.nan], [np.nan, 1]], "inf or nan, the first at row 0, column 1"),
         ([[np.inf, 0], [0, 1]], "inf or nan, the first at row 0, column 0"),
-        ([[1.0, 2j], [-2j, 1]], "complex"),
+        ([[1.0, 2j], [2j, 1]], "not Hermitian: A[0, 1] = 0+2j, but A[1, 0] = 0+2j"),
+        ([[1.0, 2j], [-2j, -1j]], "zero or negative, the first in row 1 (0-1j)"),
         (np.zeros((0, 0)), "empty"),
         (np.zeros((3, 3)), "zero or negative, the first in row 0 (0)"),
     ],
@@ -293,8 +327,8 @@ def test_rounding_errors_of_assembly_pass_as_symmetric(run, matrix_file):
         (np.ones(0), "has 0 entries"),
         (np.full(ROWS, np.inf), "entry 0 of the right-hand side is not finite"),
         (np.append(np.ones(ROWS - 1), np.nan), f"entry {ROWS - 1} of the right-hand side is not finite"),
-        (np.ones(ROWS, dtype=complex), "complex128"),
-        (np.full(ROWS, "a"), "only real numbers"),
+        (np.ones(ROWS, dtype=complex), "complex; add --dtype complex128"),
+        (np.full(ROWS, "a"), "give numbers"),
     ],
 )
 def test_unsuitable_right_hand_side(run, tmp_path, matrix_file, b, reason):

@@ -303,12 +303,6 @@ def test_imaginary_parts_are_never_dropped():
         assert sg.aslinearoperator(A, dtype="complex64", device="cpu").dtype == np.complex64
 
 
-def test_the_solver_says_that_it_is_for_real_operators():
-    op = build(hermitian(matrix("sym_random", REAL)), "csr")
-    with pytest.raises(TypeError, match=r"complex128.*those of scipy\.sparse\.linalg take it"):
-        sg.linalg.cg(op, np.ones(op.shape[0]))
-
-
 # -- parts, orders, devices ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import spmvgpu as sg
 from battery import vector
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning
-from systems import spd
+from systems import convection, counted, spd
 
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
 
@@ -26,12 +26,6 @@ def neumann():
     """A grid whose rows add up to zero: singular."""
     A = gallery.poisson2d(16)
     return A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel())
-
-
-def convection():
-    n = 24
-    wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(n, n))
-    return gallery.poisson2d(n) + 0.7 * sp.kron(sp.eye_array(n), wind)
 
 
 SYSTEMS = {
@@ -56,14 +50,6 @@ def system(name, dtype):
     """A matrix, and a right-hand side of its range."""
     A = sp.csr_array(SYSTEMS[name]()).astype(dtype)
     return A, A @ vector(A.shape[0], dtype)
-
-
-def counted(package, solver, A, b, **options):
-    """What a solver of a package gives, and how often it called back."""
-    calls = []
-    if solver == "gmres":
-        options["callback_type"] = "pr_norm"
-    return *getattr(package, solver)(A, b, **options, callback=lambda _: calls.append(None)), len(calls)
 
 
 def residual(A, x, b):

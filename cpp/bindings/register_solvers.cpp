@@ -5,6 +5,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/value_types.hpp"
 #include "core/array.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
@@ -255,8 +256,8 @@ void register_solvers(py::module_& module) {
         },
         py::arg("rows"), py::arg("entries"), py::arg("longest_row"),
         "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
-    register_type<float>(module, "F32");
-    register_type<double>(module, "F64");
+#define REGISTER(T) register_type<T>(module, value_suffix<T>());
+    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
 }
 
 }  // namespace spmvgpu

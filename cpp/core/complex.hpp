@@ -18,6 +18,9 @@ struct Complex {
 
     Complex() = default;
     constexpr Complex(Real real, Real imag = 0) : real(real), imag(imag) {}
+    template <class Other>
+    explicit constexpr Complex(Complex<Other> other)
+        : real(static_cast<Real>(other.real)), imag(static_cast<Real>(other.imag)) {}
 
     constexpr Complex& operator+=(Complex other) {
         real += other.real;
@@ -25,13 +28,33 @@ struct Complex {
         return *this;
     }
 
+    constexpr Complex& operator-=(Complex other) {
+        real -= other.real;
+        imag -= other.imag;
+        return *this;
+    }
+
     friend constexpr Complex operator+(Complex a, Complex b) { return {a.real + b.real, a.imag + b.imag}; }
+    friend constexpr Complex operator-(Complex a, Complex b) { return {a.real - b.real, a.imag - b.imag}; }
+    friend constexpr Complex operator-(Complex a) { return {-a.real, -a.imag}; }
     // Two sums, and not a difference and a sum: of those GCC 12 makes an instruction that rounds once where the source
     // rounds twice (fmaddsub), whatever -ffp-contract says, in some loops and not in others; and products with one
     // vector and with several would have other bits.
     friend constexpr Complex operator*(Complex a, Complex b) {
         const Real minus_imag = -a.imag;
         return {a.real * b.real + minus_imag * b.imag, a.real * b.imag + a.imag * b.real};
+    }
+    // By a real number part by part, so that infinite parts leave the other one alone.
+    friend constexpr Complex operator*(Real a, Complex b) { return {a * b.real, a * b.imag}; }
+    friend constexpr Complex operator*(Complex a, Real b) { return b * a; }
+    friend constexpr Complex operator/(Complex a, Real b) { return {a.real / b, a.imag / b}; }
+    // The larger part of b is divided by first, so that no square over- or underflows (Smith 1962).
+    friend constexpr Complex operator/(Complex a, Complex b) {
+        const bool real_is_larger = (b.real < 0 ? -b.real : b.real) >= (b.imag < 0 ? -b.imag : b.imag);
+        const Real large = real_is_larger ? b.real : b.imag, small = real_is_larger ? b.imag : b.real;
+        const Real ratio = small / large, size = large + small * ratio;
+        if (real_is_larger) return {(a.real + a.imag * ratio) / size, (a.imag - a.real * ratio) / size};
+        return {(a.real * ratio + a.imag) / size, (a.imag * ratio - a.real) / size};
     }
     friend constexpr bool operator==(Complex a, Complex b) = default;
 };

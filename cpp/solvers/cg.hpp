@@ -60,7 +60,7 @@ struct CgIteration {
         run.sweep(
             s, read(r, q, maybe(m)), write(r),
             SPMVGPU_LAMBDA(const S& s, T r, T q, T m) {
-                r = r - T(s.alpha) * q;
+                r = r - Real<T>(s.alpha) * q;
                 return put(r).sum(square(r), dot(r, T(m * r)));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
@@ -77,8 +77,9 @@ struct CgIteration {
 
         // x = x + alpha p,  p = M r + beta p
         run.sweep(
-            s, read(x, p, z, maybe(m)), write(x, p),
-            SPMVGPU_LAMBDA(const S& s, T x, T p, T z, T m) { return put(x + T(s.alpha) * p, m * z + T(s.beta) * p); });
+            s, read(x, p, z, maybe(m)), write(x, p), SPMVGPU_LAMBDA(const S& s, T x, T p, T z, T m) {
+                return put(x + Real<T>(s.alpha) * p, m * z + Real<T>(s.beta) * p);
+            });
     }
 };
 

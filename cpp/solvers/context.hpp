@@ -155,7 +155,7 @@ public:
             queue.sweep(
                 s, n, read(b, r, x), write(r),
                 SPMVGPU_LAMBDA(const S&, T b, T ax, T x) {
-                    const T r = b - (ax - T(shift) * x);
+                    const T r = b - (ax - Real<T>(shift) * x);
                     return put(r).sum(square(b), square(r));
                 },
                 SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) { begin(s, real_of(sums[0]), real_of(sums[1])); });
@@ -233,7 +233,7 @@ public:
         multiply(x, r);
         queue.sweep(
             s, n, read(b, x, r),
-            SPMVGPU_LAMBDA(const S&, T b, T x, T ax) { return sum<T>(square(T(b - (ax - T(shift) * x)))); },
+            SPMVGPU_LAMBDA(const S&, T b, T x, T ax) { return sum<T>(square(T(b - (ax - Real<T>(shift) * x)))); },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.residual = root(real_of(sums[0])); });
         report.true_residual = queue.read_scalars(s).residual;
         report.status = now.status;

@@ -38,18 +38,16 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
     return run_method(method, queue, system, limits, lease.data() + aligned, bytes, look);
 }
 
-template Report solve(Method, const System<float>&, const Limits&, SolverMemory&, std::size_t, const Stream*,
-                      const std::function<void(const Look&)>&);
-template Report solve(Method, const System<double>&, const Limits&, SolverMemory&, std::size_t, const Stream*,
-                      const std::function<void(const Look&)>&);
-
 template <class T>
 void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream) {
     CudaQueue queue(ordinal, stream, nullptr);
     spmvgpu::run_cycle(queue, cycle, 0, x, y);
 }
 
-template void run_cycle(const CycleMap<float>&, int, const float*, float*, Stream);
-template void run_cycle(const CycleMap<double>&, int, const double*, double*, Stream);
+#define INSTANTIATE(T)                                                                                        \
+    template Report solve(Method, const System<T>&, const Limits&, SolverMemory&, std::size_t, const Stream*, \
+                          const std::function<void(const Look&)>&);                                           \
+    template void run_cycle(const CycleMap<T>&, int, const T*, T*, Stream);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda

@@ -41,7 +41,7 @@ void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
     run_cycle(queue, *this, 0, x, y);
 }
 
-template class CycleMap<float>;
-template class CycleMap<double>;
+#define INSTANTIATE(T) template class CycleMap<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

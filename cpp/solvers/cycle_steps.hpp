@@ -16,7 +16,7 @@ void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zer
     if (from_zero) {
         queue.each(
             n, read(b, m), write(r, d, x), SPMVGPU_LAMBDA(T b, T m) {
-                const T step = T(first) * (m * b);
+                const T step = Real<T>(first) * (m * b);
                 return put(b, step, step);
             });
     } else {
@@ -25,7 +25,7 @@ void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zer
         level.A->spmv({x, r, T(-1), T(1)}, queue.stream());
         queue.each(
             n, read(r, m, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T x) {
-                const T step = T(first) * (m * r);
+                const T step = Real<T>(first) * (m * r);
                 return put(step, x + step);
             });
     }
@@ -35,7 +35,7 @@ void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zer
         const double next = 1 / (2 * sigma - rho), keep = next * rho, add = 2 * next / delta;
         queue.each(
             n, read(r, m, d, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T d, T x) {
-                const T step = T(keep) * d + T(add) * (m * r);
+                const T step = Real<T>(keep) * d + Real<T>(add) * (m * r);
                 return put(step, x + step);
             });
         rho = next;

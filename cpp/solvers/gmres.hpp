@@ -160,7 +160,7 @@ void gmres(Context<T, Queue>& solve) {
             s, n, read(mr), SPMVGPU_LAMBDA(const S&, T mr) { return sum<T>(square(mr)); },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.begin_basis(real_of(sums[0])); });
         queue.sweep(
-            s, n, read(mr), write(v[0]), SPMVGPU_LAMBDA(const S& s, T mr) { return put(T(s.scale) * mr); });
+            s, n, read(mr), write(v[0]), SPMVGPU_LAMBDA(const S& s, T mr) { return put(Real<T>(s.scale) * mr); });
 
         for (int col = 0; col < restart && !queue.knows_idle(s); ++col) {
             // w = M A v_col
@@ -184,7 +184,7 @@ void gmres(Context<T, Queue>& solve) {
 
             // v_col+1 = w / |w|
             queue.sweep(
-                s, n, read(w), write(w), SPMVGPU_LAMBDA(const S& s, T w) { return put(T(s.scale) * w); });
+                s, n, read(w), write(w), SPMVGPU_LAMBDA(const S& s, T w) { return put(Real<T>(s.scale) * w); });
             if (solve.limits.look_each && solve.look_within(s)) break;
         }
 

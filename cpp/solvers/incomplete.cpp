@@ -6,6 +6,7 @@
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "vector/scalar.hpp"
 
 namespace spmvgpu {
 
@@ -58,11 +59,12 @@ struct Pattern {
 };
 
 // Row `row` of the factors, in place of that of the matrix; the rows that it refers to are done.
-void eliminate(const Pattern& pattern, index_t row, double* values) {
+template <class W>
+void eliminate(const Pattern& pattern, index_t row, W* values) {
     const index_t end = pattern.offsets[row + 1];
     for (index_t k = pattern.offsets[row]; k < pattern.diagonal[row]; ++k) {
         const index_t above = pattern.cols[k];
-        const double factor = values[k] /= values[pattern.diagonal[above]];
+        const W factor = values[k] = values[k] / values[pattern.diagonal[above]];
         const index_t above_end = pattern.offsets[above + 1];
         index_t own = k + 1;
         for (index_t i = pattern.diagonal[above] + 1; i < above_end; ++i) {
@@ -83,7 +85,7 @@ int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries
 }
 
 template <class T>
-Triangle<T> triangle_of(const Pattern& pattern, const std::vector<double>& values, bool lower, Device device) {
+Triangle<T> triangle_of(const Pattern& pattern, const std::vector<Wide<T>>& values, bool lower, Device device) {
     const Levels levels = pattern.levels(lower);
     std::int64_t entries = 0;
     for (index_t row = 0; row < pattern.n; ++row) entries += pattern.end(row, lower) - pattern.begin(row, lower);
@@ -113,7 +115,8 @@ Triangle<T> triangle_of(const Pattern& pattern, const std::vector<double>& value
             const index_t row = filled ? levels.order[i] : Triangle<T>::kNoRow;
             triangle.rows[place] = row;
             triangle.row_offsets[place] = at;
-            if (!lower) triangle.inverse_diagonal[place] = filled ? T(1 / values[pattern.diagonal[row]]) : T(0);
+            if (!lower)
+                triangle.inverse_diagonal[place] = filled ? T(Wide<T>(1) / values[pattern.diagonal[row]]) : T(0);
             if (!filled) continue;
             for (index_t entry = pattern.begin(row, lower); entry < pattern.end(row, lower); ++entry, ++at) {
                 triangle.col_indices[at] = pattern.cols[entry];
@@ -173,7 +176,7 @@ IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : 
     }
 
     const index_t nnz = row_offsets[n];
-    std::vector<double> factors(A.values.begin(), A.values.end());
+    std::vector<Wide<T>> factors(A.values.begin(), A.values.end());
     const Levels levels = pattern.levels(true);
     const std::int64_t row_work = 3 * kEntryNanoseconds * (nnz / std::max<index_t>(n, 1) + 1);
     for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
@@ -186,9 +189,10 @@ IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : 
                      [&](index_t i) { eliminate(pattern, levels.order[first + i], factors.data()); });
     }
     for (index_t row = 0; row < n; ++row) {
-        const double pivot = factors[pattern.diagonal[row]];
-        if (!(pivot > 0) && nonpositive_row_ < 0) nonpositive_row_ = row;
-        if (failed_row_ < 0 && (pivot == 0 || !std::isfinite(pivot) || !std::isfinite(T(1 / pivot)))) failed_row_ = row;
+        const Wide<T> pivot = factors[pattern.diagonal[row]];
+        const double size = size_of(pivot), inverse_size = size_of(Wide<T>(T(Wide<T>(1) / pivot)));
+        if (!(real_of(pivot) > 0) && nonpositive_row_ < 0) nonpositive_row_ = row;
+        if (failed_row_ < 0 && (size == 0 || !finite(size) || !finite(inverse_size))) failed_row_ = row;
     }
     if (failed_row_ >= 0) return;
     lower_ = triangle_of<T>(pattern, factors, true, device);
@@ -230,7 +234,6 @@ void FactorsMap<T>::apply(const T* x, T* y, Stream stream) const {
     template struct Triangle<T>;         \
     template class IncompleteFactors<T>; \
     template class FactorsMap<T>;
-INSTANTIATE(float)
-INSTANTIATE(double)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

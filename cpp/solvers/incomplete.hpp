@@ -36,7 +36,7 @@ struct Triangle {
 template <class T>
 class IncompleteFactors {
 public:
-    // From a canonical square matrix in host memory; computed in float64.
+    // From a canonical square matrix in host memory; computed in double precision.
     IncompleteFactors(const CsrMatrix<T>& A, Device device);
 
     index_t rows() const { return n_; }
@@ -44,7 +44,7 @@ public:
 
     // The first row whose pivot is missing, zero or not finite, so that there are no factors; -1: none.
     index_t failed_row() const { return failed_row_; }
-    // The first row whose pivot is not positive, as it would be if A were positive definite; -1: none.
+    // The first row whose pivot has no positive real part, as it would have if A were positive definite; -1: none.
     index_t nonpositive_row() const { return nonpositive_row_; }
 
     const Triangle<T>& lower() const { return lower_; }

@@ -131,7 +131,7 @@ struct MinresIteration {
             s, read(y, v, r1), write(y),
             SPMVGPU_LAMBDA(const S& s, T y, T v, T r1) {
                 const double ratio = s.oldb > 0 ? s.beta / s.oldb : 0;
-                y = y - T(s.shift) * v - T(ratio) * r1;
+                y = y - Real<T>(s.shift) * v - Real<T>(ratio) * r1;
                 return put(y).sum(dot(v, y));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
@@ -143,7 +143,7 @@ struct MinresIteration {
         run.sweep(
             s, read(y, r2), write(y),
             SPMVGPU_LAMBDA(const S& s, T y, T r2) {
-                y = y - T(s.alfa / s.beta) * r2;
+                y = y - Real<T>(s.alfa / s.beta) * r2;
                 return put(y).sum(square(y));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
@@ -160,9 +160,9 @@ struct MinresIteration {
         run.sweep(
             s, read(v, w1, w2, x, my), write(w, x, v),
             SPMVGPU_LAMBDA(const S& s, T v, T w1, T w2, T x, T my) {
-                const T w = T(1 / s.gamma) * (v - T(s.oldeps) * w1 - T(s.delta) * w2);
-                x = x + T(s.phi) * w;
-                return put(w, x, s.beta > 0 ? T(1 / s.beta) * my : T(0)).sum(square(x));
+                const T w = Real<T>(1 / s.gamma) * (v - Real<T>(s.oldeps) * w1 - Real<T>(s.delta) * w2);
+                x = x + Real<T>(s.phi) * w;
+                return put(w, x, s.beta > 0 ? Real<T>(1 / s.beta) * my : T(0)).sum(square(x));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
                 if (s.status == Status::kRunning) s.test(root(real_of(sums[0])));
@@ -195,7 +195,8 @@ void minres(Context<T, Queue>& solve) {
             if (s.status == Status::kRunning) s.begin_lanczos(real_of(sums[0]));
         });
     queue.sweep(
-        s, n, read(v, r), write(v, ys[2]), SPMVGPU_LAMBDA(const S& s, T v, T) { return put(T(1 / s.beta) * v, T(0)); });
+        s, n, read(v, r), write(v, ys[2]),
+        SPMVGPU_LAMBDA(const S& s, T v, T) { return put(Real<T>(1 / s.beta) * v, T(0)); });
 
     if (!solve.look(s)) {
         solve.iterate(s, 3, MinresIteration<T>{x, v, my_memory, {ys[0], ys[1], ys[2]}, {ws[0], ws[1], ws[2]}});

@@ -28,9 +28,9 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
     return report;
 }
 
-template Report solve(Method, const System<float>&, const Limits&, SolverMemory&, const Stream*,
-                      const std::function<void(const Look&)>&);
-template Report solve(Method, const System<double>&, const Limits&, SolverMemory&, const Stream*,
-                      const std::function<void(const Look&)>&);
+#define INSTANTIATE(T)                                                                           \
+    template Report solve(Method, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
+                          const std::function<void(const Look&)>&);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -71,7 +71,6 @@ void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between
 }
 
 #define INSTANTIATE(T) template void solve_triangles(const IncompleteFactors<T>&, const T*, T*, T*, unsigned*, Stream);
-INSTANTIATE(float)
-INSTANTIATE(double)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda

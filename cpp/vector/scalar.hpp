@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/complex.hpp"
+
 // How a function begins that lambdas of solvers call, and that is not constexpr.
 #ifdef __CUDACC__
 #define SPMVGPU_SCALAR __host__ __device__ inline
@@ -19,12 +21,19 @@ template <class T>
 struct WideOf {
     using Type = double;
 };
+template <class R>
+struct WideOf<Complex<R>> {
+    using Type = Complex<double>;
+};
 template <class T>
 using Wide = typename WideOf<T>::Type;
 
 constexpr double conjugate(double value) { return value; }
+constexpr Complex<double> conjugate(Complex<double> value) { return {value.real, -value.imag}; }
 constexpr double real_of(double value) { return value; }
+constexpr double real_of(Complex<double> value) { return value.real; }
 constexpr double squared_size(double value) { return value * value; }
+constexpr double squared_size(Complex<double> value) { return value.real * value.real + value.imag * value.imag; }
 
 // The summand of the inner product of a and b, conjugated in a, and of the squared norm of a.
 template <class T>
@@ -38,11 +47,12 @@ constexpr Wide<T> square(T a) {
 
 SPMVGPU_SCALAR double root(double value) { return ::sqrt(value); }
 SPMVGPU_SCALAR double size_of(double value) { return ::fabs(value); }
+SPMVGPU_SCALAR double size_of(Complex<double> value) { return ::hypot(value.real, value.imag); }
 
 // The distance from 1 to the next number that T's parts have.
 template <class T>
 constexpr double epsilon() {
-    return std::numeric_limits<T>::epsilon();
+    return std::numeric_limits<Real<T>>::epsilon();
 }
 
 constexpr bool finite(double value) {

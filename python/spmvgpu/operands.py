@@ -358,7 +358,7 @@ def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tup
     n = op.shape[0]
     located = library.locate(x, name)
     if kind_of(located.dtype) not in ("biufc" if op.dtype.kind == "c" else "biuf"):
-        allowed = "numbers" if op.dtype.kind == "c" else "real numbers"
+        allowed = "numbers" if op.dtype.kind == "c" else f"real numbers, as the operator is of {op.dtype}"
         raise TypeError(f"{name} has dtype {located.dtype}; allowed are {allowed}")
     if located.shape not in ((n,), (n, 1)):
         raise ValueError(

@@ -23,6 +23,8 @@ class ValueType(NamedTuple):
 
     Attributes
     ----------
+    suffix : str
+        What the names of the core's classes for this type end with.
     matrix, parted, streamed, distributed : type
         The classes of the core.
     profile : str
@@ -30,6 +32,7 @@ class ValueType(NamedTuple):
         widest. How many bytes this one has, the models know.
     """
 
+    suffix: str
     matrix: type[Matrix]
     parted: type[PartedMatrix]
     streamed: type[StreamedMatrix]
@@ -40,7 +43,7 @@ class ValueType(NamedTuple):
 def _value_type(suffix: str, profile: str) -> ValueType:
     kinds = ("Matrix", "PartedMatrix", "StreamedMatrix", "DistributedMatrix")
     matrix, parted, streamed, distributed = (getattr(_core, kind + suffix) for kind in kinds)
-    return ValueType(matrix, parted, streamed, distributed, profile)
+    return ValueType(suffix, matrix, parted, streamed, distributed, profile)
 
 
 _VALUE_TYPES: dict[np.dtype[Any], ValueType] = {

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import gallery, matrix_io
+from ..value_types import TYPE_NAMES
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +47,7 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--dtype", choices=("float32", "float64"), help="precision (default: that of the matrix)"
+        "--dtype", choices=TYPE_NAMES, help="type of the values (default: that of the matrix)"
     )
 
 
@@ -74,13 +75,15 @@ def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
         title, matrix, b = _assemble(args.problem or "elasticity3d", args.size)
     else:
         title, matrix = args.matrix, matrix_io.read_matrix(args.matrix)
-        if np.iscomplexobj(matrix):
-            raise ValueError(f"{args.matrix}: the matrix is complex; only real matrices are supported")
-        if matrix.dtype.kind != "f":
+        if matrix.dtype.kind not in "fc":
             matrix = matrix.astype(np.float64)
+        if matrix.dtype.kind == "c" and args.dtype in ("float32", "float64"):
+            raise ValueError(f"{args.matrix}: the matrix is complex, and --dtype {args.dtype} is not")
         if args.symmetric:
             matrix = _mirror(args.matrix, matrix, args.symmetric)
         b = np.ones(matrix.shape[0]) if rhs is None else read_rhs(rhs, args.matrix, matrix.shape[0])
+        if b.dtype.kind == "c" and np.dtype(args.dtype or matrix.dtype).kind != "c":
+            raise ValueError(f"{rhs}: the right-hand side is complex; add --dtype complex128")
     return Problem(title, matrix, b, perf_counter() - start)
 
 
@@ -106,8 +109,8 @@ def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
 
 def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
     b = matrix_io.read_vector(path)
-    if b.dtype.kind not in "buif":
-        raise ValueError(f"{path}: the right-hand side is of type {b.dtype}; only real numbers are supported")
+    if b.dtype.kind not in "buifc":
+        raise ValueError(f"{path}: the right-hand side is of type {b.dtype}; give numbers")
     if b.shape != (rows,):
         raise ValueError(
             f"{path}: the right-hand side has {len(b)} entries, but {matrix_path} has {rows} rows"
@@ -116,7 +119,7 @@ def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
         raise ValueError(
             f"{path}: entry {int(np.argmin(np.isfinite(b)))} of the right-hand side is not finite"
         )
-    return b.astype(np.float64)
+    return b.astype(np.complex128 if b.dtype.kind == "c" else np.float64)
 
 
 def check_square(title: str, matrix: sp.csr_array) -> None:

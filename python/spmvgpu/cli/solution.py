@@ -40,8 +40,8 @@ def refine(
     """Run a solver, and again on the true residual as long as that is too large and gets smaller.
 
     The residual that the solver updates drifts from the true one by rounding: hardly in float64, but in
-    float32 long before a usual tolerance. Solving for the correction makes up for it: float32 products,
-    float64 answer.
+    float32 long before a usual tolerance. Solving for the correction makes up for it: products in single
+    precision, and an answer in double precision.
 
     Parameters
     ----------
@@ -55,14 +55,15 @@ def refine(
         ``step(right, rtol, limit, relative)`` gives a solution and its iterations; `relative` is the norm of
         the residual before, relative to that of `b`.
     multiply : callable
-        The product with the matrix in float64.
+        The product with the matrix in double precision.
     norm : callable
         ``norm(v)``, and ``norm(v, np.inf)``.
     """
     size = float(norm(b, np.inf)) or 1.0  # without it the norm of very large or small b over- or underflows
     b = b / size
     norm_b = float(norm(b))
-    x, residual = np.zeros(len(b)), b
+    double = np.result_type(dtype, np.float64)
+    x, residual = np.zeros(len(b), double), b
     rounds, iterations, solve_seconds, verify_seconds = 0, 0, 0.0, 0.0
     relative = previous = 1.0 if norm_b else 0.0
     reachable = 32 * float(np.finfo(dtype).eps)
@@ -72,7 +73,7 @@ def refine(
         goal = max(rtol / relative, reachable)
         correction, taken = step((residual / scale).astype(dtype), goal, limit - iterations, relative)
         solved = perf_counter()
-        x += scale * correction.astype(np.float64)
+        x += scale * correction.astype(double)
         residual = b - multiply(x)
         previous, relative = relative, float(norm(residual)) / norm_b
         iterations += taken
@@ -118,5 +119,6 @@ def _verdict(solution: Solution, rtol: float, dtype: np.dtype[Any]) -> int:
     found = f"not converged: the residual is {solution.residual:.2e}, not {rtol:g}"
     if solution.exhausted:
         return fail(f"{found}; raise --maxiter or --rtol", 1)
-    advice = "try --dtype float64 or a larger --rtol" if dtype == np.float32 else "the matrix may be singular"
+    double = np.result_type(dtype, np.float64)
+    advice = f"try --dtype {double} or a larger --rtol" if dtype != double else "the matrix may be singular"
     return fail(f"{found}, and {dtype} does not get closer; {advice}", 1)

@@ -46,8 +46,8 @@ def add(commands: Any) -> None:
         "--solver",
         choices=("cg", "minres", "bicgstab", "gmres"),
         default="cg",
-        help="cg for symmetric positive definite matrices, minres for symmetric ones, the others for all "
-        "(default: cg)",
+        help="cg for symmetric or Hermitian positive definite matrices, minres for symmetric or Hermitian "
+        "ones, the others for all (default: cg)",
     )
     parser.add_argument(
         "--preconditioner",
@@ -127,10 +127,10 @@ def _check_solvable(title: str, matrix: sp.csr_array, solver: str) -> Array:
     if not np.isfinite(data).all():
         row, col = _position(matrix, int(np.argmin(np.isfinite(data))))
         raise ValueError(f"{title}: the matrix holds inf or nan, the first at row {row}, column {col}")
-    diagonal: Array = matrix.diagonal().astype(np.float64)
-    bad = np.flatnonzero(~(diagonal > 0)) if solver == "cg" else np.zeros(0, int)
+    diagonal: Array = matrix.diagonal().astype(np.result_type(matrix.dtype, np.float64))
+    bad = np.flatnonzero(~(diagonal.real > 0)) if solver == "cg" else np.zeros(0, int)
     if len(bad):
-        hint = " (all of the diagonal is negative: solve with -A and -b)" if (diagonal < 0).all() else ""
+        hint = " (all of the diagonal is negative: solve with -A and -b)" if (diagonal.real < 0).all() else ""
         raise ValueError(
             f"{title}: the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries "
             f"are zero or negative, the first in row {bad[0]} ({diagonal[bad[0]]:g}){hint}"
@@ -142,7 +142,7 @@ def _check_solvable(title: str, matrix: sp.csr_array, solver: str) -> Array:
 
 def _check_symmetric(title: str, matrix: sp.csr_array, solver: str) -> None:
     """Compare with the transpose, entry by entry; differences of the size of rounding errors are let pass."""
-    transposed = matrix.T.tocsr()
+    transposed = matrix.conj().T.tocsr()
     if np.array_equal(matrix.indptr, transposed.indptr) and np.array_equal(
         matrix.indices, transposed.indices
     ):
@@ -155,13 +155,14 @@ def _check_symmetric(title: str, matrix: sp.csr_array, solver: str) -> None:
     largest = int(np.argmax(np.abs(difference.data))) if difference.nnz else 0
     if difference.nnz and abs(difference.data[largest]) > allowed:
         row, col = _position(difference, largest)
+        kind = "Hermitian" if matrix.dtype.kind == "c" else "symmetric"
         one_triangle = not (sp.tril(matrix, -1).nnz and sp.triu(matrix, 1).nnz)
         advice = (
             "; if the file stores one triangle only, pass --symmetric lower or upper" if one_triangle else ""
         )
         raise ValueError(
-            f"{title}: the matrix is not symmetric: A[{row}, {col}] = {matrix[row, col]:g}, but "
-            f"A[{col}, {row}] = {matrix[col, row]:g}; {_METHODS[solver]} need a symmetric matrix{advice}"
+            f"{title}: the matrix is not {kind}: A[{row}, {col}] = {matrix[row, col]:g}, but "
+            f"A[{col}, {row}] = {matrix[col, row]:g}; {_METHODS[solver]} need a {kind} matrix{advice}"
         )
 
 
@@ -176,7 +177,7 @@ def _preconditioner(args: argparse.Namespace, op: sg.SparseOperator, matrix: Any
     if args.preconditioner == "jacobi":
         if not (np.abs(diagonal) > 0).all():
             raise ValueError("the diagonal has zeros: give another --preconditioner")
-        return 1 / (np.abs(diagonal) if args.solver == "minres" else diagonal)
+        return 1 / (np.abs(diagonal) if args.solver in ("cg", "minres") else diagonal)
     if args.preconditioner == "block-jacobi":
         return block_jacobi(op, args.block)
     if args.preconditioner == "chebyshev":

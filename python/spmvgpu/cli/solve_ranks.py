@@ -57,6 +57,8 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
         check_output(args.output)
         if args.solver != "cg" or args.preconditioner not in ("jacobi", "none"):
             raise ValueError("over several ranks there is --solver cg, with --preconditioner jacobi or none")
+        if args.dtype in ("complex64", "complex128"):
+            raise ValueError(f"over several ranks there is no --dtype {args.dtype}")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
     M = jacobi(op)  # which checks the diagonal, also where it is not asked for

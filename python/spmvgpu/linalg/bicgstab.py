@@ -25,7 +25,7 @@ def bicgstab(
     """Solve ``A x = b`` for any matrix by the stabilised biconjugate gradient method.
 
     The same call as `scipy.sparse.linalg.bicgstab`. Everything stays on the operator's device: vectors, of
-    its dtype, and scalars, in float64. Repeated on the same device, it gives the same bits.
+    its dtype, and scalars, in double precision. Repeated on the same device, it gives the same bits.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def bicgstab(
         one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
         computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
-        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
-        of another library on the operator's device.
+        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
+        array, or an array of another library on the operator's device.
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float

@@ -23,21 +23,22 @@ def cg(
     residuals: list[float] | None = None,
     check_every: int | None = None,
 ) -> tuple[Any, int]:
-    """Solve ``A x = b`` for a symmetric positive definite matrix by conjugate gradients.
+    """Solve ``A x = b`` by conjugate gradients, for a symmetric or Hermitian positive definite matrix.
 
     The same call as `scipy.sparse.linalg.cg`. Everything stays on the operator's device: vectors, of its
-    dtype, and scalars, in float64. Repeated on the same device, it gives the same bits.
+    dtype, and scalars, in double precision. Repeated on the same device, it gives the same bits.
 
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Symmetric positive definite, which is not checked. One of `spmvgpu.distributed` may be given by all
-        its ranks, with their pieces of vectors. A `SparseOperator` is the fastest, one over several devices
-        included: its vectors are on one of them then. Anything else that SciPy takes is converted; products
-        of a `LinearOperator` are computed by calling it with NumPy arrays, in every iteration.
+        Symmetric, or complex and Hermitian, and positive definite, which is not checked. One of
+        `spmvgpu.distributed` may be given by all its ranks, with their pieces of vectors. A `SparseOperator`
+        is the fastest, one over several devices included: its vectors are on one of them then. Anything else
+        that SciPy takes is converted; products of a `LinearOperator` are computed by calling it with NumPy
+        arrays, in every iteration.
     b : (n,) or (n, 1) array
-        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
-        of another library on the operator's device.
+        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
+        array, or an array of another library on the operator's device.
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float
@@ -45,7 +46,7 @@ def cg(
     maxiter : int, optional
         Most iterations; ``10 * n`` by default.
     M : preconditioner, optional
-        Approximates the inverse of `A`, symmetric positive definite like it. `jacobi`, `block_jacobi`,
+        Approximates the inverse of `A`, positive definite like it. `jacobi`, `block_jacobi`,
         `chebyshev`, a `SparseOperator` on the same device, or the inverse of a diagonal as a vector are
         applied on the device; any other `LinearOperator` is called with NumPy arrays.
     callback : callable, optional

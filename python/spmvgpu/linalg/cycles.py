@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .. import _core
 from ..arguments import one_of, real_number, whole_number
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
-from .preconditioners import DevicePreconditioner, check_operator, of_diagonal, suffix_of
+from .preconditioners import DevicePreconditioner, check_operator, core_class, of_diagonal
 from .vectors import DeviceVector, staged
 
 _EIGENVALUE_STEPS = 15  # of the power method, whose estimate is then raised by a tenth
@@ -63,7 +62,7 @@ class Cycle(DevicePreconditioner):
             )
             for level in self._levels
         ]
-        return getattr(_core, f"CycleMap{suffix_of(self.dtype)}")(levels, self._memory)
+        return core_class("CycleMap", self.dtype)(levels, self._memory)
 
     def _adjoint(self) -> Cycle:
         return self
@@ -74,7 +73,7 @@ def _matrix(op: SparseOperator | None) -> Any:
 
 
 def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle:
-    """A Chebyshev polynomial in a symmetric positive definite matrix that approximates its inverse.
+    """A Chebyshev polynomial in a symmetric or Hermitian positive definite matrix, near its inverse.
 
     It is applied by products alone, so it needs no more memory than two vectors, and costs ``degree - 1``
     products.
@@ -223,7 +222,7 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     A = op.tocsr().tocoo()
     within = A.row // size == A.col // size
     row, col = A.row[within], A.col[within]
-    blocks = np.zeros((-(-n // size), size, size))
+    blocks = np.zeros((-(-n // size), size, size), np.result_type(op.dtype, np.float64))
     blocks[row // size, row % size, col % size] = A.data[within]
     for missing in range(n, len(blocks) * size):  # what the last block lacks
         blocks[-1, missing % size, missing % size] = 1.0

@@ -28,8 +28,8 @@ def gmres(
     """Solve ``A x = b`` for any matrix by the generalised minimal residual method with restarts.
 
     The same call as `scipy.sparse.linalg.gmres`, with its tolerances and its preconditioning from the left.
-    Everything stays on the operator's device: vectors, of its dtype, and scalars, in float64. Repeated on the
-    same device, it gives the same bits.
+    Everything stays on the operator's device: vectors, of its dtype, and scalars, in double precision.
+    Repeated on the same device, it gives the same bits.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def gmres(
         one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
         computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
-        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
-        of another library on the operator's device.
+        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
+        array, or an array of another library on the operator's device.
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float

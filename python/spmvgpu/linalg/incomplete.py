@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
 from ..operator import SparseOperator
-from .preconditioners import DevicePreconditioner, check_operator, suffix_of
+from .preconditioners import DevicePreconditioner, check_operator, core_class
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -37,7 +36,7 @@ class IncompleteFactors(DevicePreconditioner):
         return int(self._factors.nbytes)
 
     def _core_map(self) -> Any:
-        return getattr(_core, f"FactorsMap{suffix_of(self.dtype)}")(self._factors, self._memory)
+        return core_class("FactorsMap", self.dtype)(self._factors, self._memory)
 
     def _adjoint(self) -> IncompleteFactors:
         if self._is_symmetric:
@@ -51,14 +50,14 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
     """The incomplete LU factors of a matrix that have its own entries and no others.
 
     Saad, Iterative Methods for Sparse Linear Systems, section 10.3. The factors are computed on the CPU, in
-    float64, and solved with on the operator's device: row by row, as soon as the unknowns are known that a
-    row needs (Liu et al. 2016). How much that does at once is up to the matrix: a grid of n x n points in
-    their natural order has 2 n - 1 steps that follow each other.
+    double precision, and solved with on the operator's device: row by row, as soon as the unknowns are known
+    that a row needs (Liu et al. 2016). How much that does at once is up to the matrix: a grid of n x n points
+    in their natural order has 2 n - 1 steps that follow each other.
 
     Parameters
     ----------
     op : SparseOperator
-        Square and real; a preconditioner for `bicgstab` and `gmres`.
+        Square; a preconditioner for `bicgstab` and `gmres`.
 
     Returns
     -------
@@ -81,15 +80,15 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
 
 
 def ic0(op: SparseOperator) -> IncompleteFactors:
-    """The incomplete Cholesky factors of a symmetric positive definite matrix, without fill-in.
+    """The incomplete Cholesky factors of a symmetric or Hermitian positive definite matrix, without fill-in.
 
     They are those of `ilu0`, of which the pivots are shared out differently: a preconditioner that is
-    symmetric and positive definite as `cg` and `minres` need it.
+    symmetric, or Hermitian, and positive definite as `cg` and `minres` need it.
 
     Parameters
     ----------
     op : SparseOperator
-        Symmetric positive definite; that it is symmetric is not checked.
+        Symmetric or Hermitian positive definite; that it is symmetric is not checked.
 
     Returns
     -------
@@ -123,8 +122,7 @@ def _factors(op: Any) -> Any:
     csr = op.tocsr()
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; factors are of up to 2**31 - 1")
-    kind = getattr(_core, f"IncompleteFactors{suffix_of(op.dtype)}")
-    factors = kind(csr.indptr, csr.indices, csr.data, op._ordinal)
+    factors = core_class("IncompleteFactors", op.dtype)(csr.indptr, csr.indices, csr.data, op._ordinal)
     if factors.failed_row >= 0:
         raise np.linalg.LinAlgError(
             f"row {factors.failed_row} has no pivot: its diagonal entry is not stored, or comes out as zero "

@@ -25,20 +25,21 @@ def minres(
     residuals: list[float] | None = None,
     check_every: int | None = None,
 ) -> tuple[Any, int]:
-    """Solve ``(A - shift * I) x = b`` for a symmetric matrix, definite or not, singular or not.
+    """Solve ``(A - shift * I) x = b`` for a symmetric or Hermitian matrix, definite, singular or neither.
 
     The same call as `scipy.sparse.linalg.minres`, with its tests. Everything stays on the operator's device:
-    vectors, of its dtype, and scalars, in float64. Repeated on the same device, it gives the same bits.
+    vectors, of its dtype, and scalars, in double precision. Repeated on the same device, it gives the same
+    bits.
 
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Symmetric. A `SparseOperator` is the fastest, one over several devices included: its vectors are on
-        one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
-        computed by calling it with NumPy arrays, in every iteration.
+        Symmetric, or complex and Hermitian. A `SparseOperator` is the fastest, one over several devices
+        included: its vectors are on one of them then. Anything else that SciPy takes is converted; products
+        of a `LinearOperator` are computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
-        Right-hand side, of any real dtype, which is converted to the operator's: a NumPy array, or an array
-        of another library on the operator's device.
+        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
+        array, or an array of another library on the operator's device.
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol : float

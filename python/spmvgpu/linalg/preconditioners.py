@@ -17,7 +17,8 @@ from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
-from .vectors import DeviceVector, Vectors, check_real, check_square, is_distributed, staged, staged_numpy
+from ..value_types import value_type
+from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
 
 
 class Jacobi(LinearOperator):  # type: ignore[misc]
@@ -52,7 +53,7 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
         return y
 
     def _adjoint(self) -> Jacobi:
-        return self
+        return Jacobi(self.inverse_diagonal.conj()) if self.dtype.kind == "c" else self
 
     def _on_device(self, op: SparseOperator) -> DeviceVector:
         """A copy for an operator of the same size, made once for each device and dtype."""
@@ -137,19 +138,20 @@ def check_operator(op: Any) -> None:
         raise TypeError(
             f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}"
         )
-    check_real(op)
     check_square(op)
 
 
 def of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
     """The preconditioner of a diagonal, or of a piece that begins in row `first_row`."""
-    bad = np.flatnonzero(~((diagonal > 0) & np.isfinite(diagonal)))
+    rounding = np.sqrt(np.finfo(diagonal.dtype).eps)  # of a Hermitian matrix that was computed
+    is_real = np.abs(diagonal.imag) <= rounding * diagonal.real
+    bad = np.flatnonzero(~(is_real & (diagonal.real > 0) & np.isfinite(diagonal)))
     if len(bad):
         raise np.linalg.LinAlgError(
             f"the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries are not "
             f"positive numbers, the first in row {first_row + bad[0]} ({diagonal[bad[0]]:g})"
         )
-    return Jacobi((1 / diagonal).astype(dtype))
+    return Jacobi((1 / diagonal.real).astype(dtype))
 
 
 class PreconditionerMap(NamedTuple):
@@ -184,9 +186,7 @@ def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMa
     if isinstance(M, SparseOperator) and M._ordinal == op._ordinal and M.dtype == op.dtype:
         return PreconditionerMap(_core.matrix_map(M._matrix), M)
     matvec = sla.aslinearoperator(M).matvec
-    name = f"CallbackMap{suffix_of(op.dtype)}"
-    function = partial(checked_product, "M", matvec)
-    return PreconditionerMap(getattr(_core, name)(function, op.shape[0], op._ordinal), M)
+    return PreconditionerMap(callback_map(op, partial(checked_product, "M", matvec)), M)
 
 
 def _check_shape(op: Any, M: Any) -> None:
@@ -197,13 +197,17 @@ def _check_shape(op: Any, M: Any) -> None:
 
 
 def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
-    core = getattr(_core, f"DiagonalMap{suffix_of(op.dtype)}")(diagonal.pointer)
-    return PreconditionerMap(core, diagonal)
+    return PreconditionerMap(core_class("DiagonalMap", op.dtype)(diagonal.pointer), diagonal)
 
 
-def suffix_of(dtype: Any) -> str:
-    """What the names of the core's classes and functions for a type end with."""
-    return "F32" if dtype == np.float32 else "F64"
+def callback_map(op: Any, function: Callable[[Any], Any]) -> Any:
+    """A function of NumPy vectors as what the core multiplies by, where the vectors of an operator are."""
+    return core_class("CallbackMap", op.dtype)(function, op.shape[0], op._ordinal)
+
+
+def core_class(name: str, dtype: Any) -> Any:
+    """The core's class of a name for a value type."""
+    return getattr(_core, name + value_type(dtype).suffix)
 
 
 def checked_product(name: str, multiply: Callable[[Any], Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -211,6 +215,7 @@ def checked_product(name: str, multiply: Callable[[Any], Any], x: npt.NDArray[An
     y = np.asarray(multiply(x))
     if y.shape not in (x.shape, (len(x), 1)):
         raise ValueError(f"{name} gave a vector of shape {y.shape}; it must be {x.shape}")
-    if y.dtype.kind not in "biuf":
-        raise TypeError(f"{name} gave a vector of dtype {y.dtype}; allowed are real numbers")
+    if y.dtype.kind not in ("biufc" if x.dtype.kind == "c" else "biuf"):
+        kind = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
+        raise TypeError(f"{name} gave a vector of dtype {y.dtype}; allowed are {kind}")
     return np.ascontiguousarray(y.reshape(-1), x.dtype)

@@ -16,9 +16,11 @@ from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..operands import kind_of
 from ..operator import SparseOperator
-from .preconditioners import checked_product, map_of_preconditioner, suffix_of
+from .preconditioners import callback_map, checked_product, map_of_preconditioner
 from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
-from .vectors import NOTHING, Vectors, check_real, check_square
+from .vectors import NOTHING, Vectors, check_square
+
+_SINGLE = (np.float32, np.complex64)
 
 # Whether the core may do the iterations of a small system within one kernel. Tests do without.
 RESIDENT = True
@@ -69,21 +71,16 @@ def operator_of(A: Any, b: Any) -> Any:
             dtype = _common_type(np.dtype(getattr(A, "dtype", np.float64)), located.dtype)
             where = "auto" if located.host is not None else device_name(ordinal)
             A = aslinearoperator(A, device=where, dtype=dtype)
-    check_real(A)
     check_square(A)
     return A
 
 
-def _common_type(matrix: Any, b: Any) -> np.dtype[Any]:
-    """SciPy's rule: single precision only where both are."""
-    single = all(
-        np.dtype(kind) == np.float32 for kind in (matrix, b if isinstance(b, np.dtype) else np.float32)
-    )
-    if any(
-        kind_of(np.dtype(kind) if not hasattr(kind, "is_complex") else kind) == "c" for kind in (matrix, b)
-    ):
-        raise TypeError(f"a system of dtypes {matrix} and {b} is not allowed; solvers take real numbers")
-    return np.dtype(np.float32 if single else np.float64)
+def _common_type(matrix: np.dtype[Any], b: Any) -> np.dtype[Any]:
+    """SciPy's rule: complex if either is, and single precision only where both are."""
+    are_single = matrix in _SINGLE and (b in _SINGLE or not isinstance(b, np.dtype))
+    if "c" in (matrix.kind, kind_of(b)):
+        return np.dtype(np.complex64 if are_single else np.complex128)
+    return np.dtype(np.float32 if are_single else np.float64)
 
 
 def solve(
@@ -152,5 +149,5 @@ def solve(
 
 def _map_of(A: Any) -> Any:
     if isinstance(A, ForeignOperator):
-        return getattr(_core, f"CallbackMap{suffix_of(A.dtype)}")(A.multiply, A.shape[0], A._ordinal)
+        return callback_map(A, A.multiply)
     return _core.matrix_map(A._matrix)

@@ -99,15 +99,6 @@ def is_distributed(op: Any) -> bool:
     return module is not None and isinstance(op, module.DistributedOperator)
 
 
-def check_real(op: Any) -> None:
-    """Refuse, with TypeError, an operator of complex values."""
-    if op.dtype.kind == "c":
-        raise TypeError(
-            f"the operator is of {op.dtype}, and the solvers of spmvgpu.linalg take real ones; those of "
-            "scipy.sparse.linalg take it"
-        )
-
-
 def check_square(op: Any) -> None:
     """Refuse, with ValueError, an operator that is no system of equations."""
     if op.shape[0] != op.shape[1]:
