@@ -48,6 +48,25 @@ private:
     Device device_;
 };
 
+// A function of Python's that multiplies vectors where they are: it gets the addresses of x and y, and leaves y
+// complete.
+template <class T>
+class InPlaceMap : public LinearMap<T> {
+public:
+    InPlaceMap(py::object function, int ordinal) : function_(std::move(function)), device_{ordinal} {}
+
+    void apply(const T* x, T* y, Stream stream) const override {
+        if (device_.is_cuda()) cuda::synchronize(stream, device_.ordinal);
+        GilRelease::with_gil(
+            [&] { function_(reinterpret_cast<std::uintptr_t>(x), reinterpret_cast<std::uintptr_t>(y)); });
+    }
+    bool can_be_recorded() const override { return false; }
+
+private:
+    py::object function_;
+    Device device_;
+};
+
 // Multiplication by numbers at an address on the device of the vectors.
 template <class T>
 class DiagonalMap : public LinearMap<T> {
@@ -156,6 +175,9 @@ void register_type(py::module_& module, const std::string& suffix) {
     py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(module, ("CallbackMap" + suffix).c_str(),
                                                                      "A function of NumPy vectors.")
         .def(py::init<py::object, index_t, int>(), py::arg("function"), py::arg("n"), py::arg("ordinal"));
+    py::class_<InPlaceMap<T>, Map, std::shared_ptr<InPlaceMap<T>>>(
+        module, ("InPlaceMap" + suffix).c_str(), "A function of the addresses of two vectors, which makes the second.")
+        .def(py::init<py::object, int>(), py::arg("function"), py::arg("ordinal"));
     py::class_<DiagonalMap<T>, Map, std::shared_ptr<DiagonalMap<T>>>(module, ("DiagonalMap" + suffix).c_str(),
                                                                      "A diagonal at an address on the device.")
         .def(py::init<std::uintptr_t>(), py::arg("pointer"));
@@ -209,15 +231,19 @@ void register_type(py::module_& module, const std::string& suffix) {
         [](const std::string& method, const Map& A, const std::optional<std::shared_ptr<Map>>& M, index_t n,
            int ordinal, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const py::dict& given,
            SolverMemory& memory, std::optional<std::uintptr_t> stream, std::optional<int> threads,
-           const py::object& callback) {
+           const py::object& callback, const py::object& ranks) {
             const Limits limits = limits_of(given);
+            const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
+                GilRelease::with_gil([&] { ranks(py::array_t<double>(count, sums, py::none())); });
+            };
             const System<T> system{n,
                                    Device{ordinal},
                                    &A,
                                    M ? M->get() : nullptr,
                                    reinterpret_cast<const T*>(b),
                                    reinterpret_cast<const T*>(guess),
-                                   reinterpret_cast<T*>(x)};
+                                   reinterpret_cast<T*>(x),
+                                   ranks.is_none() ? nullptr : &add_over_ranks};
             // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
             const auto look = [&callback](const Look& seen) {
                 if (!callback.is_none()) {
@@ -236,8 +262,9 @@ void register_type(py::module_& module, const std::string& suffix) {
         },
         py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("ordinal"), py::arg("b"), py::arg("guess"),
         py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"), py::arg("threads"), py::arg("callback"),
+        py::arg("ranks") = py::none(),
         "Solves with vectors on one device, given by address (0: none). Starts after what the stream holds; complete "
-        "on return.");
+        "on return. Of vectors in pieces, `ranks` adds what the other ranks have to an array of sums.");
 }
 
 }  // namespace

@@ -190,7 +190,8 @@ public:
     template <class S, class Iterate>
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
         Pace pace;
-        pace.each = limits.look_each || limits.look_restarts;
+        // Ranks do the same work all at once, so none of them may have some queued beyond the end.
+        pace.each = limits.look_each || limits.look_restarts || system_.ranks != nullptr;
         pace.period = period;
         pace.first = std::max(1, pace.first / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;

@@ -34,7 +34,7 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
     const std::shared_ptr<void> stream = lease_stream(ordinal);
     const WaitForStream wait(stream.get());
     if (after) order_after(stream.get(), *after);
-    CudaQueue queue(ordinal, stream.get(), lease.data());
+    CudaQueue queue(ordinal, stream.get(), lease.data(), system.ranks);
     return run_method(method, queue, system, limits, lease.data() + aligned, bytes, look);
 }
 

@@ -58,7 +58,7 @@ private:
 
 template <class T>
 struct ResidentSystem {
-    static constexpr int kSumsOfBlocks = ResidentTuning::kMaxBlocks * SweepTuning::kMaxSums;
+    static constexpr int kSumsOfBlocks = ResidentTuning::kMaxBlocks * kMaxSums;
     // As CudaQueue::partial_bytes().
     static constexpr std::size_t partial_bytes() { return 256 + 2 * kSumsOfBlocks * sizeof(Wide<T>); }
 
@@ -187,7 +187,7 @@ private:
     // Calls use(sums over all threads) in one thread of every block, and is a barrier.
     template <int kSums, class Use>
     __device__ __forceinline__ void add_up(Sums<T, kSums> sums, const Use& use) {
-        static_assert(kSums <= SweepTuning::kMaxSums);
+        static_assert(kSums <= kMaxSums);
         constexpr int kWarps = Tuning::kBlockSize / kWarp;
         __shared__ W of_warps[kSums][kWarps];
         const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;

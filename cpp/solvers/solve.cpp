@@ -21,7 +21,7 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
 #endif
     {
         SolverMemory::Lease lease(memory, bytes);
-        HostQueue queue;
+        HostQueue queue(system.ranks);
         report = run_method(method, queue, system, limits, lease.data(), bytes, look);
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -8,6 +8,7 @@
 
 #include "solvers/linear_map.hpp"
 #include "solvers/memory.hpp"
+#include "vector/ranks.hpp"
 
 namespace spmvgpu {
 
@@ -27,7 +28,8 @@ enum class Status : std::int32_t {
     kUnsymmetricM,       // minres: the same of M
 };
 
-// Vectors of length n on one device. Solvers run on one device; what A does beyond it is its own business.
+// Vectors of length n on one device. Solvers run on one device; what A does beyond it is its own business. Of a system
+// over the ranks of a communicator every rank has a piece of length n, on a device of its own.
 template <class T>
 struct System {
     index_t n;
@@ -35,8 +37,9 @@ struct System {
     const LinearMap<T>* A;
     const LinearMap<T>* M;  // the preconditioner; null: none
     const T* b;
-    const T* guess;  // null: zero
-    T* x;            // result; need not be initialised, must not overlap the others
+    const T* guess;                       // null: zero
+    T* x;                                 // result; need not be initialised, must not overlap the others
+    const AddOverRanks* ranks = nullptr;  // null: the vectors are whole
 };
 
 struct Limits {

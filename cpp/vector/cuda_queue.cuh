@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/array.hpp"
 #include "cuda/check.hpp"
@@ -13,6 +15,7 @@
 #include "cuda/transfer.hpp"
 #include "cuda/warp.cuh"
 #include "vector/pace.hpp"
+#include "vector/ranks.hpp"
 #include "vector/sweep.hpp"
 
 namespace spmvgpu::cuda {
@@ -22,7 +25,6 @@ struct SweepTuning {
     static constexpr int kBlocksPerProcessor = 4;  // of one wave, so that all blocks end together
     static constexpr int kInFlight = 4;            // elements per thread: of two float vectors 32 KB a multiprocessor
     static constexpr int kBasisInFlight = 8;       // vectors of a basis that are read together
-    static constexpr int kMaxSums = 3;
 };
 
 // Where blocks leave their sums for the block that arrives last.
@@ -120,7 +122,7 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
     constexpr int kBlockSize = SweepTuning::kBlockSize, kInFlight = SweepTuning::kInFlight;
     using Result = decltype(step(*scalars, reads.template at<kIndex>(0)...));
     constexpr int kSums = Result::kSums;
-    static_assert(kSums <= SweepTuning::kMaxSums);
+    static_assert(kSums <= kMaxSums);
     const S now = *scalars;
     if (now.stopped) return;  // all threads of all blocks alike
 
@@ -269,20 +271,55 @@ __global__ void compute_one_thread(S* scalars, Work work) {
     *scalars = changed;
 }
 
+// Over ranks, the sums of this one are left in memory, added up by the host, and then used.
+template <class W>
+struct KeepSums {
+    W* to;
+
+    template <class S, class T, int kSums>
+    __device__ void operator()(S&, const Sums<T, kSums>& sums) const {
+        for (int k = 0; k < kMaxSums; ++k) to[k] = k < kSums ? sums.value[k] : W(0);
+    }
+};
+template <class T, class Then>
+struct UseSums {
+    // Converts to as many sums as are asked for.
+    struct Kept {
+        const Wide<T>* from;
+
+        template <int kSums>
+        __device__ operator Sums<T, kSums>() const {
+            Sums<T, kSums> sums;
+            for (int k = 0; k < kSums; ++k) sums.value[k] = from[k];
+            return sums;
+        }
+    };
+
+    Kept kept;
+    Then then;
+
+    template <class S>
+    __device__ void operator()(S& scalars) const {
+        then(scalars, kept);
+    }
+};
+
 class CudaQueue {
 public:
     static constexpr bool kIsGpu = true;
 
     // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
     static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {
-        return 256 + max_blocks(ordinal) * std::max(products, SweepTuning::kMaxSums) * of_sum;
+        return 256 + max_blocks(ordinal) * std::max(products, kMaxSums) * of_sum;
     }
 
-    // Work goes to the stream. `partials` is memory of partial_bytes(); null if nothing is summed.
-    CudaQueue(int ordinal, Stream stream, void* partials)
+    // Work goes to the stream. `partials` is memory of partial_bytes(); null if nothing is summed. Sums are over these
+    // ranks, for which the host waits at every one of them; null: there is only this one.
+    CudaQueue(int ordinal, Stream stream, void* partials, const AddOverRanks* ranks = nullptr)
         : guard_(ordinal),
           max_blocks_(max_blocks(ordinal)),
           stream_(stream),
+          ranks_(ranks),
           partials_{partials == nullptr ? nullptr : reinterpret_cast<double*>(static_cast<char*>(partials) + 256),
                     static_cast<unsigned*>(partials)} {
         if (partials != nullptr) check(cudaMemsetAsync(partials, 0, 256, native(stream)), "cudaMemsetAsync");
@@ -294,6 +331,11 @@ public:
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then) {
+        if constexpr (!std::is_same_v<Then, NoWork> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
+            if (ranks_ != nullptr) {
+                return over_ranks<T>(scalars, then, [&](auto keep) { sweep(scalars, n, reads, writes, step, keep); });
+            }
+        }
         sweep_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, reads, writes, step,
                                                                                        then, partials_);
         check_launch("sweep_grid_stride");
@@ -316,6 +358,14 @@ public:
 
     template <class S, class T, class Then>
     void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+        if constexpr (!std::is_same_v<Then, NoWork>) {
+            if (ranks_ != nullptr) {
+                if (knows_idle(scalars)) return;
+                dots(scalars, n, basis, count, w, results, NoWork{});
+                add_over_ranks(results, count);
+                return compute(scalars, then);
+            }
+        }
         dots_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, basis, count, w,
                                                                                       results, then, partials_);
         check_launch("dots_grid_stride");
@@ -324,6 +374,12 @@ public:
     template <class S, class T, class Count, class Then>
     void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
                  Then then) {
+        if constexpr (!std::is_same_v<Then, KeepSums<Wide<T>>>) {
+            if (ranks_ != nullptr) {
+                return over_ranks<T>(
+                    scalars, then, [&](auto keep) { combine(scalars, n, basis, count, factors, sign, target, keep); });
+            }
+        }
         combine_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
             n, scalars, basis, count, factors, sign, target, then, partials_);
         check_launch("combine_grid_stride");
@@ -335,9 +391,10 @@ public:
         check_launch("compute_one_thread");
     }
 
+    // False where it could only be asked by waiting, unless ranks wait anyway and must go the same way.
     template <class S>
-    bool knows_idle(const S*) const {
-        return false;
+    bool knows_idle(const S* scalars) {
+        return ranks_ != nullptr && read_scalars(scalars).stopped != 0;
     }
 
     void zero(void* memory, std::size_t bytes) {
@@ -346,10 +403,7 @@ public:
 
     template <class S>
     void put_scalars(S* to, const S& value) {
-        S* const staging = static_cast<S*>(pinned(sizeof(S)));
-        *staging = value;
-        check(cudaMemcpyAsync(to, staging, sizeof(S), cudaMemcpyHostToDevice, native(stream())), "cudaMemcpyAsync");
-        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
+        upload(to, &value, sizeof(S));
     }
 
     // Waits for all that is queued.
@@ -358,6 +412,13 @@ public:
         S value;
         download(&value, from, sizeof(S));
         return value;
+    }
+
+    void upload(void* to, const void* from, std::size_t bytes) {
+        void* const staging = pinned(bytes);
+        std::memcpy(staging, from, bytes);
+        check(cudaMemcpyAsync(to, staging, bytes, cudaMemcpyHostToDevice, native(stream())), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
     }
 
     void download(void* to, const void* from, std::size_t bytes) {
@@ -398,6 +459,24 @@ public:
     }
 
 private:
+    // A call that sums, which keeps what it sums, and the scalar work with the sums over all ranks.
+    template <class T, class S, class Then, class Call>
+    void over_ranks(S* scalars, Then then, Call&& call) {
+        if (knows_idle(scalars)) return;
+        // Behind the counters, where no kernel leaves partial sums any more.
+        auto* const sums = reinterpret_cast<Wide<T>*>(partials_.sums);
+        call(KeepSums<Wide<T>>{sums});
+        add_over_ranks(sums, kMaxSums);
+        compute(scalars, UseSums<T, Then>{{sums}, then});
+    }
+    template <class W>
+    void add_over_ranks(W* on_device, int count) {
+        std::vector<W> sums(count);
+        download(sums.data(), on_device, count * sizeof(W));
+        (*ranks_)(reinterpret_cast<double*>(sums.data()), count * static_cast<int>(sizeof(W) / sizeof(double)));
+        upload(on_device, sums.data(), count * sizeof(W));
+    }
+
     static std::size_t max_blocks(int ordinal) {
         return SweepTuning::kBlocksPerProcessor * properties(ordinal).multiprocessors;
     }
@@ -415,6 +494,7 @@ private:
     DeviceGuard guard_;
     std::size_t max_blocks_;
     Stream stream_;
+    const AddOverRanks* ranks_;
     Partials partials_;
     std::shared_ptr<void> pinned_;
     std::size_t pinned_bytes_ = 0;

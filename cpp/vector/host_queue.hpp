@@ -9,6 +9,7 @@
 
 #include "core/parallel.hpp"
 #include "vector/pace.hpp"
+#include "vector/ranks.hpp"
 #include "vector/sweep.hpp"
 
 namespace spmvgpu {
@@ -28,7 +29,7 @@ template <int kSums, class S, class T, int kReads, unsigned kMissing, int kWrite
 SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now,
                                                      const Reads<T, kReads, kMissing> reads,
                                                      const Writes<T, kWrites> writes, const Step step) {
-    static_assert(kSums <= 3);
+    static_assert(kSums <= kMaxSums);
     Sums<T, kSums> total;
     Wide<T> sum0{}, sum1{}, sum2{};
     const auto loop = [&](std::int64_t k) {
@@ -76,6 +77,9 @@ SPMVGPU_SIMD_CLONES static void combine_part(Basis<T> basis, int vectors, const 
 
 class HostQueue {
 public:
+    // Sums are over these ranks; null: there is only this one.
+    explicit HostQueue(const AddOverRanks* ranks = nullptr) : ranks_(ranks) {}
+
     Stream stream() const { return nullptr; }
     static constexpr bool kIsGpu = false;
 
@@ -86,10 +90,13 @@ public:
         using Result = decltype(of_element(step, *scalars, reads, 0, std::make_integer_sequence<int, kReads>{}));
         constexpr int kSums = Result::kSums;
         const S now = *scalars;
-        const auto sums = parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
+        auto sums = parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
             return sweep_part<kSums>(begin, end, now, reads, writes, step);
         });
-        if constexpr (!std::is_same_v<Then, Nothing>) then(*scalars, sums);
+        if constexpr (!std::is_same_v<Then, Nothing>) {
+            add_over_ranks(sums);
+            then(*scalars, sums);
+        }
     }
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
@@ -123,6 +130,7 @@ public:
             });
             for (int k = 0; k < here; ++k) results[first + k] = sums[k];
         }
+        if (ranks_ != nullptr) add_over_ranks(results, count);
         then(*scalars);
     }
 
@@ -132,7 +140,7 @@ public:
                  Then then) {
         if (scalars->stopped) return;
         const int vectors = count(*scalars);
-        const auto sums =
+        auto sums =
             parallel_sum<Sums<T, 1>>(n, std::int64_t(n) * (1 + vectors / 2), [&](std::int64_t begin, std::int64_t end) {
                 Sums<T, 1> part;
                 for (std::int64_t i = begin; i < end; i += kHostTile) {
@@ -142,6 +150,7 @@ public:
                 }
                 return part;
             });
+        add_over_ranks(sums);
         then(*scalars, sums);
     }
 
@@ -178,6 +187,22 @@ public:
         do iterate(k++);
         while (look());
     }
+
+private:
+    template <class T, int kSums>
+    void add_over_ranks(Sums<T, kSums>& sums) const {
+        if (ranks_ == nullptr) return;
+        Wide<T> padded[kMaxSums] = {};
+        std::copy_n(sums.value, kSums, padded);
+        add_over_ranks(padded, kMaxSums);
+        std::copy_n(padded, kSums, sums.value);
+    }
+    template <class W>
+    void add_over_ranks(W* sums, int count) const {
+        (*ranks_)(reinterpret_cast<double*>(sums), count * static_cast<int>(sizeof(W) / sizeof(double)));
+    }
+
+    const AddOverRanks* ranks_;
 };
 
 }  // namespace spmvgpu

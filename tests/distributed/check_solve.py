@@ -11,6 +11,7 @@ from battery import vector
 from ranks import COMM
 from spmvgpu import gallery
 from spmvgpu.cli import main
+from systems import convection
 
 pytestmark = pytest.mark.skipif(COMM.size == 1, reason="tests/test_cli.py is for one process")
 
@@ -51,6 +52,21 @@ def test_assembled_problem(solve, folder, dtype):
     assert "yes, to rtol 1e-08" in out
     A, x = gallery.poisson3d(9), np.load(output)
     assert np.linalg.norm(1 - A @ x) <= 1e-8 * np.sqrt(len(x))
+
+
+@pytest.mark.parametrize("solver", ["minres", "bicgstab", "gmres"])
+@pytest.mark.parametrize("preconditioner", ["jacobi", "none"])
+def test_other_solvers(solve, write, folder, solver, preconditioner):
+    A = sp.csr_array(gallery.poisson2d(20) if solver == "minres" else convection())
+    b = vector(A.shape[0], A.dtype)
+    matrix, right = write("A.mtx", scipy.io.mmwrite, A), write("b.npy", np.save, b)
+    output = folder / "x.npy"
+    code, out, _ = solve(
+        matrix, "--rhs", right, "--solver", solver, "--preconditioner", preconditioner, "-o", output
+    )
+    assert code == 0
+    assert f"({solver}, preconditioner: {preconditioner}" in out
+    assert np.linalg.norm(b - A @ np.load(output)) <= 1e-8 * np.linalg.norm(b)
 
 
 def test_file_that_is_read_by_parts(solve, write, folder):

@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
         "solve",
         help="solve A x = b with an iterative solver",
         description="Solve A x = b with a solver of spmvgpu.linalg, on the device of the operator; also over "
-        "the ranks of mpiexec or srun, with cg.",
+        "the ranks of mpiexec or srun.",
     )
     add_problem_arguments(parser)
     parser.add_argument("--rhs", metavar="b.mtx", help=".mtx, .mtx.gz or .npy (default: all ones)")
@@ -94,11 +94,10 @@ def run_solve(args: argparse.Namespace) -> int:
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SolverWarning)
-            x, info = solve_system(args.solver, op, right, None, M, limits, watch=watch)
+            x, info, how = solve_system(args.solver, op, right, None, M, lambda *_: limits, watch=watch)
         if info < 0:
             raise ValueError(str(caught[0].message))
-        assert op.solve_info is not None
-        return x, op.solve_info.iterations
+        return x, how.iterations
 
     try:
         solution = refine(

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 import spmvgpu as sg
-from spmvgpu import distributed
+from spmvgpu import distributed, linalg
 from spmvgpu.distributed.communicators import library, mpi
 from spmvgpu.distributed.errors import agreement
 from spmvgpu.distributed.readers import SUFFIXES
-from spmvgpu.linalg import SolverWarning, cg, jacobi
+from spmvgpu.linalg import SolverWarning, jacobi
 
 from .output import fail, in_bytes, print_line, progress_bar
 from .problem import load_problem, read_rhs
@@ -55,14 +55,15 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     start = perf_counter()
     with agreement(comm):
         check_output(args.output)
-        if args.solver != "cg" or args.preconditioner not in ("jacobi", "none"):
-            raise ValueError("over several ranks there is --solver cg, with --preconditioner jacobi or none")
+        if args.preconditioner not in ("jacobi", "none"):
+            raise ValueError("over several ranks there is --preconditioner jacobi or none")
         if args.dtype in ("complex64", "complex128"):
             raise ValueError(f"over several ranks there is no --dtype {args.dtype}")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
-    M = jacobi(op)  # which checks the diagonal, also where it is not asked for
-    _check_symmetric(op, title)
+    M = _preconditioner(op, args)
+    if args.solver in ("cg", "minres"):
+        _check_symmetric(op, title)
     exact = op
     if op.dtype != np.float64:
         exact = distributed.aslinearoperator(op.tocsr(), comm, row_ranges=op.row_ranges, dtype=np.float64)
@@ -70,21 +71,16 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     _describe(title, op, args)
     shown = comm.rank == 0 and not args.quiet
     progress = progress_bar(unit=" iterations", disable=not shown)
-    done = 0
+    solver = getattr(linalg, args.solver)
 
     def step(right: Array, goal: float, most: int, _: float) -> tuple[Array, int]:
-        nonlocal done
-        before = done
-        preconditioner = M if args.preconditioner == "jacobi" else None
+        if args.solver == "minres":  # whose test is beside the norms of the matrix and the solution
+            goal = min(goal, 1e-3) / 100
+        count = (lambda _: progress.update()) if shown else None
         with warnings.catch_warnings():
             warnings.simplefilter("error", SolverWarning)  # of a breakdown
-            x, _info = cg(op, right, rtol=goal, maxiter=most, M=preconditioner, callback=count)
-        return x, done - before
-
-    def count(_: Array) -> None:
-        nonlocal done
-        done += 1
-        progress.update()
+            x, _info = solver(op, right, rtol=goal, maxiter=most, M=M, callback=count)
+        return x, op.solve_info.iterations
 
     def norm(v: Array, order: float | None = None) -> float:
         if order == np.inf:
@@ -108,7 +104,8 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
 
 def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
     """The title of the problem, its operator, and this rank's piece of the right-hand side."""
-    options = {"format": args.format, "device": args.device, "dtype": args.dtype, "symmetric": True}
+    symmetric = args.solver in ("cg", "minres")
+    options = {"format": args.format, "device": args.device, "dtype": args.dtype, "symmetric": symmetric}
     by_parts = args.matrix is not None and args.matrix.endswith(SUFFIXES) and not args.symmetric
     if by_parts and not (args.problem or args.size):
         op = distributed.read_matrix(args.matrix, comm, **options)
@@ -128,6 +125,20 @@ def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
     return title, op, op.row_ranges.scatter(b)
 
 
+def _preconditioner(op: Any, args: argparse.Namespace) -> Any:
+    """This rank's piece of what `--preconditioner` asks for."""
+    if args.solver == "cg":
+        inverse = jacobi(op)  # which checks the diagonal, also where it is not asked for
+        return inverse if args.preconditioner == "jacobi" else None
+    if args.preconditioner == "none":
+        return None
+    diagonal = op.diagonal()
+    with agreement(op.comm):
+        if not (np.abs(diagonal) > 0).all():
+            raise ValueError("the diagonal has zeros: give --preconditioner none")
+    return 1 / (np.abs(diagonal) if args.solver == "minres" else diagonal)
+
+
 def _check_symmetric(op: Any, title: str) -> None:
     """Refuse a matrix that is not symmetric, as far as one random pair of vectors shows it."""
     comm, rng = op.comm, np.random.default_rng(op.comm.rank)
@@ -138,7 +149,7 @@ def _check_symmetric(op: Any, title: str) -> None:
     if abs(left - right) > 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(uu * bb):
         raise ValueError(
             f"{title}: the matrix is not symmetric: v @ A @ u = {right:g} for random u and v, and "
-            f"u @ A @ v = {left:g}; conjugate gradients need a symmetric matrix"
+            f"u @ A @ v = {left:g}; cg and minres need a symmetric matrix"
         )
 
 

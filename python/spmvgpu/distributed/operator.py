@@ -7,12 +7,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from .. import _core
 from ..devices import limit_threads
+from ..linalg.stopping import SolveInfo
 from . import pieces
 from .describe import Summary, explanation
 from .errors import agreement
 from .products import Backward, Forward
 from .ranges import Ranges
+from .systems import PieceOfSystem
 
 
 class DistributedOperator:
@@ -23,7 +26,8 @@ class DistributedOperator:
     Repeated by as many ranks, a product has the same bits.
 
     It is no `scipy.sparse.linalg.LinearOperator`, because the solvers of SciPy would take the inner products
-    of pieces for those of vectors. `spmvgpu.linalg.cg` solves with it; `replicated` gives what SciPy takes.
+    of pieces for those of vectors. The solvers of `spmvgpu.linalg` take it; `replicated` gives what SciPy
+    takes.
 
     Attributes
     ----------
@@ -42,6 +46,8 @@ class DistributedOperator:
         Bytes that this rank holds for its rows, as in `SparseOperator.nbytes`.
     format, device : str
         Of this rank's block on the diagonal.
+    solve_info : spmvgpu.linalg.SolveInfo or None
+        How the last solve of `spmvgpu.linalg` with it went.
     T, H : DistributedOperator
         The transpose: the same matrix, whose results go back to the ranks that x comes from.
 
@@ -74,6 +80,8 @@ class DistributedOperator:
         self._symmetric = symmetric
         self._threads = threads
         self._transposed: DistributedOperator | None = self if symmetric else None
+        self._solver_memories: dict[int, _core.SolverMemory] = {}
+        self.solve_info: SolveInfo | None = None
 
     @property
     def comm(self) -> Any:
@@ -101,7 +109,8 @@ class DistributedOperator:
     @property
     def nbytes(self) -> int:
         blocks = self._product.blocks
-        return int(blocks.inner.nbytes + (0 if blocks.halo is None else blocks.halo.nbytes))
+        solvers = sum(memory.nbytes for memory in self._solver_memories.values())
+        return int(blocks.inner.nbytes + (0 if blocks.halo is None else blocks.halo.nbytes) + solvers)
 
     @property
     def format(self) -> str:
@@ -337,6 +346,24 @@ class DistributedOperator:
         from .replicated import Replicated
 
         return Replicated(self)
+
+    # What solvers call
+
+    def _shared_callback(self, callback: Any) -> Any:
+        """A callback for every rank if any has one: its own, or one that does nothing.
+
+        All ranks call it, and a solver with a callback stops for it after every iteration.
+        """
+        anywhere = any(self.comm.allgather(callback is not None))
+        return (lambda _: None) if anywhere and callback is None else callback
+
+    def _piece_of_system(self, b: Any) -> PieceOfSystem:
+        return PieceOfSystem(self, b)
+
+    def _memory_of_solvers(self, ordinal: int) -> _core.SolverMemory:
+        if ordinal not in self._solver_memories:
+            self._solver_memories[ordinal] = _core.SolverMemory(ordinal)
+        return self._solver_memories[ordinal]
 
     def _multiply(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
         with self._limited():

@@ -51,25 +51,6 @@ def scaled_product(op: Any, x: Any, out: Any, alpha: float, beta: float) -> Any:
     return out
 
 
-def vector(op: Any, name: str, x: Any, like: Any = None) -> Any:
-    """A piece for a solver, in the operator's type: a NumPy array, or on a GPU; of the kind of `like`."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
-    library, located = _locate(name, x)
-    if kind_of(located.dtype) not in "biuf":
-        raise TypeError(f"{name} has dtype {located.dtype}; allowed are real numbers")
-    n = op.local_shape[0]
-    if located.shape != (n, 1):
-        check_shape(op, name, located.shape, n, (1,))
-    if located.host is not None:
-        piece = np.require(located.host.reshape(-1), op.dtype, ["C", "A"])
-    else:
-        piece = library.contiguous(x.reshape(-1), op.dtype)
-    if like is not None and type(piece) is not type(like):
-        raise TypeError(f"{name} must be an array of the same library as b, not {type(x).__name__}")
-    return piece
-
-
 def check_shape(op: Any, name: str, shape: tuple[int, ...], length: int, dimensions: tuple[int, ...]) -> None:
     """Refuse, with ValueError, what is no piece of so many entries."""
     if len(shape) not in dimensions or shape[0] != length:

@@ -6,6 +6,7 @@ host, sent, and copied to the GPU of the rank that needs them.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import Any, Protocol
 
@@ -13,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-
-_BLOCK = 1 << 15
 
 
 class Staging(Protocol):
@@ -32,14 +31,20 @@ class Staging(Protocol):
     def like(self, host: Array, x: Any) -> Any:
         """An array in host memory as one of the kind of `x`, which later changes to it may reach."""
 
-    def zeros(self, x: Any) -> Any:
-        """Zeros in the shape and type of `x`, where it lies."""
+    def array_at(self, address: int, length: int, dtype: np.dtype[Any], ordinal: int) -> Any:
+        """The vector that begins at an address on a device, as an array which shares its memory."""
 
-    def add(self, y: Any, factor: float, x: Any) -> None:
-        """``y += factor * x``."""
 
-    def dot(self, x: Any, y: Any) -> float:
-        """The inner product, in float64, with the same bits whatever the number of threads."""
+class _OnDevice:
+    """The memory of a vector on a GPU, for libraries to make an array of."""
+
+    def __init__(self, address: int, length: int, dtype: np.dtype[Any]) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (length,),
+            "typestr": dtype.str,
+            "version": 3,
+        }
 
 
 class _Host:
@@ -55,22 +60,11 @@ class _Host:
     def like(self, host: Array, x: Any) -> Any:
         return host
 
-    def zeros(self, x: Any) -> Any:
-        return np.zeros_like(x)
-
-    def add(self, y: Any, factor: float, x: Any) -> None:
-        scaled = np.empty_like(x[:_BLOCK])
-        for begin in range(0, len(x), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            y[block] += np.multiply(x[block], factor, out=scaled[: len(x) - begin])
-
-    def dot(self, x: Any, y: Any) -> float:
-        # Not BLAS, which divides the sum among as many threads as there happen to be. Blocks stay in cache.
-        products, total = np.empty(min(len(x), _BLOCK)), 0.0
-        for begin in range(0, len(x), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            total += float(np.multiply(x[block], y[block], out=products[: len(x) - begin]).sum())
-        return total
+    def array_at(self, address: int, length: int, dtype: np.dtype[Any], ordinal: int) -> Any:
+        if length == 0:
+            return np.empty(0, dtype)
+        memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address)
+        return np.frombuffer(memory, dtype)
 
 
 class _Cupy:
@@ -90,17 +84,10 @@ class _Cupy:
         with x.device:
             return sys.modules["cupy"].asarray(host)
 
-    def zeros(self, x: Any) -> Any:
-        with x.device:
-            return sys.modules["cupy"].zeros_like(x)
-
-    def add(self, y: Any, factor: float, x: Any) -> None:
-        with x.device:
-            y += factor * x
-
-    def dot(self, x: Any, y: Any) -> float:
-        with x.device:
-            return float((x.astype(np.float64, copy=False) * y).sum())
+    def array_at(self, address: int, length: int, dtype: np.dtype[Any], ordinal: int) -> Any:
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(ordinal):
+            return cupy.asarray(_OnDevice(address, length, dtype))
 
 
 class _Torch:
@@ -116,14 +103,8 @@ class _Torch:
     def like(self, host: Array, x: Any) -> Any:
         return sys.modules["torch"].from_numpy(host).to(x.device)
 
-    def zeros(self, x: Any) -> Any:
-        return sys.modules["torch"].zeros_like(x)
-
-    def add(self, y: Any, factor: float, x: Any) -> None:
-        y.add_(x, alpha=factor)
-
-    def dot(self, x: Any, y: Any) -> float:
-        return float((x.double() * y).sum())
+    def array_at(self, address: int, length: int, dtype: np.dtype[Any], ordinal: int) -> Any:
+        return sys.modules["torch"].as_tensor(_OnDevice(address, length, dtype), device=f"cuda:{ordinal}")
 
 
 _HOST = _Host()

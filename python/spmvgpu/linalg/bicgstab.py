@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .stopping import check_limits
-from .systems import operator_of, solve
+from .systems import solve
 
 
 def bicgstab(
@@ -30,9 +30,10 @@ def bicgstab(
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Square. A `SparseOperator` is the fastest, one over several devices included: its vectors are on
-        one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
-        computed by calling it with NumPy arrays, in every iteration.
+        Square. One of `spmvgpu.distributed` may be given by all its ranks, with their pieces of vectors. A
+        `SparseOperator` is the fastest, one over several devices included: its vectors are on one of them
+        then. Anything else that SciPy takes is converted; products of a `LinearOperator` are computed by
+        calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
         Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
         array, or an array of another library on the operator's device.
@@ -82,16 +83,15 @@ def bicgstab(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-    A = operator_of(A, b)
-    relative, absolute, limit = check_limits(A, rtol, atol, maxiter, callback)
-    return solve(
+    x, info, _ = solve(
         "bicgstab",
         A,
         b,
         x0,
         M,
-        {"rtol": relative, "atol": absolute, "maxiter": limit, "look_each": callback is not None},
+        lambda unknowns, callback: check_limits(rtol, atol, maxiter, 10 * unknowns, callback),
         callback=callback,
         residuals=residuals,
         check_every=check_every,
     )
+    return x, info

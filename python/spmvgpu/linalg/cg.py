@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .stopping import check_limits
-from .systems import operator_of, solve
-from .vectors import is_distributed
+from .systems import solve
 
 
 def cg(
@@ -85,22 +84,15 @@ def cg(
     >>> x.round(6), info
     (array([0.090909, 0.636364]), 0)
     """
-    if is_distributed(A):
-        from ..distributed import solvers
-
-        if residuals is not None or check_every is not None:
-            raise TypeError("residuals= and check_every= are not for distributed operators; use callback=")
-        return solvers.cg(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
-    A = operator_of(A, b)
-    relative, absolute, limit = check_limits(A, rtol, atol, maxiter, callback)
-    return solve(
+    x, info, _ = solve(
         "cg",
         A,
         b,
         x0,
         M,
-        {"rtol": relative, "atol": absolute, "maxiter": limit, "look_each": callback is not None},
+        lambda unknowns, callback: check_limits(rtol, atol, maxiter, 10 * unknowns, callback),
         callback=callback,
         residuals=residuals,
         check_every=check_every,
     )
+    return x, info

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arguments import one_of, whole_number
 from .stopping import check_limits
-from .systems import operator_of, solve
+from .systems import solve
 
 
 def gmres(
@@ -34,9 +34,10 @@ def gmres(
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Square. A `SparseOperator` is the fastest, one over several devices included: its vectors are on
-        one of them then. Anything else that SciPy takes is converted; products of a `LinearOperator` are
-        computed by calling it with NumPy arrays, in every iteration.
+        Square. One of `spmvgpu.distributed` may be given by all its ranks, with their pieces of vectors. A
+        `SparseOperator` is the fastest, one over several devices included: its vectors are on one of them
+        then. Anything else that SciPy takes is converted; products of a `LinearOperator` are computed by
+        calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
         Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
         array, or an array of another library on the operator's device.
@@ -91,20 +92,19 @@ def gmres(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-    A = operator_of(A, b)
-    relative, absolute, limit = check_limits(A, rtol, atol, maxiter, callback)
-    kind = one_of("callback_type", "legacy" if callback_type is None else callback_type, _KINDS)
-    length = 20 if restart is None else whole_number("restart", restart, 1, 2**20)
-    limits = {
-        "rtol": relative,
-        "atol": absolute,
-        "maxiter": limit,
-        "restart": min(length, A.shape[0]),
-        "legacy": callback is not None and kind == "legacy",
-        "look_each": callback is not None and kind != "x",
-        "look_restarts": callback is not None and kind == "x",
-    }
-    return solve(
+
+    def limits(unknowns: int, callback: Any) -> dict[str, Any]:
+        kind = one_of("callback_type", "legacy" if callback_type is None else callback_type, _KINDS)
+        length = 20 if restart is None else whole_number("restart", restart, 1, 2**20)
+        return {
+            **check_limits(rtol, atol, maxiter, 10 * unknowns, callback),
+            "restart": min(length, unknowns),
+            "legacy": callback is not None and kind == "legacy",
+            "look_each": callback is not None and kind != "x",
+            "look_restarts": callback is not None and kind == "x",
+        }
+
+    x, info, _ = solve(
         "gmres",
         A,
         b,
@@ -112,10 +112,10 @@ def gmres(
         M,
         limits,
         callback=callback,
-        callback_type="x" if kind == "x" else "norm",
         residuals=residuals,
         check_every=check_every,
     )
+    return x, info
 
 
 _KINDS = ("x", "pr_norm", "legacy")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..arguments import real_number
-from .stopping import check_limits, check_residuals
-from .systems import operator_of, solve
+from .stopping import check_limits
+from .systems import solve
 
 
 def minres(
@@ -34,9 +34,10 @@ def minres(
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Symmetric, or complex and Hermitian. A `SparseOperator` is the fastest, one over several devices
-        included: its vectors are on one of them then. Anything else that SciPy takes is converted; products
-        of a `LinearOperator` are computed by calling it with NumPy arrays, in every iteration.
+        Symmetric, or complex and Hermitian. One of `spmvgpu.distributed` may be given by all its ranks, with
+        their pieces of vectors. A `SparseOperator` is the fastest, one over several devices included: its
+        vectors are on one of them then. Anything else that SciPy takes is converted; products of a
+        `LinearOperator` are computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
         Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
         array, or an array of another library on the operator's device.
@@ -93,22 +94,17 @@ def minres(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-    A = operator_of(A, b)
-    most = 5 * A.shape[0] if maxiter is None else maxiter
-    relative, _, limit = check_limits(A, rtol, 0.0, most, callback)
-    check_residuals(residuals)
+
+    def limits(unknowns: int, callback: Any) -> dict[str, Any]:
+        return {
+            **check_limits(rtol, 0.0, maxiter, 5 * unknowns, callback),
+            "shift": real_number("shift", shift),
+            "check": bool(check),
+        }
 
     history: list[float] | None = [] if show and residuals is None else residuals
-    limits = {
-        "rtol": relative,
-        "atol": 0.0,
-        "maxiter": limit,
-        "shift": real_number("shift", shift),
-        "check": bool(check),
-        "look_each": callback is not None,
-    }
-    before = 0 if history is None else len(history)
-    x, info = solve(
+    before = len(history) if isinstance(history, list) else 0
+    x, info, how = solve(
         "minres",
         A,
         b,
@@ -123,5 +119,5 @@ def minres(
         assert history is not None
         for k, norm in enumerate(history[before:]):
             print(f"minres {k:6d} {norm:.6e}")
-        print(f"minres: {A.solve_info.status}, norm(b - A @ x) = {A.solve_info.true_residual:.6e}")
+        print(f"minres: {how.status}, norm(b - A @ x) = {how.true_residual:.6e}")
     return x, info

@@ -159,12 +159,17 @@ class PreconditionerMap(NamedTuple):
 
     core: Any
     owner: Any  # kept alive as long as the core uses it
+    is_diagonal: bool = False
 
 
 def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMap | None:
     """`M` for the core: on the device where it can be, and otherwise a function that the core calls."""
     if M is None:
         return None
+    if is_distributed(M):
+        if not hasattr(op, "map_of"):
+            raise TypeError("M is distributed over ranks, and the system is not")
+        return PreconditionerMap(op.map_of(M), M)
     if isinstance(M, Jacobi):
         return _diagonal_map(op, M._on_device(op))
     library = library_of(M)
@@ -197,7 +202,7 @@ def _check_shape(op: Any, M: Any) -> None:
 
 
 def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
-    return PreconditionerMap(core_class("DiagonalMap", op.dtype)(diagonal.pointer), diagonal)
+    return PreconditionerMap(core_class("DiagonalMap", op.dtype)(diagonal.pointer), diagonal, True)
 
 
 def callback_map(op: Any, function: Callable[[Any], Any]) -> Any:

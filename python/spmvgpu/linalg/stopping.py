@@ -81,12 +81,15 @@ class SolveInfo:
     resident: bool
 
 
-def check_limits(A: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any) -> tuple[float, float, int]:
-    """Both tolerances and the most iterations as numbers; TypeError or ValueError for what is not allowed."""
-    limit = 10 * A.shape[0] if maxiter is None else whole_number("maxiter", maxiter, 0)
-    relative, absolute = tolerance("rtol", rtol), tolerance("atol", atol)
+def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -> dict[str, Any]:
+    """When a solver ends, as the core takes it; TypeError or ValueError for what is not allowed.
+
+    `most` iterations by default, after each of which the core looks up where there is a callback.
+    """
+    limit = most if maxiter is None else whole_number("maxiter", maxiter, 0)
+    limits = {"rtol": tolerance("rtol", rtol), "atol": tolerance("atol", atol)}
     check_callback(callback)
-    return relative, absolute, min(limit, _MOST_ITERATIONS)
+    return {**limits, "maxiter": min(limit, _MOST_ITERATIONS), "look_each": callback is not None}
 
 
 def check_callback(callback: Any) -> None:

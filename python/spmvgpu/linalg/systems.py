@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse.linalg as sla
 
 from .. import _core
@@ -16,9 +17,9 @@ from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..operands import kind_of
 from ..operator import SparseOperator
-from .preconditioners import callback_map, checked_product, map_of_preconditioner
+from .preconditioners import PreconditionerMap, callback_map, checked_product, map_of_preconditioner
 from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
-from .vectors import NOTHING, Vectors, check_square
+from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed
 
 _SINGLE = (np.float32, np.complex64)
 
@@ -50,12 +51,14 @@ class ForeignOperator:
                 "move it there"
             )
 
-    def multiply(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return checked_product("A", self._operator.matvec, x)
+    def core_map(self) -> Any:
+        return callback_map(self, partial(checked_product, "A", self._operator.matvec))
 
 
-def operator_of(A: Any, b: Any) -> Any:
-    """`A` as something that solvers work with: a `SparseOperator`, or a `ForeignOperator`."""
+def _system_of(A: Any, b: Any) -> Any:
+    """`A` as something that is solved with: a `SparseOperator`, or what stands for one."""
+    if is_distributed(A):
+        return A._piece_of_system(b)
     if not isinstance(A, SparseOperator):
         if isinstance(b, list | tuple):
             b = np.asarray(b)
@@ -83,71 +86,120 @@ def _common_type(matrix: np.dtype[Any], b: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if are_single else np.float64)
 
 
+class _Prepared(NamedTuple):
+    """What the core is called with."""
+
+    system: Any
+    limits: dict[str, Any]
+    vectors: Vectors
+    right: DeviceVector
+    guess: DeviceVector
+    preconditioner: PreconditionerMap | None
+    x: DeviceVector
+
+
 def solve(
     solver: str,
     A: Any,
     b: Any,
     x0: Any,
     M: Any,
-    limits: dict[str, Any],
+    limits: Callable[[int, Any], dict[str, Any]],
     *,
     callback: Callable[[Any], object] | None = None,
-    callback_type: str = "x",
     residuals: list[float] | None = None,
     check_every: int | None = None,
     watch: Callable[[int, float, float], object] | None = None,
-) -> tuple[Any, int]:
-    """Run a solver of the core on what the caller gave; `A` as `operator_of` makes it.
+) -> tuple[Any, int, SolveInfo]:
+    """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
 
-    `watch` gets the iterations, the residual and the norm of b whenever the host looks at the solve.
+    ``limits(unknowns, callback)`` says when it ends. `watch` gets the iterations, the residual and the norm
+    of b whenever the host looks at the solve. Of a distributed system all ranks raise what any of them finds
+    wrong with what it was given.
     """
-    check_residuals(residuals)
-    every = 0 if check_every is None else whole_number("check_every", check_every, 1, 2**30)
-    vectors = Vectors(A, b)
-    right = vectors.take("b", b)
-    guess_is_mb = isinstance(x0, str) and x0 == "Mb"
-    guess = NOTHING if x0 is None or guess_is_mb else vectors.take("x0", x0)
-    preconditioner = map_of_preconditioner(A, M, vectors)
-    x = vectors.new()
+    ranks = A if is_distributed(A) else None
+    if ranks is not None:
+        callback = ranks._shared_callback(callback)
+    with nullcontext() if ranks is None else ranks.agreement():
+        given = _prepare(A, b, x0, M, limits, callback, residuals, check_every)
+    system, vectors = given.system, given.vectors
+    wants_norm = solver == "gmres" and not given.limits.get("look_restarts")
 
     def look(iterations: int, residual: float, norm_b: float) -> None:
         assert callback is not None
-        callback(vectors.result() if callback_type == "x" else residual / norm_b)
+        callback(residual / norm_b if wants_norm else vectors.result())
 
+    looked = watch if callback is None else look
+    if ranks is not None:
+        system.check_same(**given.limits, x0=_kind_of_guess(x0), M=_kind_of(given.preconditioner))
+        looked = looked and system.together(looked)
     report = _core.solve(
         solver,
-        _map_of(A),
-        None if preconditioner is None else preconditioner.core,
-        A.shape[0],
-        A._ordinal,
-        right.pointer,
-        guess.pointer,
-        x.pointer,
-        {
-            **limits,
-            "guess_is_mb": guess_is_mb,
-            "look_every": every,
-            "record": residuals is not None,
-            "resident": RESIDENT,
-        },
-        A._solver_memory,
+        _map_of(system),
+        None if given.preconditioner is None else given.preconditioner.core,
+        system.shape[0],
+        system._ordinal,
+        given.right.pointer,
+        given.guess.pointer,
+        given.x.pointer,
+        given.limits,
+        system._solver_memory,
         vectors.stream,
-        A.max_threads,
-        watch if callback is None else look,
+        system.max_threads,
+        looked,
+        None if ranks is None else system.add_over_ranks,
     )
     if residuals is not None:
         residuals.extend(report["residuals"])
-    A.solve_info = SolveInfo(
-        solver, *(report[name] for name in SolveInfo.__dataclass_fields__ if name != "solver")
-    )
-    status, iterations = report["status"], report["iterations"]
-    info = info_of(solver, A.dtype, status, iterations, report["offending_value"], limits["maxiter"])
-    if status == "converged" and not (solver == "minres" and M is not None):
-        warn_of_drift(solver, max(report["goal"], report["residual"]), report["true_residual"], A.dtype)
-    return vectors.result(), info
+    how = SolveInfo(solver, *(report[name] for name in SolveInfo.__dataclass_fields__ if name != "solver"))
+    system.solve_info = how
+    limit = given.limits["maxiter"]
+    info = info_of(solver, system.dtype, how.status, how.iterations, report["offending_value"], limit)
+    if how.status == "converged" and not (solver == "minres" and M is not None):
+        warn_of_drift(solver, max(how.goal, how.residual), how.true_residual, system.dtype)
+    return vectors.result(), info, how
 
 
-def _map_of(A: Any) -> Any:
-    if isinstance(A, ForeignOperator):
-        return callback_map(A, A.multiply)
-    return _core.matrix_map(A._matrix)
+def _prepare(
+    A: Any,
+    b: Any,
+    x0: Any,
+    M: Any,
+    limits: Callable[[int, Any], dict[str, Any]],
+    callback: Any,
+    residuals: Any,
+    check_every: Any,
+) -> _Prepared:
+    """Check and convert what the caller gave."""
+    system = _system_of(A, b)
+    over_ranks = is_distributed(A)
+    check_residuals(residuals)
+    guess_is_mb = isinstance(x0, str) and x0 == "Mb"
+    every = {
+        **limits(system.unknowns if over_ranks else system.shape[0], callback),
+        "look_every": 0 if check_every is None else whole_number("check_every", check_every, 1, 2**30),
+        "guess_is_mb": guess_is_mb,
+        "record": residuals is not None,
+        "resident": RESIDENT,
+    }
+    vectors = system.vectors() if over_ranks else Vectors(system, b)
+    right = vectors.take("b", b)
+    guess = NOTHING if x0 is None or guess_is_mb else vectors.take("x0", x0)
+    preconditioner = map_of_preconditioner(system, M, vectors)
+    return _Prepared(system, every, vectors, right, guess, preconditioner, vectors.new())
+
+
+def _kind_of_guess(x0: Any) -> str:
+    return "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
+
+
+def _kind_of(preconditioner: PreconditionerMap | None) -> str:
+    if preconditioner is None:
+        return "none"
+    return "diagonal" if preconditioner.is_diagonal else "operator"
+
+
+def _map_of(system: Any) -> Any:
+    if isinstance(system, SparseOperator):
+        return _core.matrix_map(system._matrix)
+    return system.core_map()

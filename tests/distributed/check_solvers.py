@@ -1,6 +1,8 @@
-"""`spmvgpu.linalg.cg` with distributed operators, beside the same call with the whole matrix."""
+"""Solvers of `spmvgpu.linalg` with distributed operators, beside the same calls with the whole matrix."""
 
 from __future__ import annotations
+
+from itertools import cycle
 
 import array_api_strict
 import numpy as np
@@ -9,9 +11,10 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import vector
-from ranks import COMM, divided, each_division, operator, piece
-from spmvgpu import gallery
-from spmvgpu.linalg import SolverWarning, cg, jacobi
+from ranks import COMM, DIVISIONS, divided, each_division, operator, piece
+from spmvgpu import gallery, linalg
+from spmvgpu.linalg import SolverWarning, cg, ilu0, jacobi
+from systems import convection
 
 LAST = COMM.size - 1
 
@@ -47,6 +50,109 @@ def test_solves_as_with_the_whole_matrix(division, dtype, preconditioned):
     np.testing.assert_allclose(
         op.row_ranges.gather(x, root=None), expected, rtol=0, atol=1e-4 * np.abs(expected).max()
     )
+
+
+SYSTEMS = {
+    "definite": lambda: gallery.poisson3d(9),
+    "indefinite": lambda: gallery.poisson2d(20) - 0.31 * sp.eye_array(400),
+    "unsymmetric": convection,
+}
+CASES = [
+    *(("definite", solver) for solver in ("cg", "bicgstab", "gmres", "minres")),
+    ("indefinite", "minres"),
+    ("unsymmetric", "bicgstab"),
+    ("unsymmetric", "gmres"),
+]
+
+
+@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator"])
+@pytest.mark.parametrize(
+    ("name", "solver", "division"),
+    [(*names, division) for names, division in zip(CASES, cycle(DIVISIONS), strict=False)],
+)
+def test_every_solver(name, solver, preconditioner, division):
+    A = sp.csr_array(SYSTEMS[name]())
+    b = A @ vector(A.shape[0], np.float64)
+    op, alone = operator(A, division), sg.aslinearoperator(A, device="cpu")
+    diagonal = 1 / np.linspace(1, 2, len(b))
+    inverse = sp.csr_array(sp.diags_array(diagonal))
+    M, whole_M = {
+        "none": (None, None),
+        "diagonal": (own(op, diagonal), diagonal),
+        "operator": (operator(inverse, division), inverse),
+    }[preconditioner]
+    ours, theirs = [], []
+    x, info = getattr(linalg, solver)(op, own(op, b), M=M, rtol=1e-9, residuals=ours)
+    expected, _ = getattr(linalg, solver)(alone, b, M=whole_M, rtol=1e-9, residuals=theirs)
+    assert info == 0
+    slack = 2 + (len(theirs) // 10 if solver == "bicgstab" else 0)  # which takes rounding for more than it is
+    assert abs(len(ours) - len(theirs)) <= slack
+    np.testing.assert_allclose(ours[:5], theirs[:5], rtol=1e-6)
+    assert op.solve_info.iterations == len(ours) - 1
+    assert op.solve_info.true_residual == pytest.approx(residual(A, op, x, b) * np.linalg.norm(b), rel=0.05)
+    whole = op.row_ranges.gather(x, root=None)
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    again, _ = getattr(linalg, solver)(op, own(op, b), M=M, rtol=1e-9)
+    np.testing.assert_array_equal(x, again)
+
+
+def test_factors_of_the_own_block():
+    """Ranks may have what they like for their piece of M: here a block Jacobi method by ilu0."""
+    A, b = system()
+    op = operator(A)
+    ranges = op.row_ranges
+    block = sg.aslinearoperator(A[ranges.begin : ranges.end, ranges.begin : ranges.end], device="cpu")
+    x, info = linalg.bicgstab(op, own(op, b), M=ilu0(block), rtol=1e-9)
+    assert info == 0
+    assert residual(A, op, x, b) <= 1.1e-9
+    taken = op.solve_info.iterations
+    linalg.bicgstab(op, own(op, b), rtol=1e-9)
+    assert taken < op.solve_info.iterations
+
+
+def test_a_callback_on_one_rank_alone():
+    A, b = system()
+    op = operator(A)
+    calls = []
+    expected, _ = linalg.gmres(op, own(op, b), callback_type="pr_norm", callback=lambda _: None)
+    x, _ = linalg.gmres(
+        op, own(op, b), callback_type="pr_norm", callback=calls.append if COMM.rank == LAST else None
+    )
+    np.testing.assert_array_equal(x, expected)
+    assert len(calls) == (op.solve_info.iterations if COMM.rank == LAST else 0)
+
+
+def test_memory_is_counted_and_kept():
+    A, b = system()
+    op = operator(A)
+    before = op.nbytes
+    cg(op, own(op, b))
+    after = op.nbytes
+    assert after >= before
+    cg(op, own(op, b))
+    assert op.nbytes == after
+
+
+@pytest.mark.skipif(COMM.size == 1, reason="takes two ranks")
+def test_preconditioners_of_different_kinds():
+    A, b = system()
+    op = operator(A)
+    inverse = 1 / own(op, A.diagonal())
+    M = sp.diags_array(inverse) if COMM.rank == LAST else inverse
+    with pytest.raises(ValueError, match="M='operator' here, and 'diagonal' on rank 0"):
+        cg(op, own(op, b), M=M)
+
+
+def test_preconditioners_that_do_not_fit():
+    A, b = system()
+    op = operator(A)
+    with pytest.raises(TypeError, match="M is of float32, and the system of float64"):
+        cg(op, own(op, b), M=operator(A.astype(np.float32)))
+    with pytest.raises(TypeError, match="M is distributed over ranks, and the system is not"):
+        cg(sg.aslinearoperator(A, device="cpu"), b, M=op)
+    if COMM.size > 1:
+        with pytest.raises(ValueError, match="not divided among the ranks as the system is"):
+            cg(op, own(op, b), M=operator(A, "last_has_all"))
 
 
 def test_same_bits_again():
@@ -187,7 +293,9 @@ def test_jacobi_needs_a_positive_diagonal():
         ({"b": "complex"}, "b has dtype complex128"),
         ({"x0": np.ones(3)}, "x0 has shape"),
         ({"M": np.ones(3)}, "M has shape"),
-        ({"M": sp.eye_array(3)}, "M must be"),
+        ({"M": sp.eye_array(3)}, "M has shape"),
+        ({"M": "jacobi"}, "M must be"),
+        ({"residuals": ()}, "residuals="),
         ({"rtol": -1}, "rtol=-1"),
         ({"maxiter": -1}, "maxiter=-1"),
         ({"callback": 5}, "callback=5"),

@@ -1,0 +1,122 @@
+"""What the solvers of `spmvgpu.linalg` see of a system over ranks: this rank's piece of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..arrays import library_of
+from ..devices import CPU
+from ..linalg.preconditioners import core_class
+from ..linalg.vectors import DeviceVector, Vectors, check_square
+from .errors import agreement, check_same
+from .pieces import check_shape
+from .staging import staging_of
+
+
+class PieceOfSystem:
+    """This rank's piece of a square system, as `SparseOperator` is the whole of one.
+
+    Vectors are where `b` is. Inner products are added up over all ranks, in the order of the ranks, so that
+    all of them do the same and the same again.
+
+    Attributes
+    ----------
+    unknowns : int
+        Of the whole system.
+    """
+
+    def __init__(self, op: Any, b: Any) -> None:
+        check_square(op)
+        if op.row_ranges != op.col_ranges:
+            raise ValueError("rows and columns are not divided alike, so x would not be as b is")
+        b = np.asarray(b) if isinstance(b, list | tuple) else b
+        library = library_of(b)
+        if library is None:
+            raise TypeError(f"b must be an array, not {type(b).__name__}")
+        located = library.locate(b, "b")
+        if located.host is None:
+            staging_of(b)  # refuses what its entries cannot be picked of
+        self._op, self._library, self._b = op, library, b
+        self._ordinal = CPU if located.host is not None else located.ordinal
+        self._stream: int | None = None
+        self._origin = self
+        self._solver_memory = op._memory_of_solvers(self._ordinal)
+        self.shape = (op.local_shape[0], op.local_shape[0])
+        self.unknowns: int = op.shape[0]
+        self.dtype: np.dtype[Any] = op.dtype
+        self.max_threads: int | None = op._threads
+
+    @property
+    def solve_info(self) -> Any:
+        return self._op.solve_info
+
+    @solve_info.setter
+    def solve_info(self, value: Any) -> None:
+        self._op.solve_info = value
+
+    def check_device(self, name: str, located: Any, beside: int | None = None) -> None:
+        if located.host is None and located.ordinal != self._ordinal:
+            raise ValueError(f"{name} must lie where b does")
+
+    def vectors(self) -> Vectors:
+        return _Pieces(self, self._b)
+
+    def map_of(self, op: Any) -> Any:
+        """The products with a distributed operator, as the core calls them."""
+        if op.row_ranges != self._op.row_ranges or op.col_ranges != self._op.row_ranges:
+            raise ValueError("M is not divided among the ranks as the system is")
+        if op.dtype != self.dtype:
+            raise TypeError(f"M is of {op.dtype}, and the system of {self.dtype}; they must be alike")
+
+        def multiply(x: int, y: int) -> None:
+            op._multiply(self._array_at(x), self._array_at(y))
+            if self._ordinal != CPU:
+                located = self._library.locate(self._b, "b")
+                _core.synchronize(self._library.stream(located), self._ordinal)
+
+        return core_class("InPlaceMap", self.dtype)(multiply, self._ordinal)
+
+    def core_map(self) -> Any:
+        return self.map_of(self._op)
+
+    def _array_at(self, address: int) -> Any:
+        """The piece of a vector at an address, as an array of the library of `b`, or of NumPy."""
+        like = np.empty(0) if self._ordinal == CPU else self._b
+        return staging_of(like).array_at(address, self.shape[0], self.dtype, self._ordinal)
+
+    def add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
+        """Add what the other ranks have, in the order of the ranks."""
+        everywhere = np.empty((self._op.comm.size, len(sums)))
+        self._op.comm.Allgather(sums.copy(), everywhere)
+        sums[:] = 0.0
+        for of_rank in everywhere:
+            sums += of_rank
+
+    def together(self, call: Callable[..., object]) -> Callable[..., None]:
+        """A function that all ranks call, and all ranks raise what it raises on any of them."""
+
+        def called(*arguments: Any) -> None:
+            with agreement(self._op.comm):
+                call(*arguments)
+
+        return called
+
+    def check_same(self, **values: Any) -> None:
+        """Refuse, with ValueError, values that differ: ranks would go different ways."""
+        check_same(self._op.comm, **values)
+
+
+class _Pieces(Vectors):
+    def take(self, name: str, array: Any) -> DeviceVector:
+        library = library_of(array)
+        if library is not None:
+            shape = tuple(library.locate(array, name).shape)
+            n = self._op.shape[0]
+            if shape != (n, 1):
+                check_shape(self._op._op, name, shape, n, (1,))
+        return super().take(name, array)
