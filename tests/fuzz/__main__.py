@@ -18,9 +18,13 @@ from .runner import MEMORY, Finding, Task, channel, run, tasks
 def main() -> int:
     """Run the command; 1 if there was a finding."""
     given = _parser().parse_args()
-    unknown = sorted(set(given.kinds) - KINDS.keys())
+    unknown = sorted({*given.kinds, *given.without} - KINDS.keys())
     if unknown:
         print(f"unknown kinds {', '.join(unknown)}; there are {', '.join(KINDS)}", file=sys.stderr)
+        return 2
+    given.kinds = [kind for kind in given.kinds if kind not in given.without]
+    if not given.kinds:
+        print("no kinds are left", file=sys.stderr)
         return 2
     if given.worker:
         return _work(given)
@@ -34,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = default_kinds()
     parser.add_argument("--cases", type=int, default=2000, help="how many in all (default: %(default)s)")
     parser.add_argument("--kinds", nargs="+", default=kinds, metavar="KIND", help=f"of {', '.join(kinds)}")
+    parser.add_argument("--without", nargs="+", default=[], metavar="KIND", help="of these, leave out")
     parser.add_argument("--seed", type=int, default=0, help="the first of every kind (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more batches after these")
