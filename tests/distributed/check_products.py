@@ -152,6 +152,51 @@ def test_infinite_entries_reach_only_the_rows_that_use_them():
     assert_multiplies(operator(A), A, x)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@each_division
+def test_complex(division, dtype):
+    A, x = case("power_law_rows", dtype)
+    op = operator(A, division)
+    y = vector(A.shape[0], A.dtype, seed=9)
+    assert_multiplies(op, A, x)
+    assert_multiplies(op.T, sp.csr_array(A.T), y)
+    assert_multiplies(op.H, sp.csr_array(A.conj().T), y)
+    assert_multiplies(op.conj(), A.conj(), x)
+    assert_multiplies(op.T.conj(), sp.csr_array(A.conj().T), y)
+    for same in (op.T.T, op.H.H, op.conj().conj(), op.T.conj().H, op.H.T.conj()):
+        assert same is op
+    own = piece(y, op.row_ranges)
+    np.testing.assert_array_equal(op.rmatvec(own), op.H @ own)
+    real = whole_product(op, x.real.copy())
+    assert real.dtype == A.dtype
+    assert_product(real, A, x.real.astype(A.dtype))
+    out = piece(y, op.row_ranges).copy()
+    op.spmv(piece(x, op.col_ranges).copy(), out=out, alpha=2j, beta=1 - 1j)
+    assert_product(op.row_ranges.gather(out, root=None), A, x, 2j, 1 - 1j, y)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "hermitian"])
+def test_complex_symmetric_and_hermitian(kind):
+    B, x = case("sym_random", "complex128")
+    A = sp.csr_array(B + (B.T if kind == "symmetric" else B.conj().T))
+    op = operator(A, symmetric=True if kind == "symmetric" else "hermitian")
+    for turned, whole in ((op.T, A.T), (op.H, A.conj().T), (op.conj(), A.conj())):
+        assert_multiplies(turned, sp.csr_array(whole), x)
+        np.testing.assert_array_equal(turned.diagonal(), piece(whole.diagonal(), op.row_ranges))
+    same, other = (op.T, op.H) if kind == "symmetric" else (op.H, op.T)
+    assert same is op
+    assert other is op.conj()
+    real = operator(sp.csr_array(A.real), symmetric="hermitian")
+    assert real.T is real.H is real.conj() is real
+
+
+def test_diagonals_of_complex_operators():
+    A, _ = case("sym_random", "complex128")
+    op = operator(A)
+    for turned, whole in ((op, A), (op.T, A.T), (op.H, A.conj().T), (op.conj(), A.conj())):
+        np.testing.assert_array_equal(turned.diagonal(), piece(whole.diagonal(), op.row_ranges))
+
+
 @pytest.mark.parametrize("name", SYMMETRIC_CASES)
 def test_symmetric(name):
     A, x = case(name)

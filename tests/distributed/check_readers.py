@@ -90,6 +90,16 @@ def test_symmetric_matrix_market(write, name):
     assert_multiplies(assert_reads(write("A.mtx", text), A, symmetric=True), A, x)
 
 
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "hermitian"])
+def test_complex_matrix_market(write, symmetry):
+    A, x = case("sym_random", "complex128")
+    if symmetry != "general":
+        A = sp.csr_array(A + (A.T if symmetry == "symmetric" else A.conj().T))
+    text = market(A, symmetry=symmetry)
+    assert text.partition(b"\n")[0].endswith(f" complex {symmetry}".encode())
+    assert_multiplies(assert_reads(write("A.mtx", text), A), A, x)
+
+
 @pytest.mark.parametrize("field", ["integer", "pattern"])
 def test_fields_of_matrix_market(write, field):
     A, x = case("uniform")
@@ -147,7 +157,7 @@ def test_columns_beyond_int32(write):
         (HEADER + b"2 2 2\n1 1 1.0\n0 1 1.0\n", "bytes"),
         (HEADER + b"2 2 2\n1 1 1.0\n2 2 1.0 7\n", "bytes"),
         (HEADER + b"2 2 2\n1 1.5 1.0\n2 2 1.0\n", "bytes"),
-        (b"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1.0 0.0\n", "field complex"),
+        (b"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1.0\n", "bytes"),
         (b"%%MatrixMarket matrix array real general\n1 1\n1.0\n", "format array"),
         (
             b"%%MatrixMarket matrix coordinate real symmetric\n1 2 1\n1 1 1.0\n",

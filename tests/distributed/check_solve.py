@@ -69,6 +69,26 @@ def test_other_solvers(solve, write, folder, solver, preconditioner):
     assert np.linalg.norm(b - A @ np.load(output)) <= 1e-8 * np.linalg.norm(b)
 
 
+def test_complex_system(solve, write, folder):
+    turn = sp.diags_array(np.exp(1j * np.arange(400)))
+    A = sp.csr_array(turn.conj() @ gallery.poisson2d(20) @ turn)
+    b = vector(400, A.dtype)
+    matrix = write("A.mtx", scipy.io.mmwrite, A, symmetry="hermitian")
+    right, output = write("b.npy", np.save, b), folder / "x.npy"
+    code, out, _ = solve(matrix, "--rhs", right, "-o", output)
+    assert code == 0
+    assert "complex128" in out
+    assert np.linalg.norm(b - A @ np.load(output)) <= 1e-8 * np.linalg.norm(b)
+    real = write("B.mtx", scipy.io.mmwrite, gallery.poisson2d(20))
+    code, _, err = solve(real, "--rhs", right)
+    assert code == 2
+    assert "the right-hand side is complex; add --dtype complex128" in err
+    broken = write("C.npz", sp.save_npz, sp.csr_array(np.array([[2.0, 1j], [1j, 2.0]])))
+    code, _, err = solve(broken)
+    assert code == 2
+    assert "the matrix is not Hermitian" in err
+
+
 def test_file_that_is_read_by_parts(solve, write, folder):
     A = gallery.poisson2d(20)
     b = vector(A.shape[0], A.dtype)

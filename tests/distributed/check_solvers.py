@@ -96,6 +96,24 @@ def test_every_solver(name, solver, preconditioner, division):
     np.testing.assert_array_equal(x, again)
 
 
+@pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_systems(solver, dtype):
+    turn = sp.diags_array(np.exp(2j * np.pi * np.random.default_rng(3).uniform(size=729)))
+    A = sp.csr_array(turn.conj() @ gallery.poisson3d(9) @ turn).astype(dtype)
+    b = A @ vector(729, A.dtype)
+    rtol = 1e-4 if dtype == "complex64" else 1e-9
+    op, alone = operator(A, "uneven"), sg.aslinearoperator(A, device="cpu")
+    x, info = getattr(linalg, solver)(op, own(op, b), M=jacobi(op), rtol=rtol)
+    assert (info, x.dtype) == (0, A.dtype)
+    getattr(linalg, solver)(alone, b, M=jacobi(alone), rtol=rtol)
+    assert abs(op.solve_info.iterations - alone.solve_info.iterations) <= 2
+    whole = op.row_ranges.gather(x, root=None)
+    # What minres stops for is relative to the norms of the matrix and the solution.
+    allowed = max(3 * rtol * np.linalg.norm(b), 2 * alone.solve_info.true_residual)
+    assert np.linalg.norm(b - A @ whole) <= allowed
+
+
 def test_factors_of_the_own_block():
     """Ranks may have what they like for their piece of M: here a block Jacobi method by ilu0."""
     A, b = system()

@@ -201,8 +201,12 @@ _INTEGERS = [-1, -(2**31), -(2**63), 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**63 -
 _TYPES = [*NUMBER_TYPES, "O", "S4", "U4", "M8[s]", "m8[s]", "V8", "i4,f8"]
 
 
-def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
+def spoiled(rng: np.random.Generator, given: Any) -> Any:
     """What somebody might have put in the place of an array."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # ragged lists, put there before
+        array = np.empty(0)
     way = int(rng.integers(9))
     if way == 0:
         return pick(rng, NASTY)
@@ -211,7 +215,7 @@ def spoiled(rng: np.random.Generator, array: np.ndarray) -> Any:
     if way == 2:
         try:
             return array.astype(pick(rng, _TYPES))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError):  # the last for dates of more digits than there are
             return array.astype("O")
     if way == 3:
         return array[: int(rng.integers(array.shape[0] + 1))] if array.ndim else array

@@ -93,7 +93,7 @@ def _broken(rng: np.random.Generator, matrix: Any, shape: dict[str, Any]) -> tup
             is_shape = isinstance(own, tuple) and own and maybe(rng, 0.7)
             return matrix, {"shape": _shape(rng, own) if is_shape else pick(rng, NASTY)}
         place = int(rng.integers(len(matrix)))
-        spoilt = spoiled(rng, np.asarray(matrix[place]))
+        spoilt = spoiled(rng, matrix[place])
         return (*matrix[:place], spoilt, *matrix[place + 1 :]), shape
     if isinstance(matrix, np.ndarray):
         return spoiled(rng, matrix), shape
@@ -109,13 +109,13 @@ def _broken(rng: np.random.Generator, matrix: Any, shape: dict[str, Any]) -> tup
         if len(lists):
             lists[int(rng.integers(len(lists)))] = pick(rng, [pick(rng, NASTY), [pick(rng, NASTY)], [0, 0]])
     elif name in ("row", "col"):
-        spoilt = spoiled(rng, np.asarray(getattr(matrix, name)))
+        spoilt = spoiled(rng, getattr(matrix, name))
         if hasattr(matrix, "coords"):  # newer versions of SciPy would convert what is given for `row`
             matrix.coords = (spoilt, matrix.coords[1]) if name == "row" else (matrix.coords[0], spoilt)
         else:
             setattr(matrix, name, spoilt)
     else:
-        setattr(matrix, name, spoiled(rng, np.asarray(getattr(matrix, name))))
+        setattr(matrix, name, spoiled(rng, getattr(matrix, name)))
     if matrix.format == "dok" and maybe(rng, 0.7):
         key = pick(rng, [(0, -1), (2**32, 0), (np.nan, 0), ("a", 0), (0,), (10**6, 10**6), (1.5, 0), 3])
         matrix._dict[key] = pick(rng, [1.0, "x", None, 1j, [1]])

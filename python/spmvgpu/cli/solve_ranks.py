@@ -57,16 +57,15 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
         check_output(args.output)
         if args.preconditioner not in ("jacobi", "none"):
             raise ValueError("over several ranks there is --preconditioner jacobi or none")
-        if args.dtype in ("complex64", "complex128"):
-            raise ValueError(f"over several ranks there is no --dtype {args.dtype}")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
     M = _preconditioner(op, args)
     if args.solver in ("cg", "minres"):
         _check_symmetric(op, title)
     exact = op
-    if op.dtype != np.float64:
-        exact = distributed.aslinearoperator(op.tocsr(), comm, row_ranges=op.row_ranges, dtype=np.float64)
+    double = np.result_type(op.dtype, np.float64)
+    if op.dtype != double:
+        exact = distributed.aslinearoperator(op.tocsr(), comm, row_ranges=op.row_ranges, dtype=double)
     times = {"assemble" if args.matrix is None else "read": read, "check": perf_counter() - start - read}
     _describe(title, op, args)
     shown = comm.rank == 0 and not args.quiet
@@ -85,7 +84,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     def norm(v: Array, order: float | None = None) -> float:
         if order == np.inf:
             return float(comm.allreduce(float(np.abs(v).max(initial=0.0)), op=mpi().MAX))
-        return float(np.sqrt(sum(comm.allgather(float(np.dot(v, v))))))
+        return float(np.sqrt(sum(comm.allgather(float(np.vdot(v, v).real)))))
 
     try:
         solution = refine(b, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, exact.dot, norm)
@@ -97,15 +96,14 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
             np.save(args.output, whole)
     code = 0
     if comm.rank == 0:
-        verified = "computed from the matrix in float64"
+        verified = f"computed from the matrix in {double}"
         code = report(solution, times, verified, args, op.dtype)
     return int(comm.bcast(code))
 
 
 def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
     """The title of the problem, its operator, and this rank's piece of the right-hand side."""
-    symmetric = args.solver in ("cg", "minres")
-    options = {"format": args.format, "device": args.device, "dtype": args.dtype, "symmetric": symmetric}
+    options = {"format": args.format, "device": args.device, "dtype": args.dtype}
     by_parts = args.matrix is not None and args.matrix.endswith(SUFFIXES) and not args.symmetric
     if by_parts and not (args.problem or args.size):
         op = distributed.read_matrix(args.matrix, comm, **options)
@@ -122,6 +120,9 @@ def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
         title = comm.bcast(problem.title if problem else None)
         b = problem.rhs if problem else None
         op = distributed.scatter(problem.matrix if problem else None, comm, **options)
+    with agreement(comm):
+        if b is not None and b.dtype.kind == "c" and op.dtype.kind != "c":
+            raise ValueError(f"{args.rhs}: the right-hand side is complex; add --dtype complex128")
     return title, op, op.row_ranges.scatter(b)
 
 
@@ -140,16 +141,18 @@ def _preconditioner(op: Any, args: argparse.Namespace) -> Any:
 
 
 def _check_symmetric(op: Any, title: str) -> None:
-    """Refuse a matrix that is not symmetric, as far as one random pair of vectors shows it."""
+    """Refuse a matrix that is not symmetric or Hermitian, as far as one random pair of vectors shows it."""
     comm, rng = op.comm, np.random.default_rng(op.comm.rank)
     u, v = rng.standard_normal((2, op.local_shape[0])).astype(op.dtype)
     a, b = op @ u, op @ v
-    sums = [float(np.dot(p.astype(np.float64), q)) for p, q in ((u, b), (v, a), (u, u), (b, b))]
+    double = np.result_type(op.dtype, np.float64)
+    sums = [np.vdot(p.astype(double), q) for p, q in ((u, b), (a, v), (u, u), (b, b))]
     left, right, uu, bb = (sum(parts) for parts in zip(*comm.allgather(sums), strict=True))
-    if abs(left - right) > 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(uu * bb):
+    if abs(left - right) > 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(abs(uu * bb)):
+        kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
         raise ValueError(
-            f"{title}: the matrix is not symmetric: v @ A @ u = {right:g} for random u and v, and "
-            f"u @ A @ v = {left:g}; cg and minres need a symmetric matrix"
+            f"{title}: the matrix is not {kind}: v @ A @ u = {right:g} for random u and v, and "
+            f"u @ A @ v = {left:g}; cg and minres need a {kind} matrix"
         )
 
 

@@ -37,6 +37,10 @@ class Blocks:
     boundary: Array
     needed: Array
 
+    def conj(self) -> Blocks:
+        halo = None if self.halo is None else self.halo.conj()
+        return Blocks(self.inner.conj(), halo, self.boundary, self.needed)
+
     def tocsr(self, cols: Ranges) -> sp.csr_array:
         """The rank's rows with their global columns, as one canonical matrix."""
         inner = self.inner.tocsr().tocoo()
@@ -65,11 +69,6 @@ def local_rows(A: Any, dtype: Any) -> sp.csr_array:
     if not sp.issparse(A) or len(A.shape) != 2:
         raise TypeError(f"A_local must be this rank's rows as a SciPy sparse matrix, not {type(A).__name__}")
     stored = storage_dtype(A.dtype, wanted)
-    if stored.kind == "c":
-        raise TypeError(
-            f"A_local is of {stored}, and operators over ranks are real; spmvgpu.aslinearoperator takes it, "
-            "over the devices of one process"
-        )
     csr = sp.csr_array(A)
     csr.check_format(full_check=True)  # what follows trusts the index arrays
     return csr if csr.dtype == stored else csr.astype(stored)

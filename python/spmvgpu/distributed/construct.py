@@ -12,9 +12,8 @@ from .communicators import private
 from .describe import Summary
 from .errors import agreement, check_same
 from .exchange import Exchange
-from .operator import DistributedOperator
+from .operator import DistributedOperator, Shared
 from .placement import place
-from .products import Forward
 from .ranges import Ranges
 
 
@@ -27,7 +26,7 @@ def aslinearoperator(
     format: str = "auto",
     device: Any = "auto",
     dtype: Any = None,
-    symmetric: bool | None = None,
+    symmetric: bool | str | None = None,
     tune: str = "cached",
     **format_options: Any,
 ) -> DistributedOperator:
@@ -52,11 +51,12 @@ def aslinearoperator(
         "cpu", "cuda:N", or "cuda" and "auto", for which the GPUs of a host go round among its ranks; ranks
         may share one. Without a GPU, "auto" is the CPU, whose cores the ranks of a host divide, unless
         ``SPMVGPU_NUM_THREADS`` or ``OMP_NUM_THREADS`` says how many threads each of them takes.
-    dtype : {None, float32, float64}
+    dtype : {None, float32, float64, complex64, complex128}
         Type that the matrix is stored and multiplied in. By default that of the ranks' rows, which must be
         one.
-    symmetric : bool, optional
-        True: the whole matrix is symmetric, so it serves as its own transpose. Not checked.
+    symmetric : bool or "hermitian", optional
+        True: the whole matrix is symmetric, so it serves as its own transpose, which is not checked;
+        "hermitian": as its own conjugate transpose, which is checked within each rank's own block.
 
     Returns
     -------
@@ -82,11 +82,11 @@ def aslinearoperator(
     """
     own = private(comm)
     with agreement(own):
-        if symmetric not in (None, False, True):
-            raise ValueError(f"symmetric={symmetric!r} is not allowed; give None, False or True")
+        if symmetric not in (None, False, True, "hermitian"):
+            raise ValueError(f"symmetric={symmetric!r} is not allowed; give None, False, True or 'hermitian'")
         options = plain_options(format_options)
         csr = local_rows(A_local, dtype)
-    check_same(own, symmetric=bool(symmetric))
+    check_same(own, symmetric=symmetric or False)
     facts = own.allgather((csr.shape[1], csr.dtype.name, csr.nnz))
     total_columns, common = facts[0][0], _common_type(facts)
     with agreement(own):
@@ -112,8 +112,8 @@ def aslinearoperator(
         wanted = {"device": placement.device(device), "dtype": common, "tune": tune, "symmetric": symmetric}
         blocks = build(inner, halo, boundary, needed, format, **wanted, **options)
     summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
-    product = Forward(blocks, exchange)
-    return DistributedOperator(product, rows, cols, tuple(summaries), bool(symmetric), placement.threads)
+    shared = Shared(blocks, exchange, rows, cols, tuple(summaries), symmetric or False, placement.threads)
+    return DistributedOperator(shared)
 
 
 def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:

@@ -21,7 +21,7 @@ from .errors import agreement
 Array = npt.NDArray[Any]
 
 _LONGEST_LINE = 1 << 20
-_FIELDS = ("real", "integer", "unsigned-integer", "pattern")
+_FIELDS = ("real", "integer", "unsigned-integer", "pattern", "complex")
 
 
 class Triplets(NamedTuple):

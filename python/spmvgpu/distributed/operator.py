@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,11 +12,33 @@ from .. import _core
 from ..devices import limit_threads
 from ..linalg.stopping import SolveInfo
 from . import pieces
+from .blocks import Blocks
 from .describe import Summary, explanation
 from .errors import agreement
+from .exchange import Exchange
 from .products import Backward, Forward
 from .ranges import Ranges
 from .systems import PieceOfSystem
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What an operator has in common with its transpose and its conjugate.
+
+    Attributes
+    ----------
+    variants : dict
+        Those there are, by whether they are transposed, and whether conjugated.
+    """
+
+    blocks: Blocks
+    exchange: Exchange
+    rows: Ranges
+    cols: Ranges
+    summaries: tuple[Summary, ...]
+    symmetric: bool | str
+    threads: int | None
+    variants: dict[tuple[bool, bool], DistributedOperator] = field(default_factory=dict)
 
 
 class DistributedOperator:
@@ -49,7 +72,8 @@ class DistributedOperator:
     solve_info : spmvgpu.linalg.SolveInfo or None
         How the last solve of `spmvgpu.linalg` with it went.
     T, H : DistributedOperator
-        The transpose: the same matrix, whose results go back to the ranks that x comes from.
+        The transpose, and its conjugate: the same matrix, whose results go back to the ranks that x comes
+        from.
 
     Examples
     --------
@@ -62,24 +86,20 @@ class DistributedOperator:
 
     __array_ufunc__ = None  # NumPy leaves ``array @ op`` to us, and there is no such product
 
-    def __init__(
-        self,
-        product: Forward | Backward,
-        rows: Ranges,
-        cols: Ranges,
-        summaries: tuple[Summary, ...],
-        symmetric: bool,
-        threads: int | None,
-    ) -> None:
-        self.row_ranges, self.col_ranges = rows, cols
-        self.shape = (rows.total, cols.total)
-        self.local_shape = (len(rows), len(cols))
-        self.dtype: np.dtype[Any] = product.blocks.inner.dtype
-        self._product = product
-        self._summaries = summaries
-        self._symmetric = symmetric
-        self._threads = threads
-        self._transposed: DistributedOperator | None = self if symmetric else None
+    def __init__(self, shared: Shared, transposed: bool = False, conjugated: bool = False) -> None:
+        rows, cols = shared.rows, shared.cols
+        self.row_ranges, self.col_ranges = (cols, rows) if transposed else (rows, cols)
+        self.shape = (self.row_ranges.total, self.col_ranges.total)
+        self.local_shape = (len(self.row_ranges), len(self.col_ranges))
+        self.dtype: np.dtype[Any] = shared.blocks.inner.dtype
+        self._shared = shared
+        self._which = transposed, conjugated
+        shared.variants[self._which] = self
+        self._product: Forward | Backward
+        if transposed:
+            self._product = Backward(shared.blocks, shared.exchange, conjugated)
+        else:
+            self._product = Forward(shared.blocks.conj() if conjugated else shared.blocks, shared.exchange)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
         self.solve_info: SolveInfo | None = None
 
@@ -104,7 +124,7 @@ class DistributedOperator:
 
     @property
     def nnz(self) -> int:
-        return sum(summary.entries for summary in self._summaries)
+        return sum(summary.entries for summary in self._shared.summaries)
 
     @property
     def nbytes(self) -> int:
@@ -122,18 +142,35 @@ class DistributedOperator:
 
     @property
     def T(self) -> DistributedOperator:  # noqa: N802
-        if self._transposed is None:
-            other = Backward if isinstance(self._product, Forward) else Forward
-            product = other(self._product.blocks, self._product.exchange)
-            self._transposed = DistributedOperator(
-                product, self.col_ranges, self.row_ranges, self._summaries, False, self._threads
-            )
-            self._transposed._transposed = self
-        return self._transposed
+        return self._variant(True, False)
 
     @property
     def H(self) -> DistributedOperator:  # noqa: N802
-        return self.T  # real
+        return self._variant(True, True)
+
+    def conj(self) -> DistributedOperator:
+        """The operator with its values conjugated; itself if they are real.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0j], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.conj() @ np.ones(2)
+        array([2.-1.j, 4.+0.j])
+        """
+        return self._variant(False, True)
+
+    def _variant(self, transpose: bool, conjugate: bool) -> DistributedOperator:
+        """The operator transposed, conjugated or both, which is made once."""
+        shared = self._shared
+        is_complex = self.dtype.kind == "c"
+        transposed, conjugated = self._which[0] ^ transpose, (self._which[1] ^ conjugate) and is_complex
+        if shared.symmetric and transposed:  # then one of the two is the other, or nothing
+            transposed = False
+            conjugated ^= is_complex and shared.symmetric == "hermitian"
+        which = transposed, conjugated
+        return shared.variants.get(which) or DistributedOperator(shared, *which)
 
     def tocsr(self) -> Any:
         """This rank's rows as a new `scipy.sparse.csr_array`, with the columns of the whole matrix.
@@ -171,7 +208,8 @@ class DistributedOperator:
             raise ValueError(
                 "rows and columns are not divided alike, so the diagonal is not in the ranks' rows"
             )
-        return self._product.blocks.inner.diagonal()
+        diagonal = self._product.blocks.inner.diagonal()
+        return diagonal.conj() if self._which == (True, True) else diagonal
 
     def explain(self) -> str:
         """What each rank has and sends, and over which transport.
@@ -189,7 +227,7 @@ class DistributedOperator:
         >>> print(op.explain().splitlines()[0])
         <2x2 DistributedOperator of float64, 3 stored entries, over 1 ranks>
         """
-        return explanation(repr(self), self.dtype.itemsize, self._summaries)
+        return explanation(repr(self), self.dtype.itemsize, self._shared.summaries)
 
     def __repr__(self) -> str:
         rows, cols = self.shape
@@ -210,7 +248,7 @@ class DistributedOperator:
         ----------
         x : (local columns,) or (local columns, k) array
             Of any real or complex type and any layout, alike on all ranks. It is converted to the operator's
-            type where it lies; a complex one gives two products.
+            type where it lies; a complex one gives a real operator two products.
 
         Returns
         -------
@@ -263,7 +301,7 @@ class DistributedOperator:
         return self.dot(X)
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for this rank's piece; transposed copies of its blocks are made on first use.
+        """``A.H @ x`` for this rank's piece; transposed copies of its blocks are made on first use.
 
         Examples
         --------
@@ -273,10 +311,10 @@ class DistributedOperator:
         >>> op.rmatvec(np.ones(2))
         array([2., 5.])
         """
-        return self.T.dot(x)
+        return self.H.dot(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.T @ X`` for this rank's rows of a 2-D array.
+        """``A.H @ X`` for this rank's rows of a 2-D array.
 
         Examples
         --------
@@ -287,9 +325,9 @@ class DistributedOperator:
         array([[2., 0.],
                [1., 4.]])
         """
-        return self.T.dot(X)
+        return self.H.dot(X)
 
-    def spmv(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def spmv(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         """``alpha * A @ x + beta * out`` of this rank's pieces.
 
         Parameters
@@ -298,8 +336,8 @@ class DistributedOperator:
             C-contiguous, of the operator's dtype; in host memory, or on the operator's device.
         out : (local rows,) array, optional
             As `x`; overwritten and returned. With ``beta=0`` it is never read.
-        alpha, beta : float
-            Alike on all ranks.
+        alpha, beta : float or complex
+            Alike on all ranks; complex only where the operator is.
 
         Returns
         -------
@@ -365,9 +403,10 @@ class DistributedOperator:
             self._solver_memories[ordinal] = _core.SolverMemory(ordinal)
         return self._solver_memories[ordinal]
 
-    def _multiply(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def _multiply(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         with self._limited():
             return self._product(x, out, alpha, beta)
 
     def _limited(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._threads is None else limit_threads(self._threads)
+        threads = self._shared.threads
+        return nullcontext() if threads is None else limit_threads(threads)

@@ -19,7 +19,7 @@ def multiply(op: Any, x: Any) -> Any:
     target = op.dtype if located.dtype == op.dtype else promoted(op, located.dtype)
     if located.host is not None:
         return library.from_host(_multiply_host(op, located.host, target), x)
-    if kind_of(located.dtype) == "c":
+    if kind_of(located.dtype) == "c" and op.dtype.kind != "c":
         part_type = np.empty(0, target).real.dtype
         parts = [op._multiply(library.contiguous(part, op.dtype)) for part in library.real_and_imaginary(x)]
         return library.join(*(library.contiguous(part, part_type) for part in parts))
@@ -28,7 +28,7 @@ def multiply(op: Any, x: Any) -> Any:
 
 
 def _multiply_host(op: Any, x: Any, target: np.dtype[Any]) -> Any:
-    if x.dtype.kind != "c":
+    if x.dtype.kind != "c" or op.dtype.kind == "c":
         return op._multiply(np.require(x, op.dtype, ["C", "A"])).astype(target, copy=False)
     y = np.empty((op.local_shape[0], *x.shape[1:]), target)
     for part, result in ((x.real, y.real), (x.imag, y.imag)):
@@ -36,7 +36,7 @@ def _multiply_host(op: Any, x: Any, target: np.dtype[Any]) -> Any:
     return y
 
 
-def scaled_product(op: Any, x: Any, out: Any, alpha: float, beta: float) -> Any:
+def scaled_product(op: Any, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
     """``alpha * op @ x + beta * out``, both being as the operator needs them."""
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")

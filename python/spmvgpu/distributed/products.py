@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy.typing as npt
@@ -40,7 +41,7 @@ class Forward:
         self._boundary = _IndexMap(blocks.boundary)
         self._index_map = _IndexMap(exchange.indices)
 
-    def __call__(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         """``alpha * A @ x + beta * out`` of pieces that are contiguous and of the operator's type.
 
         `x` may have columns, if there is nothing but it.
@@ -61,29 +62,30 @@ class Forward:
 
 
 class Backward:
-    """``A.T @ x``: what rows add to entries of other ranks goes there while the inner block is multiplied.
+    """``A.T @ x`` or ``A.H @ x``: what rows add to other ranks goes there while the inner block multiplies.
 
     Messages carry sums. They are added in the order of the ranks that they come from, after the inner block's
     own, so that the result does not depend on which comes first.
     """
 
-    def __init__(self, blocks: Blocks, exchange: Exchange) -> None:
+    def __init__(self, blocks: Blocks, exchange: Exchange, conjugated: bool) -> None:
         self.blocks, self.exchange = blocks, exchange
+        self._turned = attrgetter("H" if conjugated else "T")  # of operators, made on first use
         self._boundary = _IndexMap(blocks.boundary)
         self._parts = [
             (slice(m.begin, m.end), _IndexMap(exchange.indices[m.begin : m.end])) for m in exchange.targets
         ]
 
-    def __call__(self, x: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         """As `Forward`."""
         blocks, staging = self.blocks, staging_of(x)
         channel = self.exchange.channel(blocks.inner.dtype, _columns(x), back=True)
         if blocks.halo is not None:
-            sums = _multiply(blocks.halo.T, x[self._boundary.near(x, staging)], None, alpha, 0.0)
+            sums = _multiply(self._turned(blocks.halo), x[self._boundary.near(x, staging)], None, alpha, 0.0)
             staging.download(sums, channel.outgoing)
         channel.start()
         try:
-            y = _multiply(blocks.inner.T, x, out, alpha, beta)
+            y = _multiply(self._turned(blocks.inner), x, out, alpha, beta)
         finally:
             channel.finish()
         received = staging.like(channel.incoming, x)
@@ -96,5 +98,5 @@ def _columns(x: Any) -> int | None:
     return None if x.ndim == 1 else int(x.shape[1])
 
 
-def _multiply(op: Any, x: Any, out: Any, alpha: float, beta: float) -> Any:
+def _multiply(op: Any, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
     return op.spmv(x, out, alpha, beta) if x.ndim == 1 else op @ x

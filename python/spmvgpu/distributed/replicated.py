@@ -23,7 +23,7 @@ class Replicated(LinearOperator):  # type: ignore[misc]
         return self._op.row_ranges.gather(self._op.dot(X[cols.begin : cols.end]), root=None)
 
     def _adjoint(self) -> Replicated:
-        return Replicated(self._op.T)
+        return Replicated(self._op.H)
 
     def _transpose(self) -> Replicated:
         return Replicated(self._op.T)

@@ -49,7 +49,7 @@ class PieceOfSystem:
         self.shape = (op.local_shape[0], op.local_shape[0])
         self.unknowns: int = op.shape[0]
         self.dtype: np.dtype[Any] = op.dtype
-        self.max_threads: int | None = op._threads
+        self.max_threads: int | None = op._shared.threads
 
     @property
     def solve_info(self) -> Any:

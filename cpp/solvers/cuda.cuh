@@ -1,3 +1,6 @@
+// The solvers with vectors on a GPU, for files that compile them for some types each, side by side.
+#pragma once
+
 #include "solvers/cuda.hpp"
 #include "solvers/cycle_steps.hpp"
 #include "solvers/methods.hpp"
@@ -44,10 +47,9 @@ void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream s
     spmvgpu::run_cycle(queue, cycle, 0, x, y);
 }
 
-#define INSTANTIATE(T)                                                                                        \
+#define SPMVGPU_SOLVERS_OF(T)                                                                                 \
     template Report solve(Method, const System<T>&, const Limits&, SolverMemory&, std::size_t, const Stream*, \
                           const std::function<void(const Look&)>&);                                           \
     template void run_cycle(const CycleMap<T>&, int, const T*, T*, Stream);
-SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda
