@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator
 
-from . import _core, describe, operands, parts
+from . import _core, describe, parts
 from ._locks import ForkSafeLock
-from ._types import ArrayT, T
-from .algebra import MatrixMethods, is_sparse, multiply_sparse, multiply_sparse_from_left
+from .algebra import MatrixMethods
 from .arguments import whole_number
-from .arrays import Located, library_of
+from .arrays import Located
 from .devices import at_most, device_name, resolve_device
 from .formats import Choice, needs_symmetry
 from .inputs.canonical import Symmetry
 from .inputs.compressed import transpose
 from .planning.choosing import Tuning
+from .products import ProductMethods
 from .value_types import AnyMatrix
 
 if TYPE_CHECKING:
@@ -87,7 +84,7 @@ class Origin(Protocol):
         """What pickle needs: a function, and its arguments."""
 
 
-class SparseOperator(MatrixMethods):
+class SparseOperator(ProductMethods, MatrixMethods):
     """A sparse matrix on one device, made by `aslinearoperator`.
 
     A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy
@@ -131,6 +128,8 @@ class SparseOperator(MatrixMethods):
     120.0
     """
 
+    _origin: Origin
+
     def __init__(self, matrix: AnyMatrix, shape: tuple[int, int], origin: Origin) -> None:
         super().__init__(matrix.dtype, shape)
         self._matrix = matrix
@@ -142,7 +141,6 @@ class SparseOperator(MatrixMethods):
         self._transposing = ForkSafeLock()
         self._solver_memory = _core.SolverMemory(self._ordinal)
         self.solve_info: SolveInfo | None = None
-        self._declared_x: Any = None
         self._copies: dict[str, SparseOperator] = {}  # "T" and "H", where they are other matrices
         self._copy_of: tuple[str, weakref.ref[SparseOperator]] | None = None  # as which, and of which
 
@@ -226,203 +224,7 @@ class SparseOperator(MatrixMethods):
     def __reduce__(self) -> tuple[Any, ...]:
         return self._origin.rebuild(self.tocsr())
 
-    # Products
-
-    @overload
-    def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
-    @overload
-    def __matmul__(self, x: ArrayT) -> ArrayT: ...
-    @overload
-    def __matmul__(self, x: Any) -> Any: ...
-    def __matmul__(self, x: Any) -> Any:
-        library = library_of(x)
-        if library is not None:
-            return operands.multiply(self, x, library)
-        if np.isscalar(x):
-            raise ValueError("Scalar operands are not allowed, use '*' instead")
-        return self.dot(x)
-
-    def dot(self, x: Any) -> Any:
-        """``A @ x`` for a vector or the columns of a 2-D array; also composes operators, as in SciPy.
-
-        Parameters
-        ----------
-        x : (n,) or (n, k) array, or sparse matrix of n rows
-            NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
-            the operator's type where it lies; a complex one gives a real operator two products. A sparse
-            matrix of SciPy's is multiplied by SciPy, one of CuPy's by CuPy on its GPU.
-
-        Returns
-        -------
-        (m,) or (m, k) array
-            Of the library of `x` and on its device, of the type that NumPy's promotion gives; a `csr_array`
-            for a sparse `x`, of CuPy's a `csr_matrix`.
-
-        Raises
-        ------
-        TypeError
-            For an array that is not numeric, or that its library is not known to convert.
-        ValueError
-            For an array of wrong shape or on another device.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.dot([1.0, 2.0])
-        array([6., 6.])
-        >>> op @ np.eye(2, dtype=np.complex64)
-        array([[4.+0.j, 1.+0.j],
-               [0.+0.j, 3.+0.j]])
-        """
-        library = library_of(x)
-        if library is not None:
-            return operands.multiply(self, x, library)
-        if is_sparse(x):
-            return multiply_sparse(self, x)
-        if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
-            return super().dot(x)
-        array = np.asarray(x)
-        if array.ndim == 0:
-            raise TypeError(
-                f"x={x!r} is not allowed; give an array, a sparse matrix, a number or an operator"
-            )
-        return self.dot(array)
-
-    def __rmatmul__(self, x: Any) -> Any:
-        return multiply_sparse_from_left(x, self) if sp.issparse(x) else super().__rmatmul__(x)
-
-    def matvec(self, x: Any) -> Any:
-        """``A @ x`` for a vector of shape (n,) or (n, 1).
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.matvec(np.ones(2))
-        array([5., 3.])
-        """
-        return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
-
-    def matmat(self, X: Any) -> Any:
-        """``A @ X`` for a 2-D array of shape (n, k).
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.matmat(np.ones((2, 3)))
-        array([[5., 5., 5.],
-               [3., 3., 3.]])
-        """
-        return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
-
-    def rmatvec(self, x: Any) -> Any:
-        """``A.H @ x`` for a vector of shape (m,) or (m, 1); makes the copy `H` on first use.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.rmatvec(np.ones(2))
-        array([4., 4.])
-        """
-        return self.H.matvec(x)
-
-    def rmatmat(self, X: Any) -> Any:
-        """``A.H @ X`` for a 2-D array of shape (m, k).
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.rmatmat(np.ones((2, 1)))
-        array([[4.],
-               [4.]])
-        """
-        return self.H.matmat(X)
-
-    def spmv(
-        self, x: T, out: T | None = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
-    ) -> T:
-        """``alpha * A @ x + beta * out``, without an allocation where `out` is given.
-
-        Parameters
-        ----------
-        x : (n,) or (n, k) array
-            Of the operator's dtype; NumPy, or on the operator's device. A vector must be contiguous; the
-            columns of a 2-D array may lie in any order.
-        out : (m,) or (m, k) array, optional
-            Of the same library, dtype and device, and contiguous if it is a vector; overwritten and returned.
-            With ``beta=0`` it is never read.
-        alpha, beta : float or complex
-            Complex only where the operator is.
-        stream : optional
-            CUDA stream for arrays on a GPU, and for them only: integer handle, CuPy or PyTorch stream. The
-            call returns once the product is queued there.
-
-        Returns
-        -------
-        (m,) or (m, k) array
-            `out`, or a new array in the order of `x`.
-
-        Raises
-        ------
-        TypeError
-            For an array of another dtype, `out` of another library, factors that are no numbers, complex ones
-            for a real operator, and `stream` with arrays in host memory.
-        ValueError
-            For an array of wrong shape, layout or device, for `out` that is read-only or overlaps `x`, and
-            for ``beta`` without `out`.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> x, y = np.ones(2), np.array([10.0, 20.0])
-        >>> op.spmv(x, out=y, alpha=2.0, beta=1.0)
-        array([20., 26.])
-        >>> y
-        array([20., 26.])
-        """
-        result: T = operands.scaled_product(self, x, out, alpha, beta, stream)
-        return result
-
-    def set_x(self, x: Any) -> None:
-        """Declare that products with this very array follow, so that it is gathered from only once.
-
-        For format ``"csr_m"``, the one that gathers. The array must not change until `set_x` is called again:
-        with the same array after its contents changed, with another one, or with None to end it. Products
-        with other arrays are as ever.
-
-        Parameters
-        ----------
-        x : (n,) array or None
-            C-contiguous, of the operator's dtype; NumPy, or on the operator's device. It is kept alive.
-
-        Raises
-        ------
-        TypeError
-            If the operator's format does not gather, and for an array of another dtype.
-        ValueError
-            For an array of wrong length, layout or device.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), format="csr_m", device="cpu")
-        >>> x = np.ones(2)
-        >>> op.set_x(x)  # gathered from once
-        >>> op @ x, op @ x
-        (array([5., 3.]), array([5., 3.]))
-        >>> op.set_x(None)
-        """
-        if x is None:
-            self._matrix.set_x(0)
-        else:
-            _, located = operands.operand(self, "x", x, self.shape[1])
-            self._matrix.set_x(operands.address(located))
-        self._declared_x = x
+    # What lies beneath
 
     def time_products(self, repeats: int = 50) -> float:
         """Time products, to compare formats, options or devices.
@@ -493,21 +295,13 @@ class SparseOperator(MatrixMethods):
             return self
         return self._origin.moved(self.tocsr(), device)
 
-    # What MatrixMethods calls
+    # What MatrixMethods and LinearOperator call
 
     def _like(self, csr: Any) -> SparseOperator:
         return self._origin.like(csr)
 
     def _like_part(self, csr: Any) -> SparseOperator:
         return self._origin.like_part(csr)
-
-    # What LinearOperator's own algebra calls
-
-    def _matvec(self, x: Any) -> Any:
-        return self.dot(np.asarray(x))
-
-    def _matmat(self, X: Any) -> Any:
-        return self.dot(np.asarray(X))
 
     def _adjoint(self) -> SparseOperator:
         if self.dtype.kind != "c":
