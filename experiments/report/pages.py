@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
-from . import columns, complex_values, imports, jobs, models, multi, solvers, symmetric
+from . import columns, complex_values, halos, imports, jobs, models, multi, solvers, symmetric
 from .markdown import microseconds, number, table
 from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
@@ -127,7 +127,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
     parts += _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
     parts += _columns_part(results) + _complex_part(results) + _solvers_part(results)
-    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
+    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results) + _halos_part(results)
     parts += (
         _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _imports_part(results)
     )
@@ -206,6 +206,11 @@ def _heading(results: Results) -> str:
 def _complex_part(results: Results) -> list[str]:
     rows = complex_values.rows(results)
     return [complex_values.NOTE, table(complex_values.HEAD, rows)] if rows else []
+
+
+def _halos_part(results: Results) -> list[str]:
+    rows = halos.rows(results)
+    return [halos.NOTE, table(halos.HEAD, rows, words=3)] if rows else []
 
 
 def _solvers_part(results: Results) -> list[str]:
