@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .summary import Results
-
 SHOWN = (8, 64, 1024)  # ranks
 HEAD = (
     "matrix",
@@ -21,12 +19,10 @@ NOTE = (
 )
 
 
-def rows(results: Results) -> list[tuple[str, ...]]:
-    """The table, as `HEAD` names its columns; empty where nothing was counted."""
-    if "halos" not in results:
-        return []
+def rows(content: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The table, as `HEAD` names its columns."""
     cases: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
-    for row in results["halos"]["rows"]:
+    for row in content["rows"]:
         cases.setdefault((row["matrix"], row["partition"]), {})[row["ranks"]] = row
     body = []
     for (matrix, partition), found in cases.items():
@@ -39,6 +35,6 @@ def rows(results: Results) -> list[tuple[str, ...]]:
     return body
 
 
-def summary(results: Results) -> str:
+def summary(content: dict[str, Any]) -> str:
     """A line per matrix and division."""
-    return "\n".join("  ".join(row) for row in (HEAD, *rows(results)))
+    return "\n".join("  ".join(row) for row in (HEAD, *rows(content)))

@@ -1,12 +1,13 @@
 """Turn results into tables and plots: ``python -m experiments report``; the goals alone: ``--check``.
 
 The README gets a short table of the first device, a GPU if there is one; a page per device in `docs/results`
-has everything, and docs/solvers.md says what an iteration takes.
+has everything; docs/solvers.md says what an iteration takes, and docs/many-hosts.md what ranks send.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,9 +21,10 @@ from .markdown import microseconds, number, table
 from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
 
-# What is made here of the README, and of the page about solvers, lies between these lines.
+# What is made here of the README, and of the pages about solvers and many hosts, lies between these lines.
 TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
 SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
+HALOS = ("<!-- halos:begin -->", "<!-- halos:end -->")
 OVERVIEW_NOTE = (
     "Time over that of the fastest other library (CuPy, PyTorch, SciPy), with default settings: below 1 is "
     "faster, **above 1** slower. Conversion, choice of the format and transfers are in it. On the GPU it is "
@@ -61,6 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
     if guide.is_file():  # not where pages go to a folder of their own
         texts = map(jobs.solver_text, devices.values())
         write_between(guide, SOLVERS, "\n".join(text for text in texts if text))
+    counted, hosts = options.results / "halos.json", pages.parent / "many-hosts.md"
+    if counted.is_file() and hosts.is_file():
+        rows = halos.rows(json.loads(counted.read_text()))
+        write_between(hosts, HALOS, f"{halos.NOTE}\n\n{table(halos.HEAD, rows, words=3)}")
     print(f"{options.readme}: {len(devices)} devices")
     return 0
 
@@ -127,7 +133,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
     parts += _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
     parts += _columns_part(results) + _complex_part(results) + _solvers_part(results)
-    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results) + _halos_part(results)
+    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
         _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _imports_part(results)
     )
@@ -206,11 +212,6 @@ def _heading(results: Results) -> str:
 def _complex_part(results: Results) -> list[str]:
     rows = complex_values.rows(results)
     return [complex_values.NOTE, table(complex_values.HEAD, rows)] if rows else []
-
-
-def _halos_part(results: Results) -> list[str]:
-    rows = halos.rows(results)
-    return [halos.NOTE, table(halos.HEAD, rows, words=3)] if rows else []
 
 
 def _solvers_part(results: Results) -> list[str]:

@@ -31,7 +31,7 @@ GRIDS: dict[str, Callable[[], Any]] = {
     "poisson3d_64": lambda: gallery.poisson3d(64),
     "poisson3d_64_27": lambda: gallery.poisson3d(64, points=27),
 }
-QUICK = {"poisson2d_40": lambda: gallery.poisson2d(40)}
+QUICK: dict[str, Callable[[], Any]] = {"poisson2d_40": lambda: gallery.poisson2d(40)}
 MESHES = ("t60k", "delaunay_n16", "fe_pwt", "fe_bracket_xl_nodes")
 COUNTS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 LEAST_ROWS = 32  # of a rank
@@ -46,8 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     metis = _metis()
     if metis is not None:
         facts["versions"]["pymetis"] = metis.version
-    folder = options.out / environment.slug(facts)
-    record = Recorder(folder / "halos.json", facts)
+    record = Recorder(options.out / "halos.json", facts)  # of no device: it is the same everywhere
     if metis is None:
         record.skip("pymetis is not installed", partition="metis")
     for name, make in (QUICK if options.quick else {**GRIDS, **_meshes(record)}).items():
@@ -59,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
                     if partition != "metis" or metis is not None:
                         record.add(**_row(name, pattern, partition, divide(pattern, count), count))
         record.write()
-    print(summary({"halos": {"environment": facts, "rows": record.rows}}))
+    print(summary({"rows": record.rows}))
     return 0
 
 
