@@ -256,6 +256,7 @@ Slot describe(const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
                  : range <= 0xffff ? IndexMode::k16
                                    : IndexMode::k32;
     slot.value = coder.choose(entries.values, entries.count, slot.code);
+    slot.value_bytes = value_bytes<T>(slot.value);
     slot.ragged = entries.mask != kEveryLane;
     return slot;
 }
@@ -274,7 +275,7 @@ public:
     void add(Slot slot, const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
         if (slots_ == kGroupSlots) close_group();
         if (slots_ == 0) header_ = word_count_++;
-        const int index_size = index_bytes(slot.index), value_size = value_bytes<T>(slot.value);
+        const int index_size = index_bytes(slot.index), value_size = slot.value_bytes;
         const int bytes = (index_size + value_size) * entries.count;
         slot.position = bytes > 0 ? elements_ : 0;
         if (slot.ragged) masks_[ragged_++] = entries.mask;

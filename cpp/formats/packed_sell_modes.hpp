@@ -48,9 +48,12 @@ inline constexpr int kValueModes = 6;
 template <class T>
 inline constexpr int kParts = kIsComplex<T> ? 2 : 1;  // real numbers in a value
 
-SPMVGPU_ANYWHERE constexpr int index_bytes(IndexMode mode) {
-    return mode == IndexMode::k32 ? 4 : static_cast<int>(mode);
-}
+// Sizes are told by a number that needs no table: 0, 1, 2, ... for 0, 1, 2, 4, 8 and 16 bytes. That of an index is its
+// mode.
+SPMVGPU_ANYWHERE constexpr int bytes_of_size(int size) { return 1 << size >> 1; }
+SPMVGPU_ANYWHERE constexpr int size_of_bytes(int bytes) { return std::bit_width(static_cast<unsigned>(bytes)); }
+
+SPMVGPU_ANYWHERE constexpr int index_bytes(IndexMode mode) { return bytes_of_size(static_cast<int>(mode)); }
 
 template <class T>
 SPMVGPU_ANYWHERE constexpr int value_bytes(ValueMode mode) {
@@ -70,8 +73,8 @@ SPMVGPU_ANYWHERE constexpr int value_bytes(ValueMode mode) {
 
 // The word of a slot:
 // clang-format off
-//     bits 0-31   32-42      43-50   51-52        53-55        56
-//          base   position   code    index mode   value mode   whether lanes are missing
+//     bits 0-31   32-42      43-50   51-52        53-55        56-58        59
+//          base   position   code    index mode   value mode   value size   whether lanes are missing
 // clang-format on
 // position: granules from the start of its group to its elements. base: signed. What is not needed is zero.
 struct Slot {
@@ -80,12 +83,14 @@ struct Slot {
     std::uint32_t code = 0;
     IndexMode index = IndexMode::kShared;
     ValueMode value = ValueMode::kFull;
+    int value_bytes = 0;  // of an element
     bool ragged = false;
 };
 
 constexpr std::uint64_t word_of(const Slot& slot) {
     const std::uint32_t high = slot.position | slot.code << 11 | std::uint32_t(slot.index) << 19 |
-                               std::uint32_t(slot.value) << 21 | std::uint32_t(slot.ragged) << 24;
+                               std::uint32_t(slot.value) << 21 | std::uint32_t(size_of_bytes(slot.value_bytes)) << 24 |
+                               std::uint32_t(slot.ragged) << 27;
     return std::uint64_t(high) << 32 | static_cast<std::uint32_t>(slot.base);
 }
 
@@ -97,7 +102,8 @@ SPMVGPU_ANYWHERE constexpr Slot slot_of(std::uint64_t word) {
     slot.code = high >> 11 & 0xff;
     slot.index = static_cast<IndexMode>(high >> 19 & 3);
     slot.value = static_cast<ValueMode>(high >> 21 & 7);
-    slot.ragged = (high >> 24 & 1) != 0;
+    slot.value_bytes = bytes_of_size(static_cast<int>(high >> 24 & 7));
+    slot.ragged = (high >> 27 & 1) != 0;
     return slot;
 }
 
