@@ -22,7 +22,7 @@ from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, is_profile_of, load_profile
 
 MODELS = ("roofline", "guo2011")
-_NOT_CALIBRATED = "from its bytes alone: the profile does not know this format"
+_NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Prediction:
         is unknown, as with the profile of another device.
     note : str
         Why there is no time, or what is special about it.
+    calibrated : bool
+        Whether the time follows from measurements of the format; else from the bytes alone.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class Prediction:
     padding: float | None = None
     error: float | None = None
     note: str = ""
+    calibrated: bool = True
 
     @property
     def name(self) -> str:
@@ -99,6 +102,16 @@ class Predictions(Sequence[Prediction]):
     def best(self) -> Prediction:
         """The one with the shortest predicted time."""
         return self._entries[0]
+
+    @property
+    def trusted(self) -> list[Prediction]:
+        """Those to choose by: formats that hold the matrix, and of which the profile has measurements.
+
+        What follows from bytes alone is a bound, which a format that nobody has timed on the device may be far
+        from. With a profile that knows none of the formats there is nothing better.
+        """
+        possible = [entry for entry in self._entries if entry.time_us is not None]
+        return [entry for entry in possible if entry.calibrated] or possible
 
     def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
         """As text, with a mark at the format in use, and with these options where they matter.
@@ -296,7 +309,10 @@ def _by_roofline(
                 moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
                 time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
                 error, note = None, _NOT_CALIBRATED
-            entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+            known = bool(fitted)
+            entries.append(
+                Prediction(name, options, time, plan["bytes"], plan["padding"], error, note, known)
+            )
     return entries
 
 
