@@ -107,8 +107,8 @@ class Predictions(Sequence[Prediction]):
     def trusted(self) -> list[Prediction]:
         """Those to choose by: formats that hold the matrix, and of which the profile has measurements.
 
-        What follows from bytes alone is a bound, which a format that nobody has timed on the device may be far
-        from. With a profile that knows none of the formats there is nothing better.
+        What follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the
+        device. With a profile that knows none of the formats there is nothing better.
         """
         possible = [entry for entry in self._entries if entry.time_us is not None]
         return [entry for entry in possible if entry.calibrated] or possible
