@@ -64,23 +64,27 @@ inline void read_elements(const Byte* from, int count, const T* dictionary, Real
     }
 }
 
+// The same in any mode: where they lie, or in the buffer.
 template <class T>
-inline void read_values(const PackedSell<T>& matrix, const StoredSlot<T>& stored, const Byte* from, int count,
-                        T* values) {
+inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& stored, const Byte* from, int count,
+                          T* buffer) {
     const T* const dictionary = matrix.dictionary.data();
     switch (stored.slot.value) {
         case ValueMode::kFull:
-            std::memcpy(values, from, count * sizeof(T));
-            break;
+            return reinterpret_cast<const T*>(from);
         case ValueMode::kNarrow:
-            return read_elements<ValueMode::kNarrow>(from, count, dictionary, matrix.scale, values);
+            read_elements<ValueMode::kNarrow>(from, count, dictionary, matrix.scale, buffer);
+            break;
         case ValueMode::kInt16:
-            return read_elements<ValueMode::kInt16>(from, count, dictionary, matrix.scale, values);
+            read_elements<ValueMode::kInt16>(from, count, dictionary, matrix.scale, buffer);
+            break;
         case ValueMode::kDictionary:
-            return read_elements<ValueMode::kDictionary>(from, count, dictionary, matrix.scale, values);
+            read_elements<ValueMode::kDictionary>(from, count, dictionary, matrix.scale, buffer);
+            break;
         default:
-            std::fill_n(values, count, stored.constant);
+            std::fill_n(buffer, count, stored.constant);
     }
+    return buffer;
 }
 
 template <IndexMode kMode>
@@ -105,17 +109,30 @@ inline void read_offsets(IndexMode mode, const Byte* from, int count, std::uint3
 // The entries of a slot, unpacked: those of its lanes, side by side.
 template <class T>
 struct Unpacked {
-    T values[kLanes];
+    const T* values;
     std::uint32_t offsets[kLanes];
+    T buffer[kLanes];
 
     void read(const PackedSell<T>& matrix, const StoredSlot<T>& stored) {
         const int count = stored.count();
         const Elements at =
-            elements_at(stored.elements, index_bytes(stored.slot.index), value_bytes<T>(stored.slot.value), count);
-        read_values(matrix, stored, at.values, count, values);
+            elements_at(stored.elements, index_bytes(stored.slot.index), stored.slot.value_bytes, count);
+        values = values_of(matrix, stored, at.values, count, buffer);
         read_offsets(stored.slot.index, at.indices, count, offsets);
     }
 };
+
+// Calls visit(lane, i, length) for the runs of neighbouring lanes in a mask, the first of which has entry i.
+template <class Visit>
+inline void for_each_run(std::uint32_t mask, const Visit& visit) {
+    for (int lane = 0, i = 0; mask != 0;) {
+        const int gap = std::countr_zero(mask), length = std::countr_one(mask >> gap);
+        visit(lane + gap, i, length);
+        lane += gap + length;
+        i += length;
+        mask = lane < kLanes ? mask >> gap >> length : 0;
+    }
+}
 
 // The sums of the rows of a slice. Static, for a function with clones cannot be merged between object files.
 template <class T>
@@ -129,22 +146,21 @@ SPMVGPU_SIMD_CLONES static void sum_packed_slice(const PackedSell<T>& matrix, in
     for_each_stored_slot(matrix, slice, [&](const StoredSlot<T>& stored) {
         const std::int32_t base = stored.slot.base;
         entries.read(matrix, stored);
-        if (stored.mask != kEveryLane) {
-            int i = 0;
-            for (std::uint32_t left = stored.mask; left != 0; left &= left - 1, ++i) {
-                const int lane = std::countr_zero(left);
-                sums[lane] += entries.values[i] * x[column_of(base, rows[lane], entries.offsets[i])];
-            }
-        } else if (in_order && stored.slot.index == IndexMode::kShared) {
-            const T* const from = x + column_of(base, first, 0);
+        const bool side_by_side = in_order && stored.slot.index == IndexMode::kShared;
+        for_each_run(stored.mask, [&](int lane, int i, int length) {
+            const T* const values = entries.values + i;
+            T* const run = sums + lane;
+            if (side_by_side) {
+                const T* const from = x + column_of(base, first + lane, 0);
 #pragma omp simd
-            for (int lane = 0; lane < kLanes; ++lane) sums[lane] += entries.values[lane] * from[lane];
-        } else {
+                for (int j = 0; j < length; ++j) run[j] += values[j] * from[j];
+            } else {
 #pragma omp simd
-            for (int lane = 0; lane < kLanes; ++lane) {
-                sums[lane] += entries.values[lane] * x[column_of(base, rows[lane], entries.offsets[lane])];
+                for (int j = 0; j < length; ++j) {
+                    run[j] += values[j] * x[column_of(base, rows[lane + j], entries.offsets[i + j])];
+                }
             }
-        }
+        });
     });
 }
 

@@ -99,36 +99,40 @@ public:
 
     // The elements of values in a mode that has some, and holds them.
     void write(ValueMode mode, const T* values, int count, Byte* to) const {
-        const int bytes = value_bytes<T>(mode);
-        for (int i = 0; i < count; ++i, to += bytes) {
-            Byte* part_to = to;
-            switch (mode) {
-                case ValueMode::kFull:
-                    std::memcpy(to, &values[i], sizeof(T));
-                    break;
-                case ValueMode::kDictionary:
-                    *to = static_cast<Byte>(code_of(bits_of(values[i])));
-                    break;
-                case ValueMode::kNarrow:
-                case ValueMode::kInt16:
-                    all_parts(values[i], [&](auto part) {
-                        const auto element = mode == ValueMode::kNarrow ? narrowed(part) : as_int16(part, scale_);
-                        const int part_bytes = bytes / kParts<T>;
-                        // The low bytes come first: CUDA knows little-endian hosts only.
-                        std::memcpy(part_to, &*element, part_bytes);
-                        part_to += part_bytes;
-                        return true;
-                    });
-                    break;
-                default:
-                    break;
-            }
+        switch (mode) {
+            case ValueMode::kFull:
+                std::memcpy(to, values, count * sizeof(T));
+                break;
+            case ValueMode::kNarrow:
+                write_parts<sizeof(Real<T>) / 2>(values, count, to, [](auto part) { return narrowed(part); });
+                break;
+            case ValueMode::kInt16:
+                write_parts<2>(values, count, to, [this](auto part) { return as_int16(part, scale_); });
+                break;
+            case ValueMode::kDictionary:
+                for (int i = 0; i < count; ++i) to[i] = static_cast<Byte>(code_of(bits_of(values[i])));
+                break;
+            default:
+                break;
         }
     }
 
 private:
     static constexpr std::uint16_t kNone = 0xffff;
     static constexpr std::size_t kPlaces = 4 * kDictionarySize;
+
+    // The low bytes of what stands for the parts of values: CUDA knows little-endian hosts only.
+    template <int kBytes, class Encode>
+    static void write_parts(const T* values, int count, Byte* to, const Encode& encode) {
+        for (int i = 0; i < count; ++i) {
+            all_parts(values[i], [&](auto part) {
+                const std::uint32_t element = *encode(part);
+                std::memcpy(to, &element, kBytes);
+                to += kBytes;
+                return true;
+            });
+        }
+    }
 
     // Where bits are in the table, or would be.
     std::size_t place_of(const Bits<T>& bits) const {
@@ -261,6 +265,29 @@ Slot describe(const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
     return slot;
 }
 
+// The indices of a slot: how far each column is from that of the base.
+template <class Element, class T>
+void write_offsets_as(std::int32_t base, const SlotEntries<T>& entries, Byte* to) {
+    for (int i = 0; i < entries.count; ++i, to += sizeof(Element)) {
+        const auto offset =
+            static_cast<Element>(static_cast<std::uint32_t>(entries.offsets[i]) - static_cast<std::uint32_t>(base));
+        std::memcpy(to, &offset, sizeof(Element));
+    }
+}
+template <class T>
+void write_offsets(const Slot& slot, const SlotEntries<T>& entries, Byte* to) {
+    switch (slot.index) {
+        case IndexMode::k8:
+            return write_offsets_as<std::uint8_t>(slot.base, entries, to);
+        case IndexMode::k16:
+            return write_offsets_as<std::uint16_t>(slot.base, entries, to);
+        case IndexMode::k32:
+            return write_offsets_as<std::uint32_t>(slot.base, entries, to);
+        default:
+            break;
+    }
+}
+
 // Lays out the slots of a slice, and writes them unless there is nowhere to.
 template <class T>
 class SliceWriter {
@@ -286,11 +313,7 @@ public:
             std::fill(to + bytes, to + granules_of(bytes) * kGranule, Byte(0));
             const Elements at = elements_at(to, index_size, value_size, entries.count);
             coder.write(slot.value, entries.values, entries.count, const_cast<Byte*>(at.values));
-            for (int i = 0; i < entries.count; ++i) {
-                const std::uint32_t offset =
-                    static_cast<std::uint32_t>(entries.offsets[i]) - static_cast<std::uint32_t>(slot.base);
-                std::memcpy(const_cast<Byte*>(at.indices) + i * index_size, &offset, index_size);
-            }
+            write_offsets(slot, entries, const_cast<Byte*>(at.indices));
         }
         elements_ += granules_of(bytes);
         ++slots_;
