@@ -11,7 +11,9 @@ using namespace cuda;
 using namespace packed;
 
 constexpr int kBlockSize = 256;  // as in sell: neighbouring slices share x in the L1
-constexpr int kInFlight = 4;     // slots of a warp whose elements are asked for before the first is used
+// Slots of a warp whose elements are asked for before the first is used.
+template <class T>
+constexpr int kSlotsInFlight = sizeof(T) == 16 ? 2 : 4;
 
 static_assert(kLanes == kWarp);
 
@@ -65,52 +67,135 @@ struct GroupWords {
     }
 };
 
+// Calls visit.template operator()<kMode>() with the mode.
+template <class Visit>
+__device__ __forceinline__ void visit_mode(ValueMode mode, const Visit& visit) {
+    switch (mode) {
+        case ValueMode::kFull:
+            return visit.template operator()<ValueMode::kFull>();
+        case ValueMode::kNarrow:
+            return visit.template operator()<ValueMode::kNarrow>();
+        case ValueMode::kInt16:
+            return visit.template operator()<ValueMode::kInt16>();
+        case ValueMode::kDictionary:
+            return visit.template operator()<ValueMode::kDictionary>();
+        case ValueMode::kConstant:
+            return visit.template operator()<ValueMode::kConstant>();
+        case ValueMode::kKnownConstant:
+            return visit.template operator()<ValueMode::kKnownConstant>();
+    }
+}
+template <class Visit>
+__device__ __forceinline__ void visit_mode(IndexMode mode, const Visit& visit) {
+    switch (mode) {
+        case IndexMode::kShared:
+            return visit.template operator()<IndexMode::kShared>();
+        case IndexMode::k8:
+            return visit.template operator()<IndexMode::k8>();
+        case IndexMode::k16:
+            return visit.template operator()<IndexMode::k16>();
+        case IndexMode::k32:
+            return visit.template operator()<IndexMode::k32>();
+    }
+}
+
+// Calls visit.template operator()<kMode>(i) for kCount slots, with the mode of each, which is found but once if all
+// have the first one's. Nothing but the visit may differ between lanes.
+template <int kCount, class ModeOf, class Visit>
+__device__ __forceinline__ void visit_slots(bool same, const ModeOf& mode_of, const Visit& visit) {
+    if (same) {
+        visit_mode(
+            mode_of(0), [&]<auto kMode>() {
+#pragma unroll
+                for (int i = 0; i < kCount; ++i) visit.template operator()<kMode>(i);
+            });
+    } else {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+            visit_mode(
+                mode_of(i), [&]<auto kMode>() { visit.template operator()<kMode>(i); });
+        }
+    }
+}
+
 // The sum of a row, lane by lane, over the slots first, first + step, ... of a group of `count` words. A word counts as
-// slot, so `first` is at least 1.
+// slot, so `first` is at least 1. All lanes of a warp have the same slots, and differ in their own entries alone.
 template <class T>
 __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const T* dictionary, const GroupWords<T>& group,
                                        int count, int first, int step, index_t row, const T* x, T sum) {
+    constexpr int kInFlight = kSlotsInFlight<T>;
     const int lane = threadIdx.x % kWarp;
     const std::uint32_t before = (1u << lane) - 1;
     for (int k = first; k < count; k += step * kInFlight) {
-        ValueMode modes[kInFlight];
-        Bits<T> bits[kInFlight];
-        index_t cols[kInFlight];
-        bool has_entry[kInFlight];
+        std::uint64_t words[kInFlight];
+        std::uint64_t differing = 0, any = 0;
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            // All lanes have the same slot, and take the same branches up to the one about their own entry.
-            const int from = k + i * step;
-            const bool is_slot = from < count;
-            const Slot slot = slot_of(is_slot ? __shfl_sync(kAllLanes, group.word, from) : 0);
-            std::uint32_t mask = is_slot ? kEveryLane : 0;
-            if (is_slot && slot.ragged) mask = __shfl_sync(kAllLanes, group.mask, from);
-            modes[i] = slot.value;
-            bits[i] = {};
-            if (slot.value == ValueMode::kKnownConstant) {
-                bits[i] = std::bit_cast<Bits<T>>(dictionary[slot.code]);
-            } else if (slot.value == ValueMode::kConstant) {
-                bits[i] = shuffle_bits(group.constant, from);
-            }
-            has_entry[i] = (mask >> lane & 1) != 0;
-            std::uint32_t offset = 0;
-            const int index_size = index_bytes(slot.index), value_size = slot.value_bytes;
-            if (has_entry[i] && index_size + value_size > 0) {
-                const Elements at =
-                    elements_at(group.start + slot.position * kGranule, index_size, value_size, __popc(mask));
-                const int place = __popc(mask & before);
-                if (index_size > 0) offset = load_offset(at.indices + index_size * place, slot.index);
-                if (value_size > 0) bits[i] = load_bits<T>(at.values + value_size * place, value_size);
-            }
-            cols[i] = column_of(slot.base, row, offset);
+            // A slot that is not there is the first one again, and nobody has an entry in it.
+            words[i] = __shfl_sync(kAllLanes, group.word, k + i * step < count ? k + i * step : k);
+            differing |= words[i] ^ words[0];
+            any |= words[i];
         }
+        const auto slot = [&](int i) { return slot_of(words[i]); };
+        const bool same_index = slot_of(differing).index == IndexMode{};  // in no bit
+        const bool same_value = slot_of(differing).value == ValueMode{};
+        const bool is_ragged = slot_of(any).ragged;
+
+        // Whether the lane has an entry, where its elements are among those of the slot, and how many these are.
+        bool has_entry[kInFlight];
+        int place[kInFlight], lanes[kInFlight];
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            has_entry[i] = k + i * step < count;
+            place[i] = lane;
+            lanes[i] = kWarp;
+        }
+        if (is_ragged) {
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) {
+                const std::uint32_t given = __shfl_sync(kAllLanes, group.mask, k + i * step);
+                const std::uint32_t mask = slot(i).ragged ? given : kEveryLane;
+                has_entry[i] = has_entry[i] && (mask >> lane & 1) != 0;
+                place[i] = __popc(mask & before);
+                lanes[i] = __popc(mask);
+            }
+        }
+        std::uint32_t offsets[kInFlight];
+        const auto load_index = [&]<IndexMode kMode>(int i) {
+            offsets[i] = 0;
+            if constexpr (kMode != IndexMode::kShared) {
+                const int from = static_cast<int>(slot(i).position) * kGranule +
+                                 indices_behind_values(slot(i).value_bytes, lanes[i]) + index_bytes(kMode) * place[i];
+                if (has_entry[i]) offsets[i] = load_offset(group.start + from, kMode);
+            }
+        };
+        visit_slots<kInFlight>(
+            same_index, [&](int i) { return slot(i).index; }, load_index);
+
+        Bits<T> bits[kInFlight];
+        const auto load_value = [&]<ValueMode kMode>(int i) {
+            bits[i] = {};
+            if constexpr (kMode == ValueMode::kKnownConstant) {
+                bits[i] = std::bit_cast<Bits<T>>(dictionary[slot(i).code]);
+            } else if constexpr (kMode == ValueMode::kConstant) {
+                bits[i] = shuffle_bits(group.constant, k + i * step);
+            } else {
+                constexpr int kBytes = value_bytes<T>(kMode);
+                const int from = static_cast<int>(slot(i).position) * kGranule + kBytes * place[i];
+                if (has_entry[i]) bits[i] = load_bits<T>(group.start + from, kBytes);
+            }
+        };
+        const auto value_mode = [&](int i) { return slot(i).value; };
+        visit_slots<kInFlight>(same_value, value_mode, load_value);
+
         T gathered[kInFlight];
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) gathered[i] = has_entry[i] ? load(x + cols[i]) : T(0);
-#pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            if (has_entry[i]) sum += value_of<T>(modes[i], bits[i], dictionary, matrix.scale) * gathered[i];
+            gathered[i] = has_entry[i] ? load(x + column_of(slot(i).base, row, offsets[i])) : T(0);
         }
+        visit_slots<kInFlight>(same_value, value_mode, [&]<ValueMode kMode>(int i) {
+            if (has_entry[i]) sum += value_of<T>(kMode, bits[i], dictionary, matrix.scale) * gathered[i];
+        });
     }
     return sum;
 }

@@ -114,11 +114,9 @@ struct Unpacked {
     T buffer[kLanes];
 
     void read(const PackedSell<T>& matrix, const StoredSlot<T>& stored) {
-        const int count = stored.count();
-        const Elements at =
-            elements_at(stored.elements, index_bytes(stored.slot.index), stored.slot.value_bytes, count);
-        values = values_of(matrix, stored, at.values, count, buffer);
-        read_offsets(stored.slot.index, at.indices, count, offsets);
+        const int count = stored.count(), indices = indices_behind_values(stored.slot.value_bytes, count);
+        values = values_of(matrix, stored, stored.elements, count, buffer);
+        read_offsets(stored.slot.index, stored.elements + indices, count, offsets);
     }
 };
 

@@ -252,9 +252,13 @@ private:
 template <class T>
 Slot describe(const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
     Slot slot;
-    const auto [least, most] = std::minmax_element(entries.offsets, entries.offsets + entries.count);
-    const std::uint32_t range = static_cast<std::uint32_t>(*most) - static_cast<std::uint32_t>(*least);
-    slot.base = *least;
+    index_t least = entries.offsets[0], most = least;
+    for (int i = 1; i < entries.count; ++i) {
+        least = std::min(least, entries.offsets[i]);
+        most = std::max(most, entries.offsets[i]);
+    }
+    const std::uint32_t range = static_cast<std::uint32_t>(most) - static_cast<std::uint32_t>(least);
+    slot.base = least;
     slot.index = range == 0        ? IndexMode::kShared
                  : range <= 0xff   ? IndexMode::k8
                  : range <= 0xffff ? IndexMode::k16
@@ -302,18 +306,18 @@ public:
     void add(Slot slot, const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
         if (slots_ == kGroupSlots) close_group();
         if (slots_ == 0) header_ = word_count_++;
-        const int index_size = index_bytes(slot.index), value_size = slot.value_bytes;
-        const int bytes = (index_size + value_size) * entries.count;
+        const int values = slot.value_bytes * entries.count;
+        const int indices = indices_behind_values(slot.value_bytes, entries.count);
+        const int bytes = slot.index == IndexMode::kShared ? values : indices + index_bytes(slot.index) * entries.count;
         slot.position = bytes > 0 ? elements_ : 0;
         if (slot.ragged) masks_[ragged_++] = entries.mask;
         if (slot.value == ValueMode::kConstant) constants_[constant_++] = entries.values[0];
         if (words_ != nullptr) {
             words_[word_count_] = word_of(slot);
             Byte* const to = stream_ + (granules_ + elements_) * kGranule;
-            std::fill(to + bytes, to + granules_of(bytes) * kGranule, Byte(0));
-            const Elements at = elements_at(to, index_size, value_size, entries.count);
-            coder.write(slot.value, entries.values, entries.count, const_cast<Byte*>(at.values));
-            write_offsets(slot, entries, const_cast<Byte*>(at.indices));
+            std::fill(to + values, to + granules_of(bytes) * kGranule, Byte(0));
+            coder.write(slot.value, entries.values, entries.count, to);
+            write_offsets(slot, entries, to + indices);
         }
         elements_ += granules_of(bytes);
         ++slots_;

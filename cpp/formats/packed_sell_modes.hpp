@@ -238,15 +238,10 @@ SPMVGPU_ANYWHERE T value_of(ValueMode mode, Bits<T> bits, const T* dictionary, R
     }
 }
 
-// Where the elements of a slot lie: those of the lanes that it has, without gaps, the larger elements first, so that
-// all lie at multiples of their size.
-struct Elements {
-    const Byte *indices, *values;
-};
-
-SPMVGPU_ANYWHERE Elements elements_at(const Byte* from, int index_bytes, int value_bytes, int lanes) {
-    if (index_bytes > value_bytes) return {from, from + index_bytes * lanes};
-    return {from + value_bytes * lanes, from};
+// Where the indices of a slot lie behind its values. Both are those of the lanes that it has, without gaps.
+SPMVGPU_ANYWHERE constexpr int indices_behind_values(int value_bytes, int lanes) {
+    constexpr int kLargestIndex = 4;
+    return (value_bytes * lanes + kLargestIndex - 1) & -kLargestIndex;
 }
 
 }  // namespace spmvgpu::packed

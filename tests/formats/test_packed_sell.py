@@ -70,9 +70,9 @@ def test_golden_arrays(dtype, device):
     # Small integers, in 16 bits: as such, or as the upper half of a float32, which is cheaper to read.
     mode = "int16" if dtype == np.float64 else "narrow"
     header, first, second = arrays["words"]
-    assert int(header) == 2 << 48  # the slots take two steps of 16 bytes, from the start of the stream
+    assert int(header) == 3 << 48  # the slots take three steps of 16 bytes, from the start of the stream
     assert slot_of(first) == Slot(-3, 0, 0, INDEX["8"], VALUES[mode], 2, ragged=True)
-    assert slot_of(second) == Slot(1, 1, 0, INDEX["shared"], VALUES[mode], 2, ragged=True)
+    assert slot_of(second) == Slot(1, 2, 0, INDEX["shared"], VALUES[mode], 2, ragged=True)
 
     def elements(values):
         if dtype == np.float64:
@@ -80,11 +80,11 @@ def test_golden_arrays(dtype, device):
         return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
 
     expected = [
-        elements([2, 2, 2, 1, 3]) + bytes([3, 3, 3, 0, 1]),  # values, then columns behind base + row
+        elements([2, 2, 2, 1, 3]) + bytes(2) + bytes([3, 3, 3, 0, 1]),  # indices begin at multiples of 4
         elements([7, 8, 5, 9]),
         np.array([0b11111, 0b1111], np.uint32).tobytes(),
     ]
-    stream = b"".join(part.ljust(GRANULE, b"\0") for part in expected)
+    stream = b"".join(part.ljust(-(-len(part) // GRANULE) * GRANULE, b"\0") for part in expected)
     assert arrays["stream"].tobytes() == stream
 
 
