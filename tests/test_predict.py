@@ -69,16 +69,23 @@ def test_a_format_that_the_profile_does_not_know_is_predicted_from_its_bytes():
     assert 1 < entry.time_us < 100
     assert "its bytes" in entry.note
     assert entry.error is None
-    assert not entry.calibrated
-    assert entry not in table.trusted
 
 
 def test_auto_passes_over_a_format_that_the_profile_does_not_know():
     """However few bytes it has: nobody knows yet how fast its kernel is on the device."""
-    bold = Prediction("sell", {}, 1.0, calibrated=False)
-    refused, known = Prediction("dia", note="does not fit"), Prediction("csr", {}, 9.0)
-    assert Predictions([bold, refused, known], 1, "cpu", "roofline", "a test").trusted == [known]
-    assert Predictions([bold, refused], 1, "cpu", "roofline", "a test").trusted == [bold]  # nothing better
+    profile, A = Profile.read(SHIPPED / "nvidia-h200.json"), gallery.poisson2d(50)
+
+    def considered():
+        table = predict_csr(A, 0, "roofline", profile, ["csr", "sell", "dia"], True)
+        return {entry.format for entry in table}
+
+    assert considered() == {"csr", "sell", "dia"}
+    for parameters in profile.roofline.values():
+        parameters["variants"] = [v for v in parameters["variants"] if v["format"] != "dia"]
+    assert considered() == {"csr", "sell"}
+    for parameters in profile.roofline.values():
+        parameters["variants"] = []
+    assert considered() == {"csr", "sell", "dia"}  # a profile that knows none leaves nothing better
 
 
 def test_text_and_html():

@@ -43,8 +43,6 @@ class Prediction:
         is unknown, as with the profile of another device.
     note : str
         Why there is no time, or what is special about it.
-    calibrated : bool
-        Whether the time follows from measurements of the format; else from the bytes alone.
 
     Examples
     --------
@@ -61,7 +59,6 @@ class Prediction:
     padding: float | None = None
     error: float | None = None
     note: str = ""
-    calibrated: bool = True
 
     @property
     def name(self) -> str:
@@ -102,16 +99,6 @@ class Predictions(Sequence[Prediction]):
     def best(self) -> Prediction:
         """The one with the shortest predicted time."""
         return self._entries[0]
-
-    @property
-    def trusted(self) -> list[Prediction]:
-        """Those to choose by: formats that hold the matrix, and of which the profile has measurements.
-
-        What follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the
-        device. With a profile that knows none of the formats there is nothing better.
-        """
-        possible = [entry for entry in self._entries if entry.time_us is not None]
-        return [entry for entry in possible if entry.calibrated] or possible
 
     def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
         """As text, with a mark at the format in use, and with these options where they matter.
@@ -254,12 +241,26 @@ def _refuses(csr: Any, format: str) -> bool:
 
 
 def predict_csr(
-    csr: Any, ordinal: int, model: str, profile: Profile, names: Iterable[str] | None = None
+    csr: Any,
+    ordinal: int,
+    model: str,
+    profile: Profile,
+    names: Iterable[str] | None = None,
+    only_calibrated: bool = False,
 ) -> Predictions:
-    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them."""
+    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them.
+
+    With `only_calibrated` for those of them that the profile has measurements of, to choose among: what
+    follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
+    If there are none, there is nothing better than bounds.
+    """
     one_of("model", model, MODELS)
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
+    if only_calibrated:
+        variants = profile.roofline[value_type(csr.dtype).profile]["variants"]
+        known = {variant["format"] for variant in variants}
+        chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
         pieces = [_by_roofline(piece, ordinal, profile, chosen, is_own) for piece in pieces_of(csr)]
@@ -309,10 +310,7 @@ def _by_roofline(
                 moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
                 time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
                 error, note = None, _NOT_CALIBRATED
-            known = bool(fitted)
-            entries.append(
-                Prediction(name, options, time, plan["bytes"], plan["padding"], error, note, known)
-            )
+            entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
     return entries
 
 
