@@ -29,8 +29,8 @@
 // columns anywhere, take as many bytes as in sell and more work to read: do not use it there. Nor where row lengths
 // differ wildly within a window: lanes without an entry idle, and more than max_padding of them are refused.
 //
-// After: Bell and Garland 2009 and Monakov et al. 2010 (slices), Willcock and Lumsdaine 2006 and Kourtis et al. 2008
-// (compressed indices and values).
+// After: Monakov et al. 2010 (slices), Willcock and Lumsdaine 2006 and Kourtis et al. 2008 (compressed indices and
+// values).
 #pragma once
 
 #include <vector>
