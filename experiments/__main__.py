@@ -22,6 +22,7 @@ COMMANDS = {
     "halos": ("speed.halos", "what ranks send for a product, counted"),
     "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),
+    "bytes": ("speed.byte_model", "bytes per non-zero of formats, and the time to read them: predictions"),
     "report": ("report.pages", "tables and pictures of all results, into README.md and docs/"),
 }
 

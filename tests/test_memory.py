@@ -15,10 +15,11 @@ MB = 1_000_000
 
 
 def rows_in_steps(n, per_row):
-    """A band of `per_row` entries beginning with the diagonal."""
+    """A band of `per_row` entries from the diagonal on, all different: no format packs them."""
     indices = (np.arange(n, dtype=np.int32)[:, None] + np.arange(per_row, dtype=np.int32)).ravel()
     indptr = np.arange(0, n * per_row + 1, per_row, dtype=np.int32)
-    return sp.csr_array((np.ones(n * per_row), indices, indptr), shape=(n, n + per_row))
+    values = np.random.default_rng(0).random(n * per_row)
+    return sp.csr_array((values, indices, indptr), shape=(n, n + per_row))
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,23 @@ def test_a_format_that_the_profile_does_not_know_is_predicted_from_its_bytes():
     assert entry.error is None
 
 
+def test_auto_passes_over_a_format_that_the_profile_does_not_know():
+    """However few bytes it has: nobody knows yet how fast its kernel is on the device."""
+    profile, A = Profile.read(SHIPPED / "nvidia-h200.json"), gallery.poisson2d(50)
+
+    def considered():
+        table = predict_csr(A, 0, "roofline", profile, ["csr", "sell", "dia"], True)
+        return {entry.format for entry in table}
+
+    assert considered() == {"csr", "sell", "dia"}
+    for parameters in profile.roofline.values():
+        parameters["variants"] = [v for v in parameters["variants"] if v["format"] != "dia"]
+    assert considered() == {"csr", "sell"}
+    for parameters in profile.roofline.values():
+        parameters["variants"] = []
+    assert considered() == {"csr", "sell", "dia"}  # a profile that knows none leaves nothing better
+
+
 def test_text_and_html():
     table = sg.predict(gallery.poisson2d(50), "cpu")
     for name in sg.formats():

@@ -228,6 +228,7 @@ void register_type(py::module_& module) {
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)
+        .def_property_readonly("counts", &M::counts, "What the format counts of what it stores, by name.")
         .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
 }
 

@@ -13,6 +13,7 @@
 #include "formats/ellr_t.hpp"
 #include "formats/format.hpp"
 #include "formats/hyb.hpp"
+#include "formats/packed_sell.hpp"
 #include "formats/sell.hpp"
 #include "formats/tsmv.hpp"
 
@@ -26,6 +27,6 @@ struct Checked {
 
 template <class T>
 using AnyFormat = typename Checked<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>,
-                                   Sell<T>, Tsmv<T>>::Variant;
+                                   Sell<T>, PackedSell<T>, Tsmv<T>>::Variant;
 
 }  // namespace spmvgpu

@@ -10,6 +10,7 @@
 #include "formats/padding.hpp"
 #include "formats/row_products.hpp"
 #include "formats/slice_products.hpp"
+#include "formats/slices.hpp"
 
 namespace spmvgpu {
 
@@ -18,86 +19,7 @@ namespace {
 constexpr index_t kSliceRows = Sell<float>::kSliceRows;
 static_assert(kSliceRows == kSliceLanes);
 
-// Windows that the automatic choice of sigma looks at. A small one keeps neighbouring rows, and so x, close together.
-constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
-constexpr double kWorthSorting = 1.05;     // sort only if that saves more than this factor of the slots
-constexpr double kWorthSortingFar = 1.25;  // and in windows beyond the first only from this padding on
-
-// The end of the rows of a slice.
-index_t slice_end(index_t slice, index_t rows) {
-    const index_t first = slice * kSliceRows;
-    return first + std::min(kSliceRows, rows - first);
-}
-
-// Rows in stored order: sorted by descending length, stably, within windows of sigma rows. Empty if they keep theirs.
-Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
-    if (sigma == 1) return {};
-    Array<index_t> order(rows);
-    std::iota(order.begin(), order.end(), 0);
-    const auto length = [&](index_t row) { return row_offsets[row + 1] - row_offsets[row]; };
-    const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
-    constexpr std::int64_t kNanosecondsPerRow = 20;
-    parallel_for(windows, kNanosecondsPerRow * rows, [&](std::int64_t w) {
-        InterruptTimer timer;  // for a window of very many rows
-        std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
-                         [&](index_t a, index_t b) {
-                             timer.work(1);
-                             return length(a) > length(b);
-                         });
-    });
-    return order;
-}
-
-// The layout with windows of sigma rows.
-SellPlan lay_out(index_t rows, const Array<index_t>& row_offsets, SellTuning tuning, index_t sigma) {
-    const index_t slices = rows / kSliceRows + (rows % kSliceRows != 0);
-    tuning.sigma = sigma;
-    SellPlan plan{tuning, {}, sort_rows(rows, row_offsets, sigma), HostVector<std::int64_t>(slices + 1)};
-    InterruptTimer timer;
-    for (index_t s = 0; s < slices; ++s) {
-        timer.work(kSliceRows);
-        index_t width = 0;
-        for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
-            const index_t row = plan.row_at(i);
-            width = std::max(width, row_offsets[row + 1] - row_offsets[row]);
-        }
-        plan.slice_offsets[s + 1] = plan.slice_offsets[s] + std::int64_t(width) * kSliceRows;
-    }
-    return plan;
-}
-
-SellPlan choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offsets, const SellTuning& tuning) {
-    if (tuning.sigma != 0) return lay_out(rows, row_offsets, tuning, tuning.sigma);
-    SellPlan best = lay_out(rows, row_offsets, tuning, 1);
-    for (index_t candidate : kSigmas) {
-        const bool sorted = best.tuning.sigma > 1;
-        if (static_cast<double>(best.slots()) <= (sorted ? kWorthSortingFar : kWorthSorting) * nnz) break;
-        SellPlan next = lay_out(rows, row_offsets, tuning, candidate);
-        if (kWorthSorting * next.slots() < best.slots()) best = std::move(next);
-    }
-    return best;
-}
-
-int choose_warps_per_slice(const HostVector<std::int64_t>& offsets, int processors) {
-    // Share slices among warps until each has few columns left to walk, or the device has its fill of warps: one round
-    // of them where latency rules, several where bandwidth does. Whatever their number, leave none a very wide slice.
-    constexpr std::int64_t kLarge = 3'000'000;
-    constexpr double kMaxColumnsPerWarp = 64;
-    const bool large = offsets.back() >= kLarge;
-    const double columns_per_warp = large ? 6 : 3, warps_per_processor = large ? 256 : 64;
-    const auto slices = static_cast<double>(offsets.size() - 1);
-    std::int64_t widest = 0;
-    for (std::size_t s = 1; s < offsets.size(); ++s) {
-        widest = std::max(widest, (offsets[s] - offsets[s - 1]) / kSliceRows);
-    }
-    const double width = static_cast<double>(offsets.back()) / std::max(slices, 1.0) / kSliceRows;
-    int warps = 1;
-    while (warps < 32 && ((warps * columns_per_warp < width && warps * slices < warps_per_processor * processors) ||
-                          warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
-        warps *= 2;
-    }
-    return warps;
-}
+constexpr double kWorthSorting = 1.05;  // sort only if that saves more than this factor of the slots
 
 }  // namespace
 
@@ -109,7 +31,9 @@ std::vector<Options> SellTuning::candidates() {
 
 template <class T>
 SellPlan Sell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    SellPlan plan = choose_layout(csr.rows, csr.nnz, csr.row_offsets, tuning);
+    Slices slices = cut_into_slices(csr.rows, csr.nnz, csr.row_offsets, tuning.sigma, kWorthSorting);
+    SellPlan plan{tuning, {}, std::move(slices.permutation), std::move(slices.offsets)};
+    plan.tuning.sigma = slices.sigma;
     plan.cost.bytes = plan.slots() * (sizeof(T) + sizeof(index_t)) + plan.slice_offsets.size() * sizeof(index_t) +
                       plan.permutation.bytes();
     plan.cost.slots = plan.slots();

@@ -90,6 +90,7 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
         const auto plan = Format::plan(csr, tuning, target_of(device));
         const Format converted = Format::from_csr(csr, plan);
         stores_in_order_ = plan.cost.stores_in_order;
+        counts_ = plan.cost.counts;
         setup_.convert = seconds_since(start);
         storage_ = copy_to(converted, device);
         setup_.transfer = seconds_since(start) - setup_.convert;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,7 @@ public:
     std::int64_t nnz() const override;
     std::size_t nbytes() const override;
     std::vector<OptionInfo> options() const;  // in force, with automatic choices resolved
+    const std::map<std::string, double>& counts() const { return counts_; }  // of the plan's cost
     SetupSeconds setup_seconds() const override { return setup_; }
     index_t longest_row() const { return longest_row_; }
     const AnyFormat<T>& storage() const { return storage_; }
@@ -82,6 +84,7 @@ private:
     Device device_;
     index_t longest_row_ = 0;
     bool stores_in_order_ = false;  // see Cost
+    std::map<std::string, double> counts_;
     SetupSeconds setup_;
 
     mutable ColumnExchange<T> column_exchange_;

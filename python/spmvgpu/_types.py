@@ -19,6 +19,7 @@ Format: TypeAlias = (
         "hyb",
         "dia",
         "sell",
+        "packed_sell",
         "tsmv",
     ]
     | str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from .devices import resolve_device
@@ -35,8 +36,11 @@ class Described(Protocol):
     def tocsr(self) -> Any: ...
 
 
-def explanation(op: Described, reason: str) -> str:
-    """Why the operator's format is in use, and what all of them are predicted to cost."""
+def explanation(op: Described, reason: str, counts: Mapping[str, float]) -> str:
+    """Why the operator's format is in use, what it stores, and what all of them are predicted to cost.
+
+    `counts` is what the format counts of what it stores.
+    """
     ordinal = resolve_device(op.device)
     predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
     lines = [repr(op), f"chosen because {reason}"]
@@ -50,6 +54,9 @@ def explanation(op: Described, reason: str) -> str:
         )
     if op.nnz > compressed.ENTRY_LIMIT:
         lines.append(f"stored in pieces of some rows each: a format holds {compressed.ENTRY_LIMIT} entries")
+    stored = ", ".join(f"{name} {count:.0f}" for name, count in counts.items() if count)
+    if stored:
+        lines.append(f"stored with: {stored}")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
     if needs_symmetry(best) and op.format != best:

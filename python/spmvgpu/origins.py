@@ -77,7 +77,7 @@ class OneDevice:
         ).make(csr)
 
     def explanation(self, op: SparseOperator) -> str:
-        return describe.explanation(op, self.choice.reason)
+        return describe.explanation(op, self.choice.reason, parts.counts(op._matrix))
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
         return on_device, (csr, self.choice, self.requested, self.symmetric, self.threads)

@@ -199,6 +199,18 @@ def options(matrix: Any) -> dict[str, Any]:
     return {} if is_streamed(matrix) else dict(matrix.options)
 
 
+def counts(matrix: Any) -> dict[str, float]:
+    """What the format counts of what it stores, by name; of parts the sums."""
+    every = [part for part, _, _ in _made_of(matrix)]
+    if not every:
+        return {} if is_streamed(matrix) else dict(matrix.counts)
+    total: dict[str, float] = {}
+    for part in every:
+        for name, count in counts(part).items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
 def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Copies of the stored arrays by name; of parts with their number before it."""
     if is_streamed(matrix):

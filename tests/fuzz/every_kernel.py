@@ -64,6 +64,24 @@ def as_type(A: sp.csr_array, dtype: str) -> sp.csr_array:
     return sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
 
 
+def packable(dtype: str) -> Iterator[sp.csr_array]:
+    """Values that packed_sell stores in each of its ways, with columns side by side, near and far."""
+    rng = np.random.default_rng(41)
+    for A in (pattern("chain"), pattern("triples"), from_lengths(np.arange(100) % 50, 200_000)):
+        row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+        for values in (
+            rng.standard_normal(A.nnz),
+            rng.standard_normal(A.nnz).astype(np.float32),
+            rng.integers(-30_000, 30_000, A.nnz) / 8,
+            rng.choice(rng.standard_normal(200), A.nnz),
+            np.ones(A.nnz),
+            rng.standard_normal(A.shape[0])[row // 32],  # one for each slice
+        ):
+            packed = np.asarray(values, np.dtype(dtype))
+            imaginary = 1j * packed[::-1] if packed.dtype.kind == "c" else 0
+            yield sp.csr_array(((packed + imaginary).astype(dtype), A.indices, A.indptr), shape=A.shape)
+
+
 def variants(name: str) -> Iterator[dict[str, Any]]:
     """What a format is built with: its defaults, and every value that is not an automatic choice."""
     allowed = {option["name"]: option["allowed"] for option in sg.format_options(name)}
@@ -113,6 +131,9 @@ def run_format(name: str, device: str) -> int:
                 op = sg.aslinearoperator(A, format=name, device=device, **options)
                 check_products(op, A, (3, 33) if number else EVERY_WIDTH)
                 made += 1
+        for A in packable(dtype) if name == "packed_sell" else ():
+            check_products(sg.aslinearoperator(A, format=name, device=device, max_padding=1e6), A, (3,))
+            made += 1
     for warps in (
         (1, 2, 4, 8, 16, 32) if name == "sell" else ()
     ):  # other kernels where a warp reads 4 to 8 columns

@@ -151,7 +151,7 @@ def _choose(
         choice = Choice("csr", {}, CSR_ON_CPU)
         return choice, build(csr, choice, ordinal)
     names = general_formats(symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
-    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names)
+    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names, True)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
         return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])

@@ -243,7 +243,7 @@ def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
     elif request.format == "auto" and ordinal == CPU:
         choice = Choice("csr")
     elif request.format == "auto":
-        expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal)).best
+        expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal), None, True).best
         choice = Choice(expected.format, expected.options)
     return parts.estimate(piece, choice, ordinal)
 

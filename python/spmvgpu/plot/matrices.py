@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..construct import aslinearoperator
@@ -78,7 +79,8 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
 
     Made from the arrays themselves: the matrix is stored with its entries numbered, and the numbers are
     looked for. Every slot of an array of values is a cell, coloured by the row of the entry in it and grey if
-    it is padding; addresses grow to the right, then downwards.
+    it is padding; addresses grow to the right, then downwards. Of a format that packs values together with
+    other things, nothing can be packed here, and what is no value is grey as well.
 
     Parameters
     ----------
@@ -107,13 +109,12 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     pyplot = pyplot_module()
     numbered = sp.csr_array(A, dtype=np.float64, copy=True)
     numbered.sum_duplicates()
-    numbered.data = np.arange(1.0, numbered.nnz + 1)
+    numbered.data = np.arange(1.0, numbered.nnz + 1) + 0.1  # which no format can store in fewer bits
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
     arrays = aslinearoperator(numbered, format, "cpu", **options).arrays()
+    found_in = {name: _numbers_in(array, numbered.data) for name, array in arrays.items()}
     panels = [
-        (name, array, line or _line_length(array, row_of))
-        for name, array in arrays.items()
-        if array.dtype.kind == "f" and array.any() and np.isin(array, np.arange(numbered.nnz + 1)).all()
+        (name, found, line or _line_length(found, row_of)) for name, found in found_in.items() if found.any()
     ]
     heights = [-(-len(array) // width) + 2 for _, array, width in panels]  # 2: its title
     figure, axes = pyplot.subplots(
@@ -142,6 +143,18 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     scale = pyplot.cm.ScalarMappable(pyplot.Normalize(0, max(numbered.shape[0] - 1, 1)), colours)
     figure.colorbar(scale, ax=axes[:, 0].tolist(), label="row", fraction=0.03, pad=0.01)
     return figure
+
+
+def _numbers_in(array: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The number of the entry in every slot of an array of values, or of bytes; 0 where there is none."""
+    is_packed = array.dtype == np.uint8
+    if not is_packed and array.dtype.kind != "f":
+        return np.empty(0)
+    values = array.view(np.float64) if is_packed else array
+    holds = np.isin(values, numbers)
+    if not is_packed and not (holds | (values == 0)).all():
+        return np.empty(0)  # values, but not those of the matrix
+    return np.where(holds, np.floor(values, where=holds, out=np.zeros(values.shape)), 0)
 
 
 def residual_history(

@@ -22,7 +22,7 @@ from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, is_profile_of, load_profile
 
 MODELS = ("roofline", "guo2011")
-_NOT_CALIBRATED = "from its bytes alone: the profile does not know this format"
+_NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
 
 
 @dataclass(frozen=True)
@@ -241,12 +241,26 @@ def _refuses(csr: Any, format: str) -> bool:
 
 
 def predict_csr(
-    csr: Any, ordinal: int, model: str, profile: Profile, names: Iterable[str] | None = None
+    csr: Any,
+    ordinal: int,
+    model: str,
+    profile: Profile,
+    names: Iterable[str] | None = None,
+    only_calibrated: bool = False,
 ) -> Predictions:
-    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them."""
+    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them.
+
+    With `only_calibrated` for those of them that the profile has measurements of, to choose among: what
+    follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
+    If there are none, there is nothing better than bounds.
+    """
     one_of("model", model, MODELS)
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
+    if only_calibrated:
+        variants = profile.roofline[value_type(csr.dtype).profile]["variants"]
+        known = {variant["format"] for variant in variants}
+        chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
         pieces = [_by_roofline(piece, ordinal, profile, chosen, is_own) for piece in pieces_of(csr)]

@@ -176,7 +176,15 @@ def _tsmv(work: Work) -> Terms:
 
 # Rows that a thread of the CPU gets at least, as the costs of the shipped profile were fitted; the other
 # formats give a part of a row if need be.
-_CPU_ROWS = {"ellpack": 2048, "ellpack_r": 2048, "ellr_t": 2048, "hyb": 2048, "dia": 512, "sell": 32}
+_CPU_ROWS = {
+    "ellpack": 2048,
+    "ellpack_r": 2048,
+    "ellr_t": 2048,
+    "hyb": 2048,
+    "dia": 512,
+    "sell": 32,
+    "packed_sell": 32,
+}
 
 
 def _on_cpu(format: str, work: Work) -> Terms:
@@ -226,6 +234,7 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
     "hyb": _hyb,
     "dia": _dia,
     "sell": _sell,
+    "packed_sell": _sell,  # with its own bytes; what unpacking takes is in the cost of a slot
     "tsmv": _tsmv,
 }
 

@@ -1,0 +1,418 @@
+"""The packed_sell format: slices whose indices and values are stored in as few bytes as lose nothing."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spmvgpu as sg
+from battery import CASES, COMPLEX_TYPES, TYPES, from_lengths, matrix, vector
+from reference import assert_product
+from spmvgpu.devices import CPU
+from spmvgpu.formats import plan_csr
+from spmvgpu.inputs.canonical import canonical_csr
+from support import assert_same_entries, check_refusal, over, over_types, poisoned
+
+FORMAT = "packed_sell"
+SLICE, GRANULE, GROUP_SLOTS = 32, 16, 31
+EVERY_TYPE = [*TYPES, *COMPLEX_TYPES]
+
+INDEX = {"shared": 0, "8": 1, "16": 2, "32": 3}
+VALUES = {"full": 0, "narrow": 1, "int16": 2, "dictionary": 3, "constant": 4, "known_constant": 5}
+
+
+class Slot(NamedTuple):
+    base: int
+    position: int
+    code: int
+    index: int
+    values: int
+    bytes: int
+    ragged: bool
+
+
+def slot_of(word):
+    low, high = int(word) & 0xFFFFFFFF, int(word) >> 32
+    size = high >> 24 & 7
+    return Slot(
+        low - (low >> 31 << 32), high & 0x7FF, high >> 11 & 0xFF, high >> 19 & 3, high >> 21 & 7,
+        1 << size >> 1, bool(high >> 27 & 1),
+    )  # fmt: skip
+
+
+def csr(rows, cols, entries, dtype):
+    """A matrix from its entries (row, column, value)."""
+    row, col, values = zip(*entries, strict=True)
+    return sp.csr_array((np.array(values, dtype), (row, col)), shape=(rows, cols))
+
+
+def plan_of(A):
+    return plan_csr(canonical_csr(A), FORMAT, CPU)
+
+
+def counts(A):
+    """The modes of the slots of a matrix, those that occur."""
+    return {name: count for name, count in plan_of(A)["counts"].items() if count}
+
+
+# The matrix that the format's header draws, in one slice.
+DRAWN = [(0, 0, 2), (0, 1, 7), (1, 1, 2), (1, 2, 8), (2, 2, 2), (2, 3, 5), (3, 0, 1), (3, 4, 9), (4, 2, 3)]
+
+
+def test_golden_arrays(dtype, device):
+    op = sg.aslinearoperator(csr(5, 5, DRAWN, dtype), format=FORMAT, device=device)
+    arrays = op.arrays()
+    assert arrays["slice_offsets"].tolist() == [0, 3]
+    assert arrays["permutation"].size == 0
+    # Small integers, in 16 bits: as such, or as the upper half of a float32, which is cheaper to read.
+    mode = "int16" if dtype == np.float64 else "narrow"
+    header, first, second = arrays["words"]
+    assert int(header) == 3 << 48  # the slots take three steps of 16 bytes, from the start of the stream
+    assert slot_of(first) == Slot(-3, 0, 0, INDEX["8"], VALUES[mode], 2, ragged=True)
+    assert slot_of(second) == Slot(1, 2, 0, INDEX["shared"], VALUES[mode], 2, ragged=True)
+
+    def elements(values):
+        if dtype == np.float64:
+            return np.array(values, np.int16).tobytes()
+        return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+
+    expected = [
+        elements([2, 2, 2, 1, 3]) + bytes(2) + bytes([3, 3, 3, 0, 1]),  # indices begin at multiples of 4
+        elements([7, 8, 5, 9]),
+        np.array([0b11111, 0b1111], np.uint32).tobytes(),
+    ]
+    stream = b"".join(part.ljust(-(-len(part) // GRANULE) * GRANULE, b"\0") for part in expected)
+    assert arrays["stream"].tobytes() == stream
+
+
+def test_golden_product(dtype, device):
+    op = sg.aslinearoperator(csr(5, 5, DRAWN, dtype), format=FORMAT, device=device)
+    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4, 5], dtype), [16, 28, 26, 46, 9])
+
+
+def test_a_stencil_with_constant_coefficients_is_words_alone():
+    """Of a slot nothing is stored but its word, and its lanes where the grid ends."""
+    A = sg.gallery.poisson2d(64)
+    plan = plan_of(A)
+    slots = plan["slots"] // SLICE
+    found = counts(A)
+    assert found.pop("ragged") < slots
+    assert found == {"index_shared": slots, "values_known_constant": slots}
+    assert plan["bytes"] < 0.5 * A.nnz
+
+
+def test_entries_are_placed_by_diagonal_where_that_shares_columns():
+    """The first rows of a band lack entries to the left: side by side they would not share an offset."""
+    n = 64
+    A = sp.diags_array([np.arange(1.0, n - 3), np.arange(1.0, n + 1)], offsets=[-4, 0], format="csr")
+    op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
+    words = op.arrays()["words"]
+    assert [slot_of(word)[:1] for word in (*words[1:3], *words[4:6])] == [(-4,), (0,)] * 2
+    assert counts(A)["index_shared"] == 4
+    assert counts(A)["ragged"] == 1
+
+
+def one_slot(values, dtype, offsets=None):
+    """A slice of one slot, beneath many others that decide the dictionary and the scale."""
+    values = np.asarray(values, dtype)
+    offsets = np.zeros(SLICE, int) if offsets is None else np.asarray(offsets)
+    return sp.csr_array((values, np.arange(SLICE) + offsets, np.arange(SLICE + 1)),
+                        shape=(SLICE, SLICE + offsets.max()))  # fmt: skip
+
+
+RNG = np.random.default_rng(5)
+RANDOM = RNG.standard_normal(SLICE)
+FLOATS = RANDOM.astype(np.float32).astype(float)
+INTEGERS = RNG.permutation(np.arange(-30_000, 30_000, 7))[:SLICE].astype(float)
+
+MODES = [
+    ("full", np.float64, RANDOM),
+    ("narrow", np.float64, FLOATS),
+    ("narrow", np.float64, [*FLOATS[:-2], np.inf, -0.0]),
+    ("full", np.float64, [*FLOATS[:-1], np.nextafter(FLOATS[-1], 9)]),  # an ulp of float64 off
+    ("full", np.float64, [*FLOATS[:-1], np.nan]),
+    ("full", np.float64, [*FLOATS[:-1], 1e-40]),  # subnormal as a float32
+    ("full", np.float64, [*FLOATS[:-1], 1e300]),
+    ("int16", np.float64, INTEGERS),
+    ("int16", np.float64, INTEGERS / 128),
+    ("int16", np.float64, [*INTEGERS[:-1], 0.0]),
+    ("int16", np.float64, [*INTEGERS[:-1], -32767]),
+    ("narrow", np.float64, [*INTEGERS[:-1], -0.0]),
+    ("narrow", np.float64, [*INTEGERS[:-1], 0.5]),
+    ("full", np.float32, RANDOM),
+    ("int16", np.float32, INTEGERS),
+    ("full", np.float32, [*INTEGERS[:-1], np.nextafter(np.float32(3), np.float32(9))]),
+    ("narrow", np.float32, np.arange(SLICE) * 2.0**20),
+    ("narrow", np.float32, [*2.0 ** np.arange(SLICE - 4), -0.0, np.inf, np.nan, 2.0**-130]),
+    ("full", np.complex128, RANDOM + 0.1j),
+    ("narrow", np.complex128, FLOATS + 0.25e9j),
+    ("int16", np.complex128, INTEGERS + 1j),
+    ("full", np.complex128, FLOATS + 0.1j),
+    ("narrow", np.complex64, np.arange(SLICE) - 3j),
+    ("int16", np.complex64, INTEGERS + 1j),
+    ("constant", np.float64, [0.1] * SLICE),
+    ("constant", np.complex64, [0.1 - 3j] * SLICE),
+]
+
+
+@pytest.mark.parametrize(("mode", "dtype", "values"), MODES)
+def test_mode_of_values(mode, dtype, values, device):
+    """The fewest bytes of which the very bits come back; else a value counts as not representable."""
+    A = one_slot(values, dtype)
+    if mode == "constant":  # one that the dictionary does not have: the slot is one among many others
+        rest = sp.csr_array(np.diag(np.arange(1, 400) / 7).astype(dtype))
+        A = sp.csr_array(sp.block_diag([A, rest], format="csr"))
+    found = counts(A)
+    assert found["values_" + mode] == 1 if mode != "constant" else found["values_constant"] >= 1
+    op = sg.aslinearoperator(A, format=FORMAT, device=device)
+    assert_same_entries(op.tocsr(), A)
+    x = vector(A.shape[1], A.dtype)
+    with np.errstate(invalid="ignore"):
+        if np.isfinite(A.data).all():
+            assert_product(op @ x, A, x)
+
+
+@pytest.mark.parametrize("dtype", EVERY_TYPE, ids=str)
+def test_few_values_make_a_dictionary(dtype, device):
+    values = vector(256, dtype, seed=3)
+    A = sg.gallery.poisson2d(100).astype(dtype)
+    A.data = np.random.default_rng(4).choice(values, A.nnz)
+    found = counts(A)
+    slots = plan_of(A)["slots"] // SLICE
+    assert found["values_dictionary"] + found.get("values_known_constant", 0) == slots
+    op = sg.aslinearoperator(A, format=FORMAT, device=device)
+    arrays = op.arrays()
+    known = arrays["dictionary"].tobytes()
+    items = [known[i : i + dtype.itemsize] for i in range(0, len(known), dtype.itemsize)]
+    assert sorted(items) == sorted(value.tobytes() for value in values)
+    assert_same_entries(op.tocsr(), A)
+    x = vector(A.shape[1], dtype)
+    assert_product(op @ x, A, x)
+
+
+def test_a_dictionary_that_no_slot_uses_is_not_stored():
+    A = sg.gallery.poisson2d(60)
+    A.data = np.random.default_rng(6).standard_normal(A.nnz)
+    op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
+    assert op.arrays()["dictionary"].size == 0
+    assert counts(A)["values_full"] > 0
+
+
+def test_signed_zeros_are_two_values():
+    """They compare as equal, and are not the same: 1 / (0.0 * 1) and 1 / (-0.0 * 1) are."""
+    values = np.where(np.arange(SLICE) % 2, 0.0, -0.0)
+    A = one_slot(values, np.float64)
+    assert counts(A)["values_dictionary"] == 1
+    assert_same_entries(sg.aslinearoperator(A, format=FORMAT, device="cpu").tocsr(), A)
+
+
+@pytest.mark.parametrize(
+    ("mode", "farthest"),
+    [("shared", 0), ("8", 1), ("8", 255), ("16", 256), ("16", 65535), ("32", 65536), ("32", 2**30)],
+)
+def test_mode_of_columns(mode, farthest, device):
+    """By the distance between the lanes, each from the diagonal of its own row."""
+    offsets = np.zeros(SLICE, int)
+    offsets[7], offsets[9] = farthest, farthest // 2
+    A = one_slot(RANDOM, np.float64, offsets)
+    assert counts(A)["index_" + mode] == 1
+    op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
+    assert slot_of(op.arrays()["words"][1]).index == INDEX[mode]
+    assert_same_entries(op.tocsr(), A)
+    if A.shape[1] < 2**20:
+        x = vector(A.shape[1], A.dtype)
+        assert_product(sg.aslinearoperator(A, format=FORMAT, device=device) @ x, A, x)
+
+
+def test_columns_far_to_the_left(device):
+    """The base is negative where columns are, and unsigned sums of both still meet the column."""
+    n = 70_000
+    A = csr(n, n, [(n - 1 - i, (i * 977) % 40, 1.0 + i) for i in range(40)], np.float64)
+    op = sg.aslinearoperator(A, format=FORMAT, device=device, max_padding=1e6)
+    assert_same_entries(op.tocsr(), A)
+    x = vector(n, A.dtype)
+    assert_product(op @ x, A, x)
+
+
+@pytest.mark.parametrize("width", [GROUP_SLOTS - 1, GROUP_SLOTS, GROUP_SLOTS + 1, 2 * GROUP_SLOTS, 100])
+@over("dtype", EVERY_TYPE)
+def test_slices_of_several_groups(width, dtype, device):
+    """The word before each group says where it begins; slots of full values take the most room."""
+    A = from_lengths([width] * 40, 5000)
+    A = sp.csr_array((vector(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
+    A.sort_indices()
+    op = sg.aslinearoperator(A, format=FORMAT, device=device)
+    words, offsets = op.arrays()["words"], op.arrays()["slice_offsets"]
+    groups = -(-width // GROUP_SLOTS)
+    assert offsets.tolist() == [0, width + groups, 2 * (width + groups)]
+    assert words.size == offsets[-1]
+    assert_same_entries(op.tocsr(), A)
+    x = vector(A.shape[1], dtype)
+    assert_product(op.spmv(x, out=poisoned(40, dtype)), A, x)
+
+
+def test_lanes_without_an_entry_take_no_bytes():
+    """Of a long row beside 31 short ones only its own elements are stored."""
+    A = from_lengths([1000] + [1] * 31, 100_000)
+    op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
+    assert op.nbytes < 1000 * (8 + 8 + GRANULE + 8) + 31 * 12 + 1000
+    assert sg.estimate(A, FORMAT, "cpu")["padding"] > 30
+
+
+# Every kind of number, by its bits.
+def patterns(dtype):
+    part = np.dtype(dtype).type(0).real.dtype
+    unsigned = np.dtype(f"u{part.itemsize}")
+    info = np.finfo(part)
+    special = [0.0, -0.0, 1.0, -1.0, 0.1, info.tiny, info.smallest_subnormal, -info.smallest_subnormal,
+               info.max, np.inf, -np.inf, np.nan, np.nextafter(part.type(1), part.type(2)), 3.5, 1e-40, 1e-45,
+               32767, 32768, -32768, float(np.finfo(np.float32).max)]  # fmt: skip
+    bits = [int(np.array(value, part).view(unsigned)) for value in special]
+    quiet, signalling = (
+        int(np.array(np.nan, part).view(unsigned)),
+        int(np.array(np.inf, part).view(unsigned)) + 1,
+    )
+    bits += [quiet + 5, signalling, signalling | 1 << (8 * part.itemsize - 1)]
+    one = st.one_of(st.sampled_from(bits), st.integers(0, 2 ** (8 * part.itemsize) - 1))
+    parts = 2 if np.dtype(dtype).kind == "c" else 1
+    return st.lists(one, min_size=parts, max_size=12 * parts).map(
+        lambda found: np.array(found[: len(found) // parts * parts], unsigned).view(dtype)
+    )
+
+
+@st.composite
+def problems(draw, dtype):
+    """Matrices of few values each, ragged or not, along diagonals or anywhere."""
+    pool = draw(patterns(dtype))
+    rows, cols = draw(st.integers(0, 70)), draw(st.integers(1, 90))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    if draw(st.booleans()):
+        offsets = rng.choice(np.arange(-rows, cols + 1), draw(st.integers(0, 8)))
+        pattern = np.zeros((rows, cols), bool)
+        for offset in offsets:
+            pattern |= np.eye(rows, cols, offset, dtype=bool)
+        pattern &= rng.random((rows, cols)) < draw(st.sampled_from([0.3, 0.9, 1.0]))
+    else:
+        pattern = rng.random((rows, cols)) < draw(st.sampled_from([0.0, 0.02, 0.3, 1.0]))
+        pattern &= rng.random((rows, 1)) < draw(st.sampled_from([0.5, 1.0]))
+    indptr = np.concatenate([[0], np.cumsum(pattern.sum(1))]).astype(np.int32)
+    indices = np.nonzero(pattern)[1].astype(np.int32)
+    values = rng.choice(pool, indices.size) if draw(st.booleans()) else np.resize(pool, indices.size)
+    return sp.csr_array((values, indices, indptr), shape=(rows, cols)), draw(st.sampled_from([0, 1, 32]))
+
+
+@pytest.mark.parametrize("dtype", EVERY_TYPE, ids=str)
+@settings(max_examples=150)
+@given(st.data())
+def test_every_bit_comes_back(dtype, data):
+    """NaN with whatever payload, subnormal numbers, zeros of both signs, infinities."""
+    A, sigma = data.draw(problems(dtype))
+    op = sg.aslinearoperator(A, format=FORMAT, device="cpu", sigma=sigma, max_padding=1e6)
+    B = op.tocsr()
+    np.testing.assert_array_equal(B.indptr, A.indptr)
+    np.testing.assert_array_equal(B.indices, A.indices)
+    assert B.data.tobytes() == A.data.tobytes()
+
+
+def sums_in_order(A, x):
+    """Every row from left to right, each product and sum rounded: the order that the format promises."""
+    sums = np.zeros(A.shape[0], A.dtype)
+    with np.errstate(all="ignore"):
+        for row in range(A.shape[0]):
+            for k in range(A.indptr[row], A.indptr[row + 1]):
+                sums[row] += A.data[k] * x[A.indices[k]]
+    return sums
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@settings(max_examples=80)
+@given(st.data())
+def test_products_are_sums_in_the_order_of_the_columns(dtype, data):
+    A, sigma = data.draw(problems(dtype))
+    x = np.random.default_rng(0).standard_normal(A.shape[1]).astype(dtype)
+    op = sg.aslinearoperator(A, format=FORMAT, device="cpu", sigma=sigma, max_padding=1e6)
+    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), sums_in_order(A, x))
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_integers_are_exact_on_every_device(device, dtype, data):
+    """Of numbers whose products and sums are exact, the order does not matter, nor does rounding once."""
+    A, sigma = data.draw(problems(dtype))
+    A.data = np.random.default_rng(1).integers(-40, 40, A.nnz).astype(dtype) / 8
+    x = np.random.default_rng(2).integers(-9, 9, A.shape[1]).astype(dtype)
+    op = sg.aslinearoperator(A, format=FORMAT, device=device, sigma=sigma, max_padding=1e6)
+    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), A @ x)
+
+
+@pytest.mark.parametrize("case", CASES)
+@over_types
+def test_battery_whatever_it_pads(case, dtype, device):
+    """The battery of all formats skips what is refused by default; the kernel must be right there too."""
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format=FORMAT, device=device, max_padding=1e6)
+    assert_same_entries(op.tocsr(), A)
+    x = vector(A.shape[1], dtype)
+    assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
+
+
+@over("warps", [1, 2, 4, 8, 16, 32])
+@over_types
+@pytest.mark.parametrize("sigma", [1, SLICE])
+def test_slots_are_shared_among_warps(sigma, warps, dtype, device):
+    """Slices with no slots, a few and several groups of them, all with one launch."""
+    A = from_lengths(np.arange(200) // 32 * 17, 4000)
+    A = sp.csr_array(A.astype(dtype))
+    op = sg.aslinearoperator(A, format=FORMAT, device=device, sigma=sigma, warps_per_slice=warps)
+    assert op.options["warps_per_slice"] == warps
+    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=22)
+    assert_product(op.spmv(x, out=y.copy(), beta=1.0), A, x, 1.0, 1.0, y)
+
+
+@over("sigma", [0, 1, 32, 128, 1024, 16384])
+@over_types
+@pytest.mark.parametrize(
+    "case", ["growing_rows", "power_law_rows", "rows_1025", "empty_rows_first", "Nx1_holes"]
+)
+def test_permutation_is_undone(case, sigma, dtype, device):
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format=FORMAT, device=device, sigma=sigma, max_padding=1e6)
+    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=22)
+    assert_product(op.spmv(x, out=y.copy(), beta=1.0), A, x, 1.0, 1.0, y)
+    assert_same_entries(op.tocsr(), A)
+
+
+SKEWED = from_lengths(np.where(np.arange(8192) % 32 == 0, 200, 1), 8192)
+
+
+def test_refuses_a_matrix_whose_lanes_would_mostly_idle(device):
+    with pytest.raises(sg.FormatError, match="max_padding") as caught:
+        sg.aslinearoperator(SKEWED, format=FORMAT, device=device, sigma=1)
+    check_refusal(SKEWED, FORMAT, str(caught.value))
+
+
+def test_higher_max_padding_lets_it_in(device, dtype):
+    A = SKEWED.astype(dtype)
+    op = sg.aslinearoperator(A, format=FORMAT, device=device, sigma=1, max_padding=100.0)
+    x = vector(A.shape[1], dtype)
+    assert_product(op @ x, A, x)
+
+
+def test_explain_says_where_the_bytes_went():
+    op = sg.aslinearoperator(sg.gallery.poisson2d(40), format=FORMAT, device="cpu")
+    slots = counts(sg.gallery.poisson2d(40))["index_shared"]
+    line = next(line for line in op.explain().splitlines() if line.startswith("stored with"))
+    assert f"index_shared {slots:.0f}" in line
+    assert f"values_known_constant {slots:.0f}" in line
+    assert "index_8" not in line
+
+
+def test_plans_of_any_number_of_threads_are_the_same():
+    A = matrix("power_law_rows", np.dtype("float64"))
+    one = sg.aslinearoperator(A, format=FORMAT, device="cpu", max_threads=1)
+    many = sg.aslinearoperator(A, format=FORMAT, device="cpu")
+    for name, array in one.arrays().items():
+        assert array.tobytes() == many.arrays()[name].tobytes(), name
