@@ -4,8 +4,9 @@
 #include "bindings/bindings.hpp"
 #include "core/parallel.hpp"
 #include "cuda/residency.hpp"
-#include "formats/hyb.hpp"
+#include "formats/hyb_build.hpp"
 #include "model/features.hpp"
+#include "passes/host_passes.hpp"
 
 namespace py = pybind11;
 
@@ -45,8 +46,8 @@ py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
 
 index_t hyb_width(const Indices& indptr) {
     if (indptr.size() < 1) throw std::invalid_argument("inconsistent CSR arrays");
-    return choose_ell_width(static_cast<index_t>(indptr.size() - 1),
-                            Array<index_t>::view(indptr.data(), indptr.size()));
+    HostPasses passes;
+    return choose_ell_width(passes, static_cast<index_t>(indptr.size() - 1), indptr.data());
 }
 
 bool allowed_by_default(std::int64_t slots, std::int64_t entries) {

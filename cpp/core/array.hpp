@@ -29,11 +29,12 @@ public:
         return array;
     }
 
-    // A part of the memory of another array, or all of it: never written to again, and freed with the last copy.
-    static Array share(std::shared_ptr<void> memory, std::size_t size) {
+    // A part of the memory of another array, or all of it: freed with the last copy.
+    static Array share(std::shared_ptr<void> memory, std::size_t size, Device device = {}) {
         Array array;
         array.memory_ = std::move(memory);
         array.size_ = size;
+        array.device_ = device;
         array.owned_ = true;
         return array;
     }

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
-#include "formats/node_pattern.hpp"
-#include "formats/padding.hpp"
 #include "formats/row_products.hpp"
+#include "formats/sell_build.hpp"
 #include "formats/slice_products.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -18,88 +17,31 @@ namespace {
 constexpr index_t kSliceRows = Sell<float>::kSliceRows;
 static_assert(kSliceRows == kSliceLanes);
 
-// Windows that the automatic choice of sigma looks at. A small one keeps neighbouring rows, and so x, close together.
-constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
-constexpr double kWorthSorting = 1.05;     // sort only if that saves more than this factor of the slots
-constexpr double kWorthSortingFar = 1.25;  // and in windows beyond the first only from this padding on
-
 // The end of the rows of a slice.
 index_t slice_end(index_t slice, index_t rows) {
     const index_t first = slice * kSliceRows;
     return first + std::min(kSliceRows, rows - first);
 }
 
-// Rows in stored order: sorted by descending length, stably, within windows of sigma rows. Empty if they keep theirs.
-Array<index_t> sort_rows(index_t rows, const Array<index_t>& row_offsets, index_t sigma) {
-    if (sigma == 1) return {};
-    Array<index_t> order(rows);
-    std::iota(order.begin(), order.end(), 0);
-    const auto length = [&](index_t row) { return row_offsets[row + 1] - row_offsets[row]; };
-    const auto windows = (std::int64_t(rows) + sigma - 1) / sigma;
-    constexpr std::int64_t kNanosecondsPerRow = 20;
-    parallel_for(windows, kNanosecondsPerRow * rows, [&](std::int64_t w) {
-        InterruptTimer timer;  // for a window of very many rows
-        std::stable_sort(order.begin() + w * sigma, order.begin() + std::min<std::int64_t>(rows, (w + 1) * sigma),
-                         [&](index_t a, index_t b) {
-                             timer.work(1);
-                             return length(a) > length(b);
-                         });
-    });
-    return order;
-}
+}  // namespace
 
-// The layout with windows of sigma rows.
-SellPlan lay_out(index_t rows, const Array<index_t>& row_offsets, SellTuning tuning, index_t sigma) {
-    const index_t slices = rows / kSliceRows + (rows % kSliceRows != 0);
-    tuning.sigma = sigma;
-    SellPlan plan{tuning, {}, sort_rows(rows, row_offsets, sigma), HostVector<std::int64_t>(slices + 1)};
-    InterruptTimer timer;
-    for (index_t s = 0; s < slices; ++s) {
-        timer.work(kSliceRows);
-        index_t width = 0;
-        for (index_t i = s * kSliceRows; i < slice_end(s, rows); ++i) {
-            const index_t row = plan.row_at(i);
-            width = std::max(width, row_offsets[row + 1] - row_offsets[row]);
-        }
-        plan.slice_offsets[s + 1] = plan.slice_offsets[s] + std::int64_t(width) * kSliceRows;
-    }
-    return plan;
-}
-
-SellPlan choose_layout(index_t rows, index_t nnz, const Array<index_t>& row_offsets, const SellTuning& tuning) {
-    if (tuning.sigma != 0) return lay_out(rows, row_offsets, tuning, tuning.sigma);
-    SellPlan best = lay_out(rows, row_offsets, tuning, 1);
-    for (index_t candidate : kSigmas) {
-        const bool sorted = best.tuning.sigma > 1;
-        if (static_cast<double>(best.slots()) <= (sorted ? kWorthSortingFar : kWorthSorting) * nnz) break;
-        SellPlan next = lay_out(rows, row_offsets, tuning, candidate);
-        if (kWorthSorting * next.slots() < best.slots()) best = std::move(next);
-    }
-    return best;
-}
-
-int choose_warps_per_slice(const HostVector<std::int64_t>& offsets, int processors) {
+int sell_choice::choose_warps_per_slice(index_t slices, std::int64_t slots, std::int64_t widest, int processors) {
     // Share slices among warps until each has few columns left to walk, or the device has its fill of warps: one round
     // of them where latency rules, several where bandwidth does. Whatever their number, leave none a very wide slice.
     constexpr std::int64_t kLarge = 3'000'000;
     constexpr double kMaxColumnsPerWarp = 64;
-    const bool large = offsets.back() >= kLarge;
+    const bool large = slots >= kLarge;
     const double columns_per_warp = large ? 6 : 3, warps_per_processor = large ? 256 : 64;
-    const auto slices = static_cast<double>(offsets.size() - 1);
-    std::int64_t widest = 0;
-    for (std::size_t s = 1; s < offsets.size(); ++s) {
-        widest = std::max(widest, (offsets[s] - offsets[s - 1]) / kSliceRows);
-    }
-    const double width = static_cast<double>(offsets.back()) / std::max(slices, 1.0) / kSliceRows;
+    const double width = static_cast<double>(slots) / std::max(static_cast<double>(slices), 1.0) / kSliceRows;
     int warps = 1;
-    while (warps < 32 && ((warps * columns_per_warp < width && warps * slices < warps_per_processor * processors) ||
-                          warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
+    while (warps < 32 &&
+           ((warps * columns_per_warp < width &&
+             warps * static_cast<double>(slices) < warps_per_processor * processors) ||
+            warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
         warps *= 2;
     }
     return warps;
 }
-
-}  // namespace
 
 std::vector<Options> SellTuning::candidates() {
     std::vector<Options> list;
@@ -109,50 +51,14 @@ std::vector<Options> SellTuning::candidates() {
 
 template <class T>
 SellPlan Sell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    SellPlan plan = choose_layout(csr.rows, csr.nnz, csr.row_offsets, tuning);
-    plan.cost.bytes = plan.slots() * (sizeof(T) + sizeof(index_t)) + plan.slice_offsets.size() * sizeof(index_t) +
-                      plan.permutation.bytes();
-    plan.cost.slots = plan.slots();
-    plan.cost.entries = plan.cost.gathers = csr.nnz;
-    plan.cost.stores_in_order = plan.permutation.size() == 0;
-    if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
-    check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
-    if (tuning.warps_per_slice == 0) {
-        plan.tuning.warps_per_slice = choose_warps_per_slice(plan.slice_offsets, target.processors);
-    }
-    return plan;
+    HostPasses passes;
+    return Builder<Sell<T>>::plan(passes, csr, tuning, target);
 }
 
 template <class T>
-Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
-    Sell sell;
-    sell.rows = matrix.rows;
-    sell.cols = matrix.cols;
-    sell.nnz = matrix.nnz;
-    sell.slices = static_cast<index_t>(plan.slice_offsets.size()) - 1;
-    sell.slice_offsets = Array<index_t>(plan.slice_offsets.size());
-    std::copy(plan.slice_offsets.begin(), plan.slice_offsets.end(), sell.slice_offsets.begin());
-    sell.col_indices = Array<index_t>(plan.slots());
-    sell.values = Array<T>(plan.slots());
-    sell.permutation = plan.permutation;
-    sell.tuning = plan.tuning;
-    if (sell.permutation.size() == 0) {
-        sell.node_rows = find_node_rows(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data());
-    }
-    parallel_for(sell.slices, plan.slots(), [&](index_t s) {
-        const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
-        std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
-        std::fill(sell.values.begin() + begin, sell.values.begin() + end, T(0));
-        for (index_t i = s * kSliceRows; i < slice_end(s, sell.rows); ++i) {
-            const index_t row = plan.row_at(i);
-            index_t slot = begin + i % kSliceRows;
-            for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k, slot += kSliceRows) {
-                sell.col_indices[slot] = matrix.col_indices[k];
-                sell.values[slot] = matrix.values[k];
-            }
-        }
-    });
-    return sell;
+Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    HostPasses passes;
+    return Builder<Sell<T>>::from_csr(passes, csr, plan);
 }
 
 template <class T>
