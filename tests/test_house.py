@@ -14,7 +14,7 @@ MAY_INCLUDE = {
     "formats": {"core", "passes"},
     "model": {"core", "formats"},
     "cuda": {"core", "formats", "passes"},
-    "matrix": {"core", "formats", "cuda"},
+    "matrix": {"core", "passes", "formats", "cuda"},
     "vector": {"core", "cuda"},
     "solvers": {"core", "cuda", "matrix", "vector"},
     "bindings": {"core", "passes", "formats", "model", "cuda", "matrix", "solvers"},

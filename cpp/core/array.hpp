@@ -22,10 +22,11 @@ public:
         : memory_(allocate(size * sizeof(T), device)), size_(size), device_(device), owned_(true) {}
 
     // A window on memory that somebody else keeps alive.
-    static Array view(const T* data, std::size_t size) {
+    static Array view(const T* data, std::size_t size, Device device = {}) {
         Array array;
         array.memory_ = std::shared_ptr<void>(const_cast<T*>(data), [](void*) {});
         array.size_ = size;
+        array.device_ = device;
         return array;
     }
 

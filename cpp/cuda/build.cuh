@@ -10,7 +10,7 @@ template <class F>
 typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Tuning& tuning,
                              const Target& target) {
     cuda::CudaPasses passes(csr.row_offsets.device().ordinal);
-    typename F::Plan plan = Builder<F>::plan(passes, csr, tuning, target);
+    typename F::Plan plan = Builder<F, cuda::CudaPasses>::plan_for(passes, csr, tuning, target);
     passes.finish();
     return plan;
 }
@@ -18,7 +18,7 @@ typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const
 template <class F>
 F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Plan& plan) {
     cuda::CudaPasses passes(csr.row_offsets.device().ordinal);
-    F format = Builder<F>::from_csr(passes, csr, plan);
+    F format = Builder<F, cuda::CudaPasses>::from_csr(passes, csr, plan);
     passes.finish();
     return format;
 }

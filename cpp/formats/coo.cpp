@@ -27,13 +27,13 @@ std::vector<Options> CooTuning::candidates() {
 template <class T>
 CooPlan Coo<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<Coo<T>>::plan(passes, csr, tuning, target);
+    return Builder<Coo<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Coo<T> Coo<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<Coo<T>>::from_csr(passes, csr, plan);
+    return Builder<Coo<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

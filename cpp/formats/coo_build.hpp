@@ -9,10 +9,9 @@ namespace spmvgpu {
 // The strip for as many non-zeros on so many processors.
 int choose_strip(index_t nnz, int processors);
 
-template <class T>
-struct Builder<Coo<T>> {
-    template <class Passes>
-    static CooPlan plan(Passes& passes, const CsrMatrix<T>& csr, const CooTuning& tuning, const Target& target) {
+template <class T, class Passes>
+struct Builder<Coo<T>, Passes> {
+    static CooPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const CooTuning& tuning, const Target& target) {
         CooPlan plan{tuning, {}, false, {}};
         if (tuning.strip == 0) plan.tuning.strip = choose_strip(csr.nnz, target.processors);
         const index_t* const row_offsets = csr.row_offsets.data();
@@ -31,7 +30,6 @@ struct Builder<Coo<T>> {
         return plan;
     }
 
-    template <class Passes>
     static Coo<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const CooPlan& plan) {
         Array<index_t> row_indices = passes.template make<index_t>(csr.nnz);
         index_t* const to = row_indices.data();

@@ -43,13 +43,13 @@ std::vector<Options> CsrTuning::candidates() {
 template <class T>
 CsrPlan Csr<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<Csr<T>>::plan(passes, csr, tuning, target);
+    return Builder<Csr<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Csr<T> Csr<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<Csr<T>>::from_csr(passes, csr, plan);
+    return Builder<Csr<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

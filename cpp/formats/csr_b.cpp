@@ -18,13 +18,13 @@ std::vector<Options> CsrBTuning::candidates() {
 template <class T>
 CsrBPlan CsrB<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<CsrB<T>>::plan(passes, csr, tuning, target);
+    return Builder<CsrB<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 CsrB<T> CsrB<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<CsrB<T>>::from_csr(passes, csr, plan);
+    return Builder<CsrB<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

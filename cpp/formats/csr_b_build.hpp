@@ -17,10 +17,9 @@ struct FragmentRounds {
     }
 };
 
-template <class T>
-struct Builder<CsrB<T>> {
-    template <class Passes>
-    static CsrBPlan plan(Passes& passes, const CsrMatrix<T>& csr, const CsrBTuning& tuning, const Target& target) {
+template <class T, class Passes>
+struct Builder<CsrB<T>, Passes> {
+    static CsrBPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const CsrBTuning& tuning, const Target& target) {
         CsrBPlan plan{tuning, {}, find_fragments(passes, csr, tuning.fragment), {}};
         plan.cost.bytes = csr.bytes() + plan.bounds.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
@@ -36,13 +35,11 @@ struct Builder<CsrB<T>> {
         return plan;
     }
 
-    template <class Passes>
     static CsrB<T> from_csr(Passes&, const CsrMatrix<T>& csr, const CsrBPlan& plan) {
         return {csr.rows,   csr.cols,    csr.nnz,    csr.row_offsets, csr.col_indices,
                 csr.values, plan.bounds, plan.spans, plan.tuning};
     }
 
-    template <class Passes>
     static Array<RowBound> find_fragments(Passes& passes, const CsrMatrix<T>& csr, int fragment) {
         if (csr.nnz > 0 || csr.rows == 0) {
             return find_bounds(passes, csr.rows, csr.row_offsets.data(), csr.nnz, fragment);
@@ -52,7 +49,6 @@ struct Builder<CsrB<T>> {
         return all_rows;
     }
 
-    template <class Passes>
     static FragmentRounds count_rounds(Passes& passes, const CsrBPlan& plan, index_t rows) {
         const RowBound* const bounds = plan.bounds.data();
         const auto fragments = static_cast<std::int64_t>(plan.bounds.size());

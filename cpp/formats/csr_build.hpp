@@ -86,10 +86,9 @@ constexpr bool has_rows_longer_than(const index_t* row_offsets, index_t row, ind
 
 }  // namespace csr_choice
 
-template <class T>
-struct Builder<Csr<T>> {
-    template <class Passes>
-    static CsrPlan plan(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& tuning, const Target& target) {
+template <class T, class Passes>
+struct Builder<Csr<T>, Passes> {
+    static CsrPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& tuning, const Target& target) {
         CsrPlan plan;
         plan.tuning = complete(passes, csr, tuning, target);
         plan.cost.bytes = csr.bytes();
@@ -104,14 +103,12 @@ struct Builder<Csr<T>> {
         return plan;
     }
 
-    template <class Passes>
     static Csr<T> from_csr(Passes&, const CsrMatrix<T>& csr, const CsrPlan& plan) {
         return {csr.rows,   csr.cols,   csr.nnz,       csr.row_offsets, csr.col_indices, csr.values,
                 plan.tiles, plan.spans, plan.segments, plan.tuning,     plan.node_rows};
     }
 
     // Chooses what the tuning leaves open.
-    template <class Passes>
     static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, CsrTuning tuning, const Target& target) {
         const double mean = static_cast<double>(csr.nnz) / (csr.rows > 0 ? csr.rows : 1);
         if (tuning.lanes_per_row == 0) tuning.lanes_per_row = csr_choice::choose_lanes(mean, csr.nnz);
@@ -124,7 +121,6 @@ struct Builder<Csr<T>> {
         return tuning;
     }
 
-    template <class Passes>
     static void plan_tiles(Passes& passes, CsrPlan& plan, index_t rows, const index_t* row_offsets) {
         const index_t tile = plan.tuning.tile, segment = csr_choice::choose_segment(tile);
         const int threads = Tile::threads(tile);

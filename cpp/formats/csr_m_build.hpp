@@ -6,13 +6,11 @@
 
 namespace spmvgpu {
 
-template <class T>
-struct Builder<CsrM<T>> {
-    template <class Passes>
-    static CsrMPlan plan(Passes&, const CsrMatrix<T>& csr, const CsrMTuning& tuning, const Target& target) {
+template <class T, class Passes>
+struct Builder<CsrM<T>, Passes> {
+    static CsrMPlan plan_for(Passes&, const CsrMatrix<T>& csr, const CsrMTuning& tuning, const Target& target) {
         return CsrM<T>::plan(csr, tuning, target);
     }
-    template <class Passes>
     static CsrM<T> from_csr(Passes&, const CsrMatrix<T>& csr, const CsrMPlan& plan) {
         return CsrM<T>::from_csr(csr, plan);
     }

@@ -15,13 +15,13 @@ namespace spmvgpu {
 template <class T>
 DiaPlan Dia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<Dia<T>>::plan(passes, csr, tuning, target);
+    return Builder<Dia<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Dia<T> Dia<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<Dia<T>>::from_csr(passes, csr, plan);
+    return Builder<Dia<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 namespace {

@@ -8,12 +8,11 @@
 
 namespace spmvgpu {
 
-template <class T>
-struct Builder<Dia<T>> {
+template <class T, class Passes>
+struct Builder<Dia<T>, Passes> {
     using Bits = typename Dia<T>::Bits;
 
-    template <class Passes>
-    static DiaPlan plan(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
+    static DiaPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
         DiaPlan plan{tuning, {}, find_diagonals(passes, csr)};
         const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
         plan.cost.slots = diagonals * aligned_pitch(csr.rows);
@@ -31,7 +30,6 @@ struct Builder<Dia<T>> {
         return plan;
     }
 
-    template <class Passes>
     static Dia<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const DiaPlan& plan) {
         Dia<T> dia;
         dia.rows = csr.rows;
@@ -56,7 +54,6 @@ struct Builder<Dia<T>> {
 
     // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte
     // per row and column, while it counts.
-    template <class Passes>
     static Array<index_t> find_diagonals(Passes& passes, const CsrMatrix<T>& csr) {
         // Diagonal i has the offset i - rows + 1.
         const std::int64_t possible = std::int64_t(csr.rows) + csr.cols, main = std::int64_t(csr.rows) - 1;
@@ -71,7 +68,6 @@ struct Builder<Dia<T>> {
 
     // A bit pattern that no value has, in its real part if it is complex: 0, or the first free one of a row of
     // candidates that is longer than the values are.
-    template <class Passes>
     static Bits find_padding(Passes& passes, index_t nnz, const T* values) {
         constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
         const auto zeros = passes.template reduce<std::int64_t>(

@@ -53,50 +53,45 @@ Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* ro
     return lengths;
 }
 
-template <class T>
-struct Builder<Ellpack<T>> {
+template <class T, class Passes>
+struct Builder<Ellpack<T>, Passes> {
     using Plan = typename Ellpack<T>::Plan;
 
-    template <class Passes>
-    static Plan plan(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
+    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
         const EllShape shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), 1);
         return {tuning, EllSlots<T>::cost(Ellpack<T>::kName, shape, csr, tuning.max_padding, 0, target), shape};
     }
 
-    template <class Passes>
     static Ellpack<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
         return {csr.rows, csr.cols, csr.nnz, build_slots(passes, csr, plan.shape), plan.tuning};
     }
 };
 
-template <class T>
-struct Builder<EllpackR<T>> {
+template <class T, class Passes>
+struct Builder<EllpackR<T>, Passes> {
     using Plan = typename EllpackR<T>::Plan;
 
-    template <class Passes>
-    static Plan plan(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
+    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
         const EllShape shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), 1);
         const std::size_t lengths = csr.rows * sizeof(index_t);
         return {tuning, EllSlots<T>::cost(EllpackR<T>::kName, shape, csr, tuning.max_padding, lengths, target), shape};
     }
 
-    template <class Passes>
     static EllpackR<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
         return {csr.rows,
                 csr.cols,
                 csr.nnz,
-                Builder<Ellpack<T>>::from_csr(passes, csr, plan),
+                Builder<Ellpack<T>, Passes>::from_csr(passes, csr, plan),
                 count_row_lengths(passes, csr.rows, csr.row_offsets.data()),
                 plan.tuning};
     }
 };
 
-template <class T>
-struct Builder<EllrT<T>> {
+template <class T, class Passes>
+struct Builder<EllrT<T>, Passes> {
     using Plan = typename EllrT<T>::Plan;
 
-    template <class Passes>
-    static Plan plan(Passes& passes, const CsrMatrix<T>& csr, const EllrTTuning& tuning, const Target& target) {
+    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const EllrTTuning& tuning, const Target& target) {
         Plan plan{tuning, {}, {}};
         if (tuning.threads_per_row == 0) plan.tuning.threads_per_row = choose_threads(csr.rows, csr.nnz);
         plan.shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), plan.tuning.threads_per_row);
@@ -105,7 +100,6 @@ struct Builder<EllrT<T>> {
         return plan;
     }
 
-    template <class Passes>
     static EllrT<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
         return {csr.rows,
                 csr.cols,

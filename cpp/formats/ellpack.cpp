@@ -8,13 +8,13 @@ namespace spmvgpu {
 template <class T>
 typename Ellpack<T>::Plan Ellpack<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<Ellpack<T>>::plan(passes, csr, tuning, target);
+    return Builder<Ellpack<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Ellpack<T> Ellpack<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<Ellpack<T>>::from_csr(passes, csr, plan);
+    return Builder<Ellpack<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

@@ -8,13 +8,13 @@ namespace spmvgpu {
 template <class T>
 typename EllpackR<T>::Plan EllpackR<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<EllpackR<T>>::plan(passes, csr, tuning, target);
+    return Builder<EllpackR<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 EllpackR<T> EllpackR<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<EllpackR<T>>::from_csr(passes, csr, plan);
+    return Builder<EllpackR<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

@@ -34,13 +34,13 @@ std::vector<Options> EllrTTuning::candidates() {
 template <class T>
 typename EllrT<T>::Plan EllrT<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<EllrT<T>>::plan(passes, csr, tuning, target);
+    return Builder<EllrT<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 EllrT<T> EllrT<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<EllrT<T>>::from_csr(passes, csr, plan);
+    return Builder<EllrT<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

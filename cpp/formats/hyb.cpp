@@ -40,13 +40,13 @@ std::vector<Options> HybTuning::candidates() {
 template <class T>
 HybPlan Hyb<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<Hyb<T>>::plan(passes, csr, tuning, target);
+    return Builder<Hyb<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Hyb<T> Hyb<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<Hyb<T>>::from_csr(passes, csr, plan);
+    return Builder<Hyb<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

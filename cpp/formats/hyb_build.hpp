@@ -28,10 +28,9 @@ index_t choose_ell_width(Passes& passes, index_t rows, const index_t* row_offset
     return reached;
 }
 
-template <class T>
-struct Builder<Hyb<T>> {
-    template <class Passes>
-    static HybPlan plan(Passes& passes, const CsrMatrix<T>& csr, const HybTuning& tuning, const Target& target) {
+template <class T, class Passes>
+struct Builder<Hyb<T>, Passes> {
+    static HybPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const HybTuning& tuning, const Target& target) {
         const index_t* const row_offsets = csr.row_offsets.data();
         const index_t rows = csr.rows;
         const index_t width = choose_width(passes, csr, tuning.width);
@@ -48,7 +47,7 @@ struct Builder<Hyb<T>> {
             });
         rest.nnz = passes.scan(rest_offsets, rows);
         plan.rest_offsets = rest.row_offsets;
-        plan.coo = Builder<Coo<T>>::plan(passes, rest, tuning.coo, target);
+        plan.coo = Builder<Coo<T>, Passes>::plan_for(passes, rest, tuning.coo, target);
         plan.tuning.coo = plan.coo.tuning;
         if (tuning.width == 0) plan.tuning.width = width;
         plan.cost.bytes = slots * (sizeof(T) + sizeof(index_t)) + plan.coo.cost.bytes;
@@ -63,7 +62,6 @@ struct Builder<Hyb<T>> {
         return plan;
     }
 
-    template <class Passes>
     static Hyb<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const HybPlan& plan) {
         const index_t width = plan.width;
         const auto rest = static_cast<index_t>(plan.cost.counts.at("coo_entries"));
@@ -94,7 +92,6 @@ struct Builder<Hyb<T>> {
     }
 
     // The width that is asked for, where rows are as long; 0 chooses.
-    template <class Passes>
     static index_t choose_width(Passes& passes, const CsrMatrix<T>& csr, int asked) {
         const index_t* const row_offsets = csr.row_offsets.data();
         if (asked == 0) return choose_ell_width(passes, csr.rows, row_offsets);

@@ -52,13 +52,13 @@ std::vector<Options> SellTuning::candidates() {
 template <class T>
 SellPlan Sell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    return Builder<Sell<T>>::plan(passes, csr, tuning, target);
+    return Builder<Sell<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    return Builder<Sell<T>>::from_csr(passes, csr, plan);
+    return Builder<Sell<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

@@ -22,12 +22,11 @@ int choose_warps_per_slice(index_t slices, std::int64_t slots, std::int64_t wide
 
 }  // namespace sell_choice
 
-template <class T>
-struct Builder<Sell<T>> {
+template <class T, class Passes>
+struct Builder<Sell<T>, Passes> {
     static constexpr index_t kSliceRows = Sell<T>::kSliceRows;
 
-    template <class Passes>
-    static SellPlan plan(Passes& passes, const CsrMatrix<T>& csr, const SellTuning& tuning, const Target& target) {
+    static SellPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const SellTuning& tuning, const Target& target) {
         SellPlan plan = choose_layout(passes, csr, tuning);
         plan.cost.bytes = plan.slots * (sizeof(T) + sizeof(index_t)) + plan.slice_offsets.size() * sizeof(index_t) +
                           plan.permutation.bytes();
@@ -47,7 +46,6 @@ struct Builder<Sell<T>> {
         return plan;
     }
 
-    template <class Passes>
     static Sell<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const SellPlan& plan) {
         const index_t* const row_offsets = csr.row_offsets.data();
         const index_t* const cols = csr.col_indices.data();
@@ -69,22 +67,22 @@ struct Builder<Sell<T>> {
         passes.each(
             std::int64_t(sell.slices) + 1,
             SPMVGPU_BODY(std::int64_t s) { slice_offsets[s] = static_cast<index_t>(wide_offsets[s]); });
-        passes.fill(to_cols, plan.slots, index_t(-1));
-        passes.fill(to_values, plan.slots, T(0));
-        const Array<index_t> positions = invert(passes, plan.permutation);
-        const index_t* const position = positions.data();  // of a row; null: the row itself
-        passes.each_entry(csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t i = position == nullptr ? row : position[row];
-            const index_t slot =
-                slice_offsets[i / kSliceRows] + i % kSliceRows + (k - row_offsets[row]) * kSliceRows;
-            to_cols[slot] = cols[k];
-            to_values[slot] = values[k];
-        });
+        const index_t* const permutation = plan.permutation.size() > 0 ? plan.permutation.data() : nullptr;
+        const index_t rows = csr.rows;
+        // The slices are to the slots what rows are to entries.
+        passes.each_entry(
+            sell.slices, slice_offsets, static_cast<index_t>(plan.slots), SPMVGPU_BODY(index_t slice, index_t slot) {
+                const index_t in_slice = slot - slice_offsets[slice], i = slice * kSliceRows + in_slice % kSliceRows;
+                const index_t row = i >= rows ? -1 : permutation == nullptr ? i : permutation[i];
+                const index_t k = row < 0 ? 0 : row_offsets[row] + in_slice / kSliceRows;
+                const bool is_padding = row < 0 || k >= row_offsets[row + 1];
+                to_cols[slot] = is_padding ? -1 : cols[k];
+                to_values[slot] = is_padding ? T(0) : values[k];
+            });
         return sell;
     }
 
     // The layout with windows of sigma rows, which are sorted by descending length.
-    template <class Passes>
     static SellPlan lay_out(Passes& passes, const CsrMatrix<T>& csr, const SellTuning& tuning, index_t sigma) {
         const index_t rows = csr.rows, slices = rows / kSliceRows + (rows % kSliceRows != 0);
         const index_t* const row_offsets = csr.row_offsets.data();
@@ -115,7 +113,6 @@ struct Builder<Sell<T>> {
         return plan;
     }
 
-    template <class Passes>
     static SellPlan choose_layout(Passes& passes, const CsrMatrix<T>& csr, const SellTuning& tuning) {
         using namespace sell_choice;
         if (tuning.sigma != 0) return lay_out(passes, csr, tuning, tuning.sigma);
@@ -127,17 +124,6 @@ struct Builder<Sell<T>> {
             if (kWorthSorting * next.slots < best.slots) best = std::move(next);
         }
         return best;
-    }
-
-    // Where every row lies in the stored order; empty if that is the rows' own.
-    template <class Passes>
-    static Array<index_t> invert(Passes& passes, const Array<index_t>& permutation) {
-        Array<index_t> positions = passes.template scratch<index_t>(permutation.size());
-        const index_t* const row = permutation.data();
-        index_t* const position = positions.data();
-        passes.each(static_cast<std::int64_t>(permutation.size()),
-                    SPMVGPU_BODY(std::int64_t i) { position[row[i]] = static_cast<index_t>(i); });
-        return positions;
     }
 };
 
