@@ -85,6 +85,8 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
     }
     const DeviceGuard guard(from_device.is_cuda() ? from_device.ordinal : to_device.ordinal);
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    // From one place of a device to another the host is not waited for, and streams of our own wait for nobody.
+    if (to_device.is_cuda()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
 void synchronize(Stream stream, int ordinal) {

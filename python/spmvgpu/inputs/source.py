@@ -13,7 +13,7 @@ from .. import _core
 from ..arrays import Located, library_of
 from ..devices import CPU
 from ..value_types import CsrSource, Matrix, is_value_type, value_type
-from .compressed import ENTRY_LIMIT, INDEX_LIMIT, storage_dtype
+from .compressed import ENTRY_LIMIT, INDEX_LIMIT, storage_dtype, transpose
 
 
 class DeviceCsr:
@@ -90,6 +90,22 @@ def on_device(csr: Any, ordinal: int) -> Any:
     except MemoryError:
         return csr
     return DeviceCsr(source, csr.dtype, csr)
+
+
+def in_host_memory(csr: Any) -> Any:
+    """A canonical matrix, wherever it is, as a ``csr_array``."""
+    return csr.host if isinstance(csr, DeviceCsr) else csr
+
+
+def transpose_for(csr: Any, ordinal: int) -> Any:
+    """The transpose of a canonical matrix, made on the device that it is for, if that has room."""
+    there = on_device(csr, ordinal)
+    if isinstance(there, DeviceCsr) and ordinal != CPU:
+        try:
+            return there.transposed()
+        except MemoryError:
+            pass
+    return transpose(in_host_memory(csr))
 
 
 def is_on_gpu(A: Any) -> bool:
