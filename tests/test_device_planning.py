@@ -21,6 +21,7 @@ from spmvgpu.inputs.source import DeviceCsr, device_csr, on_device, transpose_fo
 from spmvgpu import parts
 from spmvgpu.planning import tuning_cache
 from spmvgpu.planning.choosing import choose
+from spmvgpu.planning.model.predict import features
 from spmvgpu.value_types import value_type
 from support import assert_same_entries, free_device_bytes, over
 
@@ -114,6 +115,21 @@ def test_what_else_is_no_source(device):
     assert device_csr(A, ordinal, None, np.dtype("float32")) is None
     assert device_csr((A.data, A.indices, A.indptr), ordinal, None, None) is None
     assert device_csr((A.data, A.indices, A.indptr[:-1]), ordinal, A.shape, None) is None
+
+
+@over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
+def test_features_are_those_of_the_host(case, device, dtype):
+    A = matrix(case, dtype)
+    assert source_of(A, device).features() == features(A)
+
+
+def test_features_of_a_matrix_that_is_sampled(device, rng):
+    """Of more rows and entries than are looked at."""
+    A = sp.random_array((150_000, 90_000), density=1e-4, format="csr", rng=rng)
+    A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
+    A.sort_indices()
+    assert A.nnz > 2 * 2**19
+    assert source_of(A, device).features() == features(A)
 
 
 # What is planned and built of them

@@ -12,7 +12,7 @@ MAY_INCLUDE = {
     "core": set(),
     "passes": {"core"},
     "formats": {"core", "passes"},
-    "model": {"core", "formats"},
+    "model": {"core", "passes", "formats", "cuda"},
     "cuda": {"core", "formats", "passes"},
     "matrix": {"core", "passes", "formats", "cuda"},
     "vector": {"core", "cuda"},

@@ -9,11 +9,14 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/features.hpp"
 #include "core/parallel.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/transpose.hpp"
 #include "matrix/csr_source.hpp"
 #include "matrix/matrix.hpp"
+#include "model/feature_passes.hpp"
+#include "passes/host_passes.hpp"
 
 namespace py = pybind11;
 
@@ -257,6 +260,20 @@ std::shared_ptr<CsrSource<T>> source_at(std::uintptr_t indptr, std::uintptr_t in
 }
 
 template <class T>
+Features features_of(const CsrSource<T>& source) {
+    const CsrMatrix<T>& csr = source.csr();
+    const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+    if constexpr (kHasCuda) {
+        if (source.device().is_cuda()) {
+            return extract_features_on_gpu(csr.rows, csr.cols, csr.nnz, offsets, cols, sizeof(T),
+                                           source.device().ordinal);
+        }
+    }
+    HostPasses passes;  // as a GPU finds them; the CPU has a faster way of its own
+    return feature_passes::extract(passes, csr.rows, csr.cols, csr.nnz, offsets, cols, sizeof(T));
+}
+
+template <class T>
 void register_source(py::module_& module) {
     using S = CsrSource<T>;
     py::class_<S, std::shared_ptr<S>>(module, ("CsrSource" + value_suffix<T>()).c_str(),
@@ -288,6 +305,17 @@ void register_source(py::module_& module) {
                 return std::make_shared<Matrix<T>>(source.csr(), format, options, source.device());
             },
             py::arg("format"), py::arg("options"), py::call_guard<GilRelease>(), "The matrix in a format.")
+        .def(
+            "features",
+            [](const S& source) {
+                Features found;
+                {
+                    const GilRelease release;
+                    found = features_of(source);
+                }
+                return to_dict(found);
+            },
+            "What the performance model wants to know about the matrix.")
         .def(
             "transposed",
             [](const S& source) { return std::make_shared<S>(source.transposed(), source.device()); },

@@ -3,6 +3,7 @@
 
 #include "formats/builder.hpp"
 #include "formats/csr_b.hpp"
+#include "formats/spans_build.hpp"
 
 namespace spmvgpu {
 

@@ -14,7 +14,7 @@ from .devices import CPU, at_most, device_name, resolve_device, thread_count
 from .formats import check_format
 from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry, symmetry_of
 from .inputs.compressed import wanted_dtype
-from .inputs.source import device_csr, is_on_gpu
+from .inputs.source import device_csr
 from .operator import SparseOperator
 from .origins import OneDevice, spread
 from .planning.choosing import MODES, PARTITIONED, choose
@@ -213,7 +213,7 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
     with at_most(threads):
-        csr = _csr_for(A, format, ordinal, tune, dtype, shape, symmetric, reorder)
+        csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
         if format == PARTITIONED and reorder is not None:
             raise ValueError(
                 f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
@@ -229,17 +229,12 @@ def aslinearoperator(
 
 
 def _csr_for(
-    A: Any, format: str, ordinal: int, tune: str, dtype: Any, shape: Any, symmetric: Symmetric, reorder: Reorder
+    A: Any, format: str, ordinal: int, dtype: Any, shape: Any, symmetric: Symmetric, reorder: Reorder
 ) -> Any:
-    """The canonical matrix, on a GPU where nothing needs it elsewhere.
-
-    With several formats to choose from, the models look at the matrix in host memory, so one that comes from
-    there is checked there.
-    """
+    """The canonical matrix, on a GPU where nothing needs it elsewhere."""
     declared = checked_symmetry(symmetric)
-    decided = format not in ("auto", PARTITIONED) and tune != "full"
-    if ordinal != CPU and reorder is None and declared in (None, True) and (decided or is_on_gpu(A)):
-        found = None if format == PARTITIONED else device_csr(A, ordinal, shape, wanted_dtype(dtype))
+    if ordinal != CPU and format != PARTITIONED and reorder is None and declared in (None, True):
+        found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
         if found is not None and (declared is None or found.shape[0] == found.shape[1]):
             return found
     return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)

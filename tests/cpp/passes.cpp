@@ -14,6 +14,7 @@
 #include "core/gpu_memory.hpp"
 #include "formats/csr_build.hpp"
 #include "formats/csr_passes.hpp"
+#include "formats/spans_build.hpp"
 #include "passes/host_passes.hpp"
 
 // There is no GPU in this program.

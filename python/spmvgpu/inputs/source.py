@@ -65,6 +65,10 @@ class DeviceCsr:
             return self.indptr[::row_step], self.indices[::entry_step]
         return self._source.sample(row_step, entry_step)
 
+    def features(self) -> dict[str, Any]:
+        """What `planning.model.predict.features` gives."""
+        return self._source.features()
+
     def plan(self, format: str, options: dict[str, Any], processors: int | None = None) -> dict[str, Any]:
         """What `formats.plan_csr` gives, for the matrix's own device."""
         return self._source.plan(format, options, processors)
@@ -106,13 +110,6 @@ def transpose_for(csr: Any, ordinal: int) -> Any:
         except MemoryError:
             pass
     return transpose(in_host_memory(csr))
-
-
-def is_on_gpu(A: Any) -> bool:
-    """Whether a matrix is one of CuPy's, or given by arrays on a device."""
-    if isinstance(A, tuple):
-        return any(not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__") for array in A)
-    return type(A).__module__.partition(".")[0] == "cupyx"
 
 
 def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -> DeviceCsr | None:
