@@ -14,11 +14,11 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, TYPES, matrix, vector
 from reference import assert_product
+from spmvgpu import parts
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, build_in_one, candidates, plan_csr
 from spmvgpu.inputs.compressed import transpose
 from spmvgpu.inputs.source import DeviceCsr, device_csr, on_device, transpose_for
-from spmvgpu import parts
 from spmvgpu.planning import tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.model.predict import features
@@ -105,7 +105,9 @@ def test_what_else_is_no_source(device):
     others = {
         "csc": A.tocsc(),
         "integers": A.astype(np.int64),
-        "wide indices": sp.csr_array((A.data, A.indices.astype(np.int64), A.indptr.astype(np.int64)), A.shape),
+        "wide indices": sp.csr_array(
+            (A.data, A.indices.astype(np.int64), A.indptr.astype(np.int64)), A.shape
+        ),
         "dense": A.toarray(),
         "an operator": sg.aslinearoperator(A, device="cpu"),
     }
@@ -247,9 +249,7 @@ def test_a_matrix_of_cupy_does_not_cross_the_bus(fmt, cuda_device, monkeypatch):
     except sg.FormatError:
         return
     assert_same_entries(op.tocsr(), A)
-    assert_same_entries(
-        sg.aslinearoperator(arrays, format=fmt, device=cuda_device, shape=A.shape).tocsr(), A
-    )
+    assert_same_entries(sg.aslinearoperator(arrays, format=fmt, device=cuda_device, shape=A.shape).tocsr(), A)
 
 
 @pytest.mark.gpu

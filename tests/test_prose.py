@@ -14,7 +14,8 @@ PAGES = sorted(
     path
     for pattern in ("*.md", "docs/*.md", "docs/*.rst", "experiments/*.md", "notebooks/*.ipynb")
     for path in ROOT.glob(pattern)
-    if path.name not in {"changelog.md", "contributing.md"}  # copies that a build of the site made at some time
+    if path.name
+    not in {"changelog.md", "contributing.md"}  # copies that a build of the site made at some time
 )
 SUBCOMMANDS = {"spmvgpu": {"", *cli.COMMANDS}, "experiments": {"", *COMMANDS, *PAPERS}}
 OTHERS = {"mpi4py", "mypy", "pip", "pytest", "venv"}

@@ -213,31 +213,31 @@ void register_type(py::module_& module) {
     using M = Matrix<T>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("Matrix" + value_suffix<T>()).c_str(),
                                                     "One sparse matrix in one format on one device.")
-        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
-                         index_t cols, const std::string& format, const Options& options, int ordinal, bool share,
-                         bool on_host) {
-                 const CsrMatrix<T> csr =
-                     share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
-                 const GilRelease release;
-                 return std::make_shared<M>(csr, format, options, Device{ordinal},
-                                            on_host ? Builders::kOfHost : Builders::kOfDevice);
-             }),
-             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-             py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
-             py::arg("on_host") = false,
-             "With share, index arrays that the core made may become those of the matrix, and must never change again. "
-             "With on_host, it is converted on the host whatever its device.")
-        .def_static("plan",
-                    [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
-                       const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
-                        const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
-                        return plan(csr, format, options, ordinal, processors);
-                    },
-                    py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-                    py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"),
-                    py::arg("processors") = py::none(),
-                    "What a format would do, before it is built: its options with every automatic choice made, and "
-                    "what it costs. With `processors` given, the device need not be there.")
+        .def(
+            py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+                        const std::string& format, const Options& options, int ordinal, bool share, bool on_host) {
+                const CsrMatrix<T> csr =
+                    share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
+                const GilRelease release;
+                return std::make_shared<M>(csr, format, options, Device{ordinal},
+                                           on_host ? Builders::kOfHost : Builders::kOfDevice);
+            }),
+            py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+            py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
+            py::arg("on_host") = false,
+            "With share, index arrays that the core made may become those of the matrix, and must never change again. "
+            "With on_host, it is converted on the host whatever its device.")
+        .def_static(
+            "plan",
+            [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+               const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
+                const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+                return plan(csr, format, options, ordinal, processors);
+            },
+            py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+            py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
+            "What a format would do, before it is built: its options with every automatic choice made, and "
+            "what it costs. With `processors` given, the device need not be there.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)
@@ -317,8 +317,7 @@ void register_source(py::module_& module) {
             },
             "What the performance model wants to know about the matrix.")
         .def(
-            "transposed",
-            [](const S& source) { return std::make_shared<S>(source.transposed(), source.device()); },
+            "transposed", [](const S& source) { return std::make_shared<S>(source.transposed(), source.device()); },
             py::call_guard<GilRelease>(), "A source of the transposed matrix, on the same device.")
         .def(
             "sample",

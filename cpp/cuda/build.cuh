@@ -26,6 +26,6 @@ F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::P
 }  // namespace spmvgpu
 
 // Compiles both for a format of all value types.
-#define SPMVGPU_BUILD_ON_GPU(Format, T)                                                                              \
-    template Format<T>::Plan plan_on_gpu<Format<T>>(const CsrMatrix<T>&, const Format<T>::Tuning&, const Target&);   \
+#define SPMVGPU_BUILD_ON_GPU(Format, T)                                                                            \
+    template Format<T>::Plan plan_on_gpu<Format<T>>(const CsrMatrix<T>&, const Format<T>::Tuning&, const Target&); \
     template Format<T> build_on_gpu<Format<T>>(const CsrMatrix<T>&, const Format<T>::Plan&);

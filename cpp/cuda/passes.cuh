@@ -163,8 +163,8 @@ public:
                                           static_cast<std::uint64_t>(key(static_cast<index_t>(i))));
                 places[i] = static_cast<index_t>(i);
             });
-        const bool is_in_other = sort_pairs(to, other_keys.data(), places, other_order.data(), n, bits,
-                                            device_.ordinal, stream());
+        const bool is_in_other =
+            sort_pairs(to, other_keys.data(), places, other_order.data(), n, bits, device_.ordinal, stream());
         return is_in_other ? other_order : order;
     }
 

@@ -1,5 +1,3 @@
-#include "cuda/scratch.hpp"
-
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 #include <limits>
@@ -8,6 +6,7 @@
 #include "core/mutex.hpp"
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/scratch.hpp"
 
 namespace spmvgpu::cuda {
 

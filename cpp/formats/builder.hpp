@@ -14,8 +14,8 @@ namespace spmvgpu {
 template <class F, class Passes>
 struct Builder;
 
-// The same on the GPU that holds the matrix, which is done when they return. Defined in cuda/<f>_build.cu, for the formats
-// of which Traits::builds_on_gpu is true.
+// The same on the GPU that holds the matrix, which is done when they return. Defined in cuda/<f>_build.cu, for the
+// formats of which Traits::builds_on_gpu is true.
 template <class F>
 typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Tuning& tuning,
                              const Target& target);

@@ -34,11 +34,10 @@ struct Builder<Coo<T>, Passes> {
     static Coo<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const CooPlan& plan) {
         Array<index_t> row_indices = passes.template make<index_t>(csr.nnz);
         index_t* const to = row_indices.data();
-        passes.each_entry(csr.rows, csr.row_offsets.data(), csr.nnz,
-                          SPMVGPU_BODY(index_t row, index_t k) { to[k] = row; });
-        return {csr.rows,    csr.cols,        csr.nnz,    plan.has_empty_rows,
-                row_indices, csr.col_indices, csr.values, plan.spans,
-                plan.tuning};
+        passes.each_entry(
+            csr.rows, csr.row_offsets.data(), csr.nnz, SPMVGPU_BODY(index_t row, index_t k) { to[k] = row; });
+        return {csr.rows,        csr.cols,   csr.nnz,    plan.has_empty_rows, row_indices,
+                csr.col_indices, csr.values, plan.spans, plan.tuning};
     }
 };
 

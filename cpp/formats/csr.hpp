@@ -68,8 +68,8 @@ struct CsrPlan {
     Cost cost;
     Array<Tile> tiles;
     Array<RowSpan> spans;  // rows that are cut into segments
-    index_t segments = 0;       // partial sums that the spans refer to
-    int node_rows = 1;          // see find_node_rows
+    index_t segments = 0;  // partial sums that the spans refer to
+    int node_rows = 1;     // see find_node_rows
 };
 
 template <class T>

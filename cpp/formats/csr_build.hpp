@@ -42,15 +42,16 @@ double fraction_of_neighbours(Passes& passes, const CsrMatrix<T>& csr) {
     constexpr std::int64_t kNanosecondsPerRow = 100;
     const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
     const std::int64_t step = csr.rows < kSample ? 1 : csr.rows / kSample;
-    const auto found = passes.template reduce<Neighbours>(
-        (csr.rows + step - 1) / step,
-        SPMVGPU_BODY(std::int64_t i) {
-            const index_t begin = row_offsets[i * step], end = row_offsets[i * step + 1];
-            Neighbours row{0, end - begin};
-            for (index_t k = begin + 1; k < end; ++k) row.near += cols[k] - cols[k - 1] <= kNear;
-            return row;
-        },
-        kNanosecondsPerRow);
+    const auto found = passes.template reduce<Neighbours>((csr.rows + step - 1) / step,
+                                                          SPMVGPU_BODY(std::int64_t i) {
+                                                              const index_t begin = row_offsets[i * step],
+                                                                            end = row_offsets[i * step + 1];
+                                                              Neighbours row{0, end - begin};
+                                                              for (index_t k = begin + 1; k < end; ++k)
+                                                                  row.near += cols[k] - cols[k - 1] <= kNear;
+                                                              return row;
+                                                          },
+                                                          kNanosecondsPerRow);
     return static_cast<double>(found.near) / static_cast<double>(found.entries > 0 ? found.entries : 1);
 }
 
@@ -95,8 +96,8 @@ struct Builder<Csr<T>, Passes> {
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         if (target.device.is_cuda()) {
             if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr.rows, csr.row_offsets.data());
-            plan.cost.bytes += plan.tiles.bytes() + plan.spans.bytes() +
-                               Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
+            plan.cost.bytes +=
+                plan.tiles.bytes() + plan.spans.bytes() + Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
             plan.node_rows = find_node_rows(passes, csr.rows, csr.row_offsets.data(), csr.col_indices.data());
             plan.cost.launches = csr.rows > 0;
         }

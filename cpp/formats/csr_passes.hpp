@@ -8,8 +8,8 @@ namespace spmvgpu {
 
 template <class Passes>
 index_t longest_row(Passes& passes, index_t rows, const index_t* row_offsets) {
-    return largest<index_t>(passes, rows,
-                            SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+    return largest<index_t>(
+        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
 }
 
 // Every step-th of n numbers, from the first on.
@@ -18,7 +18,8 @@ Array<index_t> take_every(Passes& passes, const index_t* from, std::int64_t n, s
     const std::int64_t count = (n + step - 1) / step;
     Array<index_t> taken = passes.template make<index_t>(count);
     index_t* const to = taken.data();
-    passes.each(count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
+    passes.each(
+        count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
     return taken;
 }
 
@@ -60,8 +61,8 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
                         passes.template make<T>(nnz)};
     index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
     T* const new_values = result.values.data();
-    const Array<index_t> order = passes.order_by_key(nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0,
-                                                     SPMVGPU_BODY(index_t k) { return col_indices[k]; });
+    const Array<index_t> order = passes.order_by_key(
+        nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0, SPMVGPU_BODY(index_t k) { return col_indices[k]; });
     const index_t* const from = order.data();
     // A column begins where the first entry that is not of one before it is, and so do those before it that are empty.
     passes.each(

@@ -46,9 +46,10 @@ struct Builder<Dia<T>, Passes> {
         const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
         const std::int64_t pitch = dia.pitch;
         const T* const values = csr.values.data();
-        passes.each_entry(csr.rows, csr.row_offsets.data(), csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            to[first_not_below(offsets, 0, diagonals, std::int64_t(cols[k]) - row) * pitch + row] = values[k];
-        });
+        passes.each_entry(
+            csr.rows, csr.row_offsets.data(), csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
+                to[first_not_below(offsets, 0, diagonals, std::int64_t(cols[k]) - row) * pitch + row] = values[k];
+            });
         return dia;
     }
 
@@ -61,8 +62,9 @@ struct Builder<Dia<T>, Passes> {
         Word* const words = used.data();
         const index_t* const cols = csr.col_indices.data();
         passes.fill(words, words_for(possible), Word(0));
-        passes.each_entry(csr.rows, csr.row_offsets.data(), csr.nnz,
-                          SPMVGPU_BODY(index_t row, index_t k) { add_to_set(words, cols[k] - row + main); });
+        passes.each_entry(
+            csr.rows, csr.row_offsets.data(), csr.nnz,
+            SPMVGPU_BODY(index_t row, index_t k) { add_to_set(words, cols[k] - row + main); });
         return list_set(passes, words, possible, main);
     }
 

@@ -34,13 +34,14 @@ EllSlots<T> build_slots(Passes& passes, const CsrMatrix<T>& csr, const EllShape&
     T* const to_values = ell.values.data();
     passes.fill(to_cols, slots, index_t(-1));
     passes.fill(to_values, slots, T(0));
-    passes.each_entry(csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-        const index_t number = k - row_offsets[row];
-        if (number >= most) return;
-        const std::int64_t slot = shape.slot(row, number);
-        to_cols[slot] = cols[k];
-        to_values[slot] = values[k];
-    });
+    passes.each_entry(
+        csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t number = k - row_offsets[row];
+            if (number >= most) return;
+            const std::int64_t slot = shape.slot(row, number);
+            to_cols[slot] = cols[k];
+            to_values[slot] = values[k];
+        });
     return ell;
 }
 
@@ -49,7 +50,8 @@ template <class Passes>
 Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* row_offsets) {
     Array<index_t> lengths = passes.template make<index_t>(rows);
     index_t* const length = lengths.data();
-    passes.each(rows, SPMVGPU_BODY(std::int64_t row) { length[row] = row_offsets[row + 1] - row_offsets[row]; });
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) { length[row] = row_offsets[row + 1] - row_offsets[row]; });
     return lengths;
 }
 

@@ -74,14 +74,15 @@ struct Builder<Hyb<T>, Passes> {
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         const index_t* const rest_offsets = plan.rest_offsets.data();
         const T* const values = csr.values.data();
-        passes.each_entry(csr.rows, row_offsets, rest > 0 ? csr.nnz : 0, SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t number = k - row_offsets[row] - width;
-            if (number < 0) return;
-            const index_t to = rest_offsets[row] + number;
-            to_rows[to] = row;
-            to_cols[to] = cols[k];
-            to_values[to] = values[k];
-        });
+        passes.each_entry(
+            csr.rows, row_offsets, rest > 0 ? csr.nnz : 0, SPMVGPU_BODY(index_t row, index_t k) {
+                const index_t number = k - row_offsets[row] - width;
+                if (number < 0) return;
+                const index_t to = rest_offsets[row] + number;
+                to_rows[to] = row;
+                to_cols[to] = cols[k];
+                to_values[to] = values[k];
+            });
         return {csr.rows,
                 csr.cols,
                 csr.nnz,

@@ -34,10 +34,9 @@ int sell_choice::choose_warps_per_slice(index_t slices, std::int64_t slots, std:
     const double columns_per_warp = large ? 6 : 3, warps_per_processor = large ? 256 : 64;
     const double width = static_cast<double>(slots) / std::max(static_cast<double>(slices), 1.0) / kSliceRows;
     int warps = 1;
-    while (warps < 32 &&
-           ((warps * columns_per_warp < width &&
-             warps * static_cast<double>(slices) < warps_per_processor * processors) ||
-            warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
+    while (warps < 32 && ((warps * columns_per_warp < width &&
+                           warps * static_cast<double>(slices) < warps_per_processor * processors) ||
+                          warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
         warps *= 2;
     }
     return warps;

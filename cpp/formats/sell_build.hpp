@@ -40,8 +40,8 @@ struct Builder<Sell<T>, Passes> {
             const auto slices = static_cast<index_t>(plan.slice_offsets.size() - 1);
             const auto widest = largest<std::int64_t>(
                 passes, slices, SPMVGPU_BODY(std::int64_t s) { return offsets[s + 1] - offsets[s]; });
-            plan.tuning.warps_per_slice = sell_choice::choose_warps_per_slice(slices, plan.slots, widest / kSliceRows,
-                                                                              target.processors);
+            plan.tuning.warps_per_slice =
+                sell_choice::choose_warps_per_slice(slices, plan.slots, widest / kSliceRows, target.processors);
         }
         return plan;
     }

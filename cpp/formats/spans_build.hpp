@@ -48,8 +48,9 @@ Array<RowSpan> find_spans(Passes& passes, const Array<RowBound>& bounds) {
     RowSpan* const span = spans.data();
     const index_t *const second = seconds.data(), *const last = lasts.data();
     passes.each(
-        static_cast<std::int64_t>(spans.size()),
-        SPMVGPU_BODY(std::int64_t i) { span[i] = {bound[second[i]].first, second[i] - 1, last[i]}; });
+        static_cast<std::int64_t>(spans.size()), SPMVGPU_BODY(std::int64_t i) {
+            span[i] = {bound[second[i]].first, second[i] - 1, last[i]};
+        });
     return spans;
 }
 

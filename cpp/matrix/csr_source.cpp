@@ -16,12 +16,7 @@ CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device) {
         const std::size_t available = cuda::memory(device.ordinal).free;
         if (csr.bytes() > available) throw OutOfMemory(device.name(), csr.bytes(), available);
     }
-    return {csr.rows,
-            csr.cols,
-            csr.nnz,
-            csr.row_offsets.to(device),
-            csr.col_indices.to(device),
-            csr.values.to(device)};
+    return {csr.rows, csr.cols, csr.nnz, csr.row_offsets.to(device), csr.col_indices.to(device), csr.values.to(device)};
 }
 
 template <class T>
@@ -64,8 +59,8 @@ typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::i
     return {take(csr_.row_offsets, row_step), take(csr_.col_indices, entry_step)};
 }
 
-#define INSTANTIATE(T)                                                \
-    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device);       \
+#define INSTANTIATE(T)                                          \
+    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device); \
     template class CsrSource<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 

@@ -59,7 +59,7 @@ Format copy_to(const Format& format, Device device) {
 
 // Whether a format is planned and converted on the GPU that it is for.
 template <class Format>
-constexpr bool kBuildsOnGpu = kHasCuda && Format::kTraits.builds_on_gpu;
+constexpr bool kBuildsOnGpu = kHasCuda&& Format::kTraits.builds_on_gpu;
 
 template <class T>
 bool is_on_gpu(const CsrMatrix<T>& csr) {
@@ -107,8 +107,9 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
     MatrixPlan result;
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
-        const auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format> ? plan_there<Format>(csr, tuning, target)
-                                                                 : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
+        const auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
+                              ? plan_there<Format>(csr, tuning, target)
+                              : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
         result = {plan.cost, list_options(plan.tuning)};
     });
     return result;

@@ -56,8 +56,7 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     const index_t rows = features.rows, warps = rows / Features::kWarp + (rows % Features::kWarp != 0);
     constexpr std::int64_t kNanosecondsPerWarp = 4 * Features::kWarp;
     const auto found = passes.template reduce<RowLengths>(
-        warps,
-        SPMVGPU_BODY(std::int64_t warp) { return read_warp(row_offsets, rows, static_cast<index_t>(warp)); },
+        warps, SPMVGPU_BODY(std::int64_t warp) { return read_warp(row_offsets, rows, static_cast<index_t>(warp)); },
         kNanosecondsPerWarp);
     const double count = std::max<index_t>(rows, 1), squares = static_cast<double>(found.squares);
     features.empty_rows = static_cast<index_t>(found.empty);
@@ -161,10 +160,9 @@ void sample_groups(Passes& passes, Features& features, const index_t* row_offset
             tally[item] = {};
             if (group >= kWarps) {
                 const int i = group - kWarps;
-                SectorSet set(own + std::int64_t(kWarps) * kWarpSlots + i * std::int64_t(kBlockSlots),
-                                    kBlockSlots);
-                tally[item] = read_group(rows, row_offsets, col_indices, shift, row, kBlock, 1 << i,
-                                         Features::kInFlight, set);
+                SectorSet set(own + std::int64_t(kWarps) * kWarpSlots + i * std::int64_t(kBlockSlots), kBlockSlots);
+                tally[item] =
+                    read_group(rows, row_offsets, col_indices, shift, row, kBlock, 1 << i, Features::kInFlight, set);
                 return;
             }
             int lanes = 1;  // one warp of one lane a row, then two of two, four of four, ...

@@ -134,7 +134,8 @@ template <class Passes, class Holds>
 Array<index_t> select(Passes& passes, index_t n, Holds holds) {
     Array<index_t> places = passes.template scratch<index_t>(std::size_t(n) + 1);
     index_t* const place = places.data();
-    passes.each(n, SPMVGPU_BODY(std::int64_t i) { place[i] = holds(i) ? 1 : 0; });
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) { place[i] = holds(i) ? 1 : 0; });
     Array<index_t> found = passes.template make<index_t>(passes.scan(place, n));
     index_t* const to = found.data();
     passes.each(
@@ -150,7 +151,8 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
     const auto count = static_cast<index_t>(words_for(n));
     Array<index_t> places = passes.template scratch<index_t>(std::size_t(count) + 1);
     index_t* const place = places.data();
-    passes.each(count, SPMVGPU_BODY(std::int64_t w) { place[w] = count_bits(words[w]); });
+    passes.each(
+        count, SPMVGPU_BODY(std::int64_t w) { place[w] = count_bits(words[w]); });
     Array<index_t> found = passes.template make<index_t>(passes.scan(place, count));
     index_t* const to = found.data();
     passes.each(
@@ -189,10 +191,12 @@ Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
             n, SPMVGPU_BODY(std::int64_t i) {
                 if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
             });
-        passes.each(std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
+        passes.each(
+            std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
         std::swap(jumps, doubled);
     }
-    return select(passes, n, SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
+    return select(
+        passes, n, SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
 }
 
 }  // namespace spmvgpu

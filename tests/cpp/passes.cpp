@@ -207,7 +207,8 @@ void compare_tiles(Passes& own, const std::vector<index_t>& offsets, index_t til
 
 void tiles() {
     DoublingPasses doubling;
-    std::vector<std::vector<index_t>> matrices{{0}, {0, 0}, {0, 1}, {0, 4096}, {0, 4097}, {0, 100'000, 100'000, 100'001}};
+    std::vector<std::vector<index_t>> matrices{{0},       {0, 0},    {0, 1},
+                                               {0, 4096}, {0, 4097}, {0, 100'000, 100'000, 100'001}};
     matrices.emplace_back(10'000, 0);  // empty rows alone
     for (const index_t rows : {3, 700, 60'000}) {
         for (const int longest : {20, 2000, 30'000}) matrices.push_back(draw_rows(rows, longest));

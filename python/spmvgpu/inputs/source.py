@@ -132,7 +132,9 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
     arrays, shape = _csr_arrays(A, shape)
     if arrays is None or shape is None:
         return None
-    located = [_locate(name, array) for name, array in zip(("data", "indices", "indptr"), arrays, strict=True)]
+    located = [
+        _locate(name, array) for name, array in zip(("data", "indices", "indptr"), arrays, strict=True)
+    ]
     if any(found is None for found in located):
         return None
     found = cast("list[Located]", located)
