@@ -1,8 +1,8 @@
 """From a matrix to an operator: ``python -m experiments setup``. See experiments/README.md.
 
-What is timed is `aslinearoperator`, with nothing in the cache, beside what another library takes to have the
-matrix on the device: CuPy's ``csr_matrix(A)``, complete. `source` says where the matrix comes from: "scipy", or
-"cupy" for one that is on the device already.
+What is timed is `aslinearoperator`, with nothing in the cache, beside what another library takes to have
+the matrix on the device: CuPy's ``csr_matrix(A)``, complete. `source` says where the matrix comes from:
+"scipy", or "cupy" for one that is on the device already.
 """
 
 from __future__ import annotations
@@ -134,7 +134,5 @@ def _add(record: Recorder, make: Callable[[], Any], **row: Any) -> None:
         samples.append(1e6 * seconds)
     us = median(samples)
     record.add(**row, time_us=round(us, 1), least_us=round(min(samples), 1), samples=len(samples))
-    print(
-        f"{row['matrix']} {row['dtype']} {row['library']} {row['variant']} of {row['source']}: {us:.0f} us",
-        flush=True,
-    )
+    names = (row[key] for key in ("matrix", "dtype", "library", "variant", "source"))
+    print(f"{' '.join(names)}: {us:.0f} us", flush=True)

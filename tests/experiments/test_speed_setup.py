@@ -20,8 +20,8 @@ def test_a_run_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     rows = [row for row in content["rows"] if row["matrix"] in suite.QUICK]
     assert len(rows) == len(suite.QUICK) * 2 * len(setup.VARIANTS)
     for row in rows:
-        assert row["library"] == "spmvgpu" and row["source"] == "scipy"
-        assert row["time_us"] > 0 and row["product_us"] > 0 and row["nnz"] > 0
+        assert (row["library"], row["source"]) == ("spmvgpu", "scipy")
+        assert min(row["time_us"], row["product_us"], row["nnz"]) > 0
         assert row["format"] in sg.formats()
 
 

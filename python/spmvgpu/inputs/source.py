@@ -1,4 +1,4 @@
-"""Matrices on a GPU in CSR, of which formats are planned and made there: they cross the bus once, or not at all."""
+"""Matrices on a GPU in CSR, of which formats are planned and made: they cross the bus once, or not at all."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class DeviceCsr:
 def on_device(csr: Any, ordinal: int) -> Any:
     """A canonical matrix on a GPU; itself where it is on the device already, or is to stay in host memory.
 
-    That is so for the CPU, for more entries than one format holds, and where the GPU has no room: what is made
-    of it then needs less than a copy as CSR besides, or says how much was asked for.
+    That is so for the CPU, for more entries than one format holds, and where the GPU has no room: what is
+    made of it then needs no copy as CSR besides, or says how much was asked for.
     """
     if ordinal == CPU or isinstance(csr, DeviceCsr) or csr.nnz > ENTRY_LIMIT:
         return csr
@@ -132,9 +132,8 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
     arrays, shape = _csr_arrays(A, shape)
     if arrays is None or shape is None:
         return None
-    located = [
-        _locate(name, array) for name, array in zip(("data", "indices", "indptr"), arrays, strict=True)
-    ]
+    names = ("data", "indices", "indptr")
+    located = [_locate(name, array) for name, array in zip(names, arrays, strict=True)]
     if any(found is None for found in located):
         return None
     found = cast("list[Located]", located)
@@ -148,7 +147,7 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
         elif {array.ordinal for array in found} == {ordinal}:
             _wait_for(arrays, found)
             nnz = data.shape[0]
-            source = kind.at(indptr.pointer, indices.pointer, data.pointer, *shape, nnz, ordinal)
+            source = kind.at(indptr.pointer, indices.pointer, data.pointer, shape[0], shape[1], nnz, ordinal)
         else:
             return None
         return DeviceCsr(source, data.dtype) if source.is_canonical() else None
