@@ -106,9 +106,9 @@ def aslinearoperator(
     ----------
     A : sparse matrix
         Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
-        `shape`, or a dense 2-D array. Real or complex; integers and bool become float64. Never changed:
-        duplicates are summed on a copy. A `SparseOperator` is given back as it is if nothing else is
-        asked for; otherwise its matrix is taken.
+        `shape` (NumPy arrays, or arrays on the operator's GPU), or a dense 2-D array. Real or complex;
+        integers and bool become float64. Never changed: duplicates are summed on a copy. A `SparseOperator`
+        is given back as it is if nothing else is asked for; otherwise its matrix is taken.
     format : str, default "auto"
         One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
         by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
