@@ -10,13 +10,14 @@ CPP = Path(__file__).parents[1] / "cpp"
 # Each folder includes itself and these. `cuda` is the backend of GPUs: its .hpp files need no CUDA header.
 MAY_INCLUDE = {
     "core": set(),
-    "formats": {"core"},
-    "model": {"core", "formats"},
-    "cuda": {"core", "formats"},
-    "matrix": {"core", "formats", "cuda"},
+    "passes": {"core"},
+    "formats": {"core", "passes"},
+    "model": {"core", "passes", "formats", "cuda"},
+    "cuda": {"core", "formats", "passes"},
+    "matrix": {"core", "passes", "formats", "cuda"},
     "vector": {"core", "cuda"},
     "solvers": {"core", "cuda", "matrix", "vector"},
-    "bindings": {"core", "formats", "model", "cuda", "matrix", "solvers"},
+    "bindings": {"core", "passes", "formats", "model", "cuda", "matrix", "solvers"},
 }
 
 FILES = sorted(path for path in CPP.rglob("*") if path.suffix in {".cpp", ".hpp", ".cu", ".cuh"})

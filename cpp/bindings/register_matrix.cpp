@@ -9,10 +9,14 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/features.hpp"
 #include "core/parallel.hpp"
 #include "cuda/transfer.hpp"
 #include "formats/transpose.hpp"
+#include "matrix/csr_source.hpp"
 #include "matrix/matrix.hpp"
+#include "model/feature_passes.hpp"
+#include "passes/host_passes.hpp"
 
 namespace py = pybind11;
 
@@ -119,9 +123,8 @@ py::dict named(const std::vector<OptionInfo>& list) {
 }
 
 template <class T>
-py::dict plan(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
-              const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
-    const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+py::dict plan(const CsrMatrix<T>& csr, const std::string& format, const Options& options, int ordinal,
+              std::optional<int> processors) {
     const Device device{ordinal};
     MatrixPlan plan;
     {
@@ -210,26 +213,140 @@ void register_type(py::module_& module) {
     using M = Matrix<T>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("Matrix" + value_suffix<T>()).c_str(),
                                                     "One sparse matrix in one format on one device.")
-        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
-                         index_t cols, const std::string& format, const Options& options, int ordinal, bool share) {
-                 const CsrMatrix<T> csr =
-                     share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
-                 const GilRelease release;
-                 return std::make_shared<M>(csr, format, options, Device{ordinal});
-             }),
-             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-             py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
-             "With share, index arrays that the core made may become those of the matrix, and must never change again.")
-        .def_static("plan", &plan<T>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
-                    py::arg("data").noconvert(), py::arg("cols"), py::arg("format"), py::arg("options"),
-                    py::arg("ordinal"), py::arg("processors") = py::none(),
-                    "What a format would do, before it is built: its options with every automatic choice made, and "
-                    "what it costs. With `processors` given, the device need not be there.")
+        .def(
+            py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+                        const std::string& format, const Options& options, int ordinal, bool share, bool on_host) {
+                const CsrMatrix<T> csr =
+                    share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
+                const GilRelease release;
+                return std::make_shared<M>(csr, format, options, Device{ordinal},
+                                           on_host ? Builders::kOfHost : Builders::kOfDevice);
+            }),
+            py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+            py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
+            py::arg("on_host") = false,
+            "With share, index arrays that the core made may become those of the matrix, and must never change again. "
+            "With on_host, it is converted on the host whatever its device.")
+        .def_static(
+            "plan",
+            [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
+               const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
+                const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+                return plan(csr, format, options, ordinal, processors);
+            },
+            py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
+            py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
+            "What a format would do, before it is built: its options with every automatic choice made, and "
+            "what it costs. With `processors` given, the device need not be there.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly("format", &M::format)
         .def_property_readonly("counts", &M::counts, "What the format counts of what it stores, by name.")
         .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
+}
+
+// A source of matrices from arrays at addresses on a device, whose contents nobody has checked.
+template <class T>
+std::shared_ptr<CsrSource<T>> source_at(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data,
+                                        index_t rows, index_t cols, index_t nnz, int ordinal) {
+    const Device device{ordinal};
+    const CsrMatrix<T> csr{
+        rows,
+        cols,
+        nnz,
+        Array<index_t>::view(reinterpret_cast<const index_t*>(indptr), rows + std::size_t(1), device),
+        Array<index_t>::view(reinterpret_cast<const index_t*>(indices), nnz, device),
+        Array<T>::view(reinterpret_cast<const T*>(data), nnz, device)};
+    return std::make_shared<CsrSource<T>>(csr, device);
+}
+
+template <class T>
+Features features_of(const CsrSource<T>& source) {
+    const CsrMatrix<T>& csr = source.csr();
+    const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+    if constexpr (kHasCuda) {
+        if (source.device().is_cuda()) {
+            return extract_features_on_gpu(csr.rows, csr.cols, csr.nnz, offsets, cols, sizeof(T),
+                                           source.device().ordinal);
+        }
+    }
+    HostPasses passes;  // as a GPU finds them; the CPU has a faster way of its own
+    return feature_passes::extract(passes, csr.rows, csr.cols, csr.nnz, offsets, cols, sizeof(T));
+}
+
+template <class T>
+void register_source(py::module_& module) {
+    using S = CsrSource<T>;
+    py::class_<S, std::shared_ptr<S>>(module, ("CsrSource" + value_suffix<T>()).c_str(),
+                                      "A matrix in CSR on a device, of which others are made there.")
+        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
+                         index_t cols, int ordinal) {
+                 const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+                 const GilRelease release;
+                 return std::make_shared<S>(csr, Device{ordinal});
+             }),
+             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+             py::arg("cols"), py::arg("ordinal"), "Of arrays in host memory, which cross the bus once.")
+        .def_static("at", &source_at<T>, py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
+                    py::arg("cols"), py::arg("nnz"), py::arg("ordinal"), py::call_guard<GilRelease>(),
+                    "Of arrays at addresses on the device, which are copied there.")
+        .def("is_canonical", &S::is_canonical, py::call_guard<GilRelease>(),
+             "Whether rows are sorted and without duplicates, and no index is out of range. Of arrays that nobody has "
+             "checked, to be asked first.")
+        .def(
+            "plan",
+            [](const S& source, const std::string& format, const Options& options, std::optional<int> processors) {
+                return plan(source.csr(), format, options, source.device().ordinal, processors);
+            },
+            py::arg("format"), py::arg("options"), py::arg("processors") = py::none(),
+            "What a format would do on the device, as Matrix.plan.")
+        .def(
+            "build",
+            [](const S& source, const std::string& format, const Options& options) {
+                return std::make_shared<Matrix<T>>(source.csr(), format, options, source.device());
+            },
+            py::arg("format"), py::arg("options"), py::call_guard<GilRelease>(), "The matrix in a format.")
+        .def(
+            "features",
+            [](const S& source) {
+                Features found;
+                {
+                    const GilRelease release;
+                    found = features_of(source);
+                }
+                return to_dict(found);
+            },
+            "What the performance model wants to know about the matrix.")
+        .def(
+            "transposed", [](const S& source) { return std::make_shared<S>(source.transposed(), source.device()); },
+            py::call_guard<GilRelease>(), "A source of the transposed matrix, on the same device.")
+        .def(
+            "sample",
+            [](const S& source, std::int64_t row_step, std::int64_t entry_step) {
+                typename S::Sample sample;
+                {
+                    const GilRelease release;
+                    sample = source.sample(row_step, entry_step);
+                }
+                return py::make_tuple(hand_over(sample.row_offsets), hand_over(sample.col_indices));
+            },
+            py::arg("row_step"), py::arg("entry_step"),
+            "Every so many of the row offsets and of the column indices, as NumPy arrays.")
+        .def(
+            "to_csr",
+            [](const S& source) {
+                CsrMatrix<T> csr;
+                {
+                    const GilRelease release;
+                    csr = source.to_host();
+                }
+                return py::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+            },
+            "(data, indices, indptr) as new NumPy arrays.")
+        .def_property_readonly("rows", [](const S& source) { return source.csr().rows; })
+        .def_property_readonly("cols", [](const S& source) { return source.csr().cols; })
+        .def_property_readonly("nnz", [](const S& source) { return source.csr().nnz; })
+        .def_property_readonly("ordinal", [](const S& source) { return source.device().ordinal; });
 }
 
 template <class T>
@@ -255,7 +372,8 @@ void register_transpose(py::module_& module) {
 #define REGISTER(T)                \
     register_transpose<T>(module); \
     register_base<T>(module);      \
-    register_type<T>(module);
+    register_type<T>(module);      \
+    register_source<T>(module);
 
 void register_matrix(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
 

@@ -2,10 +2,12 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
+#include "bindings/features.hpp"
 #include "core/parallel.hpp"
 #include "cuda/residency.hpp"
-#include "formats/hyb.hpp"
+#include "formats/hyb_build.hpp"
 #include "model/features.hpp"
+#include "passes/host_passes.hpp"
 
 namespace py = pybind11;
 
@@ -14,6 +16,19 @@ namespace spmvgpu {
 namespace {
 
 using Indices = py::array_t<index_t, py::array::c_style>;
+
+}  // namespace
+
+py::dict to_dict(const Features& found) {
+    using py::arg;
+    return py::dict(arg("rows") = found.rows, arg("cols") = found.cols, arg("nnz") = found.nnz,
+                    arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
+                    arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
+                    arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
+                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors);
+}
+
+namespace {
 
 py::dict features(const Indices& indptr, const Indices& indices, index_t cols, int item_bytes) {
     if (indptr.size() < 1 || indptr.data()[indptr.size() - 1] != indices.size()) {
@@ -25,12 +40,7 @@ py::dict features(const Indices& indptr, const Indices& indices, index_t cols, i
         found =
             extract_features(static_cast<index_t>(indptr.size() - 1), cols, indptr.data(), indices.data(), item_bytes);
     }
-    using py::arg;
-    return py::dict(arg("rows") = found.rows, arg("cols") = found.cols, arg("nnz") = found.nnz,
-                    arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
-                    arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
-                    arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
-                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors);
+    return to_dict(found);
 }
 
 py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
@@ -45,8 +55,8 @@ py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
 
 index_t hyb_width(const Indices& indptr) {
     if (indptr.size() < 1) throw std::invalid_argument("inconsistent CSR arrays");
-    return choose_ell_width(static_cast<index_t>(indptr.size() - 1),
-                            Array<index_t>::view(indptr.data(), indptr.size()));
+    HostPasses passes;
+    return choose_ell_width(passes, static_cast<index_t>(indptr.size() - 1), indptr.data());
 }
 
 bool allowed_by_default(std::int64_t slots, std::int64_t entries) {

@@ -22,18 +22,20 @@ public:
         : memory_(allocate(size * sizeof(T), device)), size_(size), device_(device), owned_(true) {}
 
     // A window on memory that somebody else keeps alive.
-    static Array view(const T* data, std::size_t size) {
+    static Array view(const T* data, std::size_t size, Device device = {}) {
         Array array;
         array.memory_ = std::shared_ptr<void>(const_cast<T*>(data), [](void*) {});
         array.size_ = size;
+        array.device_ = device;
         return array;
     }
 
-    // A part of the memory of another array, or all of it: never written to again, and freed with the last copy.
-    static Array share(std::shared_ptr<void> memory, std::size_t size) {
+    // A part of the memory of another array, or all of it: freed with the last copy.
+    static Array share(std::shared_ptr<void> memory, std::size_t size, Device device = {}) {
         Array array;
         array.memory_ = std::move(memory);
         array.size_ = size;
+        array.device_ = device;
         array.owned_ = true;
         return array;
     }

@@ -4,6 +4,7 @@
 #include "core/mutex.hpp"
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/scratch.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 
@@ -52,7 +53,12 @@ Memory memory(int ordinal) {
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     const DeviceGuard guard(ordinal);
     void* pointer = nullptr;
-    const cudaError_t status = cudaMalloc(&pointer, bytes);
+    cudaError_t status = cudaMalloc(&pointer, bytes);
+    if (status == cudaErrorMemoryAllocation) {  // what lies idle among the scratch memory may be what is missing
+        cudaGetLastError();
+        drop_scratch(ordinal);
+        status = cudaMalloc(&pointer, bytes);
+    }
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         throw OutOfMemory(Device{ordinal}.name(), bytes, memory(ordinal).free);
@@ -79,6 +85,8 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
     }
     const DeviceGuard guard(from_device.is_cuda() ? from_device.ordinal : to_device.ordinal);
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    // From one place of a device to another the host is not waited for, and streams of our own wait for nobody.
+    if (to_device.is_cuda()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
 void synchronize(Stream stream, int ordinal) {

@@ -1,8 +1,10 @@
 // Stands in for the CUDA backend in a build without it: there are no devices, and asking for one says why.
 #include "core/errors.hpp"
+#include "cuda/csr_passes.hpp"
 #include "cuda/gather.hpp"
 #include "cuda/residency.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/scratch.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 #include "cuda/transpose.hpp"
@@ -30,6 +32,10 @@ bool is_capturing(Stream) { unavailable(); }
 Device device_of(const void*) { return {}; }
 double time_launches(const std::function<void(Stream)>&, const Series&, int) { unavailable(); }
 DeviceGuard::DeviceGuard(int) { unavailable(); }
+void drop_scratch(int) noexcept {}
+index_t longest_row(index_t, const index_t*, int) { unavailable(); }
+Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int) { unavailable(); }
+bool is_canonical(index_t, index_t, index_t, const index_t*, const index_t*, int) { unavailable(); }
 DeviceGuard::~DeviceGuard() = default;
 
 template <class T>
@@ -71,6 +77,10 @@ void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t
     unavailable();
 }
 template <class T>
+CsrMatrix<T> transpose(const CsrMatrix<T>&) {
+    unavailable();
+}
+template <class T>
 void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream) {
     unavailable();
 }
@@ -81,6 +91,7 @@ void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, in
 #define INSTANTIATE(T)                                                                                   \
     template void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream);                    \
     template void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream); \
+    template CsrMatrix<T> transpose(const CsrMatrix<T>&);                                                \
     template Residency csr_vector_residency<T>(int);                                                     \
     template Residency ell_residency<T>(int);                                                            \
     template class HostExchange<T>;                                                                      \

@@ -4,12 +4,11 @@
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/coo_build.hpp"
 #include "formats/row_products.hpp"
-#include "formats/spans.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
-
-namespace {
 
 int choose_strip(index_t nnz, int processors) {
     // Long strips amortise the carries; short ones keep all warp slots of a small matrix's device busy.
@@ -19,8 +18,6 @@ int choose_strip(index_t nnz, int processors) {
     return strip;
 }
 
-}  // namespace
-
 std::vector<Options> CooTuning::candidates() {
     std::vector<Options> list;
     for (std::int64_t strip : {512, 256, 128, 64, 1024}) list.push_back({{"strip", strip}});
@@ -29,43 +26,14 @@ std::vector<Options> CooTuning::candidates() {
 
 template <class T>
 CooPlan Coo<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    CooPlan plan{tuning, {}, false, {}};
-    if (tuning.strip == 0) plan.tuning.strip = choose_strip(csr.nnz, target.processors);
-    const auto empty = parallel_sum<index_t>(csr.rows, csr.rows, [&](std::int64_t first, std::int64_t last) {
-        index_t count = 0;
-        for (auto row = static_cast<index_t>(first); row < last; ++row) count += csr.row_length(row) == 0;
-        return count;
-    });
-    plan.has_empty_rows = empty > 0;
-    plan.cost.bytes = csr.nnz * (sizeof(T) + 2 * sizeof(index_t));
-    plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
-    if (target.device.is_cuda()) {
-        const auto bounds = find_bounds(csr.row_offsets, csr.nnz, plan.tuning.strip);
-        plan.spans = find_spans(bounds);
-        plan.cost.bytes += plan.spans.size() * sizeof(RowSpan);
-        plan.cost.bytes += workspace_bytes(static_cast<index_t>(bounds.size()), plan.spans.size());
-        plan.cost.launches = plan.has_empty_rows + (csr.nnz > 0) + !plan.spans.empty();
-    }
-    return plan;
+    HostPasses passes;
+    return Builder<Coo<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Coo<T> Coo<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    Coo coo;
-    coo.rows = csr.rows;
-    coo.cols = csr.cols;
-    coo.nnz = csr.nnz;
-    coo.has_empty_rows = plan.has_empty_rows;
-    coo.row_indices = Array<index_t>(coo.nnz);
-    coo.col_indices = csr.col_indices;
-    coo.values = csr.values;
-    coo.spans = Array<RowSpan>::from(plan.spans);
-    coo.tuning = plan.tuning;
-    parallel_for(coo.rows, coo.nnz, [&](index_t row) {
-        std::fill(coo.row_indices.begin() + csr.row_offsets[row], coo.row_indices.begin() + csr.row_offsets[row + 1],
-                  row);
-    });
-    return coo;
+    HostPasses passes;
+    return Builder<Coo<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

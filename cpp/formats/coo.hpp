@@ -14,7 +14,6 @@
 // so on rows longer than two or three entries CSR moves fewer bytes.
 #pragma once
 
-#include "core/host_vector.hpp"
 #include "formats/format.hpp"
 #include "formats/spans.hpp"
 
@@ -35,13 +34,13 @@ struct CooPlan {
     CooTuning tuning;
     Cost cost;
     bool has_empty_rows = false;
-    HostVector<RowSpan> spans;
+    Array<RowSpan> spans;
 };
 
 template <class T>
 struct Coo {
     static constexpr const char* kName = "coo";
-    static constexpr Traits kTraits{.multiplies_columns = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
     static constexpr int kColumns = 8;  // for which a GPU reads the matrix once: each needs partial sums of every strip
     using value_type = T;
     using Tuning = CooTuning;

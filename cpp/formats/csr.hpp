@@ -16,7 +16,6 @@
 // product through shared memory; so `shuffle` is the default where rows are even enough, and `balanced` elsewhere.
 #pragma once
 
-#include "core/host_vector.hpp"
 #include "formats/format.hpp"
 #include "formats/spans.hpp"
 
@@ -67,16 +66,16 @@ struct alignas(16) Tile {
 struct CsrPlan {
     CsrTuning tuning;
     Cost cost;
-    HostVector<Tile> tiles;
-    HostVector<RowSpan> spans;  // rows that are cut into segments
-    index_t segments = 0;       // partial sums that the spans refer to
-    int node_rows = 1;          // see find_node_rows
+    Array<Tile> tiles;
+    Array<RowSpan> spans;  // rows that are cut into segments
+    index_t segments = 0;  // partial sums that the spans refer to
+    int node_rows = 1;     // see find_node_rows
 };
 
 template <class T>
 struct Csr {
     static constexpr const char* kName = "csr";
-    static constexpr Traits kTraits{.multiplies_columns = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
     using value_type = T;
     using Tuning = CsrTuning;
     using Plan = CsrPlan;

@@ -19,7 +19,6 @@
 // the product is that of `csr`, whose split by rows and non-zeros is as even.
 #pragma once
 
-#include "core/host_vector.hpp"
 #include "formats/format.hpp"
 #include "formats/spans.hpp"
 
@@ -44,13 +43,13 @@ struct CsrBPlan {
     CsrBTuning tuning;
     Cost cost;
     Array<RowBound> bounds;
-    HostVector<RowSpan> spans;
+    Array<RowSpan> spans;
 };
 
 template <class T>
 struct CsrB {
     static constexpr const char* kName = "csr_b";
-    static constexpr Traits kTraits{};
+    static constexpr Traits kTraits{.builds_on_gpu = true};
     using value_type = T;
     using Tuning = CsrBTuning;
     using Plan = CsrBPlan;

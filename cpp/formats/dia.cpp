@@ -1,105 +1,27 @@
 #include "formats/dia.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <limits>
 #include <numeric>
-#include <utility>
 
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/dia_build.hpp"
 #include "formats/row_products.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
-namespace {
-
-// Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte per
-// row and column, while it counts.
-template <class T>
-HostVector<index_t> find_diagonals(const CsrMatrix<T>& matrix) {
-    using Word = std::uint64_t;
-    constexpr int kBits = 64;
-    // Diagonal i has the offset i - rows + 1.
-    const std::int64_t possible = std::int64_t(matrix.rows) + matrix.cols;
-    Array<Word> used(possible / kBits + 1);
-    std::fill(used.begin(), used.end(), Word(0));
-    parallel_for(matrix.rows, matrix.nnz, [&](index_t row) {
-        const std::int64_t shift = std::int64_t(matrix.rows) - 1 - row;
-        for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
-            const std::int64_t i = matrix.col_indices[k] + shift;
-            const std::atomic_ref<Word> word(used[i / kBits]);
-            const Word bit = Word(1) << i % kBits;
-            // Read first: nearly always the bit is there already, and reads alone do not slow other threads down.
-            if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit, std::memory_order_relaxed);
-        }
-    });
-    HostVector<index_t> offsets;
-    for (std::size_t w = 0; w < used.size(); ++w) {
-        for (Word word = used[w]; word != 0; word &= word - 1) {
-            const std::int64_t i = static_cast<std::int64_t>(w) * kBits + std::countr_zero(word);
-            offsets.push_back(static_cast<index_t>(i - matrix.rows + 1));
-        }
-    }
-    return offsets;
-}
-
-// A bit pattern that no value has, in its real part if it is complex: 0, or the first free one of a row of candidates
-// that is longer than the values are.
-template <class T>
-typename Dia<T>::Bits find_padding(const Array<T>& values) {
-    using Bits = typename Dia<T>::Bits;
-    constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
-    if (std::none_of(values.begin(), values.end(), [&](T value) { return Dia<T>::bits(value) == 0; })) return 0;
-    HostVector<bool> taken(values.size() + 1);
-    for (const T value : values) {
-        const Bits candidate = Dia<T>::bits(value) - kFirst;  // wraps around, as kFirst + candidate does
-        if (candidate < taken.size()) taken[candidate] = true;
-    }
-    return kFirst + static_cast<Bits>(std::find(taken.begin(), taken.end(), false) - taken.begin());
-}
-
-}  // namespace
-
 template <class T>
 DiaPlan Dia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    DiaPlan plan{tuning, {}, find_diagonals(csr)};
-    const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
-    plan.cost.slots = diagonals * aligned_pitch(csr.rows);
-    plan.cost.entries = csr.nnz;
-    plan.cost.bytes = plan.cost.slots * sizeof(T) + diagonals * sizeof(index_t);
-    check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
-    for (const std::int64_t offset : plan.offsets) {  // the length of the diagonal: it is read entry or not
-        plan.cost.gathers += std::min<std::int64_t>(csr.rows, csr.cols - offset) - std::max<std::int64_t>(0, -offset);
-    }
-    if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
-    return plan;
+    HostPasses passes;
+    return Builder<Dia<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
-Dia<T> Dia<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
-    Dia dia;
-    dia.rows = matrix.rows;
-    dia.cols = matrix.cols;
-    dia.nnz = matrix.nnz;
-    dia.pitch = aligned_pitch(matrix.rows);
-    dia.padding = find_padding(matrix.values);
-    dia.offsets = Array<index_t>::from(plan.offsets);
-    dia.values = Array<T>(plan.cost.slots);
-    dia.tuning = plan.tuning;
-    const auto slots = static_cast<std::int64_t>(dia.values.size());
-    parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
-        std::fill(dia.values.begin() + begin, dia.values.begin() + end, T(std::bit_cast<Real<T>>(dia.padding)));
-    });
-    parallel_for(dia.rows, slots, [&](index_t row) {
-        const index_t* offset = dia.offsets.begin();  // columns ascend in a row, and so do the diagonals they lie on
-        for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k) {
-            offset = std::lower_bound(offset, std::as_const(dia.offsets).end(), matrix.col_indices[k] - row);
-            dia.values[(offset - dia.offsets.begin()) * dia.pitch + row] = matrix.values[k];
-        }
-    });
-    return dia;
+Dia<T> Dia<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    HostPasses passes;
+    return Builder<Dia<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 namespace {

@@ -23,7 +23,6 @@
 #include <bit>
 #include <type_traits>
 
-#include "core/host_vector.hpp"
 #include "formats/format.hpp"
 #include "formats/padding.hpp"
 
@@ -32,13 +31,13 @@ namespace spmvgpu {
 struct DiaPlan {
     PaddedTuning tuning;
     Cost cost;
-    HostVector<index_t> offsets;
+    Array<index_t> offsets;
 };
 
 template <class T>
 struct Dia {
     static constexpr const char* kName = "dia";
-    static constexpr Traits kTraits{.reads_whole_diagonals = true, .multiplies_columns = true};
+    static constexpr Traits kTraits{.reads_whole_diagonals = true, .multiplies_columns = true, .builds_on_gpu = true};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = DiaPlan;

@@ -4,24 +4,10 @@
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
-#include "formats/node_pattern.hpp"
 #include "formats/row_products.hpp"
 #include "formats/slice_products.hpp"
 
 namespace spmvgpu {
-
-EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_per_row) {
-    index_t longest = 0;
-    for (index_t row = 0; row < rows; ++row) longest = std::max(longest, row_offsets[row + 1] - row_offsets[row]);
-    const index_t width = longest / threads_per_row + (longest % threads_per_row != 0);
-    return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
-}
-
-Array<index_t> count_row_lengths(index_t rows, const Array<index_t>& row_offsets) {
-    Array<index_t> lengths(rows);
-    parallel_for(rows, rows, [&](index_t row) { lengths[row] = row_offsets[row + 1] - row_offsets[row]; });
-    return lengths;
-}
 
 template <class T>
 Cost EllSlots<T>::cost(const char* name, const EllShape& shape, const CsrMatrix<T>& csr, double max_padding,
@@ -33,26 +19,6 @@ Cost EllSlots<T>::cost(const char* name, const EllShape& shape, const CsrMatrix<
     if (target.device.is_cuda()) cost.launches = csr.rows > 0;
     check_padding(name, cost, max_padding, csr.bytes());
     return cost;
-}
-
-template <class T>
-EllSlots<T> EllSlots<T>::from_csr(const CsrMatrix<T>& matrix, const EllShape& shape) {
-    const std::int64_t slots = shape.slots();
-    EllSlots ell{shape, Array<index_t>(slots), Array<T>(slots),
-                 find_node_rows(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data())};
-    parallel_ranges(slots, slots, [&](std::int64_t begin, std::int64_t end) {
-        std::fill(ell.col_indices.begin() + begin, ell.col_indices.begin() + end, -1);
-        std::fill(ell.values.begin() + begin, ell.values.begin() + end, T(0));
-    });
-    parallel_for(shape.rows, slots, [&](index_t row) {
-        const index_t begin = matrix.row_offsets[row];
-        for (index_t k = begin; k < matrix.row_offsets[row + 1]; ++k) {
-            const std::int64_t slot = shape.slot(row, k - begin);
-            ell.col_indices[slot] = matrix.col_indices[k];
-            ell.values[slot] = matrix.values[k];
-        }
-    });
-    return ell;
 }
 
 template <class T>

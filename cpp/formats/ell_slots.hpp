@@ -17,14 +17,11 @@ struct EllShape {
     index_t width = 0;        // columns of slots
     std::int64_t pitch = 0;   // slots per column: a thread each, and threads without a row up to a multiple of 32
 
-    std::int64_t slots() const { return width * pitch; }
-    std::int64_t slot(index_t row, index_t k) const {
+    constexpr std::int64_t slots() const { return width * pitch; }
+    constexpr std::int64_t slot(index_t row, index_t k) const {
         return k / threads_per_row * pitch + std::int64_t(row) * threads_per_row + k % threads_per_row;
     }
 };
-
-// The smallest shape that holds the longest row.
-EllShape fit_shape(index_t rows, const Array<index_t>& row_offsets, int threads_per_row);
 
 template <class Tuning>
 struct EllPlan {
@@ -49,15 +46,11 @@ struct EllSlots {
     // Of a format called `name` that stores this and extra_bytes. Throws FormatError beyond max_padding.
     static Cost cost(const char* name, const EllShape& shape, const CsrMatrix<T>& csr, double max_padding,
                      std::size_t extra_bytes, const Target& target);
-    static EllSlots from_csr(const CsrMatrix<T>& csr, const EllShape& shape);
     CsrMatrix<T> to_csr(index_t cols, index_t nnz) const;
 
     // With row_lengths (or nullptr), columns that are padding throughout a group of neighbouring rows are not read.
     void spmv(const index_t* row_lengths, const Product<T>& product) const;            // on the CPU
     void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;  // several vectors
 };
-
-// Entries of each row.
-Array<index_t> count_row_lengths(index_t rows, const Array<index_t>& row_offsets);
 
 }  // namespace spmvgpu

@@ -1,16 +1,20 @@
 #include "formats/ellpack.hpp"
 
+#include "formats/ell_build.hpp"
+#include "passes/host_passes.hpp"
+
 namespace spmvgpu {
 
 template <class T>
 typename Ellpack<T>::Plan Ellpack<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    const EllShape shape = fit_shape(csr.rows, csr.row_offsets, 1);
-    return {tuning, EllSlots<T>::cost(kName, shape, csr, tuning.max_padding, 0, target), shape};
+    HostPasses passes;
+    return Builder<Ellpack<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Ellpack<T> Ellpack<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    return {csr.rows, csr.cols, csr.nnz, EllSlots<T>::from_csr(csr, plan.shape), plan.tuning};
+    HostPasses passes;
+    return Builder<Ellpack<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

@@ -1,19 +1,20 @@
 #include "formats/ellpack_r.hpp"
 
+#include "formats/ell_build.hpp"
+#include "passes/host_passes.hpp"
+
 namespace spmvgpu {
 
 template <class T>
 typename EllpackR<T>::Plan EllpackR<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    const EllShape shape = fit_shape(csr.rows, csr.row_offsets, 1);
-    const std::size_t lengths = csr.rows * sizeof(index_t);
-    return {tuning, EllSlots<T>::cost(kName, shape, csr, tuning.max_padding, lengths, target), shape};
+    HostPasses passes;
+    return Builder<EllpackR<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 EllpackR<T> EllpackR<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    return {
-        csr.rows,   csr.cols, csr.nnz, Ellpack<T>::from_csr(csr, plan), count_row_lengths(csr.rows, csr.row_offsets),
-        plan.tuning};
+    HostPasses passes;
+    return Builder<EllpackR<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

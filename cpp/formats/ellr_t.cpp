@@ -1,5 +1,8 @@
 #include "formats/ellr_t.hpp"
 
+#include "formats/ell_build.hpp"
+#include "passes/host_passes.hpp"
+
 namespace spmvgpu {
 
 namespace {
@@ -10,6 +13,8 @@ namespace {
 constexpr std::int64_t kThreadsWanted = 1 << 17;
 constexpr std::int64_t kEntriesPerThread = 8;
 
+}  // namespace
+
 int choose_threads(index_t rows, index_t nnz) {
     int threads = 1;
     while (threads < 32 && std::int64_t(rows) * threads < kThreadsWanted &&
@@ -18,8 +23,6 @@ int choose_threads(index_t rows, index_t nnz) {
     }
     return threads;
 }
-
-}  // namespace
 
 std::vector<Options> EllrTTuning::candidates() {
     std::vector<Options> list;
@@ -30,22 +33,14 @@ std::vector<Options> EllrTTuning::candidates() {
 
 template <class T>
 typename EllrT<T>::Plan EllrT<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    Plan plan{tuning, {}, {}};
-    if (tuning.threads_per_row == 0) plan.tuning.threads_per_row = choose_threads(csr.rows, csr.nnz);
-    plan.shape = fit_shape(csr.rows, csr.row_offsets, plan.tuning.threads_per_row);
-    const std::size_t lengths = csr.rows * sizeof(index_t);
-    plan.cost = EllSlots<T>::cost(kName, plan.shape, csr, tuning.padded.max_padding, lengths, target);
-    return plan;
+    HostPasses passes;
+    return Builder<EllrT<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 EllrT<T> EllrT<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    return {csr.rows,
-            csr.cols,
-            csr.nnz,
-            EllSlots<T>::from_csr(csr, plan.shape),
-            count_row_lengths(csr.rows, csr.row_offsets),
-            plan.tuning};
+    HostPasses passes;
+    return Builder<EllrT<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

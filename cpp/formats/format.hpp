@@ -31,6 +31,7 @@ struct Traits {
     bool gathers_x_first = false;        // multiplies by values gathered from x, which may serve several products
     bool multiplies_panels = true;       // multiplies several vectors at once on the CPU
     bool multiplies_columns = false;     // and on a GPU
+    bool builds_on_gpu = false;          // has a Builder, see builder.hpp, so that a matrix there is converted there
 };
 
 // What a matrix in a format takes, known before it is stored.

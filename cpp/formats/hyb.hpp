@@ -39,21 +39,19 @@ struct HybTuning {
     static std::vector<Options> candidates();
 };
 
-// The width that an automatic choice comes to.
-index_t choose_ell_width(index_t rows, const Array<index_t>& row_offsets);
-
 struct HybPlan {
     HybTuning tuning;
     Cost cost;
     index_t width = 0;  // of the ELL part
     EllPlan<PaddedTuning> ell;
     CooPlan coo;
+    Array<index_t> rest_offsets;  // of the rows in the COO part; length rows + 1
 };
 
 template <class T>
 struct Hyb {
     static constexpr const char* kName = "hyb";
-    static constexpr Traits kTraits{.multiplies_columns = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
     using value_type = T;
     using Tuning = HybTuning;
     using Plan = HybPlan;

@@ -82,22 +82,4 @@ NodePattern find_nodes(index_t rows, const index_t* row_offsets, const index_t* 
     return pattern;
 }
 
-int find_node_rows(index_t rows, const index_t* row_offsets, const index_t* col_indices) {
-    constexpr index_t kNode = 3, kSample = 1024, kMostCompared = 64;
-    const auto repeats = [&](index_t row) {  // the columns of the row before; an empty row repeats nothing
-        const index_t before = row_offsets[row - 1], begin = row_offsets[row];
-        const index_t length = row_offsets[row + 1] - begin;
-        return length > 0 && length == begin - before &&
-               std::equal(col_indices + begin, col_indices + begin + std::min(length, kMostCompared),
-                          col_indices + before);
-    };
-    const index_t nodes = rows / kNode, step = std::max<index_t>(1, nodes / kSample);
-    index_t found = 0, looked_at = 0;
-    for (std::int64_t node = 0; node < nodes; node += step, ++looked_at) {
-        const auto row = static_cast<index_t>(node * kNode);
-        found += repeats(row + 1) && repeats(row + 2);
-    }
-    return 2 * found > looked_at ? kNode : 1;
-}
-
 }  // namespace spmvgpu

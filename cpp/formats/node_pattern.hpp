@@ -26,8 +26,4 @@ constexpr int kMaxBlock = 3;
 NodePattern find_nodes(index_t rows, const index_t* row_offsets, const index_t* col_indices, int block, int value_bytes,
                        int index_bytes);
 
-// How many neighbouring rows, beginning with the first, most rows share their columns with: 3 for elements with three
-// unknowns at a node, or six; else 1. From a sample of rows, for those who gain from it and need not rely on it.
-int find_node_rows(index_t rows, const index_t* row_offsets, const index_t* col_indices);
-
 }  // namespace spmvgpu

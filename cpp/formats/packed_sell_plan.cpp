@@ -6,6 +6,8 @@
 #include "formats/packed_sell.hpp"
 #include "formats/packed_sell_encode.hpp"
 #include "formats/padding.hpp"
+#include "formats/slices_build.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -136,11 +138,12 @@ template <class T>
 PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     Plan plan;
     plan.tuning = tuning;
-    plan.slices = cut_into_slices(csr.rows, csr.nnz, csr.row_offsets, tuning.sigma, kWorthSorting);
+    HostPasses passes;
+    plan.slices = cut_into_slices(passes, csr.rows, csr.nnz, csr.row_offsets.data(), tuning.sigma, kWorthSorting);
     plan.tuning.sigma = plan.slices.sigma;
-    plan.cost.slots = plan.slices.slots();  // at most a quarter more will be laid out
+    plan.cost.slots = plan.slices.slots;  // at most a quarter more will be laid out
     plan.cost.entries = plan.cost.gathers = csr.nnz;
-    plan.cost.bytes = csr.bytes() + plan.slices.slots() / kLanes * sizeof(std::uint64_t);  // if nothing can be packed
+    plan.cost.bytes = csr.bytes() + plan.slices.slots / kLanes * sizeof(std::uint64_t);  // if nothing can be packed
     check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
 
     const std::vector<T> sample = sample_values(csr);
@@ -165,7 +168,7 @@ PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tun
         }
         return counts;
     };
-    const auto counts = parallel_sum<ModeCounts>(slices, kNanosecondsPerLane * plan.slices.slots(), lay_out);
+    const auto counts = parallel_sum<ModeCounts>(slices, kNanosecondsPerLane * plan.slices.slots, lay_out);
     std::partial_sum(plan.slice_offsets.begin(), plan.slice_offsets.end(), plan.slice_offsets.begin());
     std::partial_sum(plan.slice_starts.begin(), plan.slice_starts.end(), plan.slice_starts.begin());
     if (counts.of(ValueMode::kDictionary) + counts.of(ValueMode::kKnownConstant) == 0) plan.dictionary.clear();
@@ -184,7 +187,7 @@ PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tun
     for (int i = 0; i < kValueModes; ++i) plan.cost.counts[kValueNames[i]] = static_cast<double>(counts.value[i]);
     plan.cost.counts["ragged"] = static_cast<double>(counts.ragged);
     if (tuning.warps_per_slice == 0) {
-        plan.tuning.warps_per_slice = choose_warps_per_slice(plan.slices.offsets, target.processors);
+        plan.tuning.warps_per_slice = warps_per_slice(passes, plan.slices, target.processors);
     }
     return plan;
 }
@@ -204,7 +207,7 @@ PackedSell<T> PackedSell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan)
     packed.scale = plan.scale;
     packed.tuning = plan.tuning;
     const ValueCoder<T> coder(plan.dictionary, plan.scale);
-    parallel_for(packed.slices, kNanosecondsPerLane * plan.slices.slots(), [&](index_t s) {
+    parallel_for(packed.slices, kNanosecondsPerLane * plan.slices.slots, [&](index_t s) {
         SliceWriter<T> writer(packed.words.data() + plan.slice_offsets[s], packed.stream.data(), plan.slice_starts[s]);
         for_each_planned_slot(csr, plan.slices, s, coder, [&](const Slot& slot, const SlotEntries<T>& entries) {
             writer.add(slot, entries, coder);

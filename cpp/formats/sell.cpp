@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
-#include "formats/node_pattern.hpp"
-#include "formats/padding.hpp"
 #include "formats/row_products.hpp"
+#include "formats/sell_build.hpp"
 #include "formats/slice_products.hpp"
 #include "formats/slices.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -18,8 +17,6 @@ namespace {
 
 constexpr index_t kSliceRows = Sell<float>::kSliceRows;
 static_assert(kSliceRows == kSliceLanes);
-
-constexpr double kWorthSorting = 1.05;  // sort only if that saves more than this factor of the slots
 
 }  // namespace
 
@@ -31,52 +28,14 @@ std::vector<Options> SellTuning::candidates() {
 
 template <class T>
 SellPlan Sell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    Slices slices = cut_into_slices(csr.rows, csr.nnz, csr.row_offsets, tuning.sigma, kWorthSorting);
-    SellPlan plan{tuning, {}, std::move(slices.permutation), std::move(slices.offsets)};
-    plan.tuning.sigma = slices.sigma;
-    plan.cost.bytes = plan.slots() * (sizeof(T) + sizeof(index_t)) + plan.slice_offsets.size() * sizeof(index_t) +
-                      plan.permutation.bytes();
-    plan.cost.slots = plan.slots();
-    plan.cost.entries = plan.cost.gathers = csr.nnz;
-    plan.cost.stores_in_order = plan.permutation.size() == 0;
-    if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
-    check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
-    if (tuning.warps_per_slice == 0) {
-        plan.tuning.warps_per_slice = choose_warps_per_slice(plan.slice_offsets, target.processors);
-    }
-    return plan;
+    HostPasses passes;
+    return Builder<Sell<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
-Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& matrix, const Plan& plan) {
-    Sell sell;
-    sell.rows = matrix.rows;
-    sell.cols = matrix.cols;
-    sell.nnz = matrix.nnz;
-    sell.slices = static_cast<index_t>(plan.slice_offsets.size()) - 1;
-    sell.slice_offsets = Array<index_t>(plan.slice_offsets.size());
-    std::copy(plan.slice_offsets.begin(), plan.slice_offsets.end(), sell.slice_offsets.begin());
-    sell.col_indices = Array<index_t>(plan.slots());
-    sell.values = Array<T>(plan.slots());
-    sell.permutation = plan.permutation;
-    sell.tuning = plan.tuning;
-    if (sell.permutation.size() == 0) {
-        sell.node_rows = find_node_rows(matrix.rows, matrix.row_offsets.data(), matrix.col_indices.data());
-    }
-    parallel_for(sell.slices, plan.slots(), [&](index_t s) {
-        const index_t begin = sell.slice_offsets[s], end = sell.slice_offsets[s + 1];
-        std::fill(sell.col_indices.begin() + begin, sell.col_indices.begin() + end, -1);
-        std::fill(sell.values.begin() + begin, sell.values.begin() + end, T(0));
-        for (index_t i = s * kSliceRows; i < slice_end(s, sell.rows); ++i) {
-            const index_t row = plan.row_at(i);
-            index_t slot = begin + i % kSliceRows;
-            for (index_t k = matrix.row_offsets[row]; k < matrix.row_offsets[row + 1]; ++k, slot += kSliceRows) {
-                sell.col_indices[slot] = matrix.col_indices[k];
-                sell.values[slot] = matrix.values[k];
-            }
-        }
-    });
-    return sell;
+Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    HostPasses passes;
+    return Builder<Sell<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

@@ -17,8 +17,8 @@
 // store. Do not use it where row lengths differ wildly within a window: the padding is refused beyond max_padding.
 #pragma once
 
-#include "core/host_vector.hpp"
 #include "formats/format.hpp"
+#include "formats/slices.hpp"
 
 namespace spmvgpu {
 
@@ -40,17 +40,13 @@ struct SellTuning {
 struct SellPlan {
     SellTuning tuning;
     Cost cost;
-    Array<index_t> permutation;
-    HostVector<std::int64_t> slice_offsets;  // wider than those stored: the slots may be too many
-
-    std::int64_t slots() const { return slice_offsets.back(); }
-    index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
+    Slices slices;
 };
 
 template <class T>
 struct Sell {
     static constexpr const char* kName = "sell";
-    static constexpr Traits kTraits{.multiplies_columns = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
     static constexpr index_t kSliceRows = 32;  // a warp's lanes
     using value_type = T;
     using Tuning = SellTuning;

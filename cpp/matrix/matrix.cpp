@@ -1,14 +1,20 @@
 #include "matrix/matrix.hpp"
 
 #include <chrono>
+#include <stdexcept>
 #include <type_traits>
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
+#include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
+#include "formats/builder.hpp"
+#include "formats/csr_passes.hpp"
 #include "matrix/column_products.hpp"
+#include "matrix/csr_source.hpp"
 #include "matrix/timing.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -38,7 +44,7 @@ void with_format(const std::string& name, Visit&& visit) {
 
 // A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
 // that a matrix that is too large fails before anything is allocated.
-template <class Format>
+template <FormatContract Format>
 Format copy_to(const Format& format, Device device) {
     if (device.is_cuda()) {
         std::size_t bytes = 0;
@@ -49,6 +55,31 @@ Format copy_to(const Format& format, Device device) {
     Format copy = format;
     Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
     return copy;
+}
+
+// Whether a format is planned and converted on the GPU that it is for.
+template <class Format>
+constexpr bool kBuildsOnGpu = kHasCuda&& Format::kTraits.builds_on_gpu;
+
+template <class T>
+bool is_on_gpu(const CsrMatrix<T>& csr) {
+    return csr.row_offsets.device().is_cuda();
+}
+
+// The plan of a matrix on a GPU, and the format in its memory. Called only where kBuildsOnGpu is true; elsewhere they
+// are there for the sake of the compiler.
+template <class Format>
+typename Format::Plan plan_there([[maybe_unused]] const CsrMatrix<typename Format::value_type>& csr,
+                                 [[maybe_unused]] const typename Format::Tuning& tuning,
+                                 [[maybe_unused]] const Target& target) {
+    if constexpr (kBuildsOnGpu<Format>) return plan_on_gpu<Format>(csr, tuning, target);
+    throw std::logic_error(std::string(Format::kName) + " is not built on a GPU");
+}
+template <class Format>
+Format build_there([[maybe_unused]] const CsrMatrix<typename Format::value_type>& csr,
+                   [[maybe_unused]] const typename Format::Plan& plan) {
+    if constexpr (kBuildsOnGpu<Format>) return build_on_gpu<Format>(csr, plan);
+    throw std::logic_error(std::string(Format::kName) + " is not built on a GPU");
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -75,31 +106,63 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
                        const Target& target) {
     MatrixPlan result;
     with_format<T>(format, [&]<class Format>() {
-        const auto plan = Format::plan(csr, read_options<typename Format::Tuning>(format, options), target);
+        const auto tuning = read_options<typename Format::Tuning>(format, options);
+        const auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
+                              ? plan_there<Format>(csr, tuning, target)
+                              : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
         result = {plan.cost, list_options(plan.tuning)};
     });
     return result;
 }
 
 template <class T>
-Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device)
+Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
+                  Builders builders)
     : device_(device) {
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
-        const auto start = std::chrono::steady_clock::now();
-        const auto plan = Format::plan(csr, tuning, target_of(device));
-        const Format converted = Format::from_csr(csr, plan);
-        stores_in_order_ = plan.cost.stores_in_order;
-        counts_ = plan.cost.counts;
-        setup_.convert = seconds_since(start);
-        storage_ = copy_to(converted, device);
-        setup_.transfer = seconds_since(start) - setup_.convert;
+        if (device.is_cuda() && kBuildsOnGpu<Format> && builders == Builders::kOfDevice) {
+            convert_there<Format>(csr, tuning);
+        } else {
+            convert_on_host<Format>(csr, tuning);
+        }
     });
-    for (index_t row = 0; row < csr.rows; ++row) {
-        longest_row_ = std::max(longest_row_, csr.row_offsets[row + 1] - csr.row_offsets[row]);
-    }
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
     workspaces_.emplace(scratch, device, array_bytes());
+}
+
+// The matrix crosses the bus as CSR, unless it is there already.
+template <class T>
+template <class Format, class Tuning>
+void Matrix<T>::convert_there(const CsrMatrix<T>& given, const Tuning& tuning) {
+    auto start = std::chrono::steady_clock::now();
+    std::optional<CsrSource<T>> uploaded;
+    if (!is_on_gpu(given)) uploaded.emplace(given, device_);
+    const CsrMatrix<T>& csr = uploaded ? uploaded->csr() : given;
+    setup_.transfer = seconds_since(start);
+    start = std::chrono::steady_clock::now();
+    const auto plan = plan_there<Format>(csr, tuning, target_of(device_));
+    storage_ = build_there<Format>(csr, plan);
+    stores_in_order_ = plan.cost.stores_in_order;
+    counts_ = plan.cost.counts;
+    longest_row_ = cuda::longest_row(csr.rows, csr.row_offsets.data(), device_.ordinal);
+    setup_.convert = seconds_since(start);
+}
+
+template <class T>
+template <class Format, class Tuning>
+void Matrix<T>::convert_on_host(const CsrMatrix<T>& given, const Tuning& tuning) {
+    const auto start = std::chrono::steady_clock::now();
+    const CsrMatrix<T> csr = is_on_gpu(given) ? copy_to(given, {}) : given;
+    const auto plan = Format::plan(csr, tuning, target_of(device_));
+    const Format converted = Format::from_csr(csr, plan);
+    stores_in_order_ = plan.cost.stores_in_order;
+    counts_ = plan.cost.counts;
+    HostPasses passes;
+    longest_row_ = spmvgpu::longest_row(passes, csr.rows, csr.row_offsets.data());
+    setup_.convert = seconds_since(start);
+    storage_ = copy_to(converted, device_);
+    setup_.transfer = seconds_since(start) - setup_.convert;
 }
 
 template <class T>

@@ -39,17 +39,23 @@ struct MatrixPlan {
     std::vector<OptionInfo> options;  // with every automatic choice made
 };
 
-// Of a canonical matrix in host memory. The target need not be there. Throws as the constructor of Matrix does.
+// Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as the constructor of Matrix
+// does.
 template <class T>
 MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
                        const Target& target);
 
+// What plans and converts a matrix for a GPU: the GPU itself, where the format can, or the host. Both make the same
+// arrays; the second is there to be compared with.
+enum class Builders { kOfDevice, kOfHost };
+
 template <class T>
 class Matrix : public AnyMatrix<T> {
 public:
-    // Converts a canonical CSR matrix in host memory. Throws FormatError, UnknownOption, std::invalid_argument (unknown
-    // format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
-    Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device);
+    // Converts a canonical CSR matrix in host memory, or on the device. Throws FormatError, UnknownOption,
+    // std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
+    Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
+           Builders builders = Builders::kOfDevice);
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
@@ -73,6 +79,10 @@ public:
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
+    template <class Format, class Tuning>
+    void convert_there(const CsrMatrix<T>& csr, const Tuning& tuning);
+    template <class Format, class Tuning>
+    void convert_on_host(const CsrMatrix<T>& csr, const Tuning& tuning);
     std::size_t array_bytes() const;
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.

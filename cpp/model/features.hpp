@@ -33,7 +33,12 @@ struct Features {
     double run_sectors = 0, long_run_sectors = 0;
 };
 
+// Of arrays in host memory.
 Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,
                           int item_bytes);
+
+// Of arrays on a GPU, where they are found: model/features.cu, in a build with CUDA.
+Features extract_features_on_gpu(index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
+                                 const index_t* col_indices, int item_bytes, int ordinal);
 
 }  // namespace spmvgpu

@@ -10,9 +10,11 @@ from . import parts
 from ._types import Device, Format
 from .arguments import one_of, plain_options, whole_number
 from .arrays import stream_handle
-from .devices import at_most, device_name, resolve_device, thread_count
+from .devices import CPU, at_most, device_name, resolve_device, thread_count
 from .formats import check_format
 from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry, symmetry_of
+from .inputs.compressed import wanted_dtype
+from .inputs.source import device_csr
 from .operator import SparseOperator
 from .origins import OneDevice, spread
 from .planning.choosing import MODES, PARTITIONED, choose
@@ -104,9 +106,9 @@ def aslinearoperator(
     ----------
     A : sparse matrix
         Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
-        `shape`, or a dense 2-D array. Real or complex; integers and bool become float64. Never changed:
-        duplicates are summed on a copy. A `SparseOperator` is given back as it is if nothing else is
-        asked for; otherwise its matrix is taken.
+        `shape` (NumPy arrays, or arrays on the operator's GPU), or a dense 2-D array. Real or complex;
+        integers and bool become float64. Never changed: duplicates are summed on a copy. A `SparseOperator`
+        is given back as it is if nothing else is asked for; otherwise its matrix is taken.
     format : str, default "auto"
         One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
         by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
@@ -211,7 +213,7 @@ def aslinearoperator(
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
     with at_most(threads):
-        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+        csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
         if format == PARTITIONED and reorder is not None:
             raise ValueError(
                 f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
@@ -224,6 +226,18 @@ def aslinearoperator(
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
     origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads)
     return SparseOperator(matrix, csr.shape, origin)
+
+
+def _csr_for(
+    A: Any, format: str, ordinal: int, dtype: Any, shape: Any, symmetric: Symmetric, reorder: Reorder
+) -> Any:
+    """The canonical matrix, on a GPU where nothing needs it elsewhere."""
+    declared = checked_symmetry(symmetric)
+    if ordinal != CPU and format != PARTITIONED and reorder is None and declared in (None, True):
+        found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
+        if found is not None and (declared is None or found.shape[0] == found.shape[1]):
+            return found
+    return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
 
 
 def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:

@@ -205,6 +205,10 @@ def plan_csr(
 
     With `processors` given, the device need not be here.
     """
+    from .inputs.source import DeviceCsr  # with SciPy, as in `estimate`
+
+    if isinstance(csr, DeviceCsr) and csr.ordinal == ordinal:
+        return csr.plan(format, options or {}, processors)
     return value_type(csr.dtype).matrix.plan(
         csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
     )
@@ -213,10 +217,24 @@ def plan_csr(
 def build_in_one(csr: Any, choice: Choice, ordinal: int) -> Matrix:
     """A matrix that is canonical CSR, in the chosen format on a device.
 
-    It may keep the index arrays of `csr`, which must not change any more.
+    It may keep the index arrays of `csr`, which must not change any more. Where a GPU has no room for what it
+    is made of besides the result, the host makes it.
     """
+    from .inputs.source import DeviceCsr  # with SciPy, as in `estimate`
+
+    try:
+        if isinstance(csr, DeviceCsr) and csr.ordinal == ordinal:
+            return csr.build(choice.format, choice.options)
+        return _matrix_of(csr, choice, ordinal, on_host=False)
+    except MemoryError:
+        if ordinal == CPU:
+            raise
+    return _matrix_of(csr, choice, ordinal, on_host=True)
+
+
+def _matrix_of(csr: Any, choice: Choice, ordinal: int, on_host: bool) -> Matrix:
     return value_type(csr.dtype).matrix(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True
+        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True, on_host
     )
 
 

@@ -17,6 +17,7 @@ from .devices import at_most, device_name, resolve_device
 from .formats import Choice, needs_symmetry
 from .inputs.canonical import Symmetry
 from .inputs.compressed import transpose
+from .inputs.source import transpose_for
 from .planning.choosing import Tuning
 from .products import ProductMethods
 from .value_types import AnyMatrix
@@ -325,6 +326,8 @@ class SparseOperator(ProductMethods, MatrixMethods):
     def _turned(self, function: Any = None) -> SparseOperator:
         """The transpose, with its values put through a function."""
         with at_most(self.max_threads):
+            if function is None and isinstance(self.device, str):
+                return self._origin.transposed(transpose_for(self.tocsr(), self._origin.ordinal))
             csr = transpose(self.tocsr())
             if function is not None:
                 csr.data = function(csr.data)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from .formats import Choice, Indices, Part, build_in_one, estimate_csr, pieces_for
 from .inputs import compressed
 from .inputs.compressed import narrowed
+from .inputs.source import in_host_memory
 from .value_types import AnyMatrix, PartedMatrix, is_distributed, is_parted, is_streamed, value_type
 
 
@@ -68,6 +69,7 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
     made: list[tuple[AnyMatrix, Any, Any]] = []
     if choice.parts:
         _check_rows(choice.parts, csr.shape[0])
+        csr = in_host_memory(csr)
         for part in choice.parts:
             stored = build(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
             made.append((stored, part.rows, 0 if part.cols is None else part.cols))

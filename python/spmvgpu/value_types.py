@@ -9,13 +9,14 @@ import numpy as np
 from . import _core
 
 if TYPE_CHECKING:  # the core's classes have no common names
+    CsrSource: TypeAlias = _core._CsrSource
     Matrix: TypeAlias = _core._Matrix
     PartedMatrix: TypeAlias = _core._PartedMatrix
     StreamedMatrix: TypeAlias = _core._StreamedMatrix
     DistributedMatrix: TypeAlias = _core._DistributedMatrix
     AnyMatrix: TypeAlias = Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
 else:
-    Matrix = PartedMatrix = StreamedMatrix = DistributedMatrix = AnyMatrix = Any
+    CsrSource = Matrix = PartedMatrix = StreamedMatrix = DistributedMatrix = AnyMatrix = Any
 
 
 class ValueType(NamedTuple):
@@ -25,7 +26,7 @@ class ValueType(NamedTuple):
     ----------
     suffix : str
         What the names of the core's classes for this type end with.
-    matrix, parted, streamed, distributed : type
+    matrix, parted, streamed, distributed, source : type
         The classes of the core.
     profile : str
         The type that stands for this one in profiles of devices: the one whose values are as wide, or the
@@ -37,13 +38,14 @@ class ValueType(NamedTuple):
     parted: type[PartedMatrix]
     streamed: type[StreamedMatrix]
     distributed: type[DistributedMatrix]
+    source: type[CsrSource]
     profile: str
 
 
 def _value_type(suffix: str, profile: str) -> ValueType:
-    kinds = ("Matrix", "PartedMatrix", "StreamedMatrix", "DistributedMatrix")
-    matrix, parted, streamed, distributed = (getattr(_core, kind + suffix) for kind in kinds)
-    return ValueType(suffix, matrix, parted, streamed, distributed, profile)
+    kinds = ("Matrix", "PartedMatrix", "StreamedMatrix", "DistributedMatrix", "CsrSource")
+    matrix, parted, streamed, distributed, source = (getattr(_core, kind + suffix) for kind in kinds)
+    return ValueType(suffix, matrix, parted, streamed, distributed, source, profile)
 
 
 _VALUE_TYPES: dict[np.dtype[Any], ValueType] = {

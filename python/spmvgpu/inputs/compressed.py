@@ -107,6 +107,9 @@ def pieces_of(csr: Any) -> Iterator[Any]:
 
     One after the other, so that no more than one need be there besides the matrix.
     """
+    if not sp.issparse(csr):
+        yield csr  # on a device, where one piece is all there is
+        return
     start, rows = 0, csr.shape[0]
     while start < rows or start == 0:
         end = int(np.searchsorted(csr.indptr, csr.indptr[start] + ENTRY_LIMIT, side="right")) - 1

@@ -13,6 +13,7 @@ import numpy as np
 from .. import _core, cache, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
+from ..inputs.source import on_device
 from ..parts import build
 from ..value_types import AnyMatrix
 from . import tuning_cache
@@ -93,8 +94,8 @@ def choose(
 
     Parameters
     ----------
-    csr : csr_array
-        Canonical.
+    csr : csr_array or DeviceCsr
+        Canonical; on the device or in host memory.
     format : str
         One of `formats()` or "auto".
     ordinal : int
@@ -122,6 +123,8 @@ def choose(
             f"options {sorted(options)} belong to a format; "
             f"name it with format= (one of {', '.join(formats())})"
         )
+    if format == "auto" or mode == "full":  # what is planned, and tried, is made of one copy on the device
+        csr = on_device(csr, ordinal)
     choice, matrix = _choose(csr, format, ordinal, options, tuning, symmetric)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import _core, cache
 from ..formats import Choice, candidates, formats, options_table
+from ..inputs.source import DeviceCsr
 from ..schema import Range, check
 from .model.profile import device_model, slug
 
@@ -27,8 +28,13 @@ _SAMPLES = 2048
 def fingerprint(csr: Any) -> str:
     """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
     digest = _digest(repr((csr.shape, csr.nnz, csr.dtype.char)).encode())
-    for array in (csr.indptr, csr.indices):
-        digest.update(np.ascontiguousarray(array[:: len(array) // _SAMPLES + 1]).data)
+    row_step, entry_step = (csr.shape[0] + 1) // _SAMPLES + 1, csr.nnz // _SAMPLES + 1
+    if isinstance(csr, DeviceCsr):
+        samples = csr.sample(row_step, entry_step)
+    else:
+        samples = csr.indptr[::row_step], csr.indices[::entry_step]
+    for array in samples:
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

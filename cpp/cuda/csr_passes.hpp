@@ -1,0 +1,18 @@
+// What is asked of a matrix in CSR on a GPU; see formats/csr_passes.hpp. Done when it returns.
+#pragma once
+
+#include "core/csr_matrix.hpp"
+
+namespace spmvgpu::cuda {
+
+index_t longest_row(index_t rows, const index_t* row_offsets, int ordinal);
+
+Array<index_t> take_every(const index_t* from, std::int64_t n, std::int64_t step, int ordinal);
+
+bool is_canonical(index_t rows, index_t cols, index_t nnz, const index_t* row_offsets, const index_t* col_indices,
+                  int ordinal);
+
+template <class T>
+CsrMatrix<T> transpose(const CsrMatrix<T>& csr);
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,36 @@
+#include "cuda/csr_passes.hpp"
+#include "cuda/passes.cuh"
+#include "formats/csr_passes.hpp"
+
+namespace spmvgpu::cuda {
+
+index_t longest_row(index_t rows, const index_t* row_offsets, int ordinal) {
+    CudaPasses passes(ordinal);
+    return spmvgpu::longest_row(passes, rows, row_offsets);
+}
+
+Array<index_t> take_every(const index_t* from, std::int64_t n, std::int64_t step, int ordinal) {
+    CudaPasses passes(ordinal);
+    Array<index_t> taken = spmvgpu::take_every(passes, from, n, step);
+    passes.finish();
+    return taken;
+}
+
+bool is_canonical(index_t rows, index_t cols, index_t nnz, const index_t* row_offsets, const index_t* col_indices,
+                  int ordinal) {
+    CudaPasses passes(ordinal);
+    return spmvgpu::is_canonical(passes, rows, cols, nnz, row_offsets, col_indices);
+}
+
+template <class T>
+CsrMatrix<T> transpose(const CsrMatrix<T>& csr) {
+    CudaPasses passes(csr.row_offsets.device().ordinal);
+    CsrMatrix<T> result = transpose_by_order(passes, csr);
+    passes.finish();
+    return result;
+}
+
+#define INSTANTIATE(T) template CsrMatrix<T> transpose(const CsrMatrix<T>&);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu::cuda

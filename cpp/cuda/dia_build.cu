@@ -1,0 +1,10 @@
+// Built on a GPU: dia.
+#include "cuda/build.cuh"
+#include "formats/dia_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(Dia, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

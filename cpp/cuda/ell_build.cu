@@ -1,0 +1,13 @@
+// Built on a GPU: ellpack, ellpack_r and ellr_t.
+#include "cuda/build.cuh"
+#include "formats/ell_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T)                \
+    SPMVGPU_BUILD_ON_GPU(Ellpack, T)  \
+    SPMVGPU_BUILD_ON_GPU(EllpackR, T) \
+    SPMVGPU_BUILD_ON_GPU(EllrT, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

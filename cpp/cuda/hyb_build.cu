@@ -1,0 +1,10 @@
+// Built on a GPU: hyb.
+#include "cuda/build.cuh"
+#include "formats/hyb_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(Hyb, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

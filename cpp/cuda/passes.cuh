@@ -1,0 +1,182 @@
+// Passes on a GPU; see passes/passes.hpp. All of them are queued on one stream, and only what returns a number waits
+// for it.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
+#include "cuda/check.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/scratch.hpp"
+#include "cuda/stream.hpp"
+#include "cuda/warp.cuh"
+#include "passes/passes.hpp"
+
+namespace spmvgpu::cuda {
+
+constexpr int kPassThreads = 256;
+constexpr int kPassEntries = 4;  // per thread
+
+template <class Body>
+__global__ void __launch_bounds__(kPassThreads) each_thread_per_element(std::int64_t n, Body body) {
+    const std::int64_t i = std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x;
+    if (i < n) body(i);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kPassThreads) fill_thread_per_element(T* to, std::int64_t n, T value) {
+    const std::int64_t i = std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x;
+    if (i < n) to[i] = value;
+}
+
+// A block finds the rows of its first and of its last entry, and every thread its own between those.
+template <class Body>
+__global__ void __launch_bounds__(kPassThreads)
+    each_entry_thread_per_entry(index_t rows, const index_t* row_offsets, index_t nnz, Body body) {
+    constexpr int kPerBlock = kPassThreads * kPassEntries;
+    __shared__ index_t bounds[2];
+    const std::int64_t begin = std::int64_t(blockIdx.x) * kPerBlock;
+    const std::int64_t end = begin + kPerBlock < nnz ? begin + kPerBlock : nnz;
+    if (threadIdx.x % kWarp == 0 && threadIdx.x < 2 * kWarp) {
+        const auto entry = static_cast<index_t>(threadIdx.x == 0 ? begin : end - 1);
+        bounds[threadIdx.x / kWarp] = row_of_entry(row_offsets, rows, entry);
+    }
+    __syncthreads();
+    const index_t first = bounds[0], last = bounds[1];
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += kPassThreads) {
+        const auto k = static_cast<index_t>(i);
+        body(static_cast<index_t>(first_above(row_offsets, first, std::int64_t(last) + 1, k)) - 1, k);
+    }
+}
+
+// Every block leaves the sum of its elements.
+template <class Sum, class Body>
+__global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t n, Sum* sums, Body body) {
+    __shared__ alignas(16) unsigned char memory[kPassThreads * sizeof(Sum)];  // Sum has initialisers
+    Sum* const shared = reinterpret_cast<Sum*>(memory);
+    Sum sum{};
+    const std::int64_t stride = std::int64_t(gridDim.x) * kPassThreads;
+    for (std::int64_t i = std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x; i < n; i += stride) sum += body(i);
+    shared[threadIdx.x] = sum;
+    for (int half = kPassThreads / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = shared[0];
+}
+
+class CudaPasses {
+public:
+    explicit CudaPasses(int ordinal) : guard_(ordinal), device_{ordinal}, leased_(lease_stream(ordinal)) {}
+
+    Stream stream() const { return leased_.get(); }
+
+    // What was queued is done. To be called before the results are used on other streams.
+    void finish() const {
+        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
+        check_interrupt();
+    }
+
+    template <class T>
+    Array<T> make(std::size_t n) const {
+        return Array<T>(n, device_);
+    }
+    template <class T>
+    Array<T> scratch(std::size_t n) const {
+        return Array<T>::share(allocate_scratch(n * sizeof(T), device_.ordinal, stream()), n, device_);
+    }
+
+    template <class T>
+    void fill(T* to, std::int64_t n, T value) const {
+        if (n == 0) return;
+        fill_thread_per_element<<<blocks_for(n, kPassThreads), kPassThreads, 0, native(stream())>>>(to, n, value);
+        check_launch("fill_thread_per_element");
+    }
+
+    template <class Body>
+    void each(std::int64_t n, const Body& body, std::int64_t /*work*/ = 1) const {
+        if (n == 0) return;
+        each_thread_per_element<<<blocks_for(n, kPassThreads), kPassThreads, 0, native(stream())>>>(n, body);
+        check_launch("each_thread_per_element");
+    }
+
+    template <class Body>
+    void each_entry(index_t rows, const index_t* row_offsets, index_t nnz, const Body& body) const {
+        if (nnz == 0) return;
+        const unsigned blocks = blocks_for(nnz, kPassThreads * kPassEntries);
+        each_entry_thread_per_entry<<<blocks, kPassThreads, 0, native(stream())>>>(rows, row_offsets, nnz, body);
+        check_launch("each_entry_thread_per_entry");
+    }
+
+    template <class Sum, class Body>
+    Sum reduce(std::int64_t n, const Body& body, std::int64_t /*work*/ = 1) const {
+        constexpr unsigned kMostBlocks = 1024;
+        if (n == 0) return Sum{};
+        const unsigned blocks = std::min(kMostBlocks, blocks_for(n, kPassThreads));
+        const Array<Sum> of_blocks = scratch<Sum>(blocks);
+        reduce_grid_stride<<<blocks, kPassThreads, 0, native(stream())>>>(n, const_cast<Sum*>(of_blocks.data()), body);
+        check_launch("reduce_grid_stride");
+        HostVector<Sum> sums(blocks);
+        download(sums.data(), of_blocks.data(), of_blocks.bytes());
+        for (unsigned b = 1; b < blocks; ++b) sums[0] += sums[b];
+        return sums[0];
+    }
+
+    template <class T>
+    T scan(T* counts, std::int64_t n) const {
+        scan_counts(counts, n, device_.ordinal, stream());
+        return read(counts + n);
+    }
+
+    template <class Key>
+    Array<index_t> order_by_key(index_t n, index_t window, index_t largest, const Key& key) const {
+        const int key_bits = std::bit_width(static_cast<unsigned>(largest));
+        const int bits = key_bits + std::bit_width(static_cast<unsigned>(n == 0 ? 0 : (n - 1) / window));
+        return bits <= 32 ? order_by<std::uint32_t>(n, window, key_bits, bits, key)
+                          : order_by<std::uint64_t>(n, window, key_bits, bits, key);
+    }
+
+    template <class Next>
+    Array<index_t> chain(index_t n, const Next& next) {
+        return chain_by_doubling(*this, n, next);
+    }
+
+    template <class T>
+    T read(const T* from) const {
+        T value{};
+        download(&value, from, sizeof(T));
+        return value;
+    }
+
+    template <class Wide, class Key>
+    Array<index_t> order_by(index_t n, index_t window, int key_bits, int bits, const Key& key) const {
+        Array<Wide> keys = scratch<Wide>(n), other_keys = scratch<Wide>(n);
+        Array<index_t> order = scratch<index_t>(n), other_order = scratch<index_t>(n);
+        Wide* const to = keys.data();
+        index_t* const places = order.data();
+        each(
+            n, SPMVGPU_BODY(std::int64_t i) {
+                to[i] = static_cast<Wide>(static_cast<std::uint64_t>(i / window) << key_bits |
+                                          static_cast<std::uint64_t>(key(static_cast<index_t>(i))));
+                places[i] = static_cast<index_t>(i);
+            });
+        const bool is_in_other =
+            sort_pairs(to, other_keys.data(), places, other_order.data(), n, bits, device_.ordinal, stream());
+        return is_in_other ? other_order : order;
+    }
+
+private:
+    void download(void* to, const void* from, std::size_t bytes) const {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, native(stream())), "cudaMemcpyAsync");
+        finish();
+    }
+
+    DeviceGuard guard_;
+    Device device_;
+    std::shared_ptr<void> leased_;
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,10 @@
+// Built on a GPU: sell.
+#include "cuda/build.cuh"
+#include "formats/sell_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(Sell, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

@@ -1,0 +1,86 @@
+// What is asked of a matrix in CSR, and its transpose, as passes over it on any device; see passes/passes.hpp.
+#pragma once
+
+#include "core/csr_matrix.hpp"
+#include "passes/passes.hpp"
+
+namespace spmvgpu {
+
+template <class Passes>
+index_t longest_row(Passes& passes, index_t rows, const index_t* row_offsets) {
+    return largest<index_t>(
+        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+}
+
+// Every step-th of n numbers, from the first on.
+template <class Passes>
+Array<index_t> take_every(Passes& passes, const index_t* from, std::int64_t n, std::int64_t step) {
+    const std::int64_t count = (n + step - 1) / step;
+    Array<index_t> taken = passes.template make<index_t>(count);
+    index_t* const to = taken.data();
+    passes.each(
+        count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
+    return taken;
+}
+
+// Whether arrays of these lengths, whatever is in them, are a canonical matrix: offsets from 0 to nnz that never
+// decrease, and in every row columns that increase and lie in 0..cols - 1.
+template <class Passes>
+bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
+                  const index_t* col_indices) {
+    if (passes.read(row_offsets) != 0 || passes.read(row_offsets + rows) != nnz) return false;
+    const auto decreases = passes.template reduce<std::int64_t>(
+        rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] < row_offsets[row]; });
+    if (decreases > 0) return false;
+    const auto outside = passes.template reduce<std::int64_t>(
+        nnz, SPMVGPU_BODY(std::int64_t k) { return col_indices[k] < 0 || col_indices[k] >= cols; });
+    if (outside > 0) return false;
+    // Columns that are no larger than the one before, and those of them that may be, as a row begins there.
+    const auto descents = passes.template reduce<std::int64_t>(
+        nnz, SPMVGPU_BODY(std::int64_t k) { return k > 0 && col_indices[k] <= col_indices[k - 1]; });
+    const auto allowed = passes.template reduce<std::int64_t>(
+        rows, SPMVGPU_BODY(std::int64_t row) {
+            const index_t k = row_offsets[row];
+            return k > 0 && k < row_offsets[row + 1] && col_indices[k] <= col_indices[k - 1];
+        });
+    return descents == allowed;
+}
+
+// The transpose of a canonical matrix, canonical too: its entries by their columns, those of a column in the order of
+// their rows.
+template <class T, class Passes>
+CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
+    const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
+    const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+    const T* const values = csr.values.data();
+    CsrMatrix<T> result{cols,
+                        rows,
+                        nnz,
+                        passes.template make<index_t>(cols + std::size_t(1)),
+                        passes.template make<index_t>(nnz),
+                        passes.template make<T>(nnz)};
+    index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
+    T* const new_values = result.values.data();
+    const Array<index_t> order = passes.order_by_key(
+        nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0, SPMVGPU_BODY(index_t k) { return col_indices[k]; });
+    const index_t* const from = order.data();
+    // A column begins where the first entry that is not of one before it is, and so do those before it that are empty.
+    passes.each(
+        std::int64_t(nnz) + 1, SPMVGPU_BODY(std::int64_t i) {
+            const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
+            const index_t end = i < nnz ? col_indices[from[i]] : cols;
+            for (index_t col = begin; col <= end; ++col) new_offsets[col] = static_cast<index_t>(i);
+        });
+    constexpr std::int64_t kNanosecondsPerEntry = 30;
+    passes.each(
+        nnz,
+        SPMVGPU_BODY(std::int64_t i) {
+            const index_t k = from[i];
+            new_cols[i] = row_of_entry(row_offsets, rows, k);
+            new_values[i] = values[k];
+        },
+        kNanosecondsPerEntry);
+    return result;
+}
+
+}  // namespace spmvgpu

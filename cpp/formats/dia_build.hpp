@@ -1,0 +1,96 @@
+// How dia is built; see builder.hpp.
+#pragma once
+
+#include <limits>
+
+#include "formats/builder.hpp"
+#include "formats/dia.hpp"
+
+namespace spmvgpu {
+
+template <class T, class Passes>
+struct Builder<Dia<T>, Passes> {
+    using Bits = typename Dia<T>::Bits;
+
+    static DiaPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
+        DiaPlan plan{tuning, {}, find_diagonals(passes, csr)};
+        const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
+        plan.cost.slots = diagonals * aligned_pitch(csr.rows);
+        plan.cost.entries = csr.nnz;
+        plan.cost.bytes = plan.cost.slots * sizeof(T) + diagonals * sizeof(index_t);
+        check_padding(Dia<T>::kName, plan.cost, tuning.max_padding, csr.bytes());
+        const index_t* const offsets = plan.offsets.data();
+        const std::int64_t rows = csr.rows, cols = csr.cols;
+        plan.cost.gathers = passes.template reduce<std::int64_t>(
+            diagonals, SPMVGPU_BODY(std::int64_t d) {  // the length of the diagonal: it is read entry or not
+                const std::int64_t offset = offsets[d], end = rows < cols - offset ? rows : cols - offset;
+                return end - (offset < 0 ? -offset : 0);
+            });
+        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        return plan;
+    }
+
+    static Dia<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const DiaPlan& plan) {
+        Dia<T> dia;
+        dia.rows = csr.rows;
+        dia.cols = csr.cols;
+        dia.nnz = csr.nnz;
+        dia.pitch = aligned_pitch(csr.rows);
+        dia.padding = find_padding(passes, csr.nnz, csr.values.data());
+        dia.offsets = plan.offsets;
+        dia.values = passes.template make<T>(plan.cost.slots);
+        dia.tuning = plan.tuning;
+        T* const to = dia.values.data();
+        passes.fill(to, plan.cost.slots, T(std::bit_cast<Real<T>>(dia.padding)));
+        const index_t *const offsets = plan.offsets.data(), *const cols = csr.col_indices.data();
+        const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
+        const std::int64_t pitch = dia.pitch;
+        const T* const values = csr.values.data();
+        passes.each_entry(
+            csr.rows, csr.row_offsets.data(), csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
+                to[first_not_below(offsets, 0, diagonals, std::int64_t(cols[k]) - row) * pitch + row] = values[k];
+            });
+        return dia;
+    }
+
+    // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte
+    // per row and column, while it counts.
+    static Array<index_t> find_diagonals(Passes& passes, const CsrMatrix<T>& csr) {
+        // Diagonal i has the offset i - rows + 1.
+        const std::int64_t possible = std::int64_t(csr.rows) + csr.cols, main = std::int64_t(csr.rows) - 1;
+        Array<Word> used = passes.template scratch<Word>(words_for(possible));
+        Word* const words = used.data();
+        const index_t* const cols = csr.col_indices.data();
+        passes.fill(words, words_for(possible), Word(0));
+        passes.each_entry(
+            csr.rows, csr.row_offsets.data(), csr.nnz,
+            SPMVGPU_BODY(index_t row, index_t k) { add_to_set(words, cols[k] - row + main); });
+        return list_set(passes, words, possible, main);
+    }
+
+    // A bit pattern that no value has, in its real part if it is complex: 0, or the first free one of a row of
+    // candidates that is longer than the values are.
+    static Bits find_padding(Passes& passes, index_t nnz, const T* values) {
+        constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
+        const auto zeros = passes.template reduce<std::int64_t>(
+            nnz, SPMVGPU_BODY(std::int64_t k) { return Dia<T>::bits(values[k]) == 0; });
+        if (zeros == 0) return 0;
+        const std::int64_t candidates = std::int64_t(nnz) + 1, count = words_for(candidates);
+        Array<Word> taken = passes.template scratch<Word>(count);
+        Word* const words = taken.data();
+        passes.fill(words, count, Word(0));
+        passes.each(
+            nnz, SPMVGPU_BODY(std::int64_t k) {
+                const Bits candidate = Dia<T>::bits(values[k]) - kFirst;  // wraps around, as kFirst + candidate does
+                if (candidate < static_cast<Bits>(candidates)) add_to_set(words, static_cast<std::int64_t>(candidate));
+            });
+        // The largest distance of a free candidate from the end.
+        const auto from_end = largest<std::int64_t>(
+            passes, candidates, SPMVGPU_BODY(std::int64_t i) {
+                return (words[i / kWordBits] >> i % kWordBits & 1) == 0 ? candidates - i : 0;
+            });
+        return kFirst + static_cast<Bits>(candidates - from_end);
+    }
+};
+
+}  // namespace spmvgpu

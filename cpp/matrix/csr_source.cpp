@@ -1,0 +1,67 @@
+#include "matrix/csr_source.hpp"
+
+#include "core/errors.hpp"
+#include "cuda/csr_passes.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/scratch.hpp"
+#include "formats/csr_passes.hpp"
+#include "formats/transpose.hpp"
+#include "passes/host_passes.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device) {
+    if (device.is_cuda() && csr.row_offsets.device() != device) {
+        const std::size_t available = cuda::memory(device.ordinal).free;
+        if (csr.bytes() > available) throw OutOfMemory(device.name(), csr.bytes(), available);
+    }
+    return {csr.rows, csr.cols, csr.nnz, csr.row_offsets.to(device), csr.col_indices.to(device), csr.values.to(device)};
+}
+
+template <class T>
+CsrSource<T>::CsrSource(const CsrMatrix<T>& csr, Device device) : device_(device), csr_(copy_to(csr, device)) {}
+
+template <class T>
+CsrSource<T>::~CsrSource() {
+    csr_ = {};
+    if (device_.is_cuda()) cuda::drop_scratch(device_.ordinal);
+}
+
+template <class T>
+bool CsrSource<T>::is_canonical() const {
+    const index_t *const offsets = csr_.row_offsets.data(), *const cols = csr_.col_indices.data();
+    if (device_.is_cuda()) {
+        return cuda::is_canonical(csr_.rows, csr_.cols, csr_.nnz, offsets, cols, device_.ordinal);
+    }
+    HostPasses passes;
+    return spmvgpu::is_canonical(passes, csr_.rows, csr_.cols, csr_.nnz, offsets, cols);
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::to_host() const {
+    return copy_to(csr_, Device{});
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::transposed() const {
+    return device_.is_cuda() ? cuda::transpose(csr_) : transpose(csr_);
+}
+
+template <class T>
+typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::int64_t entry_step) const {
+    const auto take = [&](const Array<index_t>& array, std::int64_t step) {
+        const auto length = static_cast<std::int64_t>(array.size());
+        if (device_.is_cuda()) return cuda::take_every(array.data(), length, step, device_.ordinal).to({});
+        HostPasses passes;
+        return take_every(passes, array.data(), length, step);
+    };
+    return {take(csr_.row_offsets, row_step), take(csr_.col_indices, entry_step)};
+}
+
+#define INSTANTIATE(T)                                          \
+    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device); \
+    template class CsrSource<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

@@ -1,0 +1,43 @@
+// CsrSource<T>: a canonical matrix in CSR on one device, of which matrices in other formats are made there. It crosses
+// the bus once, whatever is planned and tried then.
+#pragma once
+
+#include "core/csr_matrix.hpp"
+
+namespace spmvgpu {
+
+// The matrix in memory of the library's own on a device. All of it is asked for at once beforehand. Throws OutOfMemory.
+template <class T>
+CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device);
+
+template <class T>
+class CsrSource {
+public:
+    // Of a matrix that is canonical, and in host memory or on the device already.
+    CsrSource(const CsrMatrix<T>& csr, Device device);
+    ~CsrSource();
+    CsrSource(const CsrSource&) = delete;
+    CsrSource& operator=(const CsrSource&) = delete;
+
+    Device device() const { return device_; }
+    const CsrMatrix<T>& csr() const { return csr_; }
+
+    // Whether the arrays are what a source is to be made of: for one that is made of arrays which nobody has checked,
+    // before anything else is asked of it.
+    bool is_canonical() const;
+
+    CsrMatrix<T> to_host() const;
+    CsrMatrix<T> transposed() const;  // on the device
+
+    // Every step-th of the row offsets and of the column indices, in host memory: what tells the matrix from others.
+    struct Sample {
+        Array<index_t> row_offsets, col_indices;
+    };
+    Sample sample(std::int64_t row_step, std::int64_t entry_step) const;
+
+private:
+    Device device_;
+    CsrMatrix<T> csr_;
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,202 @@
+// Passes over arrays: the words that builders of formats are written in. A builder is a template over a backend that
+// speaks them, so it is written once and compiled twice: with HostPasses (passes/host_passes.hpp) for the cores of the
+// CPU, and with CudaPasses (cuda/passes.cuh) for a GPU. Both give the same arrays to the bit, for all that is ever
+// added up are integers.
+//
+// A backend `passes` lets a builder say:
+//     passes.make<T>(n)                         an array of n on the device, which lasts: a part of the result
+//     passes.scratch<T>(n)                      one that the builder needs for itself
+//     passes.fill(to, n, value)                 to[i] = value
+//     passes.each(n, body, work)                body(i) for every i below n
+//     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
+//     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum
+//     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
+//                                               returns that of all. `counts` has n + 1 places
+//     passes.order_by_key(n, window, largest, key)         0 to n - 1, by ascending key(i) within windows of `window`
+//                                               neighbours; equal ones keep their order. key(i) is in 0..largest
+//     passes.chain(n, next)                     0, next(0), next(next(0)), ... as far as they lie below n; next(i) > i
+//     passes.read(from)                         the value at an address on the device
+// and what follows from these, below. Bodies are lambdas that begin with SPMVGPU_BODY, capture numbers and pointers by
+// value, and call nothing but constexpr functions and those of this file. `work` is how many nanoseconds a core takes
+// for one i; a GPU does not ask.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/array.hpp"
+#include "core/types.hpp"
+
+#ifdef __CUDACC__
+#define SPMVGPU_BODY [=] __device__
+#define SPMVGPU_IN_BODY __host__ __device__ inline
+#else
+#define SPMVGPU_BODY [=]
+#define SPMVGPU_IN_BODY inline
+#endif
+
+namespace spmvgpu {
+
+// A sum that is a maximum. Of nothing it is 0.
+template <class T>
+struct Largest {
+    T value = 0;
+
+    constexpr Largest& operator+=(const Largest& other) {
+        if (other.value > value) value = other.value;
+        return *this;
+    }
+};
+
+// The first place in [begin, end) of an ascending array with a number above `value`, and with one that is not below.
+template <class T>
+constexpr std::int64_t first_above(const T* array, std::int64_t begin, std::int64_t end, std::int64_t value) {
+    while (begin < end) {
+        const std::int64_t middle = begin + (end - begin) / 2;
+        if (array[middle] <= value) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+template <class T>
+constexpr std::int64_t first_not_below(const T* array, std::int64_t begin, std::int64_t end, std::int64_t value) {
+    while (begin < end) {
+        const std::int64_t middle = begin + (end - begin) / 2;
+        if (array[middle] < value) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+
+// The row of an entry is the last one that begins at or before it.
+constexpr index_t row_of_entry(const index_t* row_offsets, index_t rows, index_t entry) {
+    return static_cast<index_t>(first_above(row_offsets, 0, std::int64_t(rows) + 1, entry)) - 1;
+}
+
+// Marks of single places, which several calls of a body may set and read at once.
+using Mark = std::uint8_t;
+
+SPMVGPU_IN_BODY void set_mark(Mark* mark) {
+#ifdef __CUDA_ARCH__
+    *static_cast<volatile Mark*>(mark) = 1;
+#else
+    std::atomic_ref<Mark>(*mark).store(1, std::memory_order_relaxed);
+#endif
+}
+
+SPMVGPU_IN_BODY bool is_marked(const Mark* mark) {
+#ifdef __CUDA_ARCH__
+    return *static_cast<const volatile Mark*>(mark) != 0;
+#else
+    return std::atomic_ref<Mark>(*const_cast<Mark*>(mark)).load(std::memory_order_relaxed) != 0;
+#endif
+}
+
+// Sets of numbers, a bit each, to which several calls of a body may add at once.
+using Word = std::uint32_t;
+constexpr std::int64_t kWordBits = 32;
+constexpr std::int64_t words_for(std::int64_t numbers) { return (numbers + kWordBits - 1) / kWordBits; }
+
+SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
+    Word* const word = words + number / kWordBits;
+    const Word bit = Word(1) << number % kWordBits;
+    // Read first: nearly always the number is there already, and reads alone do not slow others down.
+#ifdef __CUDA_ARCH__
+    if ((*static_cast<volatile Word*>(word) & bit) == 0) atomicOr(word, bit);
+#else
+    const std::atomic_ref<Word> shared(*word);
+    if ((shared.load(std::memory_order_relaxed) & bit) == 0) shared.fetch_or(bit, std::memory_order_relaxed);
+#endif
+}
+
+constexpr int count_bits(Word word) {
+    int count = 0;
+    for (; word != 0; word &= word - 1) ++count;
+    return count;
+}
+
+// The largest of the numbers value(i), none of which is negative.
+template <class T, class Passes, class Value>
+T largest(Passes& passes, std::int64_t n, Value value) {
+    const auto found = passes.template reduce<Largest<T>>(
+        n, SPMVGPU_BODY(std::int64_t i) { return Largest<T>{static_cast<T>(value(i))}; });
+    return found.value;
+}
+
+// The numbers below n for which holds(i) is true, ascending. As scratch memory takes 4 bytes for each of the n.
+template <class Passes, class Holds>
+Array<index_t> select(Passes& passes, index_t n, Holds holds) {
+    Array<index_t> places = passes.template scratch<index_t>(std::size_t(n) + 1);
+    index_t* const place = places.data();
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) { place[i] = holds(i) ? 1 : 0; });
+    Array<index_t> found = passes.template make<index_t>(passes.scan(place, n));
+    index_t* const to = found.data();
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) {
+            if (place[i] != place[i + 1]) to[place[i]] = static_cast<index_t>(i);
+        });
+    return found;
+}
+
+// The numbers in a set of numbers below n, each less by `first`, ascending.
+template <class Passes>
+Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::int64_t first) {
+    const auto count = static_cast<index_t>(words_for(n));
+    Array<index_t> places = passes.template scratch<index_t>(std::size_t(count) + 1);
+    index_t* const place = places.data();
+    passes.each(
+        count, SPMVGPU_BODY(std::int64_t w) { place[w] = count_bits(words[w]); });
+    Array<index_t> found = passes.template make<index_t>(passes.scan(place, count));
+    index_t* const to = found.data();
+    passes.each(
+        count, SPMVGPU_BODY(std::int64_t w) {
+            index_t at = place[w];
+            for (int bit = 0; bit < kWordBits; ++bit) {
+                if ((words[w] >> bit & 1) != 0) to[at++] = static_cast<index_t>(w * kWordBits + bit - first);
+            }
+        });
+    return found;
+}
+
+// passes.chain() for many at once, where one after the other would take too long: marks what 0 leads to by jumps that
+// double in length, as in list ranking (Wyllie 1979). After a round the marked places are the first 2, 4, 8, ... of the
+// chain.
+template <class Passes, class Next>
+Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
+    if (n == 0) return passes.template make<index_t>(0);
+    Array<index_t> jumps = passes.template scratch<index_t>(std::size_t(n) + 1);
+    Array<index_t> doubled = passes.template scratch<index_t>(std::size_t(n) + 1);
+    Array<Mark> marks = passes.template scratch<Mark>(n);
+    Mark* const mark = marks.data();
+    {
+        index_t* const jump = jumps.data();
+        passes.each(
+            std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) {
+                const index_t reached = i < n ? next(static_cast<index_t>(i)) : n;
+                jump[i] = reached < n ? reached : n;
+                if (i < n) mark[i] = i == 0;
+            });
+    }
+    while (passes.read(jumps.data()) < n) {
+        const index_t* const jump = jumps.data();
+        index_t* const twice = doubled.data();
+        passes.each(
+            n, SPMVGPU_BODY(std::int64_t i) {
+                if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
+            });
+        passes.each(
+            std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
+        std::swap(jumps, doubled);
+    }
+    return select(
+        passes, n, SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
+}
+
+}  // namespace spmvgpu

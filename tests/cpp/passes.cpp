@@ -1,0 +1,292 @@
+// What builders of formats are written in, on the CPU: every primitive beside a loop that says the same, and what a GPU
+// does in another way than the CPU, by the same passes.
+//
+// Usage: passes CASE; silent if all is well.
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/gpu_memory.hpp"
+#include "formats/csr_build.hpp"
+#include "formats/csr_passes.hpp"
+#include "formats/spans_build.hpp"
+#include "passes/host_passes.hpp"
+
+// There is no GPU in this program.
+namespace spmvgpu::cuda {
+std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
+std::size_t footprint(std::size_t bytes) { return bytes; }
+void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
+}  // namespace spmvgpu::cuda
+
+namespace {
+
+using namespace spmvgpu;
+
+// The CPU with the chains of a GPU.
+struct DoublingPasses : HostPasses {
+    template <class Next>
+    Array<index_t> chain(index_t n, const Next& next) {
+        return chain_by_doubling(*this, n, next);
+    }
+};
+
+HostPasses passes;
+std::mt19937 random_bits(11);
+
+void expect(bool holds, const std::string& what) {
+    if (!holds) throw std::logic_error(what);
+}
+
+template <class T>
+std::vector<T> list(const Array<T>& array) {
+    return {array.begin(), array.end()};
+}
+
+int draw(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
+
+// Sizes around those of a word, and some that are cut into pieces.
+const std::vector<index_t> kSizes{0, 1, 2, 31, 32, 33, 1000, 300'000};
+
+void scan() {
+    for (const index_t n : kSizes) {
+        std::vector<index_t> counts(n + 1, 77), expected(n + 1, 0);
+        for (index_t i = 0; i < n; ++i) {
+            counts[i] = draw(0, 9);
+            expected[i + 1] = expected[i] + counts[i];
+        }
+        expect(passes.scan(counts.data(), n) == expected[n], "the total");
+        expect(counts == expected, "the sums");
+    }
+}
+
+void reduce() {
+    for (const index_t n : kSizes) {
+        const auto sum = passes.reduce<std::int64_t>(n, [](std::int64_t i) { return i; });
+        expect(sum == std::int64_t(n) * (n - 1) / 2, "a sum");
+        const auto most = largest<index_t>(passes, n, [n](std::int64_t i) { return (i * 7) % (n + 1); });
+        index_t expected = 0;
+        for (std::int64_t i = 0; i < n; ++i) expected = std::max(expected, static_cast<index_t>((i * 7) % (n + 1)));
+        expect(most == expected, "a maximum");
+    }
+}
+
+void selected() {
+    for (const index_t n : kSizes) {
+        const int every = draw(1, 5);
+        std::vector<index_t> expected;
+        for (index_t i = 0; i < n; i += every) expected.push_back(i);
+        const auto found = select(passes, n, [every](std::int64_t i) { return i % every == 0; });
+        expect(list(found) == expected, "what was selected");
+    }
+}
+
+void sets() {
+    for (const index_t n : kSizes) {
+        std::vector<Word> words(words_for(n), 0);
+        std::vector<index_t> numbers, expected;
+        for (index_t i = 0; i < n; i += draw(1, 40)) numbers.push_back(i);
+        Word* const set = words.data();
+        const index_t* const number = numbers.data();
+        passes.each(static_cast<std::int64_t>(numbers.size()),
+                    [=](std::int64_t i) { add_to_set(set, number[i]), add_to_set(set, number[i]); });
+        for (const index_t i : numbers) expected.push_back(i - 5);
+        expect(list(list_set(passes, words.data(), n, 5)) == expected, "what is in a set");
+    }
+}
+
+void order() {
+    for (const index_t n : kSizes) {
+        for (const index_t window : {1, 7, 256, std::max(n, 1)}) {
+            std::vector<index_t> keys(n), expected(n);
+            for (index_t i = 0; i < n; ++i) keys[i] = draw(0, 20), expected[i] = i;
+            std::stable_sort(expected.begin(), expected.end(), [&](index_t a, index_t b) {
+                return std::pair(a / window, keys[a]) < std::pair(b / window, keys[b]);
+            });
+            const index_t* const key = keys.data();
+            const auto found = passes.order_by_key(n, window, 20, [=](index_t i) { return key[i]; });
+            expect(list(found) == expected, "the order in windows of " + std::to_string(window));
+        }
+    }
+}
+
+void chains() {
+    DoublingPasses doubling;
+    for (const index_t n : kSizes) {
+        for (const int step : {1, 2, 50}) {
+            std::vector<index_t> nexts(n), expected;
+            for (index_t i = 0; i < n; ++i) nexts[i] = i + draw(1, step);
+            for (index_t i = 0; i < n; i = nexts[i]) expected.push_back(i);
+            const index_t* const next = nexts.data();
+            const auto follow = [=](index_t i) { return next[i]; };
+            expect(list(passes.chain(n, follow)) == expected, "a chain");
+            expect(list(doubling.chain(n, follow)) == expected, "a chain by doubling");
+        }
+    }
+}
+
+// Row offsets of rows that are mostly short, some of them empty and a few of them long.
+std::vector<index_t> draw_rows(index_t rows, int longest) {
+    std::vector<index_t> offsets(rows + 1, 0);
+    for (index_t row = 0; row < rows; ++row) {
+        offsets[row + 1] = offsets[row] + (draw(0, 99) == 0 ? draw(0, longest) : draw(0, 12));
+    }
+    return offsets;
+}
+
+void entries() {
+    for (const index_t rows : {1, 5, 1000, 100'000}) {
+        const auto offsets = draw_rows(rows, 3000);
+        const index_t nnz = offsets[rows];
+        std::vector<index_t> seen(nnz, -1);
+        index_t* const to = seen.data();
+        passes.each_entry(rows, offsets.data(), nnz, [=](index_t row, index_t k) { to[k] = row; });
+        for (index_t row = 0; row < rows; ++row) {
+            for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) expect(seen[k] == row, "the row of an entry");
+        }
+    }
+}
+
+// The tiles as they are described, one row after the other.
+CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile) {
+    const auto rows = static_cast<index_t>(offsets.size()) - 1;
+    const index_t segment = csr_choice::choose_segment(tile);
+    CsrPlan plan;
+    std::vector<Tile> tiles;
+    std::vector<RowSpan> spans;
+    for (index_t row = 0; row < rows;) {
+        const index_t begin = offsets[row];
+        if (offsets[row + 1] - begin > segment) {
+            const index_t first = plan.segments;
+            for (index_t nz = begin; nz < offsets[row + 1]; nz += segment, ++plan.segments) {
+                const auto nonzeros = static_cast<std::uint16_t>(std::min(segment, offsets[row + 1] - nz));
+                tiles.push_back({static_cast<index_t>(spans.size()), nz, 0, nonzeros, plan.segments});
+            }
+            spans.push_back({row++, first, plan.segments - 1});
+            continue;
+        }
+        index_t end = row + 1;
+        while (end < rows && end - row < tile && offsets[end + 1] - begin <= tile) ++end;
+        const index_t limit = Tile::kMaxPerLane * Tile::lanes(end - row, Tile::threads(tile));
+        bool has_long_rows = false;
+        for (index_t r = row; r < end; ++r) has_long_rows = has_long_rows || offsets[r + 1] - offsets[r] > limit;
+        tiles.push_back({row, begin, static_cast<std::uint16_t>(end - row),
+                         static_cast<std::uint16_t>(offsets[end] - begin), has_long_rows});
+        row = end;
+    }
+    std::stable_partition(tiles.begin(), tiles.end(), [](const Tile& t) { return t.rows <= 1; });
+    plan.tiles = Array<Tile>::from(tiles);
+    plan.spans = Array<RowSpan>::from(spans);
+    return plan;
+}
+
+template <class Passes>
+void compare_tiles(Passes& own, const std::vector<index_t>& offsets, index_t tile) {
+    const CsrPlan expected = plan_by_rows(offsets, tile);
+    CsrPlan found;
+    found.tuning.tile = tile;
+    Builder<Csr<float>, Passes>::plan_tiles(own, found, static_cast<index_t>(offsets.size()) - 1, offsets.data());
+    const auto same_tile = [](const Tile& a, const Tile& b) {
+        return a.row_begin == b.row_begin && a.nz_begin == b.nz_begin && a.rows == b.rows && a.nonzeros == b.nonzeros &&
+               a.note == b.note;
+    };
+    const auto same_span = [](const RowSpan& a, const RowSpan& b) {
+        return a.row == b.row && a.first == b.first && a.last == b.last;
+    };
+    expect(found.segments == expected.segments, "the segments");
+    expect(std::equal(found.tiles.begin(), found.tiles.end(), expected.tiles.begin(), expected.tiles.end(), same_tile),
+           "the tiles");
+    expect(std::equal(found.spans.begin(), found.spans.end(), expected.spans.begin(), expected.spans.end(), same_span),
+           "the cut rows");
+}
+
+void tiles() {
+    DoublingPasses doubling;
+    std::vector<std::vector<index_t>> matrices{{0},       {0, 0},    {0, 1},
+                                               {0, 4096}, {0, 4097}, {0, 100'000, 100'000, 100'001}};
+    matrices.emplace_back(10'000, 0);  // empty rows alone
+    for (const index_t rows : {3, 700, 60'000}) {
+        for (const int longest : {20, 2000, 30'000}) matrices.push_back(draw_rows(rows, longest));
+    }
+    for (const auto& offsets : matrices) {
+        for (const index_t tile : {256, 1024, 4096}) {
+            compare_tiles(passes, offsets, tile);
+            compare_tiles(doubling, offsets, tile);
+        }
+    }
+}
+
+// Rows that parts of the entries share, as they are described.
+void spans() {
+    for (const index_t rows : {1, 40, 20'000}) {
+        for (const int longest : {0, 900, 20'000}) {
+            const auto offsets = draw_rows(rows, longest);
+            for (const index_t part : {1, 64, 1024}) {
+                const index_t nnz = offsets[rows];
+                const auto bounds = find_bounds(passes, rows, offsets.data(), nnz, part);
+                std::vector<RowSpan> expected;
+                for (index_t row = 0; row < rows; ++row) {
+                    if (offsets[row] == offsets[row + 1]) continue;
+                    const index_t first = offsets[row] / part, last = (offsets[row + 1] - 1) / part;
+                    expect(bounds[first].first <= row && row <= bounds[first].last, "the bounds of a part");
+                    if (first < last) expected.push_back({row, first, last});
+                }
+                const auto found = find_spans(passes, bounds);
+                expect(std::equal(found.begin(), found.end(), expected.begin(), expected.end(),
+                                  [](const RowSpan& a, const RowSpan& b) {
+                                      return a.row == b.row && a.first == b.first && a.last == b.last;
+                                  }),
+                       "the rows that parts share");
+            }
+        }
+    }
+}
+
+// As a GPU transposes; the CPU does it in another way.
+void transposes() {
+    for (const index_t rows : {0, 1, 60, 5000}) {
+        const index_t cols = rows / 2 + 3;
+        const auto offsets = draw_rows(rows, 40);
+        const index_t nnz = offsets[rows];
+        CsrMatrix<double> csr = CsrMatrix<double>::allocate(rows, cols, nnz);
+        std::copy(offsets.begin(), offsets.end(), csr.row_offsets.begin());
+        std::vector<std::vector<std::pair<index_t, double>>> columns(cols);
+        for (index_t row = 0; row < rows; ++row) {
+            for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+                csr.col_indices[k] = draw(0, cols - 1);  // in disorder, and twice: that changes nothing here
+                csr.values[k] = k;
+                columns[csr.col_indices[k]].emplace_back(row, k);
+            }
+        }
+        const CsrMatrix<double> found = transpose_by_order(passes, csr);
+        index_t k = 0;
+        for (index_t col = 0; col < cols; ++col) {
+            expect(found.row_offsets[col] == k, "where a column begins");
+            for (const auto& [row, value] : columns[col]) {
+                expect(found.col_indices[k] == row && found.values[k] == value, "an entry of the transpose");
+                ++k;
+            }
+        }
+        expect(found.row_offsets[cols] == nnz && found.rows == cols && found.cols == rows, "the shape");
+    }
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+    const std::map<std::string, std::function<void()>> cases{
+        {"scan", scan},     {"reduce", reduce},   {"select", selected}, {"sets", sets},   {"order", order},
+        {"chains", chains}, {"entries", entries}, {"tiles", tiles},     {"spans", spans}, {"transposes", transposes}};
+    try {
+        cases.at(arguments[1])();
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,29 @@
+"""Programs in C++ that test what Python does not reach: `tests/cpp`."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COMPILER = os.environ.get("CXX") or shutil.which("c++")
+FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-Icpp"]
+LONGEST = 300  # seconds, after which it hangs
+
+
+def compiled(name, sources, tmp_path_factory):
+    """The path of the program `tests/cpp/<name>.cpp`, compiled with these sources."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler")
+    path = tmp_path_factory.mktemp(name) / name
+    files = [f"tests/cpp/{name}.cpp", *(f"cpp/{source}" for source in sources)]
+    subprocess.run([COMPILER, *FLAGS, *files, "-o", path], cwd=ROOT, check=True, timeout=LONGEST)
+    return path
+
+
+def check(program, case):
+    """A case of a program is silent if all is well."""
+    run = subprocess.run([program, case], capture_output=True, text=True, timeout=LONGEST)
+    assert (run.returncode, run.stderr) == (0, "")

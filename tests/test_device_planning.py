@@ -1,0 +1,265 @@
+"""Matrices in CSR on a device, of which formats are planned and made there.
+
+What is built there is what the host builds, to the bit. On a machine without a GPU a source lies in host
+memory, and what chooses a format finds the same with it; the kernels need a GPU.
+"""
+
+import gc
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import CASES, COMPLEX_TYPES, TYPES, matrix, vector
+from reference import assert_product
+from spmvgpu import parts
+from spmvgpu.devices import resolve_device
+from spmvgpu.formats import Choice, build_in_one, candidates, plan_csr
+from spmvgpu.inputs.compressed import transpose
+from spmvgpu.inputs.source import DeviceCsr, device_csr, on_device, transpose_for
+from spmvgpu.planning import tuning_cache
+from spmvgpu.planning.choosing import choose
+from spmvgpu.planning.model.predict import features
+from spmvgpu.value_types import value_type
+from support import assert_same_entries, free_device_bytes, over
+
+ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
+
+
+def source_of(A, device):
+    """A matrix as it comes, on a device."""
+    return device_csr(A, resolve_device(device), None, None)
+
+
+def outcome(call):
+    """What it gives, or the message of a refusal."""
+    try:
+        return call()
+    except sg.FormatError as refused:
+        return str(refused)
+
+
+def assert_same_arrays(found, expected, what):
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype, (what, name)
+        np.testing.assert_array_equal(
+            found[name].view(np.uint8) if array.size else found[name],
+            array.view(np.uint8) if array.size else array,
+            err_msg=f"{what}: {name}",
+        )
+
+
+# Sources
+
+
+@over("case", list(CASES))
+def test_a_source_holds_the_matrix(case, device, dtype):
+    A = matrix(case, dtype)
+    source = source_of(A, device)
+    assert (source.shape, source.nnz, source.dtype) == (A.shape, A.nnz, A.dtype)
+    assert_same_entries(source.host, A)
+    steps = A.shape[0] // 7 + 1, A.nnz // 11 + 1
+    for found, expected in zip(source.sample(*steps), (A.indptr, A.indices), strict=True):
+        np.testing.assert_array_equal(found, expected[:: steps[0] if expected is A.indptr else steps[1]])
+    assert_same_entries(source.transposed().host, transpose(A))
+
+
+@over("dtype", COMPLEX_TYPES)
+def test_a_source_of_complex_values_is_transposed(device, dtype):
+    A = matrix("uniform", dtype)
+    assert_same_entries(source_of(A, device).transposed().host, transpose(A))
+
+
+BROKEN = {
+    "unsorted": ([1, 0, 2], [0, 2, 3]),
+    "duplicate": ([0, 0, 2], [0, 2, 3]),
+    "negative": ([-1, 0, 2], [0, 2, 3]),
+    "too_large": ([0, 3, 2], [0, 2, 3]),
+    "offset_first": ([0, 1, 2], [1, 2, 3]),
+    "offset_decreases": ([0, 1, 2], [0, 4, 3]),
+    "offset_negative": ([0, 1, 2], [0, -1, 3]),
+    "offset_last": ([0, 1, 2], [0, 2, 2]),
+}
+
+
+@over("case", list(BROKEN))
+def test_what_is_not_canonical_is_no_source(case, device):
+    """It takes the way through host memory, which sorts it or says what is wrong."""
+    indices, indptr = (np.array(numbers, np.int32) for numbers in BROKEN[case])
+    arrays = np.ones(3), indices, indptr
+    assert device_csr(arrays, resolve_device(device), (2, 3), None) is None
+    make = partial(sg.aslinearoperator, arrays, format="csr", device=device, shape=(2, 3))
+    if case in ("unsorted", "duplicate"):
+        dense = np.zeros((2, 3))
+        np.add.at(dense, ([0, 0, 1], indices), 1.0)
+        np.testing.assert_array_equal(make().tocsr().toarray(), dense)
+    else:
+        with pytest.raises(ValueError, match=r"indptr|indices|mismatched"):
+            make()
+
+
+def test_a_row_may_begin_with_any_column(device):
+    """What descends from the end of a row to the begin of the next is no disorder."""
+    A = sp.csr_array((np.ones(4), np.array([0, 2, 0, 1], np.int32), np.array([0, 0, 2, 2, 4], np.int32)))
+    assert_same_entries(source_of(A, device).host, A)
+
+
+def test_what_else_is_no_source(device):
+    A = matrix("uniform", np.dtype("float64"))
+    ordinal = resolve_device(device)
+    others = {
+        "csc": A.tocsc(),
+        "integers": A.astype(np.int64),
+        "wide indices": sp.csr_array((A.data, A.indices.astype("i8"), A.indptr.astype("i8")), A.shape),
+        "dense": A.toarray(),
+        "an operator": sg.aslinearoperator(A, device="cpu"),
+    }
+    for what, other in others.items():
+        assert device_csr(other, ordinal, None, None) is None, what
+    assert device_csr(A, ordinal, A.shape, None) is None  # which is an error, to be told on the other way
+    assert device_csr(A, ordinal, None, np.dtype("float32")) is None
+    assert device_csr((A.data, A.indices, A.indptr), ordinal, None, None) is None
+    assert device_csr((A.data, A.indices, A.indptr[:-1]), ordinal, A.shape, None) is None
+
+
+@over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
+def test_features_are_those_of_the_host(case, device, dtype):
+    A = matrix(case, dtype)
+    assert source_of(A, device).features() == features(A)
+
+
+def test_features_of_a_matrix_that_is_sampled(device, rng):
+    """Of more rows and entries than are looked at."""
+    A = sp.random_array((150_000, 90_000), density=1e-4, format="csr", rng=rng)
+    A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
+    A.sort_indices()
+    assert A.nnz > 2 * 2**19
+    assert source_of(A, device).features() == features(A)
+
+
+# What is planned and built of them
+
+
+@over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
+def test_the_same_is_chosen(case, device, dtype):
+    A, ordinal = matrix(case, dtype), resolve_device(device)
+    source = source_of(A, device)
+    assert tuning_cache.fingerprint(source) == tuning_cache.fingerprint(A)
+    expected, stored, _ = choose(A, "auto", ordinal, "off", {})
+    found, own, _ = choose(source, "auto", ordinal, "off", {})
+    assert (found.format, found.options) == (expected.format, expected.options)
+    assert_same_arrays(own.arrays(), stored.arrays(), case)
+
+
+@over("case", ["uniform", "power_law_rows", "banded", "sym_blocks", "no_entries", "0x0"])
+def test_plans_are_those_of_the_host(case, fmt, device):
+    """Of all but the formats that refuse, which say the same."""
+    A, ordinal = matrix(case, np.dtype("float64")), resolve_device(device)
+    source = source_of(A, device)
+    plan = value_type(A.dtype).matrix.plan
+    for options in [{}, *candidates(fmt)]:
+        arguments = A.indptr, A.indices, A.data, A.shape[1], fmt, options, ordinal
+        assert outcome(partial(plan_csr, source, fmt, ordinal, options)) == outcome(partial(plan, *arguments))
+
+
+def test_parts_and_transposes_of_a_source(device):
+    A, ordinal = matrix("power_law_rows", np.dtype("float64")), resolve_device(device)
+    source = source_of(A, device)
+    choice, stored, _ = choose(source.host, "partitioned", ordinal, "off", {"separator": 1000})
+    assert_same_arrays(parts.arrays(parts.build(source, choice, ordinal)), parts.arrays(stored), "parts")
+    turned = transpose_for(A, ordinal)
+    assert isinstance(turned, DeviceCsr) == (device != "cpu")
+    assert_same_entries(turned.host if device != "cpu" else turned, transpose(A))
+    assert on_device(source, ordinal) is source
+
+
+@pytest.mark.gpu
+@over(("case", "dtype"), [(case, dtype) for case in CASES for dtype in ALL_TYPES])
+def test_a_gpu_builds_what_the_host_builds(case, dtype, fmt, cuda_device):
+    A, ordinal = matrix(case, dtype), resolve_device(cuda_device)
+    source = source_of(A, cuda_device)
+    kind = value_type(dtype).matrix
+    for options in [{}, *candidates(fmt)] if dtype == np.dtype("float64") else [{}]:
+        arguments = A.indptr, A.indices, A.data, A.shape[1], fmt, options, ordinal, False, True
+        expected = outcome(partial(kind, *arguments))
+        for given in (source, A):
+            found = outcome(partial(build_in_one, given, Choice(fmt, options), ordinal))
+            if isinstance(expected, str):
+                assert found == expected
+                continue
+            assert found.options == expected.options
+            assert_same_arrays(found.arrays(), expected.arrays(), (case, fmt, options))
+
+
+@pytest.mark.gpu
+@over("case", ["uniform", "power_law_rows", "long_row_middle", "sym_blocks", "banded"])
+def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
+    A = matrix(case, dtype)
+    try:
+        op = sg.aslinearoperator(A, format=fmt, device=cuda_device)
+    except sg.FormatError:
+        return
+    x = vector(A.shape[1], dtype)
+    assert_product(op @ x, A, x)
+    assert_product(op.T @ vector(A.shape[0], dtype), transpose(A), vector(A.shape[0], dtype))
+
+
+# Memory, and the bus
+
+
+@pytest.mark.gpu
+@pytest.mark.alone_on_gpu
+def test_nothing_is_left_on_the_device(fmt, cuda_device):
+    A = matrix("equal_rows", np.dtype("float64"))
+    make = partial(sg.aslinearoperator, A, format=fmt, device=cuda_device)
+    outcome(lambda: make().T)
+    gc.collect()
+    before = free_device_bytes(cuda_device)
+    for _ in range(20):
+        outcome(lambda: make().T)
+    gc.collect()
+    assert free_device_bytes(cuda_device) == before
+
+
+@pytest.mark.gpu
+def test_a_matrix_of_cupy_does_not_cross_the_bus(fmt, cuda_device, monkeypatch):
+    cupy = pytest.importorskip("cupy")
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+    A = matrix("equal_rows", np.dtype("float64"))
+    with cupy.cuda.Device(resolve_device(cuda_device)):
+        given = sparse.csr_matrix(sp.csr_matrix(A))
+        arrays = given.data, given.indices, given.indptr
+    monkeypatch.setattr(sparse.csr_matrix, "get", lambda self: pytest.fail("it was fetched"))
+    try:
+        op = sg.aslinearoperator(given, format=fmt, device=cuda_device)
+    except sg.FormatError:
+        return
+    assert_same_entries(op.tocsr(), A)
+    assert_same_entries(sg.aslinearoperator(arrays, format=fmt, device=cuda_device, shape=A.shape).tocsr(), A)
+
+
+@pytest.mark.gpu
+def test_a_matrix_of_cupy_may_change_afterwards(cuda_device):
+    cupy = pytest.importorskip("cupy")
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+    A = matrix("uniform", np.dtype("float64"))
+    with cupy.cuda.Device(resolve_device(cuda_device)):
+        given = sparse.csr_matrix(sp.csr_matrix(A))
+        op = sg.aslinearoperator(given, format="csr", device=cuda_device)
+        given.data[:] = 0
+        given.indices[:] = 0
+    assert_same_entries(op.tocsr(), A)
+
+
+@pytest.mark.gpu
+def test_a_matrix_of_cupy_in_disorder(cuda_device):
+    cupy = pytest.importorskip("cupy")
+    sparse = pytest.importorskip("cupyx.scipy.sparse")
+    with cupy.cuda.Device(resolve_device(cuda_device)):
+        arrays = [cupy.asarray(a) for a in (np.ones(3), np.array([1, 0, 2], "i4"), np.array([0, 2, 3], "i4"))]
+        given = sparse.csr_matrix(tuple(arrays), shape=(2, 3))
+        op = sg.aslinearoperator(given, format="csr", device=cuda_device)
+    np.testing.assert_array_equal(op.tocsr().toarray(), [[1, 1, 0], [0, 0, 1]])
