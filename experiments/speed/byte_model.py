@@ -94,7 +94,7 @@ def rows_of(item: Item, max_nnz: float, bandwidth: float) -> Iterator[list[str]]
         ]  # fmt: skip
 
 
-def _plan(A: sp.csr_array, format: str) -> dict[str, dict[str, float]] | None:
+def _plan(A: sp.csr_array, format: str) -> dict[str, Any] | None:
     try:
         return plan_csr(A, format, CPU)
     except sg.FormatError:
