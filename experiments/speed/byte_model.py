@@ -11,6 +11,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
