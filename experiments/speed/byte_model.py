@@ -86,8 +86,8 @@ def rows_of(item: Item, max_nnz: float, bandwidth: float) -> Iterator[list[str]]
         vectors = sum(A.shape) * A.dtype.itemsize
         csr, packed = plans["csr"], plans["packed_sell"]
         assert csr is not None
-        gain = packed and (csr["bytes"] + vectors) / (packed["bytes"] + vectors)
-        time = packed and (packed["bytes"] + vectors) / bandwidth / 1e6
+        gain = None if packed is None else (csr["bytes"] + vectors) / (packed["bytes"] + vectors)
+        time = None if packed is None else (packed["bytes"] + vectors) / bandwidth / 1e6
         modes = "refused" if packed is None else _modes(packed["counts"])
         yield [
             item.name, name, f"{A.nnz / 1e6:.2f} M", *(number(value) for value in stored), number(gain),
