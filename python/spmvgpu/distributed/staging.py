@@ -64,7 +64,7 @@ class _Host:
         if length == 0:
             return np.empty(0, dtype)
         memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address)
-        return np.frombuffer(memory, dtype)
+        return np.frombuffer(memoryview(memory), dtype)
 
 
 class _Cupy:
