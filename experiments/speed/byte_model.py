@@ -81,7 +81,7 @@ def rows_of(item: Item, max_nnz: float, bandwidth: float) -> Iterator[list[str]]
     for name, dtype in DTYPES.items():
         A = matrix.astype(dtype)
         plans = {format: _plan(A, format) for format in FORMATS}
-        stored = [plan and plan["bytes"] / A.nnz for plan in plans.values()]
+        stored = [None if plan is None else plan["bytes"] / A.nnz for plan in plans.values()]
         # Of every product: x, and y, of which a row without entries is written as well.
         vectors = sum(A.shape) * A.dtype.itemsize
         csr, packed = plans["csr"], plans["packed_sell"]
