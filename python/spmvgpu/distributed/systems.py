@@ -12,7 +12,7 @@ from .. import _core
 from ..arrays import library_of
 from ..devices import CPU
 from ..linalg.preconditioners import core_class
-from ..linalg.vectors import DeviceVector, Vectors, check_square
+from ..linalg.vectors import DeviceVector, Vectors, check_square, right_hand_side
 from .errors import agreement, check_same
 from .pieces import check_shape
 from .staging import staging_of
@@ -34,10 +34,7 @@ class PieceOfSystem:
         check_square(op)
         if op.row_ranges != op.col_ranges:
             raise ValueError("rows and columns are not divided alike, so x would not be as b is")
-        b = np.asarray(b) if isinstance(b, list | tuple) else b
-        library = library_of(b)
-        if library is None:
-            raise TypeError(f"b must be an array, not {type(b).__name__}")
+        b, library = right_hand_side(b)
         located = library.locate(b, "b")
         if located.host is None:
             staging_of(b)  # refuses what its entries cannot be picked of

@@ -12,14 +12,13 @@ import scipy.sparse.linalg as sla
 
 from .. import _core
 from ..arguments import whole_number
-from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..operands import kind_of
 from ..operator import SparseOperator
 from .preconditioners import PreconditionerMap, callback_map, checked_product, map_of_preconditioner
 from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
-from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed
+from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed, right_hand_side
 
 _SINGLE = (np.float32, np.complex64)
 
@@ -60,11 +59,7 @@ def _system_of(A: Any, b: Any) -> Any:
     if is_distributed(A):
         return A._piece_of_system(b)
     if not isinstance(A, SparseOperator):
-        if isinstance(b, list | tuple):
-            b = np.asarray(b)
-        library = library_of(b)
-        if library is None:
-            raise TypeError(f"b must be an array, not {type(b).__name__}")
+        b, library = right_hand_side(b)
         located = library.locate(b, "b")
         ordinal = CPU if located.host is not None else located.ordinal
         if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):

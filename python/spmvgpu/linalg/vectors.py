@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..arrays import NUMPY, Located, library_of
+from ..arrays import NUMPY, Library, Located, library_of
 from ..devices import CPU
 from ..operands import converted_vector
 
@@ -24,16 +24,22 @@ class DeviceVector(NamedTuple):
 NOTHING = DeviceVector(0, None)
 
 
+def right_hand_side(b: Any) -> tuple[Any, Library]:
+    """`b` as an array, and its library; TypeError for what is none."""
+    if isinstance(b, list | tuple):
+        b = np.asarray(b)
+    library = library_of(b)
+    if library is None:
+        raise TypeError(f"b must be an array, not {type(b).__name__}")
+    return b, library
+
+
 class Vectors:
     """The vectors of one solve, of the kind that `b` has."""
 
     def __init__(self, op: Any, b: Any) -> None:
-        if isinstance(b, list | tuple):
-            b = np.asarray(b)
-        library = library_of(b)
-        if library is None:
-            raise TypeError(f"b must be an array, not {type(b).__name__}")
-        self._op, self._library, self._b = op, library, b
+        self._op = op
+        self._b, self._library = right_hand_side(b)
         self.stream: int | None = (
             None  # the solve starts after what it holds; None: there is nothing to wait for
         )
