@@ -36,10 +36,10 @@ class Described(Protocol):
     def tocsr(self) -> Any: ...
 
 
-def explanation(op: Described, reason: str, counts: Mapping[str, float]) -> str:
+def explanation(op: Described, reason: str, counts: Mapping[str, float], map_bytes: int) -> str:
     """Why the operator's format is in use, what it stores, and what all of them are predicted to cost.
 
-    `counts` is what the format counts of what it stores.
+    `counts` is what the format counts of what it stores, `map_bytes` what updates of the values have it keep.
     """
     ordinal = resolve_device(op.device)
     predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
@@ -57,6 +57,8 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float]) -> str:
     stored = ", ".join(f"{name} {count:.0f}" for name, count in counts.items() if count)
     if stored:
         lines.append(f"stored with: {stored}")
+    if map_bytes:
+        lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
     if needs_symmetry(best) and op.format != best:

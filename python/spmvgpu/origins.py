@@ -77,7 +77,8 @@ class OneDevice:
         ).make(csr)
 
     def explanation(self, op: SparseOperator) -> str:
-        return describe.explanation(op, self.choice.reason, parts.counts(op._matrix))
+        counts, map_bytes = parts.counts(op._matrix), parts.value_map_bytes(op._matrix)
+        return describe.explanation(op, self.choice.reason, counts, map_bytes)
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
         return on_device, (csr, self.choice, self.requested, self.symmetric, self.threads)
