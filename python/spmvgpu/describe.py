@@ -13,6 +13,7 @@ from .planning.choosing import Tuning
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
 from .planning.model.roofline import variant_name
+from .steps import in_words
 
 
 class Described(Protocol):
@@ -44,14 +45,16 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
     ordinal = resolve_device(op.device)
     predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
     lines = [repr(op), f"chosen because {reason}"]
-    if op.tuning is not None and op.tuning.trials:
-        trials = (
-            f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
-            for trial in op.tuning.trials
-        )
-        lines.append(
-            f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
-        )
+    if op.tuning is not None:
+        if op.tuning.trials:
+            trials = (
+                f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
+                for trial in op.tuning.trials
+            )
+            took = f"{op.tuning.products} products and {op.tuning.seconds:.3f} s"
+            lines.append(f"tuning took {took}: {', '.join(trials)}")
+        if op.tuning.steps:
+            lines.append(f"made in {in_words(op.tuning.steps)}")
     if op.nnz > compressed.ENTRY_LIMIT:
         lines.append(f"stored in pieces of some rows each: a format holds {compressed.ENTRY_LIMIT} entries")
     stored = ", ".join(f"{name} {count:.0f}" for name, count in counts.items() if count)
