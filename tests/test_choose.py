@@ -44,6 +44,7 @@ def measured(monkeypatch):
     """Replaces building by a record of what was built, with times given per format, on devices not there."""
     monkeypatch.setattr(tuning_cache, "device_model", lambda ordinal: f"device {ordinal}")
     monkeypatch.setattr(choosing, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
+    monkeypatch.setattr(choosing, "on_device", lambda csr, ordinal: csr)
     built = []
 
     class Matrix:

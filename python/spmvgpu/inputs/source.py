@@ -14,7 +14,8 @@ from ..arrays import Located, library_of
 from ..devices import CPU
 from ..steps import step
 from ..value_types import CsrSource, Matrix, is_value_type, value_type
-from .compressed import ENTRY_LIMIT, INDEX_LIMIT, storage_dtype, transpose
+from . import compressed
+from .compressed import INDEX_LIMIT, storage_dtype, transpose
 
 
 class DeviceCsr:
@@ -88,7 +89,7 @@ def on_device(csr: Any, ordinal: int) -> Any:
     That is so for the CPU, for more entries than one format holds, and where the GPU has no room: what is
     made of it then needs no copy as CSR besides, or says how much was asked for.
     """
-    if ordinal == CPU or isinstance(csr, DeviceCsr) or csr.nnz > ENTRY_LIMIT:
+    if ordinal == CPU or isinstance(csr, DeviceCsr) or csr.nnz > compressed.ENTRY_LIMIT:
         return csr
     try:
         with step("upload"):
@@ -190,7 +191,7 @@ def _fits(data: Located, indices: Located, indptr: Located, shape: tuple[int, in
         and indices.dtype == indptr.dtype == np.int32
         and indptr.shape == (shape[0] + 1,)
         and data.shape == indices.shape
-        and data.shape[0] <= ENTRY_LIMIT
+        and data.shape[0] <= compressed.ENTRY_LIMIT
         and is_value_type(data.dtype)
     )
 
