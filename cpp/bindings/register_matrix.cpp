@@ -240,6 +240,25 @@ void register_type(py::module_& module) {
             "what it costs. With `processors` given, the device need not be there.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
+        .def_property_readonly("takes_new_values", &M::takes_new_values)
+        .def(
+            "update_values",
+            [](M& matrix, const Dense<T>& values) {
+                const auto given = Array<T>::view(values.data(), values.size());
+                const GilRelease release;
+                const ThreadLimit limit(matrix.max_threads);
+                matrix.update_values(given);
+            },
+            py::arg("values").noconvert(), "Replaces the values by others in CSR order, in host memory.")
+        .def(
+            "update_values_at",
+            [](M& matrix, std::uintptr_t values, std::size_t count) {
+                matrix.update_values(Array<T>::view(reinterpret_cast<const T*>(values), count, matrix.device()));
+            },
+            py::arg("values"), py::arg("count"), py::call_guard<GilRelease>(),
+            "The same with values at an address on the matrix's own device.")
+        .def_property_readonly("value_map_bytes", py::cpp_function(&M::value_map_bytes, py::call_guard<GilRelease>()),
+                               "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
         .def_property_readonly("format", &M::format)
         .def_property_readonly("counts", &M::counts, "What the format counts of what it stores, by name.")
         .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "formats/builder.hpp"
+#include "formats/csr_passes.hpp"
 #include "formats/dia.hpp"
 
 namespace spmvgpu {
@@ -51,6 +52,42 @@ struct Builder<Dia<T>, Passes> {
                 to[first_not_below(offsets, 0, diagonals, std::int64_t(cols[k]) - row) * pitch + row] = values[k];
             });
         return dia;
+    }
+
+    // The map says where rows begin in CSR order.
+    static Array<index_t> find_value_map(Passes& passes, const Dia<T>& dia) {
+        const T* const slots = dia.values.data();
+        const std::int64_t pitch = dia.pitch;
+        const index_t diagonals = dia.diagonals();
+        const Bits padding = dia.padding;
+        return sum_row_lengths(
+            passes, dia.rows,
+            SPMVGPU_BODY(index_t row) {
+                index_t length = 0;
+                for (index_t d = 0; d < diagonals; ++d) length += Dia<T>::bits(slots[d * pitch + row]) != padding;
+                return length;
+            },
+            diagonals);
+    }
+
+    // What is padding stays padding, though its bits may become others.
+    static void store_values(Passes& passes, Dia<T>& dia, const index_t* row_offsets, const T* values) {
+        const Bits before = dia.padding, after = find_padding(passes, dia.nnz, values);
+        const T padding = T(std::bit_cast<Real<T>>(after));
+        const std::int64_t pitch = dia.pitch, rows = dia.rows;
+        const index_t diagonals = dia.diagonals();
+        T* const to = dia.values.data();
+        dia.padding = after;
+        passes.each(
+            pitch,
+            SPMVGPU_BODY(std::int64_t row) {
+                index_t k = row < rows ? row_offsets[row] : 0;
+                for (index_t d = 0; d < diagonals; ++d) {
+                    T& slot = to[d * pitch + row];
+                    slot = Dia<T>::bits(slot) == before ? padding : values[k++];
+                }
+            },
+            2 * diagonals);
     }
 
     // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte

@@ -66,6 +66,16 @@ public:
 
     CsrMatrix<T> to_csr() const;  // in host memory
 
+    // Whether update_values() can replace the values; else they decide what is stored, and the matrix is built anew.
+    bool takes_new_values() const;
+    // Replaces the values by others in CSR order, which lie in host memory or on the device; as if it had been built
+    // with them. Returns once that is done, and waits for everything on the device before. No product may be under way
+    // elsewhere. The first call may keep a map, see value_map_bytes(). Throws std::invalid_argument if they are too
+    // few or too many or lie elsewhere, FormatError if the format does not hold them, OutOfMemory or CudaError; the
+    // values are as before then, but after an error of the device.
+    void update_values(const Array<T>& values);
+    std::size_t value_map_bytes() const;  // of what says where values in CSR order belong
+
     std::string format() const;
     Device device() const override { return device_; }
     index_t rows() const override;
@@ -84,6 +94,8 @@ private:
     template <class Format, class Tuning>
     void convert_on_host(const CsrMatrix<T>& csr, const Tuning& tuning);
     std::size_t array_bytes() const;
+    template <class Format>
+    void store_values(Format& format, const Array<T>& values);
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
     std::uint64_t version_of(const T* x) const;
@@ -96,6 +108,9 @@ private:
     bool stores_in_order_ = false;  // see Cost
     std::map<std::string, double> counts_;
     SetupSeconds setup_;
+
+    mutable Mutex values_mutex_;  // of to_csr() and update_values()
+    std::optional<Array<index_t>> value_map_;
 
     mutable ColumnExchange<T> column_exchange_;
     mutable VectorCopies<T> vector_copies_;

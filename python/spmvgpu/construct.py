@@ -21,6 +21,7 @@ from .planning.choosing import MODES, PARTITIONED, choose
 from .planning.placement import checked_request
 from .planning.reordering import Reorder, check_reorder, order_for
 from .spread import MultiDeviceOperator
+from .steps import recorded, step
 
 
 @overload
@@ -212,16 +213,20 @@ def aslinearoperator(
             return spread(csr, request, symmetry_of(symmetric, csr.dtype), default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
-    with at_most(threads):
+    with at_most(threads), recorded() as steps:
         csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
         if format == PARTITIONED and reorder is not None:
             raise ValueError(
                 f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
             )
-        order = order_for(csr, reorder)
-        stored = csr if order is None else parts.submatrix(csr, order, order)
+        order, stored = None, csr
+        if reorder is not None:
+            with step("order"):
+                order = order_for(csr, reorder)
+                stored = csr if order is None else parts.submatrix(csr, order, order)
         symmetry = symmetry_of(symmetric, csr.dtype)
         choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, bool(symmetry))
+    tuning.steps = steps
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
     origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads)
@@ -237,7 +242,8 @@ def _csr_for(
         found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
         if found is not None and (declared is None or found.shape[0] == found.shape[1]):
             return found
-    return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+    with step("checks"):
+        return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
 
 
 def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from ..arrays import Located, library_of
 from ..devices import CPU
+from ..steps import step
 from ..value_types import CsrSource, Matrix, is_value_type, value_type
 from . import compressed
 from .compressed import INDEX_LIMIT, storage_dtype, transpose
@@ -91,7 +92,8 @@ def on_device(csr: Any, ordinal: int) -> Any:
     if ordinal == CPU or isinstance(csr, DeviceCsr) or csr.nnz > compressed.ENTRY_LIMIT:
         return csr
     try:
-        source = value_type(csr.dtype).source(csr.indptr, csr.indices, csr.data, csr.shape[1], ordinal)
+        with step("upload"):
+            source = value_type(csr.dtype).source(csr.indptr, csr.indices, csr.data, csr.shape[1], ordinal)
     except MemoryError:
         return csr
     return DeviceCsr(source, csr.dtype, csr)
@@ -144,14 +146,19 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
     kind = value_type(data.dtype).source
     try:
         if {array.ordinal for array in found} == {CPU}:
-            source = kind(indptr.host, indices.host, data.host, shape[1], ordinal)
+            with step("upload"):
+                source = kind(indptr.host, indices.host, data.host, shape[1], ordinal)
         elif {array.ordinal for array in found} == {ordinal}:
             _wait_for(arrays, found)
             nnz = data.shape[0]
-            source = kind.at(indptr.pointer, indices.pointer, data.pointer, shape[0], shape[1], nnz, ordinal)
+            with step("upload"):  # a copy within the device
+                source = kind.at(
+                    indptr.pointer, indices.pointer, data.pointer, shape[0], shape[1], nnz, ordinal
+                )
         else:
             return None
-        return DeviceCsr(source, data.dtype) if source.is_canonical() else None
+        with step("checks"):
+            return DeviceCsr(source, data.dtype) if source.is_canonical() else None
     except (MemoryError, ValueError):  # what is wrong with it, if anything, is found out on the other way
         return None
 

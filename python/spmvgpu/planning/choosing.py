@@ -15,6 +15,7 @@ from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
 from ..inputs.source import on_device
 from ..parts import build
+from ..steps import Step, step
 from ..value_types import AnyMatrix
 from . import tuning_cache
 from .model.predict import Prediction, predict_csr, separator_csr
@@ -78,6 +79,10 @@ class Tuning:
         Time that choosing took, trials and their conversions included.
     cached : bool
         Whether the result of an earlier tuning was used.
+    steps : list of Step
+        Where the time went, from the matrix that was given to the operator: for every step its `name`
+        ("upload", "checks", "features", "plan", "convert", "trial", ...), which format it is `of`, and its
+        `seconds`. They add up to the whole.
     """
 
     mode: str
@@ -85,6 +90,7 @@ class Tuning:
     products: int = 0
     seconds: float = 0.0
     cached: bool = False
+    steps: list[Step] = field(default_factory=list)
 
 
 def choose(
@@ -113,7 +119,7 @@ def choose(
     tuning = Tuning(mode)
     if format == PARTITIONED:
         choice = cut_by_length(csr, ordinal, options)
-        matrix = build(csr, choice, ordinal)
+        matrix = _build(csr, choice, ordinal)
         tuning.seconds = perf_counter() - start
         return choice, matrix, tuning
     if format != "auto":
@@ -135,13 +141,15 @@ def _choose(
 ) -> tuple[Choice, AnyMatrix]:
     asked = Choice(format, options)
     if format != "auto" and tuning.mode != "full":
-        return asked, build(csr, asked, ordinal)
-    entries = _entries(csr, format, ordinal, options, tuning.mode, symmetric)
+        return asked, _build(csr, asked, ordinal)
+    with step("cache"):
+        entries = _entries(csr, format, ordinal, options, tuning.mode, symmetric)
     for entry in entries:
-        known = tuning_cache.recall(entry, format, options)
+        with step("cache"):
+            known = tuning_cache.recall(entry, format, options)
         if known is not None:
             try:
-                matrix = build(csr, known, ordinal)
+                matrix = _build(csr, known, ordinal)
                 tuning.cached = True
                 return known, matrix
             except (_core.FormatError, MemoryError):
@@ -152,9 +160,11 @@ def _choose(
         return _fastest(csr, distinct, ordinal, tuning, entries[-1])
     if ordinal == CPU and tuning.mode != "full":
         choice = Choice("csr", {}, CSR_ON_CPU)
-        return choice, build(csr, choice, ordinal)
+        return choice, _build(csr, choice, ordinal)
     names = general_formats(symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
-    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names, True)
+    with step("profile"):
+        profile = load_profile(ordinal)
+    predictions = predict_csr(csr, ordinal, "roofline", profile, names, True)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
         return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])
@@ -164,7 +174,8 @@ def _choose(
     ranked = sorted(possible, key=_pessimistic_us)
     choice, matrix = _first(csr, [_predicted(p, possible, predictions.device) for p in ranked], ordinal)
     if entries:
-        tuning_cache.keep(entries[-1], choice, None)
+        with step("cache"):
+            tuning_cache.keep(entries[-1], choice, None)
     return choice, matrix
 
 
@@ -273,13 +284,18 @@ def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
             yield Choice(name, options)
 
 
+def _build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
+    with step("convert", variant_name(choice.format, choice.options)):
+        return build(csr, choice, ordinal)
+
+
 def _first(csr: Any, choices: Iterable[Choice], ordinal: int) -> tuple[Choice, AnyMatrix]:
     """The first that fits the device."""
     refusals: list[Exception] = []
     refused_names: list[str] = []
     for choice in choices:
         try:
-            matrix = build(csr, choice, ordinal)
+            matrix = _build(csr, choice, ordinal)
         except (_core.FormatError, MemoryError) as refused:
             refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
             refused_names.append(variant_name(choice.format, choice.options))
@@ -303,8 +319,9 @@ def _fastest(
     refusals: list[Exception] = []
     for choice in choices:
         try:
-            matrix = build(csr, choice, ordinal)
-            series = [matrix.try_products() for _ in range(_SERIES[tuning.mode])]
+            matrix = _build(csr, choice, ordinal)
+            with step("trial", variant_name(choice.format, choice.options)):
+                series = [matrix.try_products() for _ in range(_SERIES[tuning.mode])]
         except (_core.FormatError, MemoryError) as refused:
             refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
             continue
@@ -317,7 +334,8 @@ def _fastest(
     if best is None:
         raise refusals[0]
     choice, matrix = best
-    tuning_cache.keep(entry, choice, best_time)
+    with step("cache"):
+        tuning_cache.keep(entry, choice, best_time)
     return replace(choice, reason=_found(best_time, tuning.trials)), matrix
 
 

@@ -17,6 +17,7 @@ from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
 from ...inputs.compressed import pieces_of
 from ...inputs.source import DeviceCsr
+from ...steps import step
 from ...value_types import value_type
 from . import roofline
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
@@ -275,9 +276,10 @@ def predict_csr(
 
 def features(csr: Any) -> dict[str, Any]:
     """What the models know of a matrix that is canonical CSR."""
-    if isinstance(csr, DeviceCsr):
-        return csr.features()
-    return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
+    with step("features"):
+        if isinstance(csr, DeviceCsr):
+            return csr.features()
+        return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
 def _by_roofline(
