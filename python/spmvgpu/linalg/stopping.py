@@ -51,7 +51,8 @@ class SolveInfo:
         and could not tell; those that a recorded graph or a resident kernel repeats are counted once.
         Applications of `M` likewise.
     seconds : float
-        From the first piece of work to the last, without the transfer of NumPy arrays.
+        From the first piece of work to the last, without the transfer of NumPy arrays unless they go in
+        pieces to several devices.
     product_seconds, precondition_seconds : float
         The part of it in products, and in `M`; 0 on a GPU, where they are queued beside the rest.
     pieces : int
