@@ -19,7 +19,7 @@ COMMANDS = {
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
     "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
     "complex": ("speed.complex_values", "products with complex matrices beside cuSPARSE and CuPy"),
-    "multi": ("speed.multi", "products over several GPUs and the CPU"),
+    "multi": ("speed.multi", "products and solvers over several GPUs and the CPU"),
     "halos": ("speed.halos", "what ranks send for a product, counted"),
     "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),

@@ -70,6 +70,8 @@ void register_matrix_type(py::module_& module) {
                 return shards;
             },
             "(matrix, rows, first column, end of the columns) of every shard.")
+        .def_property_readonly("solver_pieces", py::cpp_function(&M::solver_pieces, py::call_guard<GilRelease>()),
+                               "In how many pieces solvers keep vectors on the devices; 0: they do not.")
         .def("make_vector", &M::make_vector, py::call_guard<GilRelease>(),
              "An uninitialised vector in pieces on the devices.")
         .def(

@@ -67,19 +67,6 @@ private:
     Device device_;
 };
 
-// Multiplication by numbers at an address on the device of the vectors.
-template <class T>
-class DiagonalMap : public LinearMap<T> {
-public:
-    explicit DiagonalMap(std::uintptr_t pointer) : diagonal_(reinterpret_cast<const T*>(pointer)) {}
-
-    void apply(const T*, T*, Stream) const override { throw std::logic_error("a diagonal is multiplied in passing"); }
-    const T* diagonal() const override { return diagonal_; }
-
-private:
-    const T* diagonal_;
-};
-
 const char* name_of(Status status) {
     switch (status) {
         case Status::kRunning:
@@ -161,7 +148,8 @@ py::dict dict_of(const Report& report) {
                     py::arg("product_seconds") = report.product_seconds,
                     py::arg("precondition_seconds") = report.precondition_seconds,
                     py::arg("products") = report.products, py::arg("preconditionings") = report.preconditionings,
-                    py::arg("resident") = report.resident, py::arg("residuals") = report.residuals);
+                    py::arg("resident") = report.resident, py::arg("pieces") = report.pieces,
+                    py::arg("residuals") = report.residuals);
 }
 
 template <class T>
@@ -180,7 +168,10 @@ void register_type(py::module_& module, const std::string& suffix) {
         .def(py::init<py::object, int>(), py::arg("function"), py::arg("ordinal"));
     py::class_<DiagonalMap<T>, Map, std::shared_ptr<DiagonalMap<T>>>(module, ("DiagonalMap" + suffix).c_str(),
                                                                      "A diagonal at an address on the device.")
-        .def(py::init<std::uintptr_t>(), py::arg("pointer"));
+        .def(py::init([](std::uintptr_t pointer) {
+                 return std::make_shared<DiagonalMap<T>>(reinterpret_cast<const T*>(pointer));
+             }),
+             py::arg("pointer"));
     using Matrix = std::shared_ptr<AnyMatrix<T>>;
     using Given = std::tuple<std::optional<Matrix>, std::uintptr_t, double, double, int, std::optional<Matrix>,
                              std::optional<Matrix>, std::optional<Matrix>>;

@@ -50,8 +50,25 @@ void DistributedMatrix<T>::set_x(const T*) {
 }
 
 template <class T>
+const Halos<T>* DistributedMatrix<T>::halos() const {
+    return Halos<T>::suits(shards_, rows_, cols_) ? &made_halos() : nullptr;
+}
+
+template <class T>
+int DistributedMatrix<T>::solver_pieces() const {
+    const Halos<T>* const found = halos();
+    return found == nullptr || found->has_gpus() == found->has_cpus() ? 0 : static_cast<int>(found->lanes().size());
+}
+
+template <class T>
+const Halos<T>& DistributedMatrix<T>::made_halos() const {
+    return make_once(halos_, [&] { return std::make_unique<Halos<T>>(shards_, rows_, cols_); });
+}
+
+template <class T>
 HaloProducts<T>& DistributedMatrix<T>::halo_products() const {
-    return make_once(halo_products_, [&] { return std::make_unique<HaloProducts<T>>(shards_, rows_, cols_); });
+    const Halos<T>& halos = made_halos();
+    return make_once(halo_products_, [&] { return std::make_unique<HaloProducts<T>>(halos); });
 }
 
 template <class T>
@@ -73,7 +90,7 @@ template <class T>
 double DistributedMatrix<T>::time_products(const Series& series) const {
     const int products = series.batch * series.repeats;
     const HostVector<T> ones(cols_, T(1));
-    if (!HaloProducts<T>::suits(shards_, rows_, cols_)) {
+    if (halos() == nullptr) {
         HostVector<T> y(rows_);
         return time_series([&](Stream) { spmv_host({ones.data(), y.data()}); }, {1, 0, products}, {});
     }

@@ -40,6 +40,12 @@ public:
     SetupSeconds setup_seconds() const override;
     const std::vector<Shard<T>>& shards() const { return shards_; }
 
+    // Null where vectors cannot be in pieces on the devices.
+    const Halos<T>* halos() const;
+
+    // In how many pieces solvers keep vectors: on GPUs only, or on the CPU only; 0 if not at all.
+    int solver_pieces() const;
+
 private:
     // Made when it is first asked for; every thread then sees the same one.
     template <class Maker, class Made>
@@ -48,6 +54,7 @@ private:
         if (!made) made = make();
         return *made;
     }
+    const Halos<T>& made_halos() const;
     HaloProducts<T>& halo_products() const;
 
     index_t rows_, cols_;
@@ -56,6 +63,7 @@ private:
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
     mutable std::unique_ptr<Broadcast<T>> broadcast_;
+    mutable std::unique_ptr<Halos<T>> halos_;
     mutable std::unique_ptr<HaloProducts<T>> halo_products_;
 };
 

@@ -10,20 +10,18 @@
 namespace spmvgpu {
 
 template <class T>
-DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.size_) {
-    for (const auto& lane : layout.lanes_) {
-        const Device device = lane.shard->device();
+DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.halos_.size()) {
+    for (const auto& lane : layout.halos_.lanes()) {
+        const Device device = lane.device();
         const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
-        Piece piece{
-            device, lane.shard->rows.first, lane.shard->rows.first + lane.shard->matrix->rows(), {}, lane.stream, {},
-            {}};
+        Piece piece{device, lane.begin(), lane.end(), {}, layout.streams_[layout.number(lane)], {}, {}};
         if (device.is_cuda()) {
             const cuda::DeviceGuard guard(device.ordinal);
             piece.memory = allocate(bytes, device);
             piece.made = std::make_unique<cuda::Event>();
             piece.pulled = std::make_unique<cuda::Event>();
         } else {
-            piece.memory = layout.has_gpus_ ? cuda::allocate_pinned(bytes) : allocate(bytes, device);
+            piece.memory = layout.halos_.has_gpus() ? cuda::allocate_pinned(bytes) : allocate(bytes, device);
         }
         pieces_.push_back(std::move(piece));
     }
@@ -73,51 +71,15 @@ std::size_t DistributedVector<T>::nbytes() const {
 }
 
 template <class T>
-bool HaloProducts<T>::suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) {
-    index_t next = 0;
-    bool in_order = rows == cols;
-    for (const Shard<T>& shard : shards) {
-        if (shard.row_count() == 0) continue;
-        in_order = in_order && !shard.rows.scattered() && shard.rows.first == next;
-        next += shard.matrix->rows();
-    }
-    return in_order;
-}
-
-template <class T>
-HaloProducts<T>::HaloProducts(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) : size_(rows) {
-    if (!suits(shards, rows, cols)) {
-        throw std::invalid_argument(
-            "vectors can stay on the devices of a square matrix whose parts hold neighbouring rows in order "
-            "(partition='nnz' or 'rows'); this one has other parts, or is not square");
-    }
-    for (const Shard<T>& shard : shards) {
-        if (shard.row_count() > 0) lanes_.push_back({&shard, {}, {}, {}});
-    }
-    for (Lane& lane : lanes_) {
-        for (const Lane& other : lanes_) {
-            const index_t first = other.shard->rows.first, last = first + other.shard->matrix->rows();
-            const index_t begin = std::max(lane.shard->col_begin, first), end = std::min(lane.shard->col_end, last);
-            if (&lane == &other || begin >= end) continue;
-            lane.pulls.push_back({number(other), begin, end});
-            lanes_[number(other)].read_by.push_back(number(lane));
-        }
-    }
-    for (Lane& lane : lanes_) {
-        const Device device = lane.shard->device();
-        downward_.emplace_back();
-        if (!device.is_cuda()) continue;
-        has_gpus_ = true;
-        lane.stream = cuda::lease_stream(device.ordinal);
-        for (const Pull& pull : lane.pulls) {
-            const Device other = lanes_[pull.from].shard->device();
-            if (other.is_cuda() && other != device) cuda::allow_peer_access(device.ordinal, other.ordinal);
-        }
-        for (const std::size_t reader : lane.read_by) {
-            const Device other = lanes_[reader].shard->device();
-            if (other.is_cuda() && other != device) cuda::allow_peer_access(other.ordinal, device.ordinal);
-            if (!other.is_cuda()) downward_.back() = cuda::lease_stream(device.ordinal);
-        }
+HaloProducts<T>::HaloProducts(const Halos<T>& halos) : halos_(halos) {
+    for (const Lane& lane : halos.lanes()) {
+        const int ordinal = lane.device().ordinal;
+        const bool is_gpu = lane.device().is_cuda();
+        const bool feeds_cpu = std::any_of(lane.read_by.begin(), lane.read_by.end(), [&](std::size_t reader) {
+            return !halos.lanes()[reader].device().is_cuda();
+        });
+        streams_.push_back(is_gpu ? cuda::lease_stream(ordinal) : nullptr);
+        downward_.push_back(is_gpu && feeds_cpu ? cuda::lease_stream(ordinal) : nullptr);
     }
 }
 
@@ -131,8 +93,8 @@ HaloProducts<T>::~HaloProducts() {
 
 template <class T>
 void HaloProducts<T>::synchronize() const {
-    for (const Lane& lane : lanes_) {
-        if (lane.stream) cuda::synchronize(lane.stream.get(), lane.shard->device().ordinal);
+    for (const Lane& lane : halos_.lanes()) {
+        if (const auto& stream = streams_[number(lane)]) cuda::synchronize(stream.get(), lane.device().ordinal);
     }
 }
 
@@ -151,13 +113,13 @@ void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedV
     const auto multiply = [&](const Lane& lane) {
         const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
         const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
-        lane.stream ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+        lane.device().is_cuda() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
     };
-    for (const Lane& lane : lanes_) {
-        if (lane.stream) multiply(lane);
+    for (const Lane& lane : halos_.lanes()) {
+        if (lane.device().is_cuda()) multiply(lane);
     }
-    for (const Lane& lane : lanes_) {  // while the GPUs work
-        if (!lane.stream) multiply(lane);
+    for (const Lane& lane : halos_.lanes()) {  // while the GPUs work
+        if (!lane.device().is_cuda()) multiply(lane);
     }
 }
 
@@ -166,11 +128,11 @@ void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedV
 template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
                                       DistributedVector<T>& y) const {
-    const Device device = lane.shard->device();
+    const Device device = lane.device();
     const cuda::DeviceGuard guard(device.ordinal);
-    const Stream stream = lane.stream.get();
+    const Stream stream = streams_[number(lane)].get();
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
-    for (const Pull& pull : lane.pulls) {
+    for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
         if (other.made) other.made->hold_back(stream);
         cuda::copy_async(own_x.data() + pull.begin, device, other.data() + pull.begin, other.device,
@@ -188,7 +150,7 @@ template <class T>
 void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
                                       DistributedVector<T>& y) const {
     const Piece& own_x = x.pieces_[number(lane)];
-    for (const Pull& pull : lane.pulls) {
+    for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
         T* const to = own_x.data() + pull.begin;
         const std::size_t bytes = std::size_t(pull.end - pull.begin) * sizeof(T);
@@ -202,7 +164,7 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
         other.made->hold_back(stream);
         cuda::copy_async(to, {}, other.data() + pull.begin, other.device, bytes, stream);
     }
-    for (const Pull& pull : lane.pulls) {
+    for (const auto& pull : lane.pulls) {
         const Device other = x.pieces_[pull.from].device;
         if (other.is_cuda()) cuda::synchronize(downward_[pull.from].get(), other.ordinal);
     }

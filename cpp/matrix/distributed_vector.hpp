@@ -7,7 +7,7 @@
 
 #include "core/mutex.hpp"
 #include "cuda/stream.hpp"
-#include "matrix/shard.hpp"
+#include "matrix/halos.hpp"
 
 namespace spmvgpu {
 
@@ -52,11 +52,7 @@ private:
 template <class T>
 class HaloProducts {
 public:
-    // Whether the matrix is square and its shards hold neighbouring rows, in order.
-    static bool suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols);
-
-    // The shards outlive it. Throws std::invalid_argument unless it suits them.
-    HaloProducts(const std::vector<Shard<T>>& shards, index_t rows, index_t cols);
+    explicit HaloProducts(const Halos<T>& halos);  // which outlive it
     ~HaloProducts();
 
     std::unique_ptr<DistributedVector<T>> make_vector() const;
@@ -69,25 +65,14 @@ public:
 
 private:
     friend class DistributedVector<T>;
-    // What a shard reads of another one's piece.
-    struct Pull {
-        std::size_t from;
-        index_t begin, end;
-    };
-    struct Lane {
-        const Shard<T>* shard;
-        std::shared_ptr<void> stream;  // of a GPU
-        std::vector<Pull> pulls;
-        std::vector<std::size_t> read_by;  // lanes that pull from this one's piece
-    };
+    using Lane = typename Halos<T>::Lane;
     using Piece = typename DistributedVector<T>::Piece;
     void multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x, DistributedVector<T>& y) const;
     void multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x, DistributedVector<T>& y) const;
-    std::size_t number(const Lane& lane) const { return &lane - lanes_.data(); }
+    std::size_t number(const Lane& lane) const { return &lane - halos_.lanes().data(); }
 
-    index_t size_;
-    bool has_gpus_ = false;
-    std::vector<Lane> lanes_;
+    const Halos<T>& halos_;
+    std::vector<std::shared_ptr<void>> streams_;   // of each lane on a GPU
     std::vector<std::shared_ptr<void>> downward_;  // of each GPU a stream for what the CPU pulls from it
     mutable Mutex turn_;
 };

@@ -24,6 +24,12 @@ struct Progress {
     double* history = nullptr;  // residuals, the k-th at k % history_size
     std::int64_t history_size = 0;
 
+    // Shows all pointers to memory of the solve, which may lie elsewhere for each of several devices.
+    template <class Visit>
+    void visit_pointers(Visit&& visit) {
+        visit(history);
+    }
+
     constexpr void stop(Status why, double value) {
         status = why;
         offending_value = value;
@@ -180,7 +186,7 @@ public:
     // `period` iterations the vectors play the same parts again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
-        if constexpr (Queue::kIsGpu) {
+        if constexpr (Queue::kMayBeResident) {
             if (iterate_resident(*this, s, iteration)) return;
         }
         repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });

@@ -5,25 +5,10 @@
 #include "solvers/cycle_steps.hpp"
 #include "solvers/methods.hpp"
 #include "solvers/resident.cuh"
+#include "solvers/wait_for_stream.cuh"
 #include "vector/cuda_queue.cuh"
 
 namespace spmvgpu::cuda {
-
-namespace {
-
-// Work that is still queued uses memory that somebody else gets next.
-class WaitForStream {
-public:
-    explicit WaitForStream(Stream stream) : stream_(stream) {}
-    ~WaitForStream() { cudaStreamSynchronize(native(stream_)); }
-    WaitForStream(const WaitForStream&) = delete;
-    WaitForStream& operator=(const WaitForStream&) = delete;
-
-private:
-    Stream stream_;
-};
-
-}  // namespace
 
 template <class T>
 Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, std::size_t bytes,
@@ -33,7 +18,7 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
     const std::size_t partials = std::max(CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>)),
                                           ResidentSystem<T>::partial_bytes());
     const std::size_t aligned = (partials + 255) / 256 * 256;
-    SolverMemory::Lease lease(memory, aligned + bytes);
+    SolverMemory::Lease lease(memory, aligned + bytes, system.device);
     const std::shared_ptr<void> stream = lease_stream(ordinal);
     const WaitForStream wait(stream.get());
     if (after) order_after(stream.get(), *after);
@@ -43,6 +28,7 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
 
 template <class T>
 void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream) {
+    const DeviceGuard guard(ordinal);
     CudaQueue queue(ordinal, stream, nullptr);
     spmvgpu::run_cycle(queue, cycle, 0, x, y);
 }

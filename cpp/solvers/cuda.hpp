@@ -4,12 +4,22 @@
 #include "solvers/cycle.hpp"
 #include "solvers/solve.hpp"
 
+namespace spmvgpu {
+template <class T>
+struct SystemInPieces;
+}
+
 namespace spmvgpu::cuda {
 
 // As solve(), with vectors on a GPU, and so many bytes of memory to work with.
 template <class T>
 Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, std::size_t bytes,
              const Stream* after, const std::function<void(const Look&)>& look);
+
+// The same with vectors in pieces on several GPUs.
+template <class T>
+Report solve_in_pieces(const SystemInPieces<T>& system, Method method, const Limits& limits, SolverMemory& memory,
+                       const Stream* after, const std::function<void(const Look&)>& look);
 
 // A cycle, queued on the stream.
 template <class T>

@@ -26,6 +26,12 @@ struct GmresScalars : Progress {
     double* cosines = nullptr;
     std::int64_t leading = 0;  // dimension of R
 
+    template <class Visit>
+    void visit_pointers(Visit&& visit) {
+        Progress::visit_pointers(visit);
+        visit(h), visit(again), visit(R), visit(sines), visit(rhs), visit(cosines);
+    }
+
     constexpr void begin_cycle() {
         stopped = status != Status::kRunning;
         col = 0;
@@ -175,8 +181,7 @@ void gmres(Context<T, Queue>& solve) {
             // w = w - sum of h_k v_k, twice
             queue.dots(s, n, v, col + 2, w, at.h, SPMVGPU_LAMBDA(S&){});
             queue.combine(
-                s, n, v, SPMVGPU_LAMBDA(const S&) { return col + 1; }, at.h, -1, w,
-                SPMVGPU_LAMBDA(S&, const Sums<T, 1>&){});
+                s, n, v, SPMVGPU_LAMBDA(const S&) { return col + 1; }, at.h, -1, w, Nothing{});
             queue.dots(s, n, v, col + 1, w, at.again, SPMVGPU_LAMBDA(S&){});
             queue.combine(
                 s, n, v, SPMVGPU_LAMBDA(const S&) { return col + 1; }, at.again, -1, w,
@@ -192,8 +197,7 @@ void gmres(Context<T, Queue>& solve) {
         queue.compute(
             s, SPMVGPU_LAMBDA(S & s) { s.end_basis(); });
         queue.combine(
-            s, n, v, SPMVGPU_LAMBDA(const S& s) { return int(s.col); }, at.rhs, 1, x,
-            SPMVGPU_LAMBDA(S&, const Sums<T, 1>&){});
+            s, n, v, SPMVGPU_LAMBDA(const S& s) { return int(s.col); }, at.rhs, 1, x, Nothing{});
         solve.multiply(x, product);
         queue.sweep(
             s, n, read(solve.b, product), write(r),

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
 
+#include "matrix/distributed_matrix.hpp"
 #include "matrix/matrix.hpp"
 
 namespace spmvgpu {
@@ -22,6 +24,9 @@ public:
     // A map that is one matrix in one format says so, for a kernel may read its rows itself.
     virtual const Matrix<T>* matrix() const { return nullptr; }
 
+    // A map that is one matrix over several devices says so, for they may keep the vectors in pieces.
+    virtual const DistributedMatrix<T>* distributed() const { return nullptr; }
+
     // Whether what apply() queues may be recorded in a CUDA graph.
     virtual bool can_be_recorded() const { return true; }
 };
@@ -33,10 +38,26 @@ public:
 
     void apply(const T* x, T* y, Stream stream) const override { matrix_->spmv({x, y}, stream); }
     const Matrix<T>* matrix() const override { return dynamic_cast<const Matrix<T>*>(matrix_.get()); }
+    const DistributedMatrix<T>* distributed() const override {
+        return dynamic_cast<const DistributedMatrix<T>*>(matrix_.get());
+    }
     bool can_be_recorded() const override { return matrix_->can_be_recorded(); }
 
 private:
     std::shared_ptr<const AnyMatrix<T>> matrix_;
+};
+
+// Multiplication by numbers on the device of the vectors.
+template <class T>
+class DiagonalMap : public LinearMap<T> {
+public:
+    explicit DiagonalMap(const T* diagonal) : diagonal_(diagonal) {}
+
+    void apply(const T*, T*, Stream) const override { throw std::logic_error("a diagonal is multiplied in passing"); }
+    const T* diagonal() const override { return diagonal_; }
+
+private:
+    const T* diagonal_;
 };
 
 }  // namespace spmvgpu

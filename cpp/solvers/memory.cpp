@@ -5,15 +5,18 @@
 
 namespace spmvgpu {
 
-SolverMemory::Lease::Lease(SolverMemory& from, std::size_t bytes) : from_(from) {
+SolverMemory::Lease::Lease(SolverMemory& from, std::size_t bytes, Device device) : from_(from) {
     const auto smaller = [](const Array<char>& a, const Array<char>& b) { return a.bytes() < b.bytes(); };
     {
         const std::lock_guard lock(from.mutex_);
         auto& idle = from.idle_;
         std::sort(idle.begin(), idle.end(), smaller);
-        auto found =
-            std::find_if(idle.begin(), idle.end(), [&](const auto& memory) { return memory.bytes() >= bytes; });
-        if (found == idle.end() && !idle.empty()) --found;  // the largest, which makes room for a larger one
+        auto found = idle.end();
+        for (auto memory = idle.begin(); memory != idle.end(); ++memory) {
+            if (memory->device() != device) continue;
+            found = memory;  // the largest, which makes room for a larger one, unless one is large enough
+            if (memory->bytes() >= bytes) break;
+        }
         if (found != idle.end()) {
             memory_ = *found;
             idle.erase(found);
@@ -21,7 +24,7 @@ SolverMemory::Lease::Lease(SolverMemory& from, std::size_t bytes) : from_(from) 
     }
     if (memory_.bytes() < bytes) {
         memory_ = {};  // first, so that both need not fit at once
-        memory_ = Array<char>(bytes, from.device_);
+        memory_ = Array<char>(bytes, device);
     }
 }
 

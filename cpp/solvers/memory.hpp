@@ -16,7 +16,8 @@ public:
     // Memory of a size for one solve, until the lease ends.
     class Lease {
     public:
-        Lease(SolverMemory& from, std::size_t bytes);
+        Lease(SolverMemory& from, std::size_t bytes) : Lease(from, bytes, from.device_) {}
+        Lease(SolverMemory& from, std::size_t bytes, Device device);  // on another device than usual
         ~Lease();
         Lease(const Lease&) = delete;
         Lease& operator=(const Lease&) = delete;
@@ -29,7 +30,7 @@ public:
     };
 
     Device device() const { return device_; }
-    std::size_t nbytes() const;  // what no solve uses at the moment
+    std::size_t nbytes() const;  // what no solve uses at the moment, on all devices
     void clear();                // gives that back
 
 private:

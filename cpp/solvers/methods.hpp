@@ -29,6 +29,12 @@ std::size_t work_bytes(Method method, index_t n, const Limits& limits) {
     throw std::logic_error("no such method");
 }
 
+// Bytes of the sums that a method asks for at once, of whole vectors or of one of their pieces.
+template <class T>
+std::size_t sum_bytes(const Limits& limits) {
+    return std::max(kMaxSums, limits.restart + 2) * sizeof(Wide<T>);
+}
+
 template <class T, class Queue>
 Report run_method(Method method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
                   std::size_t bytes, const std::function<void(const Look&)>& look) {

@@ -1,29 +1,58 @@
 #include "solvers/solve.hpp"
 
-#include "solvers/methods.hpp"
-#include "vector/host_queue.hpp"
+#include <optional>
+
+#include "solvers/pieces.hpp"
+#include "vector/host_pieces.hpp"
 #ifdef SPMVGPU_CUDA
 #include "solvers/cuda.hpp"
 #endif
 
 namespace spmvgpu {
 
+namespace {
+
 template <class T>
-Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory,
-             [[maybe_unused]] const Stream* after, const std::function<void(const Look&)>& look) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::size_t bytes = work_bytes<T>(method, system.n, limits);
-    Report report;
+Report solve_in_pieces(const SystemInPieces<T>& system, Method method, const Limits& limits, SolverMemory& memory,
+                       const std::function<void(const Look&)>& look) {
+    const std::size_t count = system.halos.lanes().size();
+    const std::size_t bytes = system.bytes(method, limits);
+    SolverMemory::Lease lease(memory, count * bytes, Device{});
+    std::vector<char*> of_pieces;
+    for (std::size_t k = 0; k < count; ++k) of_pieces.push_back(lease.data() + k * bytes);
+    HostPieces queues(static_cast<int>(count), sum_bytes<T>(limits));
+    return run_in_pieces(queues, system, of_pieces, std::vector<Stream>(count), method, limits, look);
+}
+
+// The way that suits the system.
+template <class T>
+Report run(Method method, System<T> system, const Limits& limits, SolverMemory& memory,
+           [[maybe_unused]] const Stream* after, const std::function<void(const Look&)>& look) {
+    std::optional<MatrixMap<T>> all_rows;
+    if (const auto matrix = SystemInPieces<T>::undivided(system)) system.A = &all_rows.emplace(matrix);
+    if (const Halos<T>* const halos = SystemInPieces<T>::divides(system)) {
+        const SystemInPieces<T> in_pieces(system, *halos);
 #ifdef SPMVGPU_CUDA
-    if (system.device.is_cuda()) {
-        report = cuda::solve(method, system, limits, memory, bytes, after, look);
-    } else
+        if (halos->has_gpus()) return cuda::solve_in_pieces(in_pieces, method, limits, memory, after, look);
 #endif
-    {
-        SolverMemory::Lease lease(memory, bytes);
-        HostQueue queue(system.ranks);
-        report = run_method(method, queue, system, limits, lease.data(), bytes, look);
+        return solve_in_pieces(in_pieces, method, limits, memory, look);
     }
+    const std::size_t bytes = work_bytes<T>(method, system.n, limits);
+#ifdef SPMVGPU_CUDA
+    if (system.device.is_cuda()) return cuda::solve(method, system, limits, memory, bytes, after, look);
+#endif
+    SolverMemory::Lease lease(memory, bytes, system.device);
+    HostQueue queue(system.ranks);
+    return run_method(method, queue, system, limits, lease.data(), bytes, look);
+}
+
+}  // namespace
+
+template <class T>
+Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, const Stream* after,
+             const std::function<void(const Look&)>& look) {
+    const auto start = std::chrono::steady_clock::now();
+    Report report = run(method, system, limits, memory, after, look);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
 }

@@ -28,8 +28,8 @@ enum class Status : std::int32_t {
     kUnsymmetricM,       // minres: the same of M
 };
 
-// Vectors of length n on one device. Solvers run on one device; what A does beyond it is its own business. Of a system
-// over the ranks of a communicator every rank has a piece of length n, on a device of its own.
+// Vectors of length n on one device, where they are also given if A is over several that keep pieces of them. Of a
+// system over the ranks of a communicator every rank has a piece of length n, on a device of its own.
 template <class T>
 struct System {
     index_t n;
@@ -76,6 +76,7 @@ struct Report {
     double product_seconds = 0;  // in products with A; on a GPU from those of one iteration
     double precondition_seconds = 0;
     std::int64_t products = 0, preconditionings = 0;
+    int pieces = 1;                 // of the vectors, each on a device of its own
     bool resident = false;          // whether the iterations were done within one kernel
     std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
 };

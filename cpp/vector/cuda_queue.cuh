@@ -15,23 +15,24 @@
 #include "cuda/transfer.hpp"
 #include "vector/cuda_sweeps.cuh"
 #include "vector/pace.hpp"
+#include "vector/ranks.hpp"
 
 namespace spmvgpu::cuda {
 
 class CudaQueue {
 public:
-    static constexpr bool kIsGpu = true;
+    static constexpr bool kIsGpu = true, kMayBeResident = true;
 
     // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
     static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {
         return 256 + max_blocks(ordinal) * std::max(products, kMaxSums) * of_sum;
     }
 
-    // Work goes to the stream. `partials` is memory of partial_bytes(); null if nothing is summed. Sums are over these
-    // ranks, for which the host waits at every one of them; null: there is only this one.
+    // Work goes to the stream, whose device is the current one whenever anything is called. `partials` is memory of
+    // partial_bytes(); null if nothing is summed. Sums are over these ranks, for which the host waits at every one of
+    // them; null: there is only this one.
     CudaQueue(int ordinal, Stream stream, void* partials, const AddOverRanks* ranks = nullptr)
-        : guard_(ordinal),
-          max_blocks_(max_blocks(ordinal)),
+        : max_blocks_(max_blocks(ordinal)),
           stream_(stream),
           ranks_(ranks),
           partials_{partials == nullptr ? nullptr : reinterpret_cast<double*>(static_cast<char*>(partials) + 256),
@@ -45,7 +46,7 @@ public:
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then) {
-        if constexpr (!std::is_same_v<Then, NoWork> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
+        if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
             if (ranks_ != nullptr) {
                 return over_ranks<T>(scalars, then, [&](auto keep) { sweep(scalars, n, reads, writes, step, keep); });
             }
@@ -56,7 +57,7 @@ public:
     }
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-        sweep(scalars, n, reads, writes, step, NoWork{});
+        sweep(scalars, n, reads, writes, step, Nothing{});
     }
     template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
@@ -72,10 +73,10 @@ public:
 
     template <class S, class T, class Then>
     void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
-        if constexpr (!std::is_same_v<Then, NoWork>) {
+        if constexpr (!std::is_same_v<Then, Nothing>) {
             if (ranks_ != nullptr) {
                 if (knows_idle(scalars)) return;
-                dots(scalars, n, basis, count, w, results, NoWork{});
+                dots(scalars, n, basis, count, w, results, Nothing{});
                 add_over_ranks(results, count);
                 return compute(scalars, then);
             }
@@ -88,7 +89,7 @@ public:
     template <class S, class T, class Count, class Then>
     void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
                  Then then) {
-        if constexpr (!std::is_same_v<Then, KeepSums<Wide<T>>>) {
+        if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
             if (ranks_ != nullptr) {
                 return over_ranks<T>(
                     scalars, then, [&](auto keep) { combine(scalars, n, basis, count, factors, sign, target, keep); });
@@ -205,7 +206,6 @@ private:
         return pinned_.get();
     }
 
-    DeviceGuard guard_;
     std::size_t max_blocks_;
     Stream stream_;
     const AddOverRanks* ranks_;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cuda/warp.cuh"
-#include "vector/ranks.hpp"
 #include "vector/sweep.hpp"
 
 namespace spmvgpu::cuda {
@@ -177,11 +176,6 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     }
 }
 
-struct NoWork {
-    template <class... Ignored>
-    __device__ void operator()(Ignored&&...) const {}
-};
-
 // Every block adds up its elements of all products, a few vectors at a time, and reads w again for the next few.
 template <class S, class T, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
@@ -260,31 +254,10 @@ __global__ void compute_one_thread(S* scalars, Work work) {
     *scalars = changed;
 }
 
-// Over ranks, the sums of this one are left in memory, added up by the host, and then used.
-template <class W>
-struct KeepSums {
-    W* to;
-
-    template <class S, class T, int kSums>
-    __device__ void operator()(S&, const Sums<T, kSums>& sums) const {
-        for (int k = 0; k < kMaxSums; ++k) to[k] = k < kSums ? sums.value[k] : W(0);
-    }
-};
+// Scalar work with sums that are in memory.
 template <class T, class Then>
 struct UseSums {
-    // Converts to as many sums as are asked for.
-    struct Kept {
-        const Wide<T>* from;
-
-        template <int kSums>
-        __device__ operator Sums<T, kSums>() const {
-            Sums<T, kSums> sums;
-            for (int k = 0; k < kSums; ++k) sums.value[k] = from[k];
-            return sums;
-        }
-    };
-
-    Kept kept;
+    KeptSums<T> kept;
     Then then;
 
     template <class S>

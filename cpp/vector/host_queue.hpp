@@ -81,7 +81,7 @@ public:
     explicit HostQueue(const AddOverRanks* ranks = nullptr) : ranks_(ranks) {}
 
     Stream stream() const { return nullptr; }
-    static constexpr bool kIsGpu = false;
+    static constexpr bool kIsGpu = false, kMayBeResident = false;
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
@@ -150,8 +150,10 @@ public:
                 }
                 return part;
             });
-        add_over_ranks(sums);
-        then(*scalars, sums);
+        if constexpr (!std::is_same_v<Then, Nothing>) {
+            add_over_ranks(sums);
+            then(*scalars, sums);
+        }
     }
 
     // Scalar work alone, which is done although the solver has stopped.

@@ -149,7 +149,39 @@ constexpr Writes<T, 1 + sizeof...(More)> write(T* first, More*... more) {
     return {{first, more...}};
 }
 
-struct Nothing {};
+// No scalar work.
+struct Nothing {
+    template <class... Ignored>
+    constexpr void operator()(Ignored&&...) const {}
+};
+
+// A sweep adds up as many numbers, of which it may use fewer.
+inline constexpr int kMaxSums = 3;
+
+// Scalar work that is put off, for vectors in pieces: the sums of this piece are kept in memory, all kMaxSums of them,
+// and added to those of the others.
+template <class W>
+struct KeepSums {
+    W* to;
+
+    template <class S, class T, int kSums>
+    constexpr void operator()(S&, const Sums<T, kSums>& sums) const {
+        for (int k = 0; k < kMaxSums; ++k) to[k] = k < kSums ? sums.value[k] : W(0);
+    }
+};
+
+// Sums in memory, as what the scalar work expects: it converts to as many as are asked for.
+template <class T>
+struct KeptSums {
+    const Wide<T>* from;
+
+    template <int kSums>
+    constexpr operator Sums<T, kSums>() const {
+        Sums<T, kSums> sums;
+        for (int k = 0; k < kSums; ++k) sums.value[k] = from[k];
+        return sums;
+    }
+};
 
 // The scalars of a sweep that has none and is never idle, and the step of such a sweep as that of any other one.
 struct NoScalars {

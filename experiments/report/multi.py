@@ -1,7 +1,8 @@
-"""What multi.json says: a table of products over several devices, and the goals."""
+"""What multi.json says: a table of products and of cg over several devices, and the goals."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from experiments.records import Row
@@ -9,13 +10,28 @@ from experiments.records import Row
 from .summary import Mark, Results
 
 GOALS = {2: 1.85, 4: 3.5}  # speed over one GPU with vectors that stay on the devices
+VARIANTS = {"distributed": "vectors on the devices", "cg": "an iteration of cg"}
 LEAST_NNZ = 500_000_000
 
-HEAD = ("matrix", "devices", "dtype", "nnz", "format", "vectors stay", "speed", "TB/s", "NumPy", "speed")
+HEAD = (
+    "matrix",
+    "devices",
+    "dtype",
+    "nnz",
+    "format",
+    "vectors stay",
+    "speed",
+    "TB/s",
+    "NumPy",
+    "speed",
+    "cg",
+    "speed",
+)
 NOTE = (
     "Microseconds per product over several devices. *vectors stay*: x and y lie in pieces on the devices"
-    " (`op.distribute`); *NumPy*: they cross the bus in every product. *speed* is that over the first device"
-    " alone, *TB/s* are the true bytes of matrix and vectors over the time with vectors that stay."
+    " (`op.distribute`); *NumPy*: they cross the bus in every product; *cg*: an iteration of `linalg.cg`,"
+    " whose vectors stay too. *speed* is that over the first device alone, *TB/s* are the true bytes of"
+    " matrix and vectors over the time with vectors that stay."
 )
 
 Case = tuple[str, str, tuple[str, ...]]
@@ -45,15 +61,18 @@ def rows(results: Results) -> list[tuple[str, ...]]:
     body: list[tuple[str, ...]] = []
     for case, by_variant in times.items():
         staying = by_variant.get("distributed")
-        if staying is None:
+        rate = None if staying is None else staying["bytes"] / staying["time_us"] / 1e6
+        row = staying or by_variant.get("cg")
+        if row is None:
             continue
-        numpy = by_variant.get("numpy")
+        measured = {
+            variant: (_time(by_variant.get(variant)), _number(_speed(times, case, variant)))
+            for variant in ("distributed", "numpy", "cg")
+        }
         body.append(
             (
-                case[0], " + ".join(case[2]), case[1], f"{staying['nnz'] / 1e6:.0f}M", staying["format"],
-                f"{staying['time_us']:.0f}", _number(_speed(times, case, "distributed")),
-                _number(staying["bytes"] / staying["time_us"] / 1e6),
-                "-" if numpy is None else f"{numpy['time_us']:.0f}", _number(_speed(times, case, "numpy")),
+                case[0], " + ".join(case[2]), case[1], f"{row['nnz'] / 1e6:.0f}M", row["format"],
+                *measured["distributed"], _number(rate), *measured["numpy"], *measured["cg"],
             )
         )  # fmt: skip
     return body
@@ -65,18 +84,22 @@ def marks(results: Results) -> list[Mark]:
         return []
     times = _times(results["multi"])
     found = []
-    for count, goal in GOALS.items():
+    for (variant, what), (count, goal) in itertools.product(VARIANTS.items(), GOALS.items()):
         speeds = {}
         for case, by_variant in times.items():
             large = min((row["nnz"] for row in by_variant.values()), default=0) >= LEAST_NNZ
-            speed = _speed(times, case, "distributed")
+            speed = _speed(times, case, variant)
             if speed is not None and large and len(case[2]) == count and "cpu" not in case[2]:
                 speeds[case[1]] = speed
         if speeds:
             text = ", ".join(f"{dtype} {speed:.2f}x" for dtype, speed in speeds.items())
-            name = f"{count} GPUs over one, vectors on the devices"
+            name = f"{count} GPUs over one, {what}"
             found.append(Mark(name, f">= {goal}x", text, min(speeds.values()) >= goal))
     return found
+
+
+def _time(row: Row | None) -> str:
+    return "-" if row is None else f"{row['time_us']:.0f}"
 
 
 def _number(value: float | None) -> str:

@@ -1,8 +1,11 @@
-"""Measure products over several GPUs and the CPU: ``python -m experiments multi``.
+"""Measure products and solvers over several GPUs and the CPU: ``python -m experiments multi``.
 
 The matrix has the pattern of a 27-point stencil. Vectors stay on the devices ("distributed"), or are NumPy
 arrays that cross the bus in every product ("numpy"); "graph" is the device time of one GPU by itself, from
 replayed graphs. Every result is compared with that of one GPU, and that one in some rows with NumPy.
+
+"cg" is an iteration of `linalg.cg`, as the slope between a short and a long run without a tolerance, over
+devices of one kind; what the short run arrives at is compared with what one device does.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import itertools
 import os
 import statistics
 import time
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,39 +30,59 @@ from experiments import environment
 from experiments.clock import Call, timed, wall_us
 from experiments.peers.problem import DTYPES
 from experiments.records import RESULTS, Recorder
+from spmvgpu import linalg
 
 ROWS_PER_TASK = 250_000
 CHAIN = 20  # distributed products between two waits of the host
 ROUNDS = 7
+SHORT, LONG = 30, 150  # iterations of cg between which the slope is taken
+VARIANTS = ("products", "cg")
 
 
 def stencil(rows: int, dtype: Any, threads: int | None = None) -> sp.csr_array:
-    """27 entries a row, at the distances they have in a cubic grid; every row sum is below 1.
+    """A symmetric positive definite matrix; 27 entries a row, at the distances they have in a cubic grid.
 
-    Rows near either end have the columns of the first one that does not reach beyond it, so that all rows
-    have equally many, and threads can write them side by side.
+    Rows near either end have fewer. The absolute values of a row add up to less than 1, so that no product of
+    a long series overflows; of row and column i all are scaled by one factor, so that few values are alike.
     """
     side = round(rows ** (1 / 3))
-    steps = np.array(list(itertools.product((-1, 0, 1), repeat=3))) @ [side * side, side, 1]
+    steps = np.array(list(itertools.product((-1, 0, 1), repeat=3)), np.int32) @ [side * side, side, 1]
+    steps = steps.astype(np.int32)
     reach, count = int(steps[-1]), len(steps)
     if rows <= 2 * reach:
         raise ValueError(f"a stencil on {rows} rows would overlap itself; give more rows")
-    indices = np.empty((rows, count), np.int32)
-    data = np.empty((rows, count), dtype)
-    offsets = (steps + reach).astype(np.int32)
-    weights = (np.linspace(0.5, 1.0, count) / count).astype(dtype)
+    ends = [np.arange(reach, dtype=np.int32), np.arange(rows - reach, rows, dtype=np.int32)]
+    reached = [own[:, None] + steps for own in ends]
+    inside = [(columns >= 0) & (columns < rows) for columns in reached]
+    lengths = np.full(rows, count, np.int32)
+    for own, mask in zip(ends, inside, strict=True):
+        lengths[own] = mask.sum(axis=1)
+    row_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    indices = np.empty(row_offsets[-1], np.int32)
+    data = np.empty(row_offsets[-1], dtype)
+
+    half = np.linspace(0.5, 1.0, count // 2)
+    weights = np.concatenate([-half, [2.001 * half.sum()], -half[::-1]])
+    weights = (0.5 * weights / weights.max()).astype(dtype)
+    factors = (0.7 + 0.3 * (np.arange(rows) % 97) / 97).astype(dtype)
+
+    def values(own: Any, columns: Any) -> Any:
+        return factors[own][:, None] * factors[columns] * weights
 
     def fill(first: int) -> None:
-        own = np.arange(first, min(rows, first + ROWS_PER_TASK), dtype=np.int32)
-        base = np.clip(own - reach, 0, rows - 1 - 2 * reach)
-        np.add(base[:, None], offsets, out=indices[own[0] : own[-1] + 1])
-        factors = (0.5 + 0.5 * (own % 97) / 97).astype(dtype)
-        np.multiply(factors[:, None], weights, out=data[own[0] : own[-1] + 1])
+        own = np.arange(first, min(rows - reach, first + ROWS_PER_TASK), dtype=np.int32)
+        at = slice(row_offsets[own[0]], row_offsets[own[-1] + 1])
+        columns = indices[at].reshape(-1, count)
+        np.add(own[:, None], steps, out=columns)
+        data[at] = values(own, columns).ravel()
 
+    for own, columns, mask in zip(ends, reached, inside, strict=True):
+        at = slice(row_offsets[own[0]], row_offsets[own[-1] + 1])
+        indices[at] = columns[mask]
+        data[at] = values(own, np.clip(columns, 0, rows - 1))[mask]
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        list(pool.map(fill, range(0, rows, ROWS_PER_TASK)))
-    row_offsets = np.arange(0, rows * count + 1, count, dtype=np.int32)
-    return sp.csr_array((data.ravel(), indices.ravel(), row_offsets), shape=(rows, rows))
+        list(pool.map(fill, range(reach, rows - reach, ROWS_PER_TASK)))
+    return sp.csr_array((data, indices, row_offsets), shape=(rows, rows))
 
 
 def device_lists(counts: Sequence[int]) -> list[list[str]]:
@@ -68,6 +92,11 @@ def device_lists(counts: Sequence[int]) -> list[list[str]]:
         return [["cpu"], ["cpu", "cpu"]]
     lists = [gpus[:count] for count in counts if count <= len(gpus)]
     return [*lists, [gpus[0], "cpu"], *([[*lists[-1], "cpu"]] if len(lists[-1]) > 1 else [])]
+
+
+def is_of_one_kind(devices: Sequence[str]) -> bool:
+    """Whether a solver keeps its vectors in pieces on the devices: all are GPUs, or all the CPU."""
+    return len({name == "cpu" for name in devices}) == 1
 
 
 class Run:
@@ -81,6 +110,7 @@ class Run:
         }  # fmt: skip
         self.x = np.linspace(-1, 1, matrix.shape[1]).astype(matrix.dtype)
         self.reference: np.ndarray[Any, Any] | None = None
+        self.iterate: np.ndarray[Any, Any] | None = None  # of cg, after the short run
 
     def one_gpu(self, device: str, format: str) -> None:
         """Device time of an ordinary operator."""
@@ -89,9 +119,16 @@ class Run:
         times = [op.time_products(20) for _ in range(3)]
         self.add("graph", [device], op, times)
 
-    def over(self, devices: list[str], format: str) -> None:
-        """Both kinds of vectors over a list of devices."""
+    def over(self, devices: list[str], format: str, variants: Sequence[str]) -> None:
+        """What is asked for over a list of devices."""
         seconds, op = timed(lambda: sg.aslinearoperator(self.matrix, device=devices, format=format))
+        if "products" in variants:
+            self.products(devices, op, seconds)
+        if "cg" in variants:
+            self.cg(devices, op, seconds)
+
+    def products(self, devices: list[str], op: Any, setup_seconds: float) -> None:
+        """Both kinds of vectors."""
         x, y = op.distribute(self.x), op.distribute()
         op.spmv(x, out=y)
         self.check("distributed", y.collect())
@@ -103,10 +140,35 @@ class Run:
                 x, y = y, x
             op.synchronize()
 
-        self.add("distributed", devices, op, _times(chain, CHAIN), setup_seconds=round(seconds, 2))
+        self.add("distributed", devices, op, _times(chain, CHAIN), setup_seconds=round(setup_seconds, 2))
         out = np.empty(self.matrix.shape[0], self.matrix.dtype)
         self.check("numpy", op.spmv(self.x, out=out))
         self.add("numpy", devices, op, _times(lambda: op.spmv(self.x, out=out), 1))
+
+    def cg(self, devices: list[str], op: Any, setup_seconds: float) -> None:
+        """An iteration of conjugate gradients."""
+
+        def solve(iterations: int) -> np.ndarray[Any, Any]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", linalg.SolverWarning)  # in float32 the residual drifts
+                x, taken = linalg.cg(op, self.x, rtol=0.0, maxiter=iterations)
+            if taken != iterations:
+                raise SystemExit(f"cg ended as {op.solve_info.status} before {iterations} iterations")
+            return np.asarray(x)
+
+        x = solve(SHORT)
+        if self.iterate is None:
+            self.iterate = x
+        wrong = np.linalg.norm(x - self.iterate) / np.linalg.norm(self.iterate)
+        limit = np.finfo(self.matrix.dtype).eps ** 0.5
+        if not wrong <= limit:
+            raise SystemExit(f"cg over {devices}: off by {wrong:.3g} of the norm, more than {limit:.3g}")
+        times = []
+        for _ in range(ROUNDS):
+            least, most = (timed(partial(solve, iterations))[0] for iterations in (SHORT, LONG))
+            times.append(1e6 * (most - least) / (LONG - SHORT))
+        pieces = op.solve_info.pieces
+        self.add("cg", devices, op, times, setup_seconds=round(setup_seconds, 2), pieces=pieces)
 
     def check(self, variant: str, y: np.ndarray[Any, Any]) -> None:
         """Compare with NumPy in some rows, and with the first result in all."""
@@ -158,8 +220,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dtype", default="f64,f32", help="comma-separated, of f64 and f32")
     parser.add_argument("--counts", default="1,2,4", help="numbers of GPUs, comma-separated")
     parser.add_argument("--format", default="auto", help="of every part")
+    parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated, of products and cg")
     parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="start nothing after that")
     options = parser.parse_args(arguments)
+    variants = options.variants.split(",")
+    if unknown := set(variants) - set(VARIANTS):
+        parser.error(f"--variants: {sorted(unknown)} are none of {', '.join(VARIANTS)}")
     started = time.perf_counter()
     lists = device_lists([int(count) for count in options.counts.split(",")])
     facts = environment.describe("cpu" if lists[0] == ["cpu"] else "cuda:0", [])
@@ -168,11 +234,15 @@ def main(arguments: list[str] | None = None) -> int:
         seconds, matrix = timed(partial(stencil, options.rows, DTYPES[dtype]))
         print(f"{dtype}: {matrix.nnz} entries in {seconds:.1f} s", flush=True)
         run = Run(matrix, f"stencil27_{options.rows}", dtype, record)
-        run.one_gpu(lists[0][0], options.format)
+        if "products" in variants:
+            run.one_gpu(lists[0][0], options.format)
         for devices in lists:
+            measured = [variant for variant in variants if variant != "cg" or is_of_one_kind(devices)]
+            if not measured:
+                continue
             if time.perf_counter() - started > options.budget_seconds:
                 record.skip("out of time", dtype=dtype, devices=devices)
                 continue
-            run.over(devices, options.format)
+            run.over(devices, options.format, measured)
     record.write()
     return 0

@@ -160,7 +160,12 @@ def run_solvers(dtype: str, device: str) -> int:
             solution, info = solver(op, b, rtol=rtol, M=M, **options)
             assert info == 0
             assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
-    return 3
+    pieces = sg.aslinearoperator(A, device=[device] * 2, format="csr")
+    for solver, M in product([linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres], preconditioners[:2]):
+        solution, info = solver(pieces, b, rtol=1e-6 if solver is linalg.minres else 1e-4, M=M)
+        assert (info, pieces.solve_info.pieces) == (0, 2)
+        assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
+    return 4
 
 
 def run_others(dtype: str, device: str) -> int:

@@ -35,12 +35,12 @@ def gmres(
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
         Square. One of `spmvgpu.distributed` may be given by all its ranks, with their pieces of vectors. A
-        `SparseOperator` is the fastest, one over several devices included: its vectors are on one of them
-        then. Anything else that SciPy takes is converted; products of a `LinearOperator` are computed by
-        calling it with NumPy arrays, in every iteration.
+        `SparseOperator` is the fastest; one over several GPUs, or several parts of the CPU, keeps the vectors
+        in pieces there. Anything else that SciPy takes is converted; products of a `LinearOperator` are
+        computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
         Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
-        array, or an array of another library on the operator's device.
+        array, or an array of another library on the operator's device, or on one of several.
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float

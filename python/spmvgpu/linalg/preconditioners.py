@@ -55,15 +55,15 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
     def _adjoint(self) -> Jacobi:
         return Jacobi(self.inverse_diagonal.conj()) if self.dtype.kind == "c" else self
 
-    def _on_device(self, op: SparseOperator) -> DeviceVector:
+    def _on_device(self, op: SparseOperator, ordinal: int) -> DeviceVector:
         """A copy for an operator of the same size, made once for each device and dtype."""
         if op.shape != self.shape:
             raise ValueError(
                 f"M has shape {self.shape}; an operator of shape {op.shape} needs one of its own"
             )
-        key = op._ordinal, op.dtype
+        key = ordinal, op.dtype
         if key not in self._copies:
-            self._copies[key] = staged_numpy(op, self.inverse_diagonal)
+            self._copies[key] = staged_numpy(op, self.inverse_diagonal, ordinal)
         return self._copies[key]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,9 +85,9 @@ class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
         """What the core applies, with memory for one solve."""
         raise NotImplementedError
 
-    def _map_for(self, op: Any) -> PreconditionerMap | None:
-        """Itself for an operator of its size; None if that one is of another type or on another device."""
-        if op._ordinal != self._ordinal or op.dtype != self.dtype:
+    def _map_for(self, op: Any, ordinal: int) -> PreconditionerMap | None:
+        """Itself for an operator of its size; None for another type, or for vectors on another device."""
+        if ordinal != self._ordinal or op.dtype != self.dtype:
             return None
         return PreconditionerMap(self._core_map(), self)
 
@@ -171,27 +171,34 @@ def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMa
             raise TypeError("M is distributed over ranks, and the system is not")
         return PreconditionerMap(op.map_of(M), M)
     if isinstance(M, Jacobi):
-        return _diagonal_map(op, M._on_device(op))
-    library = library_of(M)
-    if isinstance(M, np.ndarray) and (M.ndim == 1 or M.shape == (op.shape[0], 1)):
-        return _diagonal_map(op, staged_numpy(op, M))
-    if library is not None and not isinstance(M, np.ndarray) and not isinstance(M, LinearOperator):
-        return _diagonal_map(op, vectors.take("M", M))
+        return _diagonal_map(op, M._on_device(op, vectors.ordinal))
+    if is_diagonal(op, M):
+        of_numpy = isinstance(M, np.ndarray)
+        return _diagonal_map(op, staged_numpy(op, M, vectors.ordinal) if of_numpy else vectors.take("M", M))
     if sp.issparse(M) or isinstance(M, np.ndarray):
         _check_shape(op, M)
-        M = aslinearoperator(M, device=device_name(op._ordinal), dtype=op.dtype)
+        M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=op.dtype)
     if not isinstance(M, LinearOperator) and not hasattr(M, "matvec"):
         raise TypeError(
             "M must be a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, "
             f"a matrix, or a LinearOperator, not {type(M).__name__}"
         )
     _check_shape(op, M)
-    if isinstance(M, DevicePreconditioner) and (there := M._map_for(op)) is not None:
+    if isinstance(M, DevicePreconditioner) and (there := M._map_for(op, vectors.ordinal)):
         return there
-    if isinstance(M, SparseOperator) and M._ordinal == op._ordinal and M.dtype == op.dtype:
+    if isinstance(M, SparseOperator) and M._ordinal == vectors.ordinal and M.dtype == op.dtype:
         return PreconditionerMap(_core.matrix_map(M._matrix), M)
     matvec = sla.aslinearoperator(M).matvec
-    return PreconditionerMap(callback_map(op, partial(checked_product, "M", matvec)), M)
+    return PreconditionerMap(callback_map(op, partial(checked_product, "M", matvec), vectors.ordinal), M)
+
+
+def is_diagonal(op: Any, M: Any) -> bool:
+    """Whether a preconditioner is a diagonal, or the array of one."""
+    if isinstance(M, Jacobi | LinearOperator):
+        return isinstance(M, Jacobi)
+    if isinstance(M, np.ndarray):
+        return M.ndim == 1 or M.shape == (op.shape[0], 1)
+    return library_of(M) is not None
 
 
 def _check_shape(op: Any, M: Any) -> None:
@@ -205,9 +212,9 @@ def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
     return PreconditionerMap(core_class("DiagonalMap", op.dtype)(diagonal.pointer), diagonal, True)
 
 
-def callback_map(op: Any, function: Callable[[Any], Any]) -> Any:
-    """A function of NumPy vectors as what the core multiplies by, where the vectors of an operator are."""
-    return core_class("CallbackMap", op.dtype)(function, op.shape[0], op._ordinal)
+def callback_map(op: Any, function: Callable[[Any], Any], ordinal: int) -> Any:
+    """A function of NumPy vectors as what the core multiplies by, of vectors on a device."""
+    return core_class("CallbackMap", op.dtype)(function, op.shape[0], ordinal)
 
 
 def core_class(name: str, dtype: Any) -> Any:

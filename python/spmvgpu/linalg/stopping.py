@@ -51,9 +51,12 @@ class SolveInfo:
         and could not tell; those that a recorded graph or a resident kernel repeats are counted once.
         Applications of `M` likewise.
     seconds : float
-        From the first piece of work to the last, without the transfer of NumPy arrays.
+        From the first piece of work to the last, without the transfer of NumPy arrays unless they go in
+        pieces to several devices.
     product_seconds, precondition_seconds : float
         The part of it in products, and in `M`; 0 on a GPU, where they are queued beside the rest.
+    pieces : int
+        Devices that each kept a piece of the vectors; 1 if these were whole.
     resident : bool
         Whether one kernel did all iterations between two looks of the host, as on a GPU it does for small
         systems with cg, bicgstab and minres.
@@ -78,6 +81,7 @@ class SolveInfo:
     seconds: float
     product_seconds: float
     precondition_seconds: float
+    pieces: int
     resident: bool
 
 

@@ -16,7 +16,14 @@ from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..operands import kind_of
 from ..operator import SparseOperator
-from .preconditioners import PreconditionerMap, callback_map, checked_product, map_of_preconditioner
+from ..value_types import is_distributed as is_spread
+from .preconditioners import (
+    PreconditionerMap,
+    callback_map,
+    checked_product,
+    is_diagonal,
+    map_of_preconditioner,
+)
 from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
 from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed, right_hand_side
 
@@ -51,7 +58,7 @@ class ForeignOperator:
             )
 
     def core_map(self) -> Any:
-        return callback_map(self, partial(checked_product, "A", self._operator.matvec))
+        return callback_map(self, partial(checked_product, "A", self._operator.matvec), self._ordinal)
 
 
 def _system_of(A: Any, b: Any) -> Any:
@@ -133,7 +140,7 @@ def solve(
         _map_of(system),
         None if given.preconditioner is None else given.preconditioner.core,
         system.shape[0],
-        system._ordinal,
+        vectors.ordinal,
         given.right.pointer,
         given.guess.pointer,
         given.x.pointer,
@@ -177,11 +184,19 @@ def _prepare(
         "record": residuals is not None,
         "resident": RESIDENT,
     }
-    vectors = system.vectors() if over_ranks else Vectors(system, b)
+    vectors = system.vectors() if over_ranks else Vectors(system, b, _keeps_pieces(system, M))
     right = vectors.take("b", b)
     guess = NOTHING if x0 is None or guess_is_mb else vectors.take("x0", x0)
     preconditioner = map_of_preconditioner(system, M, vectors)
     return _Prepared(system, every, vectors, right, guess, preconditioner, vectors.new())
+
+
+def _keeps_pieces(system: Any, M: Any) -> bool:
+    """Whether the core keeps the vectors in pieces on several devices, wherever they are given."""
+    several = (
+        isinstance(system, SparseOperator) and is_spread(system._matrix) and system._matrix.solver_pieces > 1
+    )
+    return several and (M is None or is_diagonal(system, M))
 
 
 def _kind_of_guess(x0: Any) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..arrays import NUMPY, Library, Located, library_of
-from ..devices import CPU
+from ..devices import CPU, device_name
 from ..operands import converted_vector
 
 
@@ -35,14 +35,22 @@ def right_hand_side(b: Any) -> tuple[Any, Library]:
 
 
 class Vectors:
-    """The vectors of one solve, of the kind that `b` has."""
+    """The vectors of one solve, of the kind that `b` has.
 
-    def __init__(self, op: Any, b: Any) -> None:
+    Attributes
+    ----------
+    ordinal : int
+        The device that they are given to the core on: where `b` is; for NumPy arrays the operator's, or the
+        CPU where the core hands out pieces of them to several devices.
+    stream : int or None
+        The solve starts after what it holds; None: there is nothing to wait for.
+    """
+
+    def __init__(self, op: Any, b: Any, in_pieces: bool = False) -> None:
         self._op = op
         self._b, self._library = right_hand_side(b)
-        self.stream: int | None = (
-            None  # the solve starts after what it holds; None: there is nothing to wait for
-        )
+        self.ordinal: int = CPU if in_pieces else op._ordinal
+        self.stream: int | None = None
 
     def take(self, name: str, array: Any) -> DeviceVector:
         """A vector that the caller gave, checked and converted."""
@@ -53,16 +61,22 @@ class Vectors:
             raise TypeError(f"{name} must be {wanted}, not {type(array).__name__}")
         array, located = converted_vector(self._op, name, array, self._library)
         if located.host is not None:
-            return staged(located.host, self._op._ordinal)
+            return staged(located.host, self.ordinal)
         if name == "b":
             self._like = array, located
+            self.ordinal = located.ordinal
+        elif located.ordinal != self.ordinal:
+            raise ValueError(
+                f"{name} is on {device_name(located.ordinal)}, and b on {device_name(self.ordinal)}; "
+                "move one of them"
+            )
         self._wait_for(located)
         return DeviceVector(located.pointer, (array, located))
 
     def _wait_for(self, located: Located) -> None:
         stream = self._library.stream(located) if self._op._stream is None else self._op._stream
         if self.stream is not None and stream != self.stream:
-            _core.synchronize(self.stream, self._op._ordinal)
+            _core.synchronize(self.stream, self.ordinal)
         self.stream = stream
 
     def new(self) -> DeviceVector:
@@ -70,7 +84,7 @@ class Vectors:
         n = self._op.shape[0]
         if self.stream is None:
             self._x: Any = np.empty(n, self._op.dtype)
-            self._x_on_device = staged(self._x, self._op._ordinal, upload=False)
+            self._x_on_device = staged(self._x, self.ordinal, upload=False)
         else:
             self._x, pointer = self._library.empty((n,), *self._like)
             self._x_on_device = DeviceVector(pointer, self._x)
@@ -95,8 +109,8 @@ def staged(array: npt.NDArray[Any], ordinal: int, upload: bool = True) -> Device
     return DeviceVector(memory.pointer, memory)
 
 
-def staged_numpy(op: Any, array: npt.NDArray[Any]) -> DeviceVector:
-    return staged(converted_vector(op, "M", array, NUMPY)[1].host, op._ordinal)
+def staged_numpy(op: Any, array: npt.NDArray[Any], ordinal: int) -> DeviceVector:
+    return staged(converted_vector(op, "M", array, NUMPY)[1].host, ordinal)
 
 
 def is_distributed(op: Any) -> bool:

@@ -260,8 +260,7 @@ def predict_csr(
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     if only_calibrated:
-        variants = profile.roofline[value_type(csr.dtype).profile]["variants"]
-        known = {variant["format"] for variant in variants}
+        known = profile.fits[value_type(csr.dtype).profile]
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
@@ -288,8 +287,8 @@ def _by_roofline(
 ) -> list[Prediction]:
     found = features(csr)
     at = roofline.point_of(found)
-    parameters = profile.roofline[value_type(csr.dtype).profile]
-    points = np.array(parameters["places"])
+    kind = value_type(csr.dtype).profile
+    launch_us, fits = profile.roofline[kind]["launch_us"], profile.fits[kind]
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
@@ -298,22 +297,20 @@ def _by_roofline(
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     entries = []
     for name in names:
-        fitted = [variant for variant in parameters["variants"] if variant["format"] == name]
-        for variant in fitted or [{"options": {}}]:
-            options = variant["options"]
+        unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
+        for options, fit in fits.get(name, unknown):
             try:
                 plan = plan_csr(csr, name, planned, options, processors)
             except _core.FormatError as refused:
                 entries.append(Prediction(name, note=str(refused)))
                 break  # for all variants alike
-            if fitted:
-                fit = roofline.Fit.from_parameters(variant, points)
+            if fit is not None:
                 work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
                 time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
                 error, note = fit.error if is_own else None, ""
             else:
                 moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
-                time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
+                time = launch_us + 1e6 * moved / profile.memory_bandwidth
                 error, note = None, _NOT_CALIBRATED
             entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
     return entries

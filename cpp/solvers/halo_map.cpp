@@ -1,0 +1,96 @@
+#include "solvers/halo_map.hpp"
+
+#include <algorithm>
+
+#include "core/memory.hpp"
+#include "cuda/runtime.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+PieceLayout<T>::PieceLayout(const std::vector<const Halos<T>*>& halos) {
+    constexpr index_t kAligned = 256 / sizeof(T);
+    for (std::size_t k = 0; k < halos[0]->lanes().size(); ++k) {
+        const index_t begin = halos[0]->lanes()[k].begin(), end = halos[0]->lanes()[k].end();
+        index_t first = begin, last = end;
+        for (const Halos<T>* matrix : halos) {
+            const Shard<T>& shard = *matrix->lanes()[k].shard;
+            if (shard.window() == 0) continue;
+            first = std::min(first, shard.col_begin);
+            last = std::max(last, shard.col_end);
+        }
+        const index_t before = (begin - first + kAligned - 1) / kAligned * kAligned;
+        windows_.push_back({end - begin, before});
+        room_ = std::max(room_, before + last - begin);
+    }
+}
+
+template <class T>
+std::vector<SymmetricPiece> PieceLayout<T>::in(const std::vector<char*>& memory) const {
+    std::vector<SymmetricPiece> pieces;
+    for (std::size_t k = 0; k < windows_.size(); ++k) {
+        const auto away = static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(memory[k]) -
+                                                      reinterpret_cast<std::uintptr_t>(memory[0]));
+        const auto before = static_cast<std::ptrdiff_t>(windows_[k].before * sizeof(T));
+        pieces.push_back({windows_[k].own, away, away + before});
+    }
+    return pieces;
+}
+
+template <class T>
+HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, std::vector<Stream> streams)
+    : halos_(halos), pieces_(std::move(pieces)), streams_(std::move(streams)) {
+    if (!halos.has_gpus()) return;
+    for (const Lane& lane : halos.lanes()) {
+        const cuda::DeviceGuard guard(lane.device().ordinal);
+        made_.emplace_back();
+        pulled_.emplace_back();
+    }
+}
+
+template <class T>
+void HaloMap<T>::apply(const T* x, T* y, Stream) const {
+    halos_.has_gpus() ? apply_on_gpus(x, y) : apply_on_cpu(x, y);
+}
+
+template <class T>
+void HaloMap<T>::apply_on_gpus(const T* x, T* y) const {
+    const auto& lanes = halos_.lanes();
+    for (std::size_t k = 0; k < lanes.size(); ++k) made_[k].record(streams_[k]);
+    for (std::size_t k = 0; k < lanes.size(); ++k) {
+        const Lane& lane = lanes[k];
+        const cuda::DeviceGuard guard(lane.device().ordinal);
+        T* const own_x = from_zero(own(x, k), lane);
+        for (const auto& pull : lane.pulls) {
+            const Lane& other = lanes[pull.from];
+            made_[pull.from].hold_back(streams_[k]);
+            cuda::copy_async(own_x + pull.begin, lane.device(), own(x, pull.from) + (pull.begin - other.begin()),
+                             other.device(), std::size_t(pull.end - pull.begin) * sizeof(T), streams_[k]);
+        }
+        pulled_[k].record(streams_[k]);
+        lane.shard->matrix->spmv({own_x, own(y, k)}, streams_[k]);
+    }
+    for (std::size_t k = 0; k < lanes.size(); ++k) {
+        for (const std::size_t reader : lanes[k].read_by) pulled_[reader].hold_back(streams_[k]);
+    }
+}
+
+template <class T>
+void HaloMap<T>::apply_on_cpu(const T* x, T* y) const {
+    const auto& lanes = halos_.lanes();
+    for (std::size_t k = 0; k < lanes.size(); ++k) {
+        T* const own_x = from_zero(own(x, k), lanes[k]);
+        for (const auto& pull : lanes[k].pulls) {
+            copy_bytes(own_x + pull.begin, {}, own(x, pull.from) + (pull.begin - lanes[pull.from].begin()), {},
+                       std::size_t(pull.end - pull.begin) * sizeof(T));
+        }
+        lanes[k].shard->matrix->spmv({own_x, own(y, k)}, nullptr);
+    }
+}
+
+#define INSTANTIATE(T)             \
+    template class PieceLayout<T>; \
+    template class HaloMap<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

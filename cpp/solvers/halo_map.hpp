@@ -1,0 +1,62 @@
+// The products of a matrix over several devices with the vectors of a solve that are in pieces on them.
+#pragma once
+
+#include <vector>
+
+#include "cuda/stream.hpp"
+#include "matrix/halos.hpp"
+#include "solvers/linear_map.hpp"
+#include "vector/pieces_queue.hpp"
+
+namespace spmvgpu {
+
+// How vectors in pieces lie in memory that is laid out alike on all devices. Around its own elements every piece has
+// room for those that its shards read of others.
+template <class T>
+class PieceLayout {
+public:
+    // Of several matrices whose pieces are the same.
+    explicit PieceLayout(const std::vector<const Halos<T>*>& halos);
+
+    index_t room() const { return room_; }  // elements that a vector takes on every device
+
+    // The pieces in memory that begins at these addresses.
+    std::vector<SymmetricPiece> in(const std::vector<char*>& memory) const;
+
+private:
+    struct Window {
+        index_t own;     // elements of the piece
+        index_t before;  // where they begin in the room of a vector
+    };
+    std::vector<Window> windows_;
+    index_t room_ = 0;
+};
+
+template <class T>
+class HaloMap : public LinearMap<T> {
+public:
+    // The stream of every piece, null on the CPU. All pieces are on GPUs, or all on the CPU.
+    HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, std::vector<Stream> streams);
+
+    // y = A x, both by their address in the first piece's memory. On GPUs it is queued on the streams of the pieces,
+    // and what is queued there afterwards may change x and y.
+    void apply(const T* x, T* y, Stream stream) const override;
+
+    // An iteration takes several streams.
+    bool can_be_recorded() const override { return false; }
+
+private:
+    using Lane = typename Halos<T>::Lane;
+    T* own(const T* vector, std::size_t lane) const { return pieces_[lane].own_vector(const_cast<T*>(vector)); }
+    void apply_on_gpus(const T* x, T* y) const;
+    void apply_on_cpu(const T* x, T* y) const;
+    // The same as if the vectors of a piece began with the first element of all.
+    static T* from_zero(T* own, const Lane& lane) { return const_cast<T*>(as_whole(own, lane.begin())); }
+
+    const Halos<T>& halos_;
+    std::vector<SymmetricPiece> pieces_;
+    std::vector<Stream> streams_;
+    mutable std::vector<cuda::Event> made_, pulled_;  // of every GPU: its piece of x is there; it has its halo
+};
+
+}  // namespace spmvgpu

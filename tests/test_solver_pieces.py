@@ -1,0 +1,407 @@
+"""Solvers whose vectors are in pieces on several devices: the answers of one device."""
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from conftest import CUDA_DEVICES
+from spmvgpu import gallery, linalg
+from support import over, run_python
+from systems import convection, counted, spd
+from test_complex_solvers import turned
+
+TWICE = CUDA_DEVICES[0] if CUDA_DEVICES else "cuda:0"
+GPU_LISTS = [[TWICE] * 2, [TWICE] * 4, *(CUDA_DEVICES[:count] for count in range(2, len(CUDA_DEVICES) + 1))]
+GPU_PARAMS = [pytest.param(names, marks=pytest.mark.gpu, id="+".join(names)) for names in GPU_LISTS]
+CPU_PARAMS = [pytest.param(["cpu"] * count, id=f"{count} x cpu") for count in (2, 3)]
+DTYPES = [np.dtype(name) for name in ("float64", "float32", "complex128", "complex64")]
+
+indefinite = gallery.poisson2d(20) - 0.31 * sp.eye_array(400)
+SYSTEMS = {
+    "cg": [lambda: gallery.poisson3d(9)],
+    "minres": [lambda: gallery.poisson3d(9), lambda: indefinite],
+    "bicgstab": [convection],
+    "gmres": [convection],
+}
+CASES = [(solver, number) for solver, made in SYSTEMS.items() for number in range(len(made))]
+# No diagonal is a preconditioner of an indefinite matrix.
+PRECONDITIONED = [(*case, with_M) for case in CASES for with_M in (False, True) if case[1] == 0 or not with_M]
+SOLVERS = list(SYSTEMS)
+
+
+@pytest.fixture(params=[*CPU_PARAMS, *(GPU_PARAMS if CUDA_DEVICES else [])])
+def names(request):
+    """Several devices, all GPUs or all the CPU, of which some may be the same."""
+    return request.param
+
+
+@pytest.fixture(params=GPU_PARAMS)
+def gpu_names(request):
+    return request.param
+
+
+def spread(A, names, **options):
+    """An operator whose parts are of unequal size."""
+    powers = [1.0 + 0.7 * number for number in range(len(names))]
+    return sg.aslinearoperator(A, device=names, **{"powers": powers, "format": "csr", **options})
+
+
+def alone(A, names):
+    return sg.aslinearoperator(A, device=names[0], format="csr")
+
+
+def system(solver, dtype, number=0):
+    """A matrix for a solver, and a right-hand side."""
+    A = sp.csr_array(SYSTEMS[solver][number]())
+    if dtype.kind == "c":
+        A = turned(A) if solver in ("cg", "minres") else A + 0.5j * sp.eye_array(A.shape[0])
+    A = sp.csr_array(A, dtype=dtype)
+    return A, A @ vector(A.shape[0], dtype)
+
+
+def rtol(dtype):
+    return 1e-4 if dtype in (np.float32, np.complex64) else 1e-9
+
+
+def relative_residual(A, x, b):
+    wide = np.complex128 if A.dtype.kind == "c" else np.float64
+    b = np.asarray(b).astype(wide)
+    return np.linalg.norm(b - A.astype(wide) @ np.asarray(x).astype(wide)) / np.linalg.norm(b)
+
+
+def solve(solver, op, b, **options):
+    """The solution, `info`, how it went, and the residuals."""
+    residuals = []
+    x, info = getattr(linalg, solver)(op, b, residuals=residuals, **options)
+    return x, info, op.solve_info, residuals
+
+
+# Answers
+
+
+@pytest.mark.parametrize(("solver", "number", "preconditioned"), PRECONDITIONED)
+@over("dtype", DTYPES)
+def test_solves_as_one_device_and_as_scipy(solver, number, preconditioned, names, dtype):
+    A, b = system(solver, dtype, number)
+    op, one = spread(A, names), alone(A, names)
+    options = {"rtol": rtol(dtype), "maxiter": 2000}
+    inverse = 1 / A.diagonal()
+    M = None if not preconditioned else linalg.jacobi(op) if solver in ("cg", "minres") else inverse
+    x, info, how, residuals = solve(solver, op, b, M=M, **options)
+    y, expected_info, expected, expected_residuals = solve(solver, one, b, M=M, **options)
+    assert (info, expected_info) == (0, 0)
+    assert (how.pieces, expected.pieces) == (len(names), 1)
+    assert not how.resident
+    assert x.dtype == dtype
+    assert len(residuals) == how.iterations + 1
+    # The sums are added in another order, which bicgstab alone feels soon.
+    slack = 0.25 if solver == "bicgstab" or dtype.itemsize // (1 + (dtype.kind == "c")) == 4 else 0.02
+    assert abs(how.iterations - expected.iterations) <= 1 + slack * expected.iterations
+    if solver != "minres":
+        assert relative_residual(A, x, b) <= 2 * rtol(dtype)
+    assert np.linalg.norm(x - y) <= 1e3 * rtol(dtype) * np.linalg.norm(y)
+    early = min(8, len(residuals), len(expected_residuals))
+    np.testing.assert_allclose(residuals[:early], expected_residuals[:early], rtol=1e4 * np.finfo(dtype).eps)
+    if dtype == np.float64:
+        of_scipy = counted(
+            spla, solver, A, b, M=sp.diags_array(inverse) if M is not None else None, **options
+        )[-1]
+        assert abs(how.iterations - of_scipy) <= 2 + slack * of_scipy
+
+
+@pytest.mark.parametrize("name", ["arrow", "long_row", "empty_rows", "diagonal", "elasticity3d", "poisson2d"])
+def test_halos_of_every_shape(name, names):
+    """From none to the whole vector; with parts that have no rows, and no entries."""
+    A = spd(name, np.float64)
+    b = vector(A.shape[0], A.dtype)
+    expected, _ = linalg.cg(alone(A, names), b, rtol=1e-10)
+    some = len(names) - 1
+    for powers, pieces in (([1.0] * len(names), len(names)), ([0.0] + [1.0] * some, some)):
+        op = spread(A, names, powers=powers)
+        x, info, how, _ = solve("cg", op, b, rtol=1e-10)
+        assert (info, how.pieces) == (0, pieces)
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
+
+
+def test_a_part_without_entries(names):
+    """Its rows say 0 = 0, which minres accepts."""
+    n = 600
+    diagonal = np.where(np.arange(n) < 300, 0.0, 1.0 + np.arange(n) % 5)
+    A = sp.csr_array(sp.diags_array(diagonal))
+    A.eliminate_zeros()
+    b = A @ np.ones(n)
+    x, info, how, _ = solve("minres", spread(A, names, partition="rows"), b, rtol=1e-10)
+    assert (info, how.pieces) == (0, len(names))
+    np.testing.assert_allclose(x, diagonal > 0, atol=1e-8)
+
+
+def test_every_format(names):
+    A = spd("poisson2d", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    for fmt in sorted(set(sg.formats()) - {"tsmv"}):  # whose parts are rectangles
+        x, info, how, _ = solve("cg", spread(A, names, format=fmt), b, rtol=1e-9)
+        assert (info, how.pieces) == (0, len(names)), fmt
+        assert relative_residual(A, x, b) <= 2e-9, fmt
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_same_bits_every_time(solver, names):
+    """However often the host looks, and whoever wants to see the iterates."""
+    A, b = system(solver, np.dtype("float64"))
+    op = spread(A, names)
+    x, _, how, residuals = solve(solver, op, b)
+    looks = [{}, {"check_every": 1}, {"check_every": 7}, {"callback": lambda _: None}]
+    if solver == "gmres":
+        looks[-1]["callback_type"] = "pr_norm"
+    for options in looks:
+        again, _, other, others = solve(solver, op, b, **options)
+        np.testing.assert_array_equal(again, x)
+        np.testing.assert_array_equal(others, residuals)
+        assert other.iterations == how.iterations
+
+
+GUESSES = [(solver, guess) for solver in SOLVERS for guess in ("close", "exact", "Mb", "nan")]
+
+
+@pytest.mark.parametrize(("solver", "guess"), [pair for pair in GUESSES if pair != ("gmres", "Mb")])
+def test_guesses(solver, guess, names):
+    A, b = system(solver, np.dtype("float64"))
+    expected = spla.spsolve(sp.csc_array(A), b)
+    x0 = {"close": expected + 1e-3, "exact": expected, "Mb": "Mb", "nan": np.full(len(b), np.nan)}[guess]
+    op, one = spread(A, names), alone(A, names)
+    if guess == "nan":
+        with pytest.warns(linalg.SolverWarning, match="infinite numbers or NaN"):
+            assert getattr(linalg, solver)(op, b, x0)[1] < 0
+        return
+    x, info = getattr(linalg, solver)(op, b, x0, rtol=1e-9)
+    y, expected_info = getattr(linalg, solver)(one, b, x0, rtol=1e-9)
+    assert info == expected_info == 0
+    assert abs(op.solve_info.iterations - one.solve_info.iterations) <= 2
+    np.testing.assert_allclose(x, y, rtol=0, atol=1e-6 * np.abs(y).max())
+
+
+def test_minres_with_a_shift_and_its_checks(names):
+    A = gallery.poisson2d(20)
+    b = vector(400, A.dtype)
+    op = spread(A, names)
+    x, info = linalg.minres(op, b, shift=0.31, rtol=1e-10, check=True)
+    assert (info, op.solve_info.pieces) == (0, len(names))
+    np.testing.assert_allclose(indefinite @ x, b, atol=1e-5 * np.linalg.norm(b))
+    with pytest.raises(ValueError, match="non-symmetric matrix"):
+        linalg.minres(spread(sp.csr_array(convection()), names), vector(576, A.dtype), check=True)
+
+
+# Stopping, and looking on
+
+
+@pytest.mark.parametrize("maxiter", [0, 1, 8, 9, 33])
+def test_maxiter(maxiter, names):
+    A = spd("poisson2d", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    x, info = linalg.cg(spread(A, names), b, rtol=1e-12, maxiter=maxiter)
+    expected, expected_info = spla.cg(A, b, rtol=1e-12, maxiter=maxiter)
+    assert info == expected_info == maxiter
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_callbacks_see_the_iterates(solver, names):
+    A, b = system(solver, np.dtype("float64"))
+    seen = []
+    options = {"callback_type": "x"} if solver == "gmres" else {}
+    op = spread(A, names)
+    x, info = getattr(linalg, solver)(
+        op, b, rtol=1e-9, callback=lambda xk: seen.append(np.array(xk, copy=True)), **options
+    )
+    assert info == 0
+    np.testing.assert_array_equal(seen[-1], x)
+    norms = [relative_residual(A, xk, b) for xk in seen]
+    assert norms[-1] < 1e-6 < norms[0]
+    assert len(seen) == op.solve_info.iterations or solver == "gmres"
+
+
+def test_zero_right_hand_side(names):
+    A, _ = system("cg", np.dtype("float64"))
+    for solver in SOLVERS:
+        for x0 in (None, np.ones(A.shape[0])):
+            x, info = getattr(linalg, solver)(spread(A, names), np.zeros(A.shape[0]), x0)
+            assert info == 0
+            np.testing.assert_array_equal(x, np.zeros(A.shape[0]))
+
+
+def test_breakdowns_are_named(names):
+    n = 300
+    negative = sp.csr_array(sp.diags_array(np.where(np.arange(n) % 2, 1.0, -1.0)))
+    with pytest.warns(linalg.SolverWarning, match="not positive definite"):
+        assert linalg.cg(spread(negative, names), np.ones(n))[1] == -11
+    for solver in SOLVERS:
+        A, b = system(solver, np.dtype("float64"))
+        b[-1] = np.nan  # in the last piece alone
+        with pytest.warns(linalg.SolverWarning, match="NaN"):
+            assert getattr(linalg, solver)(spread(A, names), b)[1] == -12
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_callback_that_raises(solver, names):
+    A, b = system(solver, np.dtype("float64"))
+    op = spread(A, names)
+    x, _ = getattr(linalg, solver)(op, b)
+    kept = op.nbytes
+
+    def fail(_):
+        raise LookupError("enough")
+
+    options = {"callback_type": "pr_norm"} if solver == "gmres" else {}
+    for _ in range(3):
+        with pytest.raises(LookupError, match="enough"):
+            getattr(linalg, solver)(op, b, callback=fail, **options)
+    np.testing.assert_array_equal(getattr(linalg, solver)(op, b)[0], x)
+    assert op.nbytes == kept
+
+
+SOLVE = """
+    import signal
+    import numpy as np
+    import spmvgpu as sg
+    from spmvgpu import gallery
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    op = sg.aslinearoperator(gallery.poisson3d(60), device={names})
+    b = np.ones(op.shape[0])
+    sg.linalg.cg(op, b, maxiter=3)
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        sg.linalg.cg(op, b, rtol=0.0, atol=0.0, maxiter=10**9)
+    except KeyboardInterrupt:
+        print("interrupted")
+    assert sg.linalg.cg(op, b)[1] == 0
+"""
+
+
+def test_ctrl_c(names):
+    assert run_python(SOLVE.format(names=names)).stdout.strip() == "interrupted"
+
+
+# Memory and threads
+
+
+def test_memory_stays_with_the_operator(names):
+    """Of every device its part, and the same again in the next solve."""
+    A, b = system("cg", np.dtype("float64"))
+    op = spread(A, names)
+    before = op.nbytes
+    linalg.cg(op, b)
+    kept = op.nbytes
+    assert kept - before >= 4 * b.nbytes
+    for _ in range(3):
+        linalg.cg(op, b)
+    assert op.nbytes == kept
+    linalg.gmres(op, b)
+    assert op.nbytes > kept
+
+
+def test_threads_that_solve_at_once(names):
+    A, b = system("cg", np.dtype("float64"))
+    op = spread(A, names)
+    expected = [linalg.cg(op, factor * b, rtol=1e-8)[0] for factor in range(1, 5)]
+    found = [None] * 4
+
+    def work(k):
+        for _ in range(5):
+            found[k] = linalg.cg(op, (k + 1) * b, rtol=1e-8)[0]
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, wanted)
+
+
+# Whole vectors
+
+
+def test_what_takes_whole_vectors(names):
+    """A preconditioner that is no diagonal, and parts whose rows are no neighbours."""
+    A = spd("poisson2d", np.float64)
+    b = vector(A.shape[0], A.dtype)
+    op = spread(A, names)
+    exact = spla.factorized(sp.csc_array(A))
+    callback = spla.LinearOperator(A.shape, matvec=exact, dtype=A.dtype)
+    for M in (callback, linalg.chebyshev(alone(A, names), degree=3), sp.csr_array(sp.eye_array(A.shape[0]))):
+        x, info, how, _ = solve("cg", op, b, M=M, rtol=1e-9)
+        assert (info, how.pieces) == (0, 1)
+        assert relative_residual(A, x, b) <= 2e-9
+    scattered = spread(A, names, partition="pmf")
+    x, info, how, _ = solve("cg", scattered, b, rtol=1e-9)
+    assert (info, how.pieces) == (0, 1)
+    assert relative_residual(A, x, b) <= 2e-9
+
+
+def test_one_part_is_solved_as_an_operator_on_one_device(names):
+    A, b = system("cg", np.dtype("float64"))
+    one, single = alone(A, names), sg.aslinearoperator(A, device=names[:1], format="csr")
+    rest = spread(A, names, powers=[1.0] + [0.0] * (len(names) - 1))
+    x, _, expected, _ = solve("cg", one, b)
+    for op in (single, rest):
+        y, _, how, _ = solve("cg", op, b)
+        np.testing.assert_array_equal(x, y)
+        assert (how.pieces, how.resident) == (1, expected.resident)
+
+
+@pytest.mark.gpu
+def test_a_gpu_and_the_cpu_take_whole_vectors(cuda_device):
+    A, b = system("cg", np.dtype("float64"))
+    x, info, how, _ = solve("cg", spread(A, [cuda_device, "cpu"]), b, rtol=1e-9)
+    assert (info, how.pieces) == (0, 1)
+    assert relative_residual(A, x, b) <= 2e-9
+
+
+# Arrays on a GPU
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_device_arrays(solver, gpu_names, library):
+    """The result is where b is, whichever of the devices that may be; on a stream of the caller."""
+    A, b = system(solver, np.dtype("float64"))
+    op = spread(A, gpu_names)
+    expected, _ = getattr(linalg, solver)(op, b, rtol=1e-9)
+    M = 1 / A.diagonal() if solver != "minres" else None
+    for name in sorted(set(gpu_names)):
+        with library.new_stream(name) as stream:
+            on_device, guess = library.asarray(b, name), library.asarray(np.zeros_like(b), name)
+            x, info = getattr(linalg, solver)(op, on_device, guess, rtol=1e-9)
+            assert (info, op.solve_info.pieces) == (0, len(gpu_names))
+            assert library.device_name(x) == name
+            library.synchronize(stream)
+            np.testing.assert_allclose(library.to_numpy(x), expected, atol=1e-6 * np.abs(expected).max())
+            if M is not None:
+                diagonal = library.asarray(M, name)
+                assert getattr(linalg, solver)(op, on_device, M=diagonal, rtol=1e-9)[1] == 0
+                assert op.solve_info.pieces == len(gpu_names)
+            exact = spla.factorized(sp.csc_array(A))
+            callback = spla.LinearOperator(A.shape, matvec=exact, dtype=A.dtype)
+            if solver != "minres":
+                x, info = getattr(linalg, solver)(op, on_device, M=callback, rtol=1e-9)
+                assert (info, op.solve_info.pieces) == (0, 1)
+                library.synchronize(stream)
+                assert relative_residual(A, library.to_numpy(x), b) <= 2e-9
+
+
+def test_device_arrays_elsewhere(gpu_names, library):
+    others = sorted(set(gpu_names))
+    if len(others) < 2:
+        pytest.skip("needs two GPUs")
+    A, b = system("cg", np.dtype("float64"))
+    op = spread(A, gpu_names)
+    with pytest.raises(ValueError, match=f"x0 is on {others[1]}, and b on {others[0]}"):
+        linalg.cg(op, library.asarray(b, others[0]), library.asarray(b, others[1]))
