@@ -13,7 +13,7 @@ import numpy as np
 from .. import _core, cache, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
-from ..inputs.source import on_device
+from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
 from ..steps import Step, step
 from ..value_types import AnyMatrix
@@ -143,7 +143,15 @@ def choose(
         )
     if format == "auto" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
-    choice, matrix = _choose(csr, _Request(format, ordinal, mode, options, symmetric, budget), tuning)
+    request = _Request(format, ordinal, mode, options, symmetric, budget)
+    try:
+        choice, matrix = _choose(csr, request, tuning)
+    except MemoryError:
+        if not isinstance(csr, DeviceCsr):
+            raise
+        # Without the copy as CSR there may be room for the matrix, which is planned in host memory then.
+        tuning = Tuning(mode)
+        choice, matrix = _choose(csr.leave_device(), request, tuning)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
