@@ -144,14 +144,17 @@ def choose(
     if format == "auto" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
     request = _Request(format, ordinal, mode, options, symmetric, budget)
+    found = None
     try:
-        choice, matrix = _choose(csr, request, tuning)
+        found = _choose(csr, request, tuning)
     except MemoryError:
         if not isinstance(csr, DeviceCsr):
             raise
+    if found is None:  # outside of the handler, for an error keeps alive what there was when it was raised
         # Without the copy as CSR there may be room for the matrix, which is planned in host memory then.
         tuning = Tuning(mode)
-        choice, matrix = _choose(csr.leave_device(), request, tuning)
+        found = _choose(csr.leave_device(), request, tuning)
+    choice, matrix = found
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
