@@ -22,16 +22,25 @@ EllShape fit_shape(Passes& passes, index_t rows, const index_t* row_offsets, int
     return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
 }
 
-// Puts the first `most` values of every row into their slots.
+// Puts values into the slots of their rows, and 0 into the others. In the order of groups of neighbouring rows, not of
+// columns, so that the values of a row are read together.
 template <class T, class Passes>
-void store_slot_values(Passes& passes, EllSlots<T>& ell, const index_t* row_offsets, index_t nnz, const T* values,
-                       index_t most = kAllEntries) {
+void store_slot_values(Passes& passes, EllSlots<T>& ell, const index_t* row_offsets, const T* values) {
+    constexpr int kGroup = 32;
     const EllShape shape = ell.shape;
+    const std::int64_t of_group = std::int64_t(shape.width) * kGroup;
     T* const to = ell.values.data();
-    passes.each_entry(
-        shape.rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t number = k - row_offsets[row];
-            if (number < most) to[shape.slot(row, number)] = values[k];
+    passes.each(
+        shape.slots(), SPMVGPU_BODY(std::int64_t i) {
+            const std::int64_t group = i / of_group, in_group = i % of_group, column = in_group / kGroup;
+            const std::int64_t thread = group * kGroup + in_group % kGroup, row = thread / shape.threads_per_row;
+            T value = T(0);
+            if (row < shape.rows) {
+                const std::int64_t k =
+                    row_offsets[row] + column * shape.threads_per_row + thread % shape.threads_per_row;
+                if (k < row_offsets[row + 1]) value = values[k];
+            }
+            to[column * shape.pitch + thread] = value;
         });
 }
 
@@ -45,13 +54,12 @@ EllSlots<T> build_slots(Passes& passes, const CsrMatrix<T>& csr, const EllShape&
                     find_node_rows(passes, csr.rows, row_offsets, cols, most)};
     index_t* const to = ell.col_indices.data();
     passes.fill(to, slots, index_t(-1));
-    passes.fill(ell.values.data(), slots, T(0));
     passes.each_entry(
         csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
             const index_t number = k - row_offsets[row];
             if (number < most) to[shape.slot(row, number)] = cols[k];
         });
-    store_slot_values(passes, ell, row_offsets, csr.nnz, csr.values.data(), most);
+    store_slot_values(passes, ell, row_offsets, csr.values.data());
     return ell;
 }
 
@@ -109,7 +117,7 @@ struct Builder<Ellpack<T>, Passes> {
     }
 
     static void store_values(Passes& passes, Ellpack<T>& ellpack, const index_t* row_offsets, const T* values) {
-        store_slot_values(passes, ellpack.slots, row_offsets, ellpack.nnz, values);
+        store_slot_values(passes, ellpack.slots, row_offsets, values);
     }
 };
 
@@ -168,7 +176,7 @@ struct Builder<EllrT<T>, Passes> {
     }
 
     static void store_values(Passes& passes, EllrT<T>& ellr_t, const index_t* row_offsets, const T* values) {
-        store_slot_values(passes, ellr_t.slots, row_offsets, ellr_t.nnz, values);
+        store_slot_values(passes, ellr_t.slots, row_offsets, values);
     }
 };
 

@@ -121,7 +121,7 @@ struct Builder<Hyb<T>, Passes> {
 
     static void store_values(Passes& passes, Hyb<T>& hyb, const index_t* map, const T* values) {
         const index_t width = hyb.ell.slots.shape.width;
-        store_slot_values(passes, hyb.ell.slots, map, width > 0 ? hyb.nnz : 0, values, width);
+        store_slot_values(passes, hyb.ell.slots, map, values);
         store_rest(passes, hyb.coo, map, map + hyb.rows + 1, width, values);
     }
 

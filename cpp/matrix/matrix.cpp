@@ -113,24 +113,26 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
     MatrixPlan result;
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
-        const auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
-                              ? plan_there<Format>(csr, tuning, target)
-                              : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
-        result = {plan.cost, list_options(plan.tuning)};
+        auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
+                        ? plan_there<Format>(csr, tuning, target)
+                        : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
+        result.cost = plan.cost;
+        result.options = list_options(plan.tuning);
+        result.made = std::move(plan);
     });
     return result;
 }
 
 template <class T>
 Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
-                  Builders builders)
+                  Builders builders, const MatrixPlan* planned)
     : device_(device) {
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
         if (device.is_cuda() && kBuildsOnGpu<Format> && builders == Builders::kOfDevice) {
-            convert_there<Format>(csr, tuning);
+            convert_there<Format>(csr, tuning, planned);
         } else {
-            convert_on_host<Format>(csr, tuning);
+            convert_on_host<Format>(csr, tuning, planned);
         }
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
@@ -139,15 +141,18 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
 
 // The matrix crosses the bus as CSR, unless it is there already.
 template <class T>
-template <class Format, class Tuning>
-void Matrix<T>::convert_there(const CsrMatrix<T>& given, const Tuning& tuning) {
+template <class Format>
+void Matrix<T>::convert_there(const CsrMatrix<T>& given, const typename Format::Tuning& tuning,
+                              const MatrixPlan* planned) {
     auto start = std::chrono::steady_clock::now();
     std::optional<CsrSource<T>> uploaded;
     if (!is_on_gpu(given)) uploaded.emplace(given, device_);
     const CsrMatrix<T>& csr = uploaded ? uploaded->csr() : given;
     setup_.transfer = seconds_since(start);
     start = std::chrono::steady_clock::now();
-    const auto plan = plan_there<Format>(csr, tuning, target_of(device_));
+    std::optional<typename Format::Plan> own;
+    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
+                                          : own.emplace(plan_there<Format>(csr, tuning, target_of(device_)));
     storage_ = build_there<Format>(csr, plan);
     stores_in_order_ = plan.cost.stores_in_order;
     counts_ = plan.cost.counts;
@@ -156,11 +161,14 @@ void Matrix<T>::convert_there(const CsrMatrix<T>& given, const Tuning& tuning) {
 }
 
 template <class T>
-template <class Format, class Tuning>
-void Matrix<T>::convert_on_host(const CsrMatrix<T>& given, const Tuning& tuning) {
+template <class Format>
+void Matrix<T>::convert_on_host(const CsrMatrix<T>& given, const typename Format::Tuning& tuning,
+                                const MatrixPlan* planned) {
     const auto start = std::chrono::steady_clock::now();
     const CsrMatrix<T> csr = is_on_gpu(given) ? copy_to(given, {}) : given;
-    const auto plan = Format::plan(csr, tuning, target_of(device_));
+    std::optional<typename Format::Plan> own;
+    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
+                                          : own.emplace(Format::plan(csr, tuning, target_of(device_)));
     const Format converted = Format::from_csr(csr, plan);
     stores_in_order_ = plan.cost.stores_in_order;
     counts_ = plan.cost.counts;

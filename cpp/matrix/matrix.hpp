@@ -2,6 +2,7 @@
 // and knows no format by name.
 #pragma once
 
+#include <any>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -37,6 +38,7 @@ Target target_of(Device device);
 struct MatrixPlan {
     Cost cost;
     std::vector<OptionInfo> options;  // with every automatic choice made
+    std::any made;                    // the format's own plan
 };
 
 // Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as the constructor of Matrix
@@ -54,8 +56,9 @@ class Matrix : public AnyMatrix<T> {
 public:
     // Converts a canonical CSR matrix in host memory, or on the device. Throws FormatError, UnknownOption,
     // std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
+    // Of what was planned for the same matrix, format, options and target, the plan need not be made again.
     Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
-           Builders builders = Builders::kOfDevice);
+           Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
@@ -89,10 +92,10 @@ public:
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
-    template <class Format, class Tuning>
-    void convert_there(const CsrMatrix<T>& csr, const Tuning& tuning);
-    template <class Format, class Tuning>
-    void convert_on_host(const CsrMatrix<T>& csr, const Tuning& tuning);
+    template <class Format>
+    void convert_there(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned);
+    template <class Format>
+    void convert_on_host(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned);
     std::size_t array_bytes() const;
     template <class Format>
     void store_values(Format& format, const Array<T>& values);

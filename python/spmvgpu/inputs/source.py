@@ -79,6 +79,12 @@ class DeviceCsr:
         """The matrix in a format, on the same device."""
         return self._source.build(format, options)
 
+    def leave_device(self) -> Any:
+        """The matrix in host memory, as it goes on: there is none on the device any more."""
+        host = self.host
+        del self._source
+        return host
+
     def transposed(self) -> DeviceCsr:
         return DeviceCsr(self._source.transposed(), self.dtype)
 
