@@ -66,6 +66,20 @@ public:
         for (const Lane& lane : lanes_) cuda::synchronize(lane.queue->stream(), lane.ordinal);
     }
 
+    // As CudaQueue does. A graph of work on several streams begins and ends on the first one, so that it is launched
+    // there; the others come after it again in the end.
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        on(0, [&](CudaQueue& queue) {
+            queue.repeat(pace, iterate, look, [&](const auto& batch) {
+                others_after_first();
+                batch();
+                first_after_others();
+            });
+        });
+        others_after_first();
+    }
+
     // Where a piece leaves its sums: in page-locked memory, which all devices see. Two places take turns. That is
     // enough: a device comes to the sums after the next ones only when all the others have added up these ones.
     template <class W>
@@ -94,8 +108,19 @@ private:
     struct Lane {
         int ordinal;
         std::unique_ptr<CudaQueue> queue;
-        Event kept;
+        Event kept;  // its sums
     };
+
+    void others_after_first() {
+        lanes_[0].kept.record(lanes_[0].queue->stream());
+        for (std::size_t k = 1; k < lanes_.size(); ++k) lanes_[0].kept.hold_back(lanes_[k].queue->stream());
+    }
+    void first_after_others() {
+        for (std::size_t k = 1; k < lanes_.size(); ++k) {
+            lanes_[k].kept.record(lanes_[k].queue->stream());
+            lanes_[k].kept.hold_back(lanes_[0].queue->stream());
+        }
+    }
 
     template <class W, class Call>
     void add(int count, Call&& call) {
