@@ -66,17 +66,20 @@ public:
         for (const Lane& lane : lanes_) cuda::synchronize(lane.queue->stream(), lane.ordinal);
     }
 
-    // As CudaQueue does. A graph of work on several streams begins and ends on the first one, so that it is launched
-    // there; the others come after it again in the end.
+    // As CudaQueue does. The host looks at the first stream, which comes after the others then; and a graph of work on
+    // all streams begins and ends on that one and is launched there, after which the others come again in the end.
     template <class Iterate, class Look>
     void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
-        on(0, [&](CudaQueue& queue) {
-            queue.repeat(pace, iterate, look, [&](const auto& batch) {
-                others_after_first();
-                batch();
-                first_after_others();
-            });
-        });
+        const auto look_at_all = [&] {
+            first_after_others();
+            return look();
+        };
+        const auto record = [&](const auto& batch) {
+            others_after_first();
+            batch();
+            first_after_others();
+        };
+        on(0, [&](CudaQueue& queue) { queue.repeat(pace, iterate, look_at_all, record); });
         others_after_first();
     }
 
