@@ -165,6 +165,27 @@ def test_the_same_bits_every_time(solver, names):
         assert other.iterations == how.iterations
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_long_solves_recorded_or_not(solver, names, monkeypatch):
+    """On GPUs a graph of many iterations on all streams does what the iterations do one by one."""
+    A = gallery.poisson2d(60)
+    if solver in ("bicgstab", "gmres"):
+        wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(60, 60))
+        A = A + 0.3 * sp.kron(sp.eye_array(60), wind)
+    b = vector(A.shape[0], A.dtype)
+    op = spread(sp.csr_array(A), names)
+    options = {"restart": 4} if solver == "gmres" else {}
+    found = []
+    for recorded in (True, False):
+        monkeypatch.setattr("spmvgpu.linalg.systems.RECORDED", recorded)
+        x, info, how, residuals = solve(solver, op, b, rtol=1e-9, maxiter=3000, **options)
+        assert info == 0
+        assert how.iterations > 60
+        found.append((x, residuals))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
 GUESSES = [(solver, guess) for solver in SOLVERS for guess in ("close", "exact", "Mb", "nan")]
 
 

@@ -131,6 +131,8 @@ Limits limits_of(const py::dict& given) {
             limits.look_every = value.cast<int>();
         } else if (name == "record") {
             limits.record = value.cast<bool>();
+        } else if (name == "recorded") {
+            limits.recorded = value.cast<bool>();
         } else if (name == "resident") {
             limits.resident = value.cast<bool>();
         } else {

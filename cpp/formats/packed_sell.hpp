@@ -45,14 +45,12 @@ namespace spmvgpu {
 struct PackedSellTuning {
     int sigma = 0;            // window of the sort in rows; 1 keeps the order; 0 sorts only where many lanes would idle
     int warps_per_slice = 0;  // CUDA: warps that share the slots of a slice; 0 chooses from the size of the matrix
-    int slices_per_warp = 0;  // CUDA, one warp per slice: slices that are decoded once if they can; 0 chooses likewise
     double max_padding = 4.0;  // refuse to give more lanes than this to a non-zero
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
         visit("sigma", self.sigma, OneOf{0, 1, 32, 128, 256, 512, 1024, 4096, 16384});
         visit("warps_per_slice", self.warps_per_slice, OneOf{0, 1, 2, 4, 8, 16, 32});
-        visit("slices_per_warp", self.slices_per_warp, OneOf{0, 1, 4});
         visit("max_padding", self.max_padding, Range{1.0, 1e6});
     }
 

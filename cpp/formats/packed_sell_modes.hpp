@@ -107,9 +107,6 @@ SPMVGPU_ANYWHERE constexpr Slot slot_of(std::uint64_t word) {
     return slot;
 }
 
-// The bits in which words of slots of several slices may differ, though they are decoded alike.
-inline constexpr std::uint64_t kOfOneSlice = word_of({.position = 0x7ff, .ragged = true});
-
 // The word before the slots of a group: where it begins in the stream and, behind the elements of its slots, the lane
 // masks of those with missing lanes and the values of those with a constant, both in the order of the slots.
 struct Group {

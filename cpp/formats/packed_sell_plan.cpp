@@ -123,8 +123,14 @@ void for_each_planned_slot(const CsrMatrix<T>& csr, const Slices& slices, index_
     reader.for_each_slot([&](const SlotEntries<T>& entries) { visit(describe(entries, coder), entries); });
 }
 
-// Warps that a multiprocessor needs to hide what loads take, and slices that one warp may work on.
-constexpr int kBusyWarps = 24, kMostSlicesPerWarp = 4;
+// Each warp decodes the words of its slice anew, so more than one pays only where there are so few slices that there
+// would be fewer warps than hide what loads take.
+int choose_warps_per_slice(index_t slices, int processors) {
+    constexpr int kBusyWarps = 24, kMostWarps = 8;
+    int warps = 1;
+    while (warps < kMostWarps && std::int64_t(slices) * warps < std::int64_t(kBusyWarps) * processors) warps *= 2;
+    return warps;
+}
 
 // Nanoseconds that choosing modes takes per slot of a lane, and writing as well.
 constexpr std::int64_t kNanosecondsPerLane = 4;
@@ -133,9 +139,7 @@ constexpr std::int64_t kNanosecondsPerLane = 4;
 
 std::vector<Options> PackedSellTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t warps : {1, 2, 4, 8, 16, 32})
-        list.push_back({{"warps_per_slice", warps}, {"slices_per_warp", std::int64_t(1)}});
-    list.push_back({{"warps_per_slice", std::int64_t(1)}, {"slices_per_warp", std::int64_t(4)}});
+    for (std::int64_t warps : {1, 2, 4, 8, 16, 32}) list.push_back({{"warps_per_slice", warps}});
     return list;
 }
 
@@ -191,15 +195,7 @@ PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tun
     for (int i = 0; i < kIndexModes; ++i) plan.cost.counts[kIndexNames[i]] = static_cast<double>(counts.index[i]);
     for (int i = 0; i < kValueModes; ++i) plan.cost.counts[kValueNames[i]] = static_cast<double>(counts.value[i]);
     plan.cost.counts["ragged"] = static_cast<double>(counts.ragged);
-    if (tuning.warps_per_slice == 0) {
-        // Each warp decodes the words of its slice anew: more than one pays only where there are few slices.
-        const bool is_large = slices >= kBusyWarps * target.processors;
-        plan.tuning.warps_per_slice = is_large ? 1 : warps_per_slice(passes, plan.slices, target.processors);
-    }
-    if (tuning.slices_per_warp == 0) {
-        const bool is_large = slices / kMostSlicesPerWarp >= kBusyWarps * target.processors;
-        plan.tuning.slices_per_warp = is_large && plan.tuning.warps_per_slice == 1 ? kMostSlicesPerWarp : 1;
-    }
+    if (tuning.warps_per_slice == 0) plan.tuning.warps_per_slice = choose_warps_per_slice(slices, target.processors);
     return plan;
 }
 

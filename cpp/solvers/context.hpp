@@ -202,7 +202,8 @@ public:
         pace.first = std::max(1, pace.first / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
         pace.most = std::max(1, static_cast<int>(history_size_ - 1) / iterations_each);
-        pace.recordable = system_.A->can_be_recorded() && (system_.M == nullptr || system_.M->can_be_recorded());
+        pace.recordable =
+            limits.recorded && system_.A->can_be_recorded() && (system_.M == nullptr || system_.M->can_be_recorded());
         queue.repeat(pace, iterate, [&] { return !look(s); });
     }
 

@@ -49,6 +49,13 @@ HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, s
 }
 
 template <class T>
+bool HaloMap<T>::can_be_recorded() const {
+    const auto& lanes = halos_.lanes();
+    return std::all_of(lanes.begin(), lanes.end(),
+                       [](const Lane& lane) { return lane.shard->matrix->can_be_recorded(); });
+}
+
+template <class T>
 void HaloMap<T>::apply(const T* x, T* y, Stream) const {
     halos_.has_gpus() ? apply_on_gpus(x, y) : apply_on_cpu(x, y);
 }

@@ -42,8 +42,7 @@ public:
     // and what is queued there afterwards may change x and y.
     void apply(const T* x, T* y, Stream stream) const override;
 
-    // An iteration takes several streams.
-    bool can_be_recorded() const override { return false; }
+    bool can_be_recorded() const override;
 
 private:
     using Lane = typename Halos<T>::Lane;

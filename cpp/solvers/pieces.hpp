@@ -40,7 +40,7 @@ struct SystemInPieces {
     // Bytes on each device: b, x, the guess and a diagonal, and what the solver takes.
     std::size_t given_bytes() const { return 4 * vector_bytes(); }
     std::size_t bytes(Method method, const Limits& limits) const {
-        return given_bytes() + work_bytes<T>(method, layout.room(), limits);
+        return given_bytes() + (work_bytes<T>(method, layout.room(), limits) + 255) / 256 * 256;
     }
 };
 

@@ -54,6 +54,7 @@ struct Limits {
     bool look_restarts = false;  // gmres: after every restart
     int look_every = 0;          // after so many iterations; 0: ever more rarely
     bool record = false;         // whether the report has all residuals
+    bool recorded = true;        // whether iterations may be recorded as a CUDA graph
     bool resident = true;        // whether small systems may be solved as solvers/resident.hpp says
 };
 

@@ -66,6 +66,23 @@ public:
         for (const Lane& lane : lanes_) cuda::synchronize(lane.queue->stream(), lane.ordinal);
     }
 
+    // As CudaQueue does. The host looks at the first stream, which comes after the others then; and a graph of work on
+    // all streams begins and ends on that one and is launched there, after which the others come again in the end.
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        const auto look_at_all = [&] {
+            first_after_others();
+            return look();
+        };
+        const auto record = [&](const auto& batch) {
+            others_after_first();
+            batch();
+            first_after_others();
+        };
+        on(0, [&](CudaQueue& queue) { queue.repeat(pace, iterate, look_at_all, record); });
+        others_after_first();
+    }
+
     // Where a piece leaves its sums: in page-locked memory, which all devices see. Two places take turns. That is
     // enough: a device comes to the sums after the next ones only when all the others have added up these ones.
     template <class W>
@@ -94,8 +111,19 @@ private:
     struct Lane {
         int ordinal;
         std::unique_ptr<CudaQueue> queue;
-        Event kept;
+        Event kept;  // its sums
     };
+
+    void others_after_first() {
+        lanes_[0].kept.record(lanes_[0].queue->stream());
+        for (std::size_t k = 1; k < lanes_.size(); ++k) lanes_[0].kept.hold_back(lanes_[k].queue->stream());
+    }
+    void first_after_others() {
+        for (std::size_t k = 1; k < lanes_.size(); ++k) {
+            lanes_[k].kept.record(lanes_[k].queue->stream());
+            lanes_[k].kept.hold_back(lanes_[0].queue->stream());
+        }
+    }
 
     template <class W, class Call>
     void add(int count, Call&& call) {

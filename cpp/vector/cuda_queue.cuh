@@ -145,8 +145,9 @@ public:
 
     // Iterations are queued in batches, and look() is called between batches only; so a few more are queued than are
     // needed, and their sweeps have to be idle. A long solve looks less often: a sixteenth of its work may be in vain.
-    template <class Iterate, class Look>
-    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+    // What record(batch) calls and queues is recorded as a graph.
+    template <class Iterate, class Look, class Record>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look, Record&& record) {
         std::int64_t k = 0;
         if (pace.each) {
             do iterate(k++);
@@ -169,8 +170,13 @@ public:
                 k += size;
             }
             // Recorded while the device is busy with what is queued.
-            if (!replay && pace.recordable && batches >= kDirectBatches) replay.emplace(stream(), batch);
+            if (!replay && pace.recordable && batches >= kDirectBatches)
+                replay.emplace(stream(), [&] { record(batch); });
         } while (look());
+    }
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        repeat(pace, iterate, look, [](const auto& batch) { batch(); });
     }
 
 private:

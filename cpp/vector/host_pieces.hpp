@@ -21,6 +21,11 @@ public:
 
     void synchronize() {}
 
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        queue_.repeat(pace, iterate, look);
+    }
+
     // Where a piece leaves its sums.
     template <class W>
     W* kept(int piece) {

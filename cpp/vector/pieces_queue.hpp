@@ -124,7 +124,7 @@ public:
 
     template <class Iterate, class Look>
     void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
-        pieces_.on(0, [&](auto& queue) { queue.repeat(pace, iterate, look); });
+        pieces_.repeat(pace, iterate, look);
     }
 
 private:

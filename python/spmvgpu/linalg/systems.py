@@ -31,6 +31,8 @@ _SINGLE = (np.float32, np.complex64)
 
 # Whether the core may do the iterations of a small system within one kernel. Tests do without.
 RESIDENT = True
+# Whether it may record iterations as a CUDA graph. Tests do without.
+RECORDED = True
 
 
 class ForeignOperator:
@@ -183,6 +185,7 @@ def _prepare(
         "guess_is_mb": guess_is_mb,
         "record": residuals is not None,
         "resident": RESIDENT,
+        "recorded": RECORDED,
     }
     vectors = system.vectors() if over_ranks else Vectors(system, b, _keeps_pieces(system, M))
     right = vectors.take("b", b)
