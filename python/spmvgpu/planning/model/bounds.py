@@ -18,7 +18,7 @@ from ... import _core
 from ...formats import plan_csr
 from . import roofline
 
-# A band, which every format stores without padding to speak of. Of long rows it takes less, as what it keeps of
+# A band, which every format stores with hardly any padding. Of long rows it takes less, as what it keeps of
 # every row weighs little there.
 _ROWS, _DIAGONALS, _LESS = 8192, 8, 0.85
 
