@@ -11,14 +11,17 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import matrix, vector
+from battery import CASES, matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery
 from spmvgpu.formats import Choice, candidates
+from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import budget as budgets
 from spmvgpu.planning import choosing, tuning_cache
+from spmvgpu.planning.model import predict
 from spmvgpu.planning.model.guo2011 import Separator
 from spmvgpu.planning.model.predict import Prediction, Predictions
+from spmvgpu.planning.model.profile import SHIPPED, Profile
 from support import over
 
 A = gallery.poisson2d(40)
@@ -105,6 +108,28 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     assert tuning.products == 3 * 13
     assert not tuning.cached
     assert max(record.most for record in built) == 2  # the best so far, and the one in trial
+
+
+@over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d"])
+def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
+    made = {
+        "poisson2d": lambda: gallery.poisson2d(300),
+        "powerlaw": lambda: gallery.powerlaw(20_000, 12),
+        "uniform_random": lambda: gallery.uniform_random(20_000, 20_000, 30),
+        "elasticity3d": lambda: gallery.elasticity3d(8),
+    }
+    csr = canonical_csr(made[case]() if case in made else matrix(case, np.dtype("float64")))
+    monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
+    profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(False, "cuda")
+    every = predict.predict_csr(csr, 0, "roofline", profile, names, True)
+    some = predict.predict_csr(csr, 0, "roofline", profile, names, True, choosing._may_be_close)
+    known = {prediction.name: prediction for prediction in every}
+    assert all(known[prediction.name] == prediction for prediction in some)
+    possible, planned = ([p for p in found if p.time_us is not None] for found in (every, some))
+    assert list(choosing._close(planned)) == list(choosing._close(possible))
+    assert min(planned, key=choosing._pessimistic_us) == min(possible, key=choosing._pessimistic_us)
+    if case in made:
+        assert len(planned) < len(possible)
 
 
 def test_a_clear_prediction_is_not_tried(predicted, measured):

@@ -199,7 +199,8 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     names = general_formats(request.symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
     with step("profile"):
         profile = load_profile(ordinal)
-    predictions = predict_csr(csr, ordinal, "roofline", profile, names, True)
+    worth = None if tuning.mode == "full" else _may_be_close
+    predictions = predict_csr(csr, ordinal, "roofline", profile, names, True, worth)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
         return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])
@@ -290,11 +291,11 @@ def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
 
 def _pessimistic_us(prediction: Prediction) -> float:
     """Predicted time, and as much more as such predictions err."""
-    return (prediction.time_us or 0.0) * (1 + _uncertainty(prediction))
+    return (prediction.time_us or 0.0) * (1 + _uncertainty(prediction.error))
 
 
-def _uncertainty(prediction: Prediction) -> float:
-    return 0.5 if prediction.error is None else prediction.error
+def _uncertainty(error: float | None) -> float:
+    return 0.5 if error is None else error
 
 
 def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: str) -> Choice:
@@ -319,13 +320,18 @@ def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
     best = possible[0]
     for prediction in possible:
         alike = _ALIKE.get(prediction.format, prediction.name)
-        limit = max(_CLOSE, (1 + _uncertainty(best)) * (1 + _uncertainty(prediction)))
-        if alike in seen or (prediction.time_us or 0.0) > limit * (best.time_us or 0.0):
+        if alike in seen or not _may_be_close(prediction.time_us or 0.0, prediction.error, best):
             continue
         seen.add(alike)
         yield prediction
         if len(seen) == _MAX_TRIALS:
             return
+
+
+def _may_be_close(time_us: float, error: float | None, best: Prediction) -> bool:
+    """Whether a format of which this is predicted may turn out to be as fast as the best."""
+    limit = max(_CLOSE, (1 + _uncertainty(best.error)) * (1 + _uncertainty(error)))
+    return time_us <= limit * (best.time_us or 0.0)
 
 
 def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:

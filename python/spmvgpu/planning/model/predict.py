@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,15 +15,20 @@ from ...arguments import one_of
 from ...devices import CPU, device_name, resolve_device
 from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
-from ...inputs.compressed import pieces_of
+from ...inputs.compressed import ENTRY_LIMIT, pieces_of
 from ...inputs.source import DeviceCsr
 from ...steps import step
 from ...value_types import value_type
 from . import roofline
+from .bounds import least_time_us
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, is_profile_of, load_profile
 
 MODELS = ("roofline", "guo2011")
+
+#: Of a format's least time in microseconds, its error, and the best prediction so far.
+WorthAPlan: TypeAlias = "Callable[[float, float | None, Prediction], bool]"
+
 _NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
 
 
@@ -249,12 +254,16 @@ def predict_csr(
     profile: Profile,
     names: Iterable[str] | None = None,
     only_calibrated: bool = False,
+    is_worth_a_plan: WorthAPlan | None = None,
 ) -> Predictions:
     """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them.
 
     With `only_calibrated` for those of them that the profile has measurements of, to choose among: what
     follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
     If there are none, there is nothing better than bounds.
+
+    `is_worth_a_plan` is asked with the least time that a format could take, its error, and the best of the
+    others so far; what is not worth one is left out.
     """
     one_of("model", model, MODELS)
     by_roofline = model == "roofline"
@@ -264,7 +273,9 @@ def predict_csr(
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
-        pieces = [_by_roofline(piece, ordinal, profile, chosen, is_own) for piece in pieces_of(csr)]
+        in_pieces = csr.nnz > ENTRY_LIMIT  # each of which would leave out others
+        worth = None if in_pieces else is_worth_a_plan
+        pieces = [_by_roofline(piece, ordinal, profile, chosen, is_own, worth) for piece in pieces_of(csr)]
         entries = pieces[0] if len(pieces) == 1 else _together(pieces, chosen)
     else:
         entries = _by_guo2011(csr, ordinal, profile, chosen)
@@ -283,7 +294,12 @@ def features(csr: Any) -> dict[str, Any]:
 
 
 def _by_roofline(
-    csr: Any, ordinal: int, profile: Profile, names: Iterable[str], is_own: bool
+    csr: Any,
+    ordinal: int,
+    profile: Profile,
+    names: Iterable[str],
+    is_own: bool,
+    is_worth_a_plan: WorthAPlan | None,
 ) -> list[Prediction]:
     found = features(csr)
     at = roofline.point_of(found)
@@ -295,24 +311,38 @@ def _by_roofline(
     # Of the device that the profile is of, which need not be here.
     first_gpu = 0
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
-    entries = []
-    for name in names:
-        unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
-        for options, fit in fits.get(name, unknown):
-            try:
-                plan = plan_csr(csr, name, planned, options, processors)
-            except _core.FormatError as refused:
-                entries.append(Prediction(name, note=str(refused)))
-                break  # for all variants alike
+    unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
+    variants = [(0.0, name, options, fit) for name in names for options, fit in fits.get(name, unknown)]
+    if is_worth_a_plan is not None:
+        for i, (_, name, options, fit) in enumerate(variants):
             if fit is not None:
-                work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
-                time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
-                error, note = fit.error if is_own else None, ""
-            else:
-                moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
-                time = launch_us + 1e6 * moved / profile.memory_bandwidth
-                error, note = None, _NOT_CALIBRATED
-            entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+                least = least_time_us(name, options, fit, at, found, csr.dtype, machine, planned)
+                variants[i] = least, name, options, fit
+        variants.sort(key=lambda variant: variant[0])
+    entries: list[Prediction] = []
+    best: Prediction | None = None
+    refusing: set[str] = set()  # all variants alike
+    for least, name, options, fit in variants:
+        error = fit.error if fit is not None and is_own else None
+        if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(least, error, best)):
+            continue
+        try:
+            plan = plan_csr(csr, name, planned, options, processors)
+        except _core.FormatError as refused:
+            entries.append(Prediction(name, note=str(refused)))
+            refusing.add(name)
+            continue
+        note = ""
+        if fit is not None:
+            work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
+            time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
+        else:
+            moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+            time = launch_us + 1e6 * moved / profile.memory_bandwidth
+            note = _NOT_CALIBRATED
+        entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+        if best is None or time < (best.time_us or 0.0):
+            best = entries[-1]
     return entries
 
 
