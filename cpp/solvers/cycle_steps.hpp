@@ -1,15 +1,21 @@
 // The steps of a cycle, for a queue of either kind: included where they are compiled, for CPUs and for GPUs.
 #pragma once
 
+#include <functional>
+
 #include "solvers/cycle.hpp"
 #include "vector/sweep.hpp"
 
 namespace spmvgpu {
 
-// x = x + p(A) (b - A x) on a level, or p(A) b where x counts as zero; multiply(alpha, x, beta, y) is y = alpha A x +
-// beta y.
-template <class T, class Queue, class Multiply>
-void smooth(Queue& queue, const Level<T>& level, const Multiply& multiply, const T* b, T* x, bool from_zero, T* r,
+// multiply(alpha, x, beta, y) is y = alpha A x + beta y. It is no template's parameter, as functions with lambdas for
+// the GPU must not have types of other lambdas.
+template <class T>
+using Multiply = std::function<void(T alpha, const T* x, T beta, T* y)>;
+
+// x = x + p(A) (b - A x) on a level, or p(A) b where x counts as zero.
+template <class T, class Queue>
+void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, const T* b, T* x, bool from_zero, T* r,
             T* d) {
     const index_t n = level.A->rows();
     const T* const m = level.inverse_diagonal;
@@ -49,7 +55,7 @@ void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const
     const Level<T>& level = cycle.levels()[number];
     if (level.inverse) return level.inverse->spmv({b, x}, queue.stream());
     const auto& own = cycle.vectors(number);
-    const auto multiply = [&](T alpha, const T* from, T beta, T* to) {
+    const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) {
         level.A->spmv({from, to, alpha, beta}, queue.stream());
     };
     smooth(queue, level, multiply, b, x, true, own.residual, own.direction);

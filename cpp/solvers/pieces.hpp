@@ -62,7 +62,7 @@ public:
         : queue_(queue), A_(A), level_(std::move(level)), r_(r), d_(d) {}
 
     void apply(const T* x, T* y, Stream) const override {
-        const auto multiply = [&](T alpha, const T* from, T beta, T* to) { A_.multiply(alpha, from, beta, to); };
+        const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) { A_.multiply(alpha, from, beta, to); };
         smooth(queue_, level_, multiply, x, y, true, r_, d_);
     }
 
