@@ -73,13 +73,15 @@ def pytest_runtest_protocol(item):
     """Where there is a GPU, a test runs together with those of other processes or alone, fixtures included.
 
     All tests, because an operator without a device goes to a GPU: one that fills the memory would starve it.
-    Long tests take most of the host's memory, and so run one after the other.
+    Long tests take most of the host's memory, and so run one after the other. One that runs alone lets them
+    end before it keeps the others from beginning.
     """
+    alone = bool(CUDA_DEVICES) and is_alone(item)
     with contextlib.ExitStack() as turns:
-        if os.name == "posix" and item.get_closest_marker("long"):
+        if os.name == "posix" and (alone or item.get_closest_marker("long")):
             turns.enter_context(turn_on("memory", alone=True))
         if CUDA_DEVICES:
-            turns.enter_context(turn_on("gpus", alone=is_alone(item)))
+            turns.enter_context(turn_on("gpus", alone=alone))
         yield
 
 

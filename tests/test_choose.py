@@ -1,7 +1,9 @@
 """How the format of an operator is found: predicted, tried, remembered."""
 
+import math
 import multiprocessing
 import os
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,11 +15,16 @@ from battery import matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery
 from spmvgpu.formats import Choice, candidates
+from spmvgpu.planning import budget as budgets
 from spmvgpu.planning import choosing, tuning_cache
 from spmvgpu.planning.model.guo2011 import Separator
 from spmvgpu.planning.model.predict import Prediction, Predictions
+from support import over
 
 A = gallery.poisson2d(40)
+#: With time for every trial.
+choose = partial(choosing.choose, budget=math.inf)
+
 CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "ellpack": 10.6, "ellpack_r": 10.1}
 
 
@@ -44,6 +51,7 @@ def measured(monkeypatch):
     """Replaces building by a record of what was built, with times given per format, on devices not there."""
     monkeypatch.setattr(tuning_cache, "device_model", lambda ordinal: f"device {ordinal}")
     monkeypatch.setattr(choosing, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
+    monkeypatch.setattr(choosing, "on_device", lambda csr, ordinal: csr)
     built = []
 
     class Matrix:
@@ -78,7 +86,7 @@ def measured(monkeypatch):
 def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
     predicted(CLOSE)
     built = measured(dict.fromkeys(sg.formats(), 1.0))
-    choice, _, tuning = choosing.choose(A, "auto", 0, "off", {})
+    choice, _, tuning = choose(A, "auto", 0, "off", {})
     assert [record.choice.format for record in built] == ["csr"]
     assert (choice.format, tuning.products, tuning.trials) == ("csr", 0, [])
     assert "predicted" in choice.reason
@@ -88,7 +96,7 @@ def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
 def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     predicted(CLOSE)
     built = measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
-    choice, made, tuning = choosing.choose(A, "auto", 0, "cached", {})
+    choice, made, tuning = choose(A, "auto", 0, "cached", {})
     # ellpack is like ellpack_r, which is tried
     assert [record.choice.format for record in built] == ["csr", "ellpack_r", "sell"]
     assert choice.format == "sell"
@@ -102,17 +110,17 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
 def test_a_clear_prediction_is_not_tried(predicted, measured):
     predicted({"csr": 10.0, "sell": 20.0})
     measured({"csr": 5.0, "sell": 3.0})
-    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert (choice.format, tuning.products) == ("csr", 0)
 
 
 def test_what_does_not_fit_is_passed_over(predicted, measured):
     predicted(CLOSE)
     measured({"csr": MemoryError("too large"), "ellpack_r": sg.FormatError("no"), "sell": 3.0})
-    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert (choice.format, len(tuning.trials)) == ("sell", 1)
     predicted({"csr": 10.0, "sell": 20.0})
-    choice, _, _ = choosing.choose(A, "auto", 0, "off", {})
+    choice, _, _ = choose(A, "auto", 0, "off", {})
     assert choice.format == "sell"
 
 
@@ -121,41 +129,41 @@ def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
     measured(dict.fromkeys(sg.formats(), MemoryError("too large")))
     for mode in choosing.MODES:
         with pytest.raises(MemoryError, match="too large"):
-            choosing.choose(A, "auto", 0, mode, {})
+            choose(A, "auto", 0, mode, {})
 
 
 def test_full_tries_all_variants_of_promising_formats(predicted, measured):
     predicted({"csr": 10.0, "sell": 15.0, "coo": 30.0})
     built = measured({"csr": 5.0, "sell": 3.0})
-    choosing.choose(A, "auto", 0, "full", {})
+    choose(A, "auto", 0, "full", {})
     wanted = [Choice(name, options) for name in ("csr", "sell") for options in candidates(name)]
     assert [record.choice for record in built] == wanted
 
 
 def test_full_tuning_of_a_format_keeps_given_options(measured):
     built = measured({"sell": 3.0})
-    choosing.choose(A, "sell", 0, "full", {"sigma": 1})
+    choose(A, "sell", 0, "full", {"sigma": 1})
     assert len(built) == len(candidates("sell"))
     assert all(record.choice.options["sigma"] == 1 for record in built)
     built.clear()
-    choosing.choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
+    choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
     assert len(built) == 1
 
 
 def test_results_are_remembered(predicted, measured, cache):
     predicted(CLOSE)
     built = measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
-    choosing.choose(A, "auto", 0, "cached", {})
+    choose(A, "auto", 0, "cached", {})
     assert len(os.listdir(cache)) == 1
     built.clear()
-    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert [record.choice.format for record in built] == ["sell"]
     assert tuning.cached
     assert tuning.products == 0
     assert choice.format == "sell"
     assert "like this one" in choice.reason
-    choosing.choose(gallery.poisson2d(41), "auto", 0, "cached", {})  # another matrix
-    choosing.choose(A.astype(np.float32), "auto", 0, "cached", {})  # another dtype
+    choose(gallery.poisson2d(41), "auto", 0, "cached", {})  # another matrix
+    choose(A.astype(np.float32), "auto", 0, "cached", {})  # another dtype
     assert len(os.listdir(cache)) == 3
 
 
@@ -167,13 +175,13 @@ def test_what_full_found_is_used_later(predicted, measured):
         ("sell", 0, ("full",)),
     ):
         measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
-        found, _, tuning = choosing.choose(A, format, device, "full", {})
+        found, _, tuning = choose(A, format, device, "full", {})
         assert not tuning.cached
         for mode in modes:
-            again, _, tuning = choosing.choose(A, format, device, mode, {})
+            again, _, tuning = choose(A, format, device, mode, {})
             assert (again.format, again.options) == (found.format, found.options) != ("csr", {})
             assert (tuning.cached, tuning.products) == (True, 0)
-    own, _, tuning = choosing.choose(A, "sell", 0, "full", {"sigma": 32})
+    own, _, tuning = choose(A, "sell", 0, "full", {"sigma": 32})
     assert own.options["sigma"] == 32
     assert not tuning.cached
 
@@ -181,9 +189,9 @@ def test_what_full_found_is_used_later(predicted, measured):
 @pytest.mark.parametrize("mode", ["cached", "off"])
 def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode, measured):
     measured({"sell": 3.0})
-    found, _, _ = choosing.choose(A, "sell", 0, "full", {})
+    found, _, _ = choose(A, "sell", 0, "full", {})
     assert found.options != {}
-    own, _, tuning = choosing.choose(A, "sell", 0, mode, {})
+    own, _, tuning = choose(A, "sell", 0, mode, {})
     assert own.options == {}
     assert not tuning.cached
 
@@ -192,20 +200,20 @@ def test_ignoring_the_cache_neither_reads_nor_writes(predicted, measured, cache)
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
     with sg.cache.ignored():
-        choosing.choose(A, "auto", 0, "cached", {})
+        choose(A, "auto", 0, "cached", {})
         assert not cache.exists()
-    choosing.choose(A, "auto", 0, "cached", {})
+    choose(A, "auto", 0, "cached", {})
     with sg.cache.ignored():
-        assert not choosing.choose(A, "auto", 0, "cached", {})[2].cached
-    assert choosing.choose(A, "auto", 0, "cached", {})[2].cached
+        assert not choose(A, "auto", 0, "cached", {})[2].cached
+    assert choose(A, "auto", 0, "cached", {})[2].cached
 
 
 def test_what_was_clear_is_remembered_too(predicted, measured, monkeypatch):
     predicted({"csr": 10.0, "sell": 20.0})
     measured({"csr": 5.0, "sell": 3.0})
-    choosing.choose(A, "auto", 0, "cached", {})
+    choose(A, "auto", 0, "cached", {})
     monkeypatch.setattr(choosing, "predict_csr", None)  # not called again
-    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert choice.format == "csr"
     assert tuning.cached
     assert "predicted" in choice.reason
@@ -214,16 +222,16 @@ def test_what_was_clear_is_remembered_too(predicted, measured, monkeypatch):
 def test_another_profile_predicts_anew(predicted, measured, monkeypatch):
     predicted({"csr": 10.0, "sell": 20.0})
     measured({"csr": 5.0, "sell": 3.0})
-    choosing.choose(A, "auto", 0, "cached", {})
+    choose(A, "auto", 0, "cached", {})
     monkeypatch.setattr(choosing, "load_profile", lambda ordinal: SimpleNamespace(measured={"date": "today"}))
     predicted({"csr": 20.0, "sell": 10.0})
-    assert choosing.choose(A, "auto", 0, "cached", {})[0].format == "sell"
+    assert choose(A, "auto", 0, "cached", {})[0].format == "sell"
 
 
 def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured):
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 6.0, "ellpack_r": 4.9})
-    choice, _, _ = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, _ = choose(A, "auto", 0, "cached", {})
     assert choice.format == "csr"
     assert "5.0 us" in choice.reason
     assert "ellpack_r, which is predicted to be slower, took 4.9 us" in choice.reason
@@ -232,7 +240,7 @@ def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured)
 def test_the_reason_is_what_the_predictions_say(predicted, measured):
     measured({"csr": 5.0, "sell": MemoryError("too large")})
     predicted({"csr": 12.0, "sell": 10.0})
-    reason = choosing.choose(A, "auto", 0, "off", {})[0].reason
+    reason = choose(A, "auto", 0, "off", {})[0].reason
     assert "12.0 us +- 10%" in reason
     assert "sell did not fit" in reason
     assert "least" not in reason
@@ -241,9 +249,9 @@ def test_the_reason_is_what_the_predictions_say(predicted, measured):
 def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measured):
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
-    choosing.choose(A, "auto", 0, "cached", {})
+    choose(A, "auto", 0, "cached", {})
     measured({"csr": 5.0, "sell": MemoryError("too large"), "ellpack_r": 4.0})
-    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert choice.format == "ellpack_r"
     assert not tuning.cached
 
@@ -288,10 +296,116 @@ def test_products_are_right_in_every_mode(mode, case, device, dtype):
     assert (op.tuning.products > 0) == bool(op.tuning.trials)
 
 
+# Budgets
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Replaces the clock by one that stands still until it is set, in seconds."""
+    now = SimpleNamespace(seconds=100.0)
+    monkeypatch.setattr(budgets, "perf_counter", lambda: now.seconds)
+    return now
+
+
+# What each of the close ones is expected to take: a conversion, and 51 products.
+TRIALS = {"csr": 1000 + 51 * 10.0, "ellpack_r": 1000 + 51 * 10.1, "sell": 1000 + 51 * 10.5}
+
+
+@over(
+    ("products", "tried"),
+    [
+        (0, []),
+        (50, []),
+        (sum(TRIALS.values()) / 10 - 1, ["csr", "ellpack_r"]),
+        ((TRIALS["csr"] + TRIALS["ellpack_r"]) / 10 + 1, ["csr", "ellpack_r"]),
+        ((TRIALS["csr"] + TRIALS["ellpack_r"]) / 10 - 1, []),  # one alone would decide nothing
+        (sum(TRIALS.values()) / 10 + 1, ["csr", "ellpack_r", "sell"]),
+        (math.inf, ["csr", "ellpack_r", "sell"]),
+    ],
+)
+def test_what_the_budget_lasts_for_is_tried(products, tried, predicted, measured, clock):
+    predicted(CLOSE)
+    measured({"csr": 10.0, "sell": 9.0, "ellpack_r": 9.9})
+    with sg.cache.ignored():
+        choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
+    assert [trial.format for trial in tuning.trials] == tried
+    if not tried:
+        assert choice.format == "csr"
+        assert f"to try them would take longer than {products:g} products" in choice.reason
+    assert not tuning.out_of_time
+
+
+def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, monkeypatch):
+    predicted(CLOSE)
+    measured({"csr": 10.0, "sell": 3.0, "ellpack_r": 9.9})
+    build = choosing.build
+    products = sum(TRIALS.values()) / 10 + 1
+
+    def build_slowly(*arguments):
+        clock.seconds += 1e-6 * TRIALS["csr"] * clock.slowness
+        return build(*arguments)
+
+    monkeypatch.setattr(choosing, "build", build_slowly)
+    for factor, tried in (0.9, ["csr", "ellpack_r", "sell"]), (1.5, ["csr", "ellpack_r"]), (3, ["csr"]):
+        clock.slowness = factor
+        with sg.cache.ignored():
+            choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
+        assert [trial.format for trial in tuning.trials] == tried
+        assert tuning.out_of_time == (len(tried) < 3)
+    assert choice.reason.startswith("there was no time for others")
+
+
+def test_faster_products_leave_less_time(predicted, measured, clock):
+    predicted(CLOSE)
+    measured({"csr": 0.1, "sell": 3.0, "ellpack_r": 9.9})
+    _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
+    assert [trial.format for trial in tuning.trials] == ["csr"]
+    assert tuning.out_of_time
+
+
+def test_what_was_predicted_takes_time_too(predicted, measured, clock, monkeypatch):
+    predicted(CLOSE)
+    measured({"csr": 10.0, "sell": 3.0, "ellpack_r": 9.9})
+    predict = choosing.predict_csr
+
+    def predict_slowly(*arguments):
+        clock.seconds += 3e-6 * sum(TRIALS.values())
+        return predict(*arguments)
+
+    monkeypatch.setattr(choosing, "predict_csr", predict_slowly)
+    _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
+    assert tuning.trials == []
+
+
+def test_a_larger_budget_does_not_take_what_a_smaller_one_predicted(predicted, measured):
+    predicted(CLOSE)
+    measured({"csr": 10.0, "sell": 3.0, "ellpack_r": 9.9})
+    assert choosing.choose(A, "auto", 0, "cached", {})[0].format == "csr"
+    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=math.inf)
+    assert (choice.format, tuning.cached) == ("sell", False)
+    assert choosing.choose(A, "auto", 0, "cached", {})[2].cached
+
+
+@over(
+    ("budget", "error"),
+    [(-1, ValueError), (math.nan, ValueError), ("50", TypeError), (None, TypeError), (True, TypeError)],
+)
+def test_what_is_no_budget(budget, error):
+    with pytest.raises(error, match=rf"budget={budget!r} is not allowed; give a number of products"):
+        sg.aslinearoperator(A, device="cpu", budget=budget)
+
+
+def test_budgets_that_are(device):
+    for budget in (0, 50, 2.5, np.float32(3), math.inf):
+        op = sg.aslinearoperator(A, device=device, budget=budget)
+        assert sg.aslinearoperator(op, budget=50) is op
+    assert sg.aslinearoperator(A, device=["cpu", "cpu"], budget=0).nnz == A.nnz
+
+
 def test_trials_of_a_large_matrix_are_few(device):
     B = gallery.poisson2d(470)
     assert B.nnz > 1_000_000
-    assert sg.aslinearoperator(B, device=device).tuning.products <= 40
+    assert sg.aslinearoperator(B, device=device, budget=math.inf).tuning.products <= 40
 
 
 def test_trials_count_their_products():
@@ -299,6 +413,7 @@ def test_trials_count_their_products():
     made = _core.MatrixF64(csr.indptr, csr.indices, csr.data, csr.shape[1], "csr", {}, -1)
     _, products = made.try_products()
     assert 1 <= products <= 13
+    assert products == _core.trial_products(-1, csr.nnz)
 
 
 def test_explain_says_what_tuning_took():
@@ -320,7 +435,7 @@ def test_formats_that_plan_for_long_need_a_symmetric_matrix():
 def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, measured, monkeypatch, cache):
     built = measured({"csr": 5.0, "sell": 3.0})
     monkeypatch.setattr(choosing, "predict_csr", None)
-    choice, _, tuning = choosing.choose(A, "auto", -1, mode, {})
+    choice, _, tuning = choose(A, "auto", -1, mode, {})
     assert [record.choice.format for record in built] == ["csr"]
     assert (choice.format, choice.reason, tuning.products) == ("csr", choosing.CSR_ON_CPU, 0)
     assert not cache.exists()
@@ -344,9 +459,9 @@ def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
     table = Predictions(entries, A.nnz, "cuda:0", "roofline", "a test")
     monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
     built = measured({"sell": 20.0, "csr": 13.0})
-    assert choosing.choose(A, "auto", 0, "off", {})[0].format == "csr"
+    assert choose(A, "auto", 0, "off", {})[0].format == "csr"
     built.clear()
-    choice, _, _ = choosing.choose(A, "auto", 0, "cached", {})
+    choice, _, _ = choose(A, "auto", 0, "cached", {})
     assert [record.choice.format for record in built] == ["sell", "csr"]
     assert choice.format == "csr"
 
@@ -355,7 +470,7 @@ def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):
     predicted(CLOSE)
     measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
     for symmetric in (False, True, True):
-        _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, symmetric)
+        _, _, tuning = choose(A, "auto", 0, "cached", {}, symmetric)
     assert tuning.cached
     assert len(os.listdir(cache)) == 2
 

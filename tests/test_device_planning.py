@@ -5,6 +5,7 @@ memory, and what chooses a format finds the same with it; the kernels need a GPU
 """
 
 import gc
+import weakref
 from functools import partial
 
 import numpy as np
@@ -208,6 +209,53 @@ def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
 
 
 # Memory, and the bus
+
+
+@over("what", ["features", "plan", "sample", "build"])
+def test_a_device_without_room_for_planning(what, device, monkeypatch):
+    """The matrix is planned in host memory then, where nothing of it is left on the device."""
+    A, ordinal = matrix("uniform", np.dtype("float64")), resolve_device(device)
+
+    def refuse(*_):
+        raise MemoryError("504 bytes asked for")
+
+    monkeypatch.setattr(DeviceCsr, what, refuse)
+    with sg.cache.empty():
+        source = source_of(A, device)
+        released = weakref.ref(source._source)
+        _, stored, tuning = choose(source, "auto", ordinal, "full", {})
+        assert released() is None
+        assert tuning.mode == "full"
+        assert_same_entries(parts.to_csr(stored, A.shape), A)
+        assert_same_entries(sg.aslinearoperator(A, device=device, tune="full").tocsr(), A)
+
+
+def test_a_plan_serves_the_matrix_that_is_built_by_it(fmt, device, dtype):
+    A = matrix("equal_rows", dtype)
+    for given in ({}, candidates(fmt)[-1]):
+        planned, fresh = source_of(A, device), source_of(A, device)
+        plan = outcome(partial(planned.plan, fmt, given))
+        first, second = (outcome(partial(planned.build, fmt, given)) for _ in range(2))
+        expected = outcome(partial(fresh.build, fmt, given))
+        if isinstance(expected, str):
+            assert plan == first == second == expected
+            continue
+        for found in (first, second):
+            assert found.options == expected.options == plan["options"]
+            assert found.counts == expected.counts
+            assert_same_arrays(found.arrays(), expected.arrays(), (fmt, given))
+        if first.takes_new_values:  # which are its own
+            first.update_values(A.data * 2)
+        assert_same_arrays(second.arrays(), expected.arrays(), (fmt, given))
+
+
+def test_a_plan_for_another_device_is_not_taken(device):
+    A = matrix("uniform", np.dtype("float64"))
+    source, fresh = source_of(A, device), source_of(A, device)
+    source.plan("csr", {"kernel": "balanced"}, 1)
+    found, expected = (made.build("csr", {"kernel": "balanced"}) for made in (source, fresh))
+    assert found.options == expected.options
+    assert_same_arrays(found.arrays(), expected.arrays(), "csr")
 
 
 @pytest.mark.gpu

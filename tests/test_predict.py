@@ -1,6 +1,7 @@
 """`predict`: the table of all formats."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,17 +76,20 @@ def test_auto_passes_over_a_format_that_the_profile_does_not_know():
     """However few bytes it has: nobody knows yet how fast its kernel is on the device."""
     profile, A = Profile.read(SHIPPED / "nvidia-h200.json"), gallery.poisson2d(50)
 
-    def considered():
-        table = predict_csr(A, 0, "roofline", profile, ["csr", "sell", "dia"], True)
+    def considered(*unknown):
+        roofline = {
+            dtype: {**of_type, "variants": [v for v in of_type["variants"] if v["format"] not in unknown]}
+            for dtype, of_type in profile.roofline.items()
+        }
+        table = predict_csr(
+            A, 0, "roofline", replace(profile, roofline=roofline), ["csr", "sell", "dia"], True
+        )
         return {entry.format for entry in table}
 
     assert considered() == {"csr", "sell", "dia"}
-    for parameters in profile.roofline.values():
-        parameters["variants"] = [v for v in parameters["variants"] if v["format"] != "dia"]
-    assert considered() == {"csr", "sell"}
-    for parameters in profile.roofline.values():
-        parameters["variants"] = []
-    assert considered() == {"csr", "sell", "dia"}  # a profile that knows none leaves nothing better
+    assert considered("dia") == {"csr", "sell"}
+    # A profile that knows none leaves nothing better.
+    assert considered(*sg.formats()) == {"csr", "sell", "dia"}
 
 
 def test_text_and_html():

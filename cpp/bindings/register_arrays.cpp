@@ -11,6 +11,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/dlpack.hpp"
 #include "core/array.hpp"
+#include "cuda/runtime.hpp"
 
 namespace py = pybind11;
 
@@ -95,6 +96,14 @@ void download(const DeviceArray& array, py::array host) {
     copy_bytes(to, {}, array.memory.data(), array.memory.device(), array.memory.bytes());
 }
 
+void fetch(std::uintptr_t pointer, py::array host, int ordinal) {
+    void* const to = host.mutable_data();
+    const std::size_t bytes = host.nbytes();
+    const GilRelease release;
+    cuda::synchronize_device(ordinal);
+    copy_bytes(to, {}, reinterpret_cast<const void*>(pointer), Device{ordinal}, bytes);
+}
+
 py::capsule export_dlpack(const DeviceArray& array) {
     struct Export {
         Array<char> memory;
@@ -153,6 +162,9 @@ void register_arrays(py::module_& module) {
         .def("__dlpack__", [](const DeviceArray& v, const py::kwargs&) { return export_dlpack(v); })
         .def("__dlpack_device__",
              [](const DeviceArray& v) { return py::make_tuple(int(dlpack::kCuda), v.memory.device().ordinal); });
+
+    module.def("fetch", &fetch, py::arg("pointer"), py::arg("host"), py::arg("ordinal"),
+               "Copy what lies at an address on a device into a contiguous NumPy array, once all work there is done.");
 }
 
 }  // namespace spmvgpu

@@ -15,6 +15,7 @@
 #include "formats/transpose.hpp"
 #include "matrix/csr_source.hpp"
 #include "matrix/matrix.hpp"
+#include "matrix/planned_source.hpp"
 #include "model/feature_passes.hpp"
 #include "passes/host_passes.hpp"
 
@@ -122,17 +123,16 @@ py::dict named(const std::vector<OptionInfo>& list) {
     return options;
 }
 
-template <class T>
-py::dict plan(const CsrMatrix<T>& csr, const std::string& format, const Options& options, int ordinal,
-              std::optional<int> processors) {
-    const Device device{ordinal};
-    MatrixPlan plan;
+// The plan that make() makes, without the interpreter's lock.
+template <class Make>
+py::dict described(const Make& make) {
+    std::shared_ptr<const MatrixPlan> plan;
     {
         const GilRelease release;
-        plan = plan_matrix(csr, format, options, processors ? Target{device, *processors} : target_of(device));
+        plan = make();
     }
-    const Cost& cost = plan.cost;
-    return py::dict(py::arg("options") = named(plan.options), py::arg("bytes") = cost.bytes,
+    const Cost& cost = plan->cost;
+    return py::dict(py::arg("options") = named(plan->options), py::arg("bytes") = cost.bytes,
                     py::arg("padding") = cost.padding(), py::arg("slots") = cost.slots,
                     py::arg("launches") = cost.launches, py::arg("gathers") = cost.gathers,
                     py::arg("counts") = cost.counts);
@@ -232,7 +232,11 @@ void register_type(py::module_& module) {
             [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
                const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
                 const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
-                return plan(csr, format, options, ordinal, processors);
+                const Device device{ordinal};
+                return described([&] {
+                    return std::make_shared<const MatrixPlan>(plan_matrix(
+                        csr, format, options, processors ? Target{device, *processors} : target_of(device)));
+                });
             },
             py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
             py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
@@ -240,6 +244,25 @@ void register_type(py::module_& module) {
             "what it costs. With `processors` given, the device need not be there.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
+        .def_property_readonly("takes_new_values", &M::takes_new_values)
+        .def(
+            "update_values",
+            [](M& matrix, const Dense<T>& values) {
+                const auto given = Array<T>::view(values.data(), values.size());
+                const GilRelease release;
+                const ThreadLimit limit(matrix.max_threads);
+                matrix.update_values(given);
+            },
+            py::arg("values").noconvert(), "Replaces the values by others in CSR order, in host memory.")
+        .def(
+            "update_values_at",
+            [](M& matrix, std::uintptr_t values, std::size_t count) {
+                matrix.update_values(Array<T>::view(reinterpret_cast<const T*>(values), count, matrix.device()));
+            },
+            py::arg("values"), py::arg("count"), py::call_guard<GilRelease>(),
+            "The same with values at an address on the matrix's own device.")
+        .def_property_readonly("value_map_bytes", py::cpp_function(&M::value_map_bytes, py::call_guard<GilRelease>()),
+                               "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
         .def_property_readonly("format", &M::format)
         .def_property_readonly("counts", &M::counts, "What the format counts of what it stores, by name.")
         .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
@@ -247,8 +270,8 @@ void register_type(py::module_& module) {
 
 // A source of matrices from arrays at addresses on a device, whose contents nobody has checked.
 template <class T>
-std::shared_ptr<CsrSource<T>> source_at(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data,
-                                        index_t rows, index_t cols, index_t nnz, int ordinal) {
+std::shared_ptr<PlannedSource<T>> source_at(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data,
+                                            index_t rows, index_t cols, index_t nnz, int ordinal) {
     const Device device{ordinal};
     const CsrMatrix<T> csr{
         rows,
@@ -257,7 +280,7 @@ std::shared_ptr<CsrSource<T>> source_at(std::uintptr_t indptr, std::uintptr_t in
         Array<index_t>::view(reinterpret_cast<const index_t*>(indptr), rows + std::size_t(1), device),
         Array<index_t>::view(reinterpret_cast<const index_t*>(indices), nnz, device),
         Array<T>::view(reinterpret_cast<const T*>(data), nnz, device)};
-    return std::make_shared<CsrSource<T>>(csr, device);
+    return std::make_shared<PlannedSource<T>>(csr, device);
 }
 
 template <class T>
@@ -276,7 +299,7 @@ Features features_of(const CsrSource<T>& source) {
 
 template <class T>
 void register_source(py::module_& module) {
-    using S = CsrSource<T>;
+    using S = PlannedSource<T>;
     py::class_<S, std::shared_ptr<S>>(module, ("CsrSource" + value_suffix<T>()).c_str(),
                                       "A matrix in CSR on a device, of which others are made there.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
@@ -295,17 +318,16 @@ void register_source(py::module_& module) {
              "checked, to be asked first.")
         .def(
             "plan",
-            [](const S& source, const std::string& format, const Options& options, std::optional<int> processors) {
-                return plan(source.csr(), format, options, source.device().ordinal, processors);
+            [](S& source, const std::string& format, const Options& options, std::optional<int> processors) {
+                return described([&] {
+                    return source.plan(format, options,
+                                       processors ? *processors : target_of(source.device()).processors);
+                });
             },
             py::arg("format"), py::arg("options"), py::arg("processors") = py::none(),
-            "What a format would do on the device, as Matrix.plan.")
-        .def(
-            "build",
-            [](const S& source, const std::string& format, const Options& options) {
-                return std::make_shared<Matrix<T>>(source.csr(), format, options, source.device());
-            },
-            py::arg("format"), py::arg("options"), py::call_guard<GilRelease>(), "The matrix in a format.")
+            "What a format would do on the device, as Matrix.plan; kept for build().")
+        .def("build", &S::build, py::arg("format"), py::arg("options"), py::call_guard<GilRelease>(),
+             "The matrix in a format.")
         .def(
             "features",
             [](const S& source) {

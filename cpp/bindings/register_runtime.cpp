@@ -6,6 +6,7 @@
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
 #include "matrix/matrix.hpp"
+#include "matrix/timing.hpp"
 
 namespace py = pybind11;
 
@@ -64,6 +65,10 @@ void register_runtime(py::module_& module) {
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
+    module.def(
+        "trial_products",
+        [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); }, py::arg("ordinal"),
+        py::arg("nnz"), "Products that a trial of a matrix of so many stored entries takes.");
     module.def("max_threads", &max_threads, "Threads that the calling thread's loops may use.");
     module.def("set_thread_limit", &set_thread_limit, py::arg("threads"),
                "Bounds the threads of the calling thread's loops; gives the bound before.");

@@ -55,6 +55,9 @@ public:
         return copy;
     }
 
+    // Whether no other array has a part in the memory.
+    bool is_sole_owner() const { return owned_ && memory_.use_count() <= 1; }
+
     // What keeps the contents alive.
     const std::shared_ptr<void>& memory() const { return memory_; }
 

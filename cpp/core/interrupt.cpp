@@ -10,6 +10,8 @@ InterruptCheck installed = nullptr;  // set once, when the module is imported
 
 thread_local const std::atomic<bool>* loop_failed = nullptr;  // of the loop that the thread is at work on
 
+thread_local bool uninterrupted = false;
+
 // Takes the calling thread out of its loop while it lives. A signal handler may multiply: that is no part of the loop.
 class OutsideOfLoop {
 public:
@@ -28,13 +30,17 @@ SharedLoop::SharedLoop(const std::atomic<bool>& failed) { loop_failed = &failed;
 
 SharedLoop::~SharedLoop() { loop_failed = nullptr; }
 
+Uninterrupted::Uninterrupted() : before_(std::exchange(uninterrupted, true)) {}
+
+Uninterrupted::~Uninterrupted() { uninterrupted = before_; }
+
 bool SharedLoop::is_inside() { return loop_failed != nullptr; }
 
 void set_interrupt_check(InterruptCheck check) { installed = check; }
 
 void check_interrupt() {
     if (loop_failed != nullptr && loop_failed->load(std::memory_order_relaxed)) throw Abandoned();
-    if (installed == nullptr) return;
+    if (installed == nullptr || uninterrupted) return;
     const OutsideOfLoop outside;
     installed();
 }

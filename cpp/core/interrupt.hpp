@@ -30,6 +30,19 @@ public:
     static bool is_inside();  // whether the calling thread is at work on one
 };
 
+// While it lives, check_interrupt() does not ask in the calling thread, and so not for the loops that it runs: for work
+// that is soon over and must not be left half done.
+class Uninterrupted {
+public:
+    Uninterrupted();
+    ~Uninterrupted();
+    Uninterrupted(const Uninterrupted&) = delete;
+    Uninterrupted& operator=(const Uninterrupted&) = delete;
+
+private:
+    bool before_;
+};
+
 // Calls check_interrupt() once for about every `period` units of work, of a few nanoseconds each.
 class InterruptTimer {
 public:

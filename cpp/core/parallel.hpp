@@ -92,9 +92,11 @@ Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
 template <class Part>
 void parallel_parts(std::size_t bytes, const Part& part) {
     constexpr std::size_t kPart = 256 << 10, kLine = 64;
-    constexpr int kMaxThreads = 8;  // reach several times the bandwidth of a PCIe bus
+    // A thread moves some 5 to 10 GB a second. A few reach the bandwidth of a bus; more are worth waking for long
+    // parts.
+    constexpr int kFewThreads = 8, kMoreThreads = 16;
     const std::int64_t lines = bytes / kLine, parts = std::max<std::int64_t>(1, bytes / kPart);
-    const ThreadLimit limit(kMaxThreads);
+    const ThreadLimit limit(parts > 2 * kMoreThreads ? kMoreThreads : kFewThreads);
     for_each_piece(parts, [&](std::int64_t p) {
         part(part_begin(lines, parts, p) * kLine, p + 1 == parts ? bytes : part_begin(lines, parts, p + 1) * kLine);
     });

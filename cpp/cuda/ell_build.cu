@@ -4,10 +4,13 @@
 
 namespace spmvgpu {
 
-#define INSTANTIATE(T)                \
-    SPMVGPU_BUILD_ON_GPU(Ellpack, T)  \
-    SPMVGPU_BUILD_ON_GPU(EllpackR, T) \
-    SPMVGPU_BUILD_ON_GPU(EllrT, T)
+#define INSTANTIATE(T)                     \
+    SPMVGPU_BUILD_ON_GPU(Ellpack, T)       \
+    SPMVGPU_BUILD_ON_GPU(EllpackR, T)      \
+    SPMVGPU_BUILD_ON_GPU(EllrT, T)         \
+    SPMVGPU_NEW_VALUES_ON_GPU(Ellpack, T)  \
+    SPMVGPU_NEW_VALUES_ON_GPU(EllpackR, T) \
+    SPMVGPU_NEW_VALUES_ON_GPU(EllrT, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -94,6 +94,11 @@ void synchronize(Stream stream, int ordinal) {
     check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
 }
 
+void synchronize_device(int ordinal) {
+    const DeviceGuard guard(ordinal);
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
 bool is_capturing(Stream stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;

@@ -30,7 +30,8 @@ const Properties& properties(int ordinal);
 Memory memory(int ordinal);
 
 void synchronize(Stream stream, int ordinal);
-bool is_capturing(Stream stream);  // whether work put on the stream goes into a graph, to run later
+void synchronize_device(int ordinal);  // with all of its streams
+bool is_capturing(Stream stream);      // whether work put on the stream goes into a graph, to run later
 
 // The device that a pointer lives on; Device{} for host memory that CUDA does not know.
 Device device_of(const void* pointer);

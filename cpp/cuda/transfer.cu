@@ -90,8 +90,14 @@ std::size_t size_class(std::size_t bytes) {
 }
 
 // An upload goes in pieces, each copied by all threads together, which is faster than the bus; so two buffers keep it
-// busy. A transfer costs some 2 us beside its bytes, and so pieces are not small.
-constexpr std::size_t kPieceBytes = 2 << 20;
+// busy. Waking the threads and waiting for the last of them costs 10 to 20 us a piece, and a transfer some 2 us beside
+// its bytes, so pieces are not small; nor so large that the first and the last one, which overlap with none, count.
+std::size_t piece_bytes(std::size_t bytes) {
+    constexpr std::size_t kLeast = 2 << 20, kMost = 16 << 20, kPieces = 16;
+    std::size_t piece = kLeast;
+    while (piece < kMost && piece * kPieces < bytes) piece *= 2;
+    return piece;
+}
 
 std::shared_ptr<void> make_stream(int ordinal) {
     const DeviceGuard guard(ordinal);
@@ -117,8 +123,8 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, Stream s
     upload(device, Fill(copy), bytes, stream);
 }
 
-Staging::Buffer& Staging::free_buffer(std::size_t begin, std::size_t piece) {
-    Buffer& buffer = buffers_[begin / kPieceBytes % 2];
+Staging::Buffer& Staging::free_buffer(std::size_t number, std::size_t piece) {
+    Buffer& buffer = buffers_[number % 2];
     if (!buffer.arrived) buffer.arrived.emplace();
     buffer.arrived->synchronize();
     if (buffer.size < piece) {
@@ -129,9 +135,10 @@ Staging::Buffer& Staging::free_buffer(std::size_t begin, std::size_t piece) {
 }
 
 void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream stream) {
-    for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-        const std::size_t piece = std::min(kPieceBytes, bytes - begin);
-        Buffer& buffer = free_buffer(begin, piece);
+    const std::size_t step = piece_bytes(bytes);
+    for (std::size_t begin = 0; begin < bytes; begin += step) {
+        const std::size_t piece = std::min(step, bytes - begin);
+        Buffer& buffer = free_buffer(begin / step, piece);
         char* const chunk = static_cast<char*>(buffer.memory.get());
         parallel_parts(piece, [&](std::size_t from, std::size_t to) { fill(chunk + from, begin + from, to - from); });
         check(cudaMemcpyAsync(static_cast<char*>(device) + begin, buffer.memory.get(), piece, cudaMemcpyHostToDevice,
@@ -142,22 +149,23 @@ void Staging::upload(void* device, const Fill& fill, std::size_t bytes, Stream s
 }
 
 void Staging::download(const Drain& drain, const void* device, std::size_t bytes, Stream stream) {
+    const std::size_t step = piece_bytes(bytes);
     const auto fetch = [&](std::size_t begin) {
         if (begin >= bytes) return;
-        const std::size_t piece = std::min(kPieceBytes, bytes - begin);
-        Buffer& buffer = free_buffer(begin, piece);
+        const std::size_t piece = std::min(step, bytes - begin);
+        Buffer& buffer = free_buffer(begin / step, piece);
         check(cudaMemcpyAsync(buffer.memory.get(), static_cast<const char*>(device) + begin, piece,
                               cudaMemcpyDeviceToHost, native(stream)),
               "cudaMemcpyAsync");
         buffer.arrived->record(stream);
     };
     fetch(0);
-    for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-        fetch(begin + kPieceBytes);  // while this one is taken away
-        const Buffer& buffer = buffers_[begin / kPieceBytes % 2];
+    for (std::size_t begin = 0; begin < bytes; begin += step) {
+        fetch(begin + step);  // while this one is taken away
+        const Buffer& buffer = buffers_[begin / step % 2];
         buffer.arrived->synchronize();
         const char* const chunk = static_cast<const char*>(buffer.memory.get());
-        parallel_parts(std::min(kPieceBytes, bytes - begin),
+        parallel_parts(std::min(step, bytes - begin),
                        [&](std::size_t from, std::size_t to) { drain(chunk + from, begin + from, to - from); });
     }
 }

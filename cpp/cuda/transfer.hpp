@@ -42,7 +42,7 @@ private:
         std::size_t size = 0;
         std::optional<Event> arrived;  // the last transfer out of this buffer, or into it, is over
     };
-    Buffer& free_buffer(std::size_t begin, std::size_t piece);  // for the piece that begins there
+    Buffer& free_buffer(std::size_t number, std::size_t piece);  // for the piece of that number
 
     Buffer buffers_[2];
 };

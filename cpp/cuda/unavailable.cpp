@@ -28,6 +28,7 @@ std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
 std::size_t footprint(std::size_t bytes) { return bytes; }
 void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
+void synchronize_device(int) { unavailable(); }
 bool is_capturing(Stream) { unavailable(); }
 Device device_of(const void*) { return {}; }
 double time_launches(const std::function<void(Stream)>&, const Series&, int) { unavailable(); }

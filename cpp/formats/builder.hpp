@@ -2,6 +2,11 @@
 // Each <f>_build.hpp specialises it for all passes, with
 //     static Plan plan_for(Passes&, const CsrMatrix<T>&, const Tuning&, const Target&);
 //     static F from_csr(Passes&, const CsrMatrix<T>&, const Plan&);
+// and, where Traits::new_values is kPass, how the values of a format are replaced, its structure staying as it is:
+//     static Array<index_t> find_value_map(Passes&, const F&);
+//     static void store_values(Passes&, F&, const index_t* map, const T* values);
+// The values come in CSR order; the map says what the format itself does not of where they belong, as far as that can
+// be found out once. store_values() throws before it stores anything, or not at all.
 // The matrix, the arrays of the plan and those of the result are where the passes are. What runs on the host says so:
 // a plan is for its target, wherever it is made.
 #pragma once
@@ -21,5 +26,12 @@ typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const
                              const Target& target);
 template <class F>
 F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Plan& plan);
+
+// The same for new values of a format on a GPU, which lie there or in host memory.
+template <class F>
+Array<index_t> find_value_map_on_gpu(const F& format, int ordinal);
+template <class F>
+void store_values_on_gpu(F& format, const Array<index_t>& map, const Array<typename F::value_type>& values,
+                         int ordinal);
 
 }  // namespace spmvgpu

@@ -40,7 +40,7 @@ struct CooPlan {
 template <class T>
 struct Coo {
     static constexpr const char* kName = "coo";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kCopy};
     static constexpr int kColumns = 8;  // for which a GPU reads the matrix once: each needs partial sums of every strip
     using value_type = T;
     using Tuning = CooTuning;

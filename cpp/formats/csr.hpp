@@ -75,7 +75,7 @@ struct CsrPlan {
 template <class T>
 struct Csr {
     static constexpr const char* kName = "csr";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kCopy};
     using value_type = T;
     using Tuning = CsrTuning;
     using Plan = CsrPlan;

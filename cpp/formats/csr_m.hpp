@@ -51,7 +51,7 @@ struct CsrMPlan {
 template <class T>
 struct CsrM {
     static constexpr const char* kName = "csr_m";
-    static constexpr Traits kTraits{.gathers_x_first = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.gathers_x_first = true, .builds_on_gpu = true, .new_values = NewValues::kCopy};
     using value_type = T;
     using Tuning = CsrMTuning;
     using Plan = CsrMPlan;

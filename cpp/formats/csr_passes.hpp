@@ -12,6 +12,17 @@ index_t longest_row(Passes& passes, index_t rows, const index_t* row_offsets) {
         passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
 }
 
+// Where rows of these lengths begin, and where the last one ends.
+template <class Passes, class Length>
+Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std::int64_t work = 1) {
+    Array<index_t> row_offsets = passes.template make<index_t>(rows + std::size_t(1));
+    index_t* const offsets = row_offsets.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) { offsets[row] = length(static_cast<index_t>(row)); }, work);
+    passes.scan(offsets, rows);
+    return row_offsets;
+}
+
 // Every step-th of n numbers, from the first on.
 template <class Passes>
 Array<index_t> take_every(Passes& passes, const index_t* from, std::int64_t n, std::int64_t step) {

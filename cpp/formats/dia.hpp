@@ -37,7 +37,10 @@ struct DiaPlan {
 template <class T>
 struct Dia {
     static constexpr const char* kName = "dia";
-    static constexpr Traits kTraits{.reads_whole_diagonals = true, .multiplies_columns = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.reads_whole_diagonals = true,
+                                    .multiplies_columns = true,
+                                    .builds_on_gpu = true,
+                                    .new_values = NewValues::kPass};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = DiaPlan;

@@ -21,7 +21,7 @@ namespace spmvgpu {
 template <class T>
 struct Ellpack {
     static constexpr const char* kName = "ellpack";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = EllPlan<Tuning>;

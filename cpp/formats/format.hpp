@@ -24,6 +24,13 @@
 
 namespace spmvgpu {
 
+// How the values of a stored matrix are replaced by others.
+enum class NewValues {
+    kBuildAnew,  // what is stored depends on them
+    kCopy,       // `values` has them in CSR order
+    kPass,       // the format has a Builder, see builder.hpp, whose store_values() puts them where they belong
+};
+
 // What is true of a format whatever the matrix.
 struct Traits {
     bool needs_symmetry = false;         // holds symmetric matrices only
@@ -32,6 +39,7 @@ struct Traits {
     bool multiplies_panels = true;       // multiplies several vectors at once on the CPU
     bool multiplies_columns = false;     // and on a GPU
     bool builds_on_gpu = false;          // has a Builder, see builder.hpp, so that a matrix there is converted there
+    NewValues new_values = NewValues::kBuildAnew;
 };
 
 // What a matrix in a format takes, known before it is stored.

@@ -51,7 +51,7 @@ struct HybPlan {
 template <class T>
 struct Hyb {
     static constexpr const char* kName = "hyb";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
     using value_type = T;
     using Tuning = HybTuning;
     using Plan = HybPlan;

@@ -68,12 +68,9 @@ struct Builder<Hyb<T>, Passes> {
         EllSlots<T> slots = build_slots(passes, csr, plan.ell.shape, width);
         Array<index_t> row_indices = passes.template make<index_t>(rest);
         Array<index_t> col_indices = passes.template make<index_t>(rest);
-        Array<T> rest_values = passes.template make<T>(rest);
         index_t *const to_rows = row_indices.data(), *const to_cols = col_indices.data();
-        T* const to_values = rest_values.data();
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         const index_t* const rest_offsets = plan.rest_offsets.data();
-        const T* const values = csr.values.data();
         passes.each_entry(
             csr.rows, row_offsets, rest > 0 ? csr.nnz : 0, SPMVGPU_BODY(index_t row, index_t k) {
                 const index_t number = k - row_offsets[row] - width;
@@ -81,15 +78,63 @@ struct Builder<Hyb<T>, Passes> {
                 const index_t to = rest_offsets[row] + number;
                 to_rows[to] = row;
                 to_cols[to] = cols[k];
-                to_values[to] = values[k];
             });
-        return {csr.rows,
-                csr.cols,
-                csr.nnz,
-                Ellpack<T>{csr.rows, csr.cols, csr.nnz - rest, slots, plan.ell.tuning},
-                Coo<T>{csr.rows, csr.cols, rest, plan.coo.has_empty_rows, row_indices, col_indices, rest_values,
-                       plan.coo.spans, plan.coo.tuning},
-                plan.tuning};
+        Coo<T> coo{csr.rows,
+                   csr.cols,
+                   rest,
+                   plan.coo.has_empty_rows,
+                   row_indices,
+                   col_indices,
+                   passes.template make<T>(rest),
+                   plan.coo.spans,
+                   plan.coo.tuning};
+        store_rest(passes, coo, row_offsets, rest_offsets, width, csr.values.data());
+        return {csr.rows, csr.cols,   csr.nnz, Ellpack<T>{csr.rows, csr.cols, csr.nnz - rest, slots, plan.ell.tuning},
+                coo,      plan.tuning};
+    }
+
+    // The map says where rows begin in CSR order, and then where they begin in the COO part.
+    static Array<index_t> find_value_map(Passes& passes, const Hyb<T>& hyb) {
+        constexpr std::int64_t kNanosecondsPerRow = 40;
+        const index_t rows = hyb.rows, rest = hyb.coo.nnz;
+        const index_t* const rest_rows = hyb.coo.row_indices.data();
+        const index_t* const cols = hyb.ell.slots.col_indices.data();
+        const EllShape shape = hyb.ell.slots.shape;
+        Array<index_t> map = passes.template make<index_t>(2 * (rows + std::size_t(1)));
+        index_t *const row_offsets = map.data(), *const rest_offsets = row_offsets + rows + 1;
+        passes.each(
+            std::int64_t(rows) + 1,
+            SPMVGPU_BODY(std::int64_t row) {
+                rest_offsets[row] = static_cast<index_t>(first_not_below(rest_rows, 0, rest, row));
+            },
+            kNanosecondsPerRow);
+        passes.each(
+            rows,
+            SPMVGPU_BODY(std::int64_t row) {
+                row_offsets[row] =
+                    count_in_slots(cols, shape, static_cast<index_t>(row)) + rest_offsets[row + 1] - rest_offsets[row];
+            },
+            kNanosecondsPerRow);
+        passes.scan(row_offsets, rows);
+        return map;
+    }
+
+    static void store_values(Passes& passes, Hyb<T>& hyb, const index_t* map, const T* values) {
+        const index_t width = hyb.ell.slots.shape.width;
+        store_slot_values(passes, hyb.ell.slots, map, values);
+        store_rest(passes, hyb.coo, map, map + hyb.rows + 1, width, values);
+    }
+
+    // Puts the values that are not among the first `width` of their row into the COO part.
+    static void store_rest(Passes& passes, Coo<T>& coo, const index_t* row_offsets, const index_t* rest_offsets,
+                           index_t width, const T* values) {
+        const index_t* const rest_rows = coo.row_indices.data();
+        T* const to = coo.values.data();
+        passes.each(
+            coo.nnz, SPMVGPU_BODY(std::int64_t i) {
+                const index_t row = rest_rows[i];
+                to[i] = values[row_offsets[row] + width + i - rest_offsets[row]];
+            });
     }
 
     // The width that is asked for, where rows are as long; 0 chooses.

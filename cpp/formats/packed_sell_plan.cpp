@@ -123,6 +123,15 @@ void for_each_planned_slot(const CsrMatrix<T>& csr, const Slices& slices, index_
     reader.for_each_slot([&](const SlotEntries<T>& entries) { visit(describe(entries, coder), entries); });
 }
 
+// Each warp decodes the words of its slice anew, so more than one pays only where there are so few slices that there
+// would be fewer warps than hide what loads take.
+int choose_warps_per_slice(index_t slices, int processors) {
+    constexpr int kBusyWarps = 24, kMostWarps = 8;
+    int warps = 1;
+    while (warps < kMostWarps && std::int64_t(slices) * warps < std::int64_t(kBusyWarps) * processors) warps *= 2;
+    return warps;
+}
+
 // Nanoseconds that choosing modes takes per slot of a lane, and writing as well.
 constexpr std::int64_t kNanosecondsPerLane = 4;
 
@@ -186,9 +195,7 @@ PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tun
     for (int i = 0; i < kIndexModes; ++i) plan.cost.counts[kIndexNames[i]] = static_cast<double>(counts.index[i]);
     for (int i = 0; i < kValueModes; ++i) plan.cost.counts[kValueNames[i]] = static_cast<double>(counts.value[i]);
     plan.cost.counts["ragged"] = static_cast<double>(counts.ragged);
-    if (tuning.warps_per_slice == 0) {
-        plan.tuning.warps_per_slice = warps_per_slice(passes, plan.slices, target.processors);
-    }
+    if (tuning.warps_per_slice == 0) plan.tuning.warps_per_slice = choose_warps_per_slice(slices, target.processors);
     return plan;
 }
 

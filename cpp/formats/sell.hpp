@@ -46,7 +46,7 @@ struct SellPlan {
 template <class T>
 struct Sell {
     static constexpr const char* kName = "sell";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
     static constexpr index_t kSliceRows = 32;  // a warp's lanes
     using value_type = T;
     using Tuning = SellTuning;

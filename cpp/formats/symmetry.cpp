@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cstdint>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -17,33 +14,6 @@
 namespace spmvgpu {
 
 namespace {
-
-// To the bit: 0.0 is not -0.0, and a NaN equals itself.
-template <class T>
-bool same_bits(T a, T b) {
-    if constexpr (kIsComplex<T>) {
-        return same_bits(a.real, b.real) && same_bits(a.imag, b.imag);
-    } else {
-        using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-        return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
-    }
-}
-
-// Zeros of any sign are equal here, and all NaN.
-template <class T>
-bool same_value(T a, T b) {
-    return a == b || (a != a && b != b);
-}
-
-// Whether a and b may be mirror images of each other. In a Hermitian matrix zeros may have any sign: what is written as
-// -1j is -0 - 1j, and the conjugate of 1j is 0 - 1j.
-template <class T>
-bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
-    if constexpr (kIsComplex<T>) {
-        if (hermitian) return same_value(a.real, b.real) && same_value(a.imag, -b.imag);
-    }
-    return same_bits(a, b);
-}
 
 // Position of the first entry of a row at or after a column.
 template <class T>

@@ -1,7 +1,10 @@
 // The check that half of a matrix stands for all of it.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "core/csr_matrix.hpp"
 
@@ -9,6 +12,33 @@ namespace spmvgpu {
 
 // How the entry (j, i) follows from (i, j): it is the same, or its conjugate. kAuto: as the matrix has it.
 enum class Symmetry { kAuto, kSymmetric, kHermitian };
+
+// Equal to the bit: 0.0 is not -0.0, and a NaN equals itself.
+template <class T>
+constexpr bool same_bits(T a, T b) {
+    if constexpr (kIsComplex<T>) {
+        return same_bits(a.real, b.real) && same_bits(a.imag, b.imag);
+    } else {
+        using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+        return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
+    }
+}
+
+// Zeros of any sign are equal here, and all NaN.
+template <class T>
+constexpr bool same_value(T a, T b) {
+    return a == b || (a != a && b != b);
+}
+
+// Whether a and b may be mirror images of each other. In a Hermitian matrix zeros may have any sign: what is written as
+// -1j is -0 - 1j, and the conjugate of 1j is 0 - 1j.
+template <class T>
+constexpr bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
+    if constexpr (kIsComplex<T>) {
+        if (hermitian) return same_value(a.real, b.real) && same_value(a.imag, -b.imag);
+    }
+    return same_bits(a, b);
+}
 
 // The symmetry of a matrix, of a real one that which is asked for, as both are the same. Throws FormatError, in the
 // name of a format that needs it, unless the matrix is square and stores with every entry (i, j) an entry (j, i) that

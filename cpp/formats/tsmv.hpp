@@ -108,7 +108,7 @@ struct TsmvPlan {
 template <class T>
 struct Tsmv {
     static constexpr const char* kName = "tsmv";
-    static constexpr Traits kTraits{.needs_symmetry = true, .multiplies_panels = false};
+    static constexpr Traits kTraits{.needs_symmetry = true, .multiplies_panels = false, .new_values = NewValues::kPass};
     static constexpr std::uint16_t kFake = 0xFFFF;    // as a column
     static constexpr std::uint16_t kNoNode = 0xFFFF;  // in thread_nodes
     using value_type = T;

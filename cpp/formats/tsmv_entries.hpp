@@ -64,12 +64,12 @@ void multiply_tile(const Tsmv<T>& tsmv, index_t tile, const T* x, T* y) {
     }
 }
 
-// Calls visit(row, column, value) for every entry of a tile and its mirror image.
+// Calls visit(row, column, index, is_mirrored) for every entry that a tile stores, where it has that index in `values`
+// and may stand for its mirror image too.
 template <class T, class Visit>
-void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
+void for_each_stored_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
     const TsmvTile &at = tsmv.tiles[tile], &end = tsmv.tiles[tile + 1];
     const int width = tsmv.tuning.block, threads = tsmv.tuning.threads;
-    const Mirror<T> mirror = tsmv.mirror();
     const auto global = [&](index_t local) {
         const index_t halo = end.halo - at.halo;
         return local < halo ? tsmv.halo_nodes[at.halo + local] : at.node + local - halo;
@@ -79,9 +79,7 @@ void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
         const index_t col = tsmv.first_row(column), cols = tsmv.first_row(column + 1) - col;
         for (index_t i = 0; i < rows; ++i) {
             for (index_t j = 0; j < cols; ++j) {
-                const T value = tsmv.values[tsmv.value_index(step, thread, i * width + j)];
-                visit(row + i, col + j, value);
-                if (node != column) visit(col + j, row + i, mirror(value));
+                visit(row + i, col + j, tsmv.value_index(step, thread, i * width + j), node != column);
             }
         }
     };
@@ -97,6 +95,16 @@ void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
             }
         });
     }
+}
+
+// Calls visit(row, column, value) for every entry of a tile and its mirror image.
+template <class T, class Visit>
+void for_each_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
+    const Mirror<T> mirror = tsmv.mirror();
+    for_each_stored_entry(tsmv, tile, [&](index_t row, index_t col, std::size_t index, bool is_mirrored) {
+        visit(row, col, tsmv.values[index]);
+        if (is_mirrored) visit(col, row, mirror(tsmv.values[index]));
+    });
 }
 
 }  // namespace spmvgpu

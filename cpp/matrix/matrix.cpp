@@ -6,11 +6,17 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/scratch.hpp"
 #include "formats/builder.hpp"
 #include "formats/csr_passes.hpp"
+#include "formats/dia_build.hpp"
+#include "formats/hyb_build.hpp"
+#include "formats/sell_build.hpp"
+#include "formats/tsmv_build.hpp"
 #include "matrix/column_products.hpp"
 #include "matrix/csr_source.hpp"
 #include "matrix/timing.hpp"
@@ -107,24 +113,26 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
     MatrixPlan result;
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
-        const auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
-                              ? plan_there<Format>(csr, tuning, target)
-                              : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
-        result = {plan.cost, list_options(plan.tuning)};
+        auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
+                        ? plan_there<Format>(csr, tuning, target)
+                        : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
+        result.cost = plan.cost;
+        result.options = list_options(plan.tuning);
+        result.made = std::move(plan);
     });
     return result;
 }
 
 template <class T>
 Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
-                  Builders builders)
+                  Builders builders, const MatrixPlan* planned)
     : device_(device) {
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
         if (device.is_cuda() && kBuildsOnGpu<Format> && builders == Builders::kOfDevice) {
-            convert_there<Format>(csr, tuning);
+            convert_there<Format>(csr, tuning, planned);
         } else {
-            convert_on_host<Format>(csr, tuning);
+            convert_on_host<Format>(csr, tuning, planned);
         }
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
@@ -133,15 +141,18 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
 
 // The matrix crosses the bus as CSR, unless it is there already.
 template <class T>
-template <class Format, class Tuning>
-void Matrix<T>::convert_there(const CsrMatrix<T>& given, const Tuning& tuning) {
+template <class Format>
+void Matrix<T>::convert_there(const CsrMatrix<T>& given, const typename Format::Tuning& tuning,
+                              const MatrixPlan* planned) {
     auto start = std::chrono::steady_clock::now();
     std::optional<CsrSource<T>> uploaded;
     if (!is_on_gpu(given)) uploaded.emplace(given, device_);
     const CsrMatrix<T>& csr = uploaded ? uploaded->csr() : given;
     setup_.transfer = seconds_since(start);
     start = std::chrono::steady_clock::now();
-    const auto plan = plan_there<Format>(csr, tuning, target_of(device_));
+    std::optional<typename Format::Plan> own;
+    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
+                                          : own.emplace(plan_there<Format>(csr, tuning, target_of(device_)));
     storage_ = build_there<Format>(csr, plan);
     stores_in_order_ = plan.cost.stores_in_order;
     counts_ = plan.cost.counts;
@@ -150,11 +161,14 @@ void Matrix<T>::convert_there(const CsrMatrix<T>& given, const Tuning& tuning) {
 }
 
 template <class T>
-template <class Format, class Tuning>
-void Matrix<T>::convert_on_host(const CsrMatrix<T>& given, const Tuning& tuning) {
+template <class Format>
+void Matrix<T>::convert_on_host(const CsrMatrix<T>& given, const typename Format::Tuning& tuning,
+                                const MatrixPlan* planned) {
     const auto start = std::chrono::steady_clock::now();
     const CsrMatrix<T> csr = is_on_gpu(given) ? copy_to(given, {}) : given;
-    const auto plan = Format::plan(csr, tuning, target_of(device_));
+    std::optional<typename Format::Plan> own;
+    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
+                                          : own.emplace(Format::plan(csr, tuning, target_of(device_)));
     const Format converted = Format::from_csr(csr, plan);
     stores_in_order_ = plan.cost.stores_in_order;
     counts_ = plan.cost.counts;
@@ -329,7 +343,63 @@ double Matrix<T>::time_products(const Series& series) const {
 
 template <class T>
 CsrMatrix<T> Matrix<T>::to_csr() const {
+    const std::lock_guard lock(values_mutex_);
     return std::visit([](const auto& format) { return copy_to(format, {}).to_csr(); }, storage_);
+}
+
+template <class T>
+bool Matrix<T>::takes_new_values() const {
+    return std::visit([]<class Format>(const Format&) { return Format::kTraits.new_values != NewValues::kBuildAnew; },
+                      storage_);
+}
+
+template <class T>
+void Matrix<T>::update_values(const Array<T>& values) {
+    if (static_cast<std::int64_t>(values.size()) != nnz()) {
+        throw std::invalid_argument(std::to_string(values.size()) + " values for a matrix of " + std::to_string(nnz()) +
+                                    " stored entries");
+    }
+    if (values.device().is_cuda() && values.device() != device_) {
+        throw std::invalid_argument("values on " + values.device().name() + " for a matrix on " + device_.name());
+    }
+    const std::lock_guard lock(values_mutex_);
+    std::visit([&](auto& format) { store_values(format, values); }, storage_);
+}
+
+template <class T>
+template <class Format>
+void Matrix<T>::store_values(Format& format, const Array<T>& values) {
+    if constexpr (Format::kTraits.new_values == NewValues::kCopy) {
+        if (device_.is_cuda()) cuda::synchronize_device(device_.ordinal);
+        // What the matrix was built from may have a part in them.
+        if (!format.values.is_sole_owner()) format.values = Array<T>(nnz(), device_);
+        const Uninterrupted whole;
+        copy_bytes(format.values.data(), device_, values.data(), values.device(), values.bytes());
+    } else if constexpr (Format::kTraits.new_values == NewValues::kPass) {
+        if (device_.is_cuda()) {
+            if constexpr (kHasCuda) {
+                if (!value_map_) value_map_ = find_value_map_on_gpu(format, device_.ordinal);
+                const Uninterrupted whole;
+                cuda::synchronize_device(device_.ordinal);
+                store_values_on_gpu(format, *value_map_, values, device_.ordinal);
+                if (!values.device().is_cuda()) cuda::drop_scratch(device_.ordinal);
+            }
+            return;
+        }
+        HostPasses passes;
+        using FormatBuilder = Builder<Format, HostPasses>;
+        if (!value_map_) value_map_ = FormatBuilder::find_value_map(passes, format);
+        const Uninterrupted whole;
+        FormatBuilder::store_values(passes, format, value_map_->data(), values.data());
+    } else {
+        throw std::logic_error(std::string(Format::kName) + " takes no new values");
+    }
+}
+
+template <class T>
+std::size_t Matrix<T>::value_map_bytes() const {
+    const std::lock_guard lock(values_mutex_);
+    return value_map_ ? value_map_->footprint() : 0;
 }
 
 template <class T>
@@ -365,7 +435,7 @@ std::size_t Matrix<T>::array_bytes() const {
 
 template <class T>
 std::size_t Matrix<T>::nbytes() const {
-    return array_bytes() + workspaces_->nbytes() + exchange_.nbytes() + column_exchange_.nbytes() +
+    return array_bytes() + value_map_bytes() + workspaces_->nbytes() + exchange_.nbytes() + column_exchange_.nbytes() +
            vector_copies_.nbytes() + row_copies_.nbytes();
 }
 

@@ -2,6 +2,7 @@
 // and knows no format by name.
 #pragma once
 
+#include <any>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -37,6 +38,7 @@ Target target_of(Device device);
 struct MatrixPlan {
     Cost cost;
     std::vector<OptionInfo> options;  // with every automatic choice made
+    std::any made;                    // the format's own plan
 };
 
 // Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as the constructor of Matrix
@@ -54,8 +56,9 @@ class Matrix : public AnyMatrix<T> {
 public:
     // Converts a canonical CSR matrix in host memory, or on the device. Throws FormatError, UnknownOption,
     // std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then.
+    // Of what was planned for the same matrix, format, options and target, the plan need not be made again.
     Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
-           Builders builders = Builders::kOfDevice);
+           Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
@@ -65,6 +68,16 @@ public:
     double time_products(const Series& series) const override;
 
     CsrMatrix<T> to_csr() const;  // in host memory
+
+    // Whether update_values() can replace the values; else they decide what is stored, and the matrix is built anew.
+    bool takes_new_values() const;
+    // Replaces the values by others in CSR order, which lie in host memory or on the device; as if it had been built
+    // with them. Returns once that is done, and waits for everything on the device before. No product may be under way
+    // elsewhere. The first call may keep a map, see value_map_bytes(). Throws std::invalid_argument if they are too
+    // few or too many or lie elsewhere, FormatError if the format does not hold them, OutOfMemory or CudaError; the
+    // values are as before then, but after an error of the device.
+    void update_values(const Array<T>& values);
+    std::size_t value_map_bytes() const;  // of what says where values in CSR order belong
 
     std::string format() const;
     Device device() const override { return device_; }
@@ -79,11 +92,13 @@ public:
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:
-    template <class Format, class Tuning>
-    void convert_there(const CsrMatrix<T>& csr, const Tuning& tuning);
-    template <class Format, class Tuning>
-    void convert_on_host(const CsrMatrix<T>& csr, const Tuning& tuning);
+    template <class Format>
+    void convert_there(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned);
+    template <class Format>
+    void convert_on_host(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned);
     std::size_t array_bytes() const;
+    template <class Format>
+    void store_values(Format& format, const Array<T>& values);
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
     std::uint64_t version_of(const T* x) const;
@@ -96,6 +111,9 @@ private:
     bool stores_in_order_ = false;  // see Cost
     std::map<std::string, double> counts_;
     SetupSeconds setup_;
+
+    mutable Mutex values_mutex_;  // of to_csr() and update_values()
+    std::optional<Array<index_t>> value_map_;
 
     mutable ColumnExchange<T> column_exchange_;
     mutable VectorCopies<T> vector_copies_;

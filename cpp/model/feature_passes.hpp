@@ -107,20 +107,31 @@ struct Tally {
     }
 };
 
+// With 1, 2, 4, ... lanes a row.
+struct Tallies {
+    Tally of[Features::kLaneCounts];
+
+    constexpr Tallies& operator+=(const Tallies& other) {
+        for (int i = 0; i < Features::kLaneCounts; ++i) of[i] += other.of[i];
+        return *this;
+    }
+};
+
 // What a group of `threads` threads, `lanes` of them for each row from `row` on, loads `in_flight` times at once: its
-// different sectors, added up over all rounds or enough of them.
+// different sectors, added up over all rounds or enough of them: where one row is far longer than the others, most
+// rounds are its alone.
 constexpr Tally read_group(index_t rows, const index_t* row_offsets, const index_t* col_indices, int shift, index_t row,
                            index_t threads, index_t lanes, index_t in_flight, SectorSet& set) {
-    constexpr index_t kMaxEntries = 2048;
+    constexpr index_t kMaxEntries = 2048, kMaxRounds = 64;
     Tally tally;
     const index_t end = std::min(rows - row, threads / lanes) + row;
-    index_t longest = 0;
-    for (index_t r = row; r < end; ++r) longest = std::max(longest, row_offsets[r + 1] - row_offsets[r]);
-    for (std::int64_t k = 0; k < longest && tally.entries < kMaxEntries; k += lanes * in_flight) {
+    std::int64_t longest = 0;
+    for (index_t r = row; r < end; ++r) longest = std::max<std::int64_t>(longest, row_offsets[r + 1] - row_offsets[r]);
+    const std::int64_t step = lanes * in_flight, limit = std::min(longest, kMaxRounds * step);
+    for (std::int64_t k = 0; k < limit && tally.entries < kMaxEntries; k += step) {
         set.clear();
         for (index_t r = row; r < end; ++r) {
-            const std::int64_t stop =
-                std::min<std::int64_t>(row_offsets[r + 1], row_offsets[r] + k + lanes * in_flight);
+            const std::int64_t stop = std::min<std::int64_t>(row_offsets[r + 1], row_offsets[r] + k + step);
             for (std::int64_t i = row_offsets[r] + k; i < stop; ++i, ++tally.entries) set.add(col_indices[i] >> shift);
         }
         tally.sectors += set.count();
@@ -173,15 +184,23 @@ void sample_groups(Passes& passes, Features& features, const index_t* row_offset
             tally[item] = read_group(rows, row_offsets, col_indices, shift, row + first, kWarp, lanes, 1, set);
         },
         kNanosecondsPerGroup);
+    const auto warps = passes.template reduce<Tallies>(
+        samples, SPMVGPU_BODY(std::int64_t s) {
+            Tallies sums;
+            for (int i = 0, group = 0; i < Features::kLaneCounts; ++i) {
+                for (int end = group + (1 << i); group < end; ++group) sums.of[i] += tally[s * kGroups + group];
+            }
+            return sums;
+        });
+    const auto blocks_found = passes.template reduce<Tallies>(
+        samples, SPMVGPU_BODY(std::int64_t s) {
+            Tallies sums;
+            for (int i = 0; i < Features::kLaneCounts; ++i) sums.of[i] = tally[s * kGroups + kWarps + i];
+            return sums;
+        });
     for (int i = 0; i < Features::kLaneCounts; ++i) {
-        const int lanes = 1 << i;
-        const auto warp = passes.template reduce<Tally>(
-            std::int64_t(samples) * lanes,
-            SPMVGPU_BODY(std::int64_t w) { return tally[w / lanes * kGroups + lanes - 1 + w % lanes]; });
-        const auto block = passes.template reduce<Tally>(
-            samples, SPMVGPU_BODY(std::int64_t s) { return tally[s * kGroups + kWarps + i]; });
-        features.warp_sectors[i] = warp.per_entry();
-        features.block_sectors[i] = block.per_entry();
+        features.warp_sectors[i] = warps.of[i].per_entry();
+        features.block_sectors[i] = blocks_found.of[i].per_entry();
     }
 }
 

@@ -1,8 +1,9 @@
-"""What the byte model says of formats that nobody has timed: bytes per non-zero, and the time to read them.
+"""What the byte model says of formats: bytes per non-zero, and the time to read them, beside times.
 
 ``python -m experiments bytes`` plans formats for the matrices of the suite, on the CPU, and prints a table in
 Markdown. The time of a product is that of its bytes at a bandwidth: the stored arrays, x and y, once each. It
-is a bound: gathers, latency and the reading of packed values come on top.
+is a bound: gathers, latency and the reading of packed values come on top. With ``--device`` products are
+timed there, in packed_sell and the formats that it is to be faster than, and kept in packed_sell.json.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from experiments import environment, peers
 from experiments.matrices import canonical
 from experiments.peers.problem import DTYPES
+from experiments.records import RESULTS, Recorder
 from experiments.report.markdown import number, table
 from spmvgpu import gallery
 from spmvgpu.devices import CPU
@@ -27,6 +31,7 @@ from spmvgpu.formats import plan_csr
 from .suite import Item, suite
 
 FORMATS = ("csr", "sell", "packed_sell")
+TIMED = ("csr", "sell", "dia", "packed_sell")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="matrices whose name matches")
     parser.add_argument("--max-nnz", type=float, default=np.inf, help="leave out larger ones")
     parser.add_argument("--bandwidth", type=float, default=4.2, help="TB/s at which bytes are read")
+    parser.add_argument("--device", help="time products there")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results, with --device")
     options = parser.parse_args(arguments)
     head = [
         "matrix",
@@ -41,15 +48,20 @@ def main(arguments: list[str] | None = None) -> int:
         "nnz",
         *(f"{name}, bytes" for name in FORMATS),
         "fewer than csr",
-        "us",
+        "bound, us",
         "modes",
     ]
-    rows = [
-        row
-        for item in items()
-        if re.search(options.only, item.name)
-        for row in rows_of(item, options.max_nnz, options.bandwidth)
-    ]
+    record = None
+    if options.device is not None:
+        facts = environment.describe(options.device, [peers.ours])
+        record = Recorder(options.out / environment.slug(facts) / "packed_sell.json", facts)
+        head += [f"{name}, us" for name in TIMED]
+    rows = []
+    for item in items():
+        if re.search(options.only, item.name):
+            rows += rows_of(item, options.max_nnz, options.bandwidth, options.device, record)
+            if record is not None:
+                record.write()
     print(table(head, rows))
     return 0
 
@@ -73,8 +85,10 @@ def _ones(A: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), shape=A.shape)
 
 
-def rows_of(item: Item, max_nnz: float, bandwidth: float) -> Iterator[list[str]]:
-    """A line of the table for each type of values."""
+def rows_of(
+    item: Item, max_nnz: float, bandwidth: float, device: str | None = None, record: Recorder | None = None
+) -> Iterator[list[str]]:
+    """A line of the table for each type of values, with times if there is a device."""
     matrix = item.build()
     if matrix.nnz > max_nnz:
         return
@@ -89,10 +103,30 @@ def rows_of(item: Item, max_nnz: float, bandwidth: float) -> Iterator[list[str]]
         gain = None if packed is None else (csr["bytes"] + vectors) / (packed["bytes"] + vectors)
         time = None if packed is None else (packed["bytes"] + vectors) / bandwidth / 1e6
         modes = "refused" if packed is None else _modes(packed["counts"])
-        yield [
+        line = [
             item.name, name, f"{A.nnz / 1e6:.2f} M", *(number(value) for value in stored), number(gain),
             number(time, 1), modes,
         ]  # fmt: skip
+        if device is not None:
+            line += [number(_time(A, item.name, format, device, record), 1) for format in TIMED]
+        yield line
+
+
+def _time(A: sp.csr_array, matrix: str, format: str, device: str, record: Recorder | None) -> float | None:
+    """Microseconds of a product; None if the format refuses the matrix."""
+    case = {"matrix": matrix, "dtype": A.dtype.name, "library": "spmvgpu", "variant": format}
+    try:
+        op = sg.aslinearoperator(A, format=format, device=device)
+    except sg.FormatError as refused:
+        if record is not None:
+            record.skip(str(refused), **case)
+        return None
+    time = op.time_products()
+    if record is not None:
+        size = {"rows": A.shape[0], "cols": A.shape[1], "nnz": A.nnz}
+        moved = op.nbytes + sum(A.shape) * A.dtype.itemsize
+        record.add(**case, **size, bytes=moved, options=op.options, time_us=round(time, 2))
+    return time
 
 
 def _plan(A: sp.csr_array, format: str) -> dict[str, Any] | None:

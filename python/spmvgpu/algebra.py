@@ -28,7 +28,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     """The part of `SparseOperator` that needs the entries, which it reads back from the device.
 
     New operators are of the same format and options, on the same device, unless they say otherwise. They are
-    copies: an operator's values do not change.
+    copies, with values of their own.
     """
 
     if TYPE_CHECKING:  # what SparseOperator has

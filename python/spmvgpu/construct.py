@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from . import parts
 from ._types import Device, Format
-from .arguments import one_of, plain_options, whole_number
+from .arguments import one_of, plain_options, real_number, whole_number
 from .arrays import stream_handle
 from .devices import CPU, at_most, device_name, resolve_device, thread_count
 from .formats import check_format
@@ -17,10 +17,12 @@ from .inputs.compressed import wanted_dtype
 from .inputs.source import device_csr
 from .operator import SparseOperator
 from .origins import OneDevice, spread
+from .planning.budget import BUDGET
 from .planning.choosing import MODES, PARTITIONED, choose
 from .planning.placement import checked_request
 from .planning.reordering import Reorder, check_reorder, order_for
 from .spread import MultiDeviceOperator
+from .steps import recorded, step
 
 
 @overload
@@ -35,6 +37,7 @@ def aslinearoperator(
     reorder: Reorder = None,
     stream: Any = None,
     tune: str = "cached",
+    budget: float = BUDGET,
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
@@ -55,6 +58,7 @@ def aslinearoperator(
     reorder: Reorder = None,
     stream: Any = None,
     tune: str = "cached",
+    budget: float = BUDGET,
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
@@ -75,6 +79,7 @@ def aslinearoperator(
     reorder: Reorder = None,
     stream: Any = None,
     tune: str = "cached",
+    budget: float = BUDGET,
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
@@ -94,6 +99,7 @@ def aslinearoperator(
     reorder: Reorder = None,
     stream: Any = None,
     tune: str = "cached",
+    budget: float = BUDGET,
     powers: Sequence[float] | None = None,
     partition: Any = "nnz",
     memory_limit: int | None = None,
@@ -141,6 +147,11 @@ def aslinearoperator(
         "full": also the tunables of the formats, or of the one format asked for, are tried on the device,
         unless that was done before. What was found is kept on disk, see `spmvgpu.cache`, and
         `SparseOperator.tuning` for what it took.
+    budget : float, default 50
+        How long tune="cached" may choose, in products of the matrix, beyond the upload: formats are tried
+        only if predictions, conversions and trials are expected to take no longer, and no more of them once
+        that time is used up. Where it is too short for two, which it is below some millions of non-zeros, the
+        prediction decides. 0: never try any; ``math.inf``: all that are predicted to be close.
     powers : sequence of float, optional
         Relative computing powers of the devices in the list. By default they are equal for devices of one
         kind, and measured otherwise.
@@ -195,33 +206,38 @@ def aslinearoperator(
     ('cpu', 'cpu')
     """
     if isinstance(A, SparseOperator) and not format_options:
-        asked = (format, device, dtype, shape, symmetric, reorder, stream, tune)
+        asked = (format, device, dtype, shape, symmetric, reorder, stream, tune, budget)
         if _is_default(*asked, powers, partition, memory_limit, max_threads):
             return A
     default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     format_options = _checked(format, tune, reorder, format_options)
+    budget = _checked_budget(budget)
     checked_symmetry(symmetric)
     is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
     if is_spread or powers is not None or memory_limit is not None:
         if reorder == "rcm":
             raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
         request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
-        request = replace(request, threads=_checked_threads(max_threads, request.devices))
+        request = replace(request, threads=_checked_threads(max_threads, request.devices), budget=budget)
         with at_most(request.threads):
             csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
             return spread(csr, request, symmetry_of(symmetric, csr.dtype), default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
-    with at_most(threads):
+    with at_most(threads), recorded() as steps:
         csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
         if format == PARTITIONED and reorder is not None:
             raise ValueError(
                 f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
             )
-        order = order_for(csr, reorder)
-        stored = csr if order is None else parts.submatrix(csr, order, order)
+        order, stored = None, csr
+        if reorder is not None:
+            with step("order"):
+                order = order_for(csr, reorder)
+                stored = csr if order is None else parts.submatrix(csr, order, order)
         symmetry = symmetry_of(symmetric, csr.dtype)
-        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, bool(symmetry))
+        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, bool(symmetry), budget)
+    tuning.steps = steps
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
     origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads)
@@ -237,7 +253,16 @@ def _csr_for(
         found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
         if found is not None and (declared is None or found.shape[0] == found.shape[1]):
             return found
-    return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+    with step("checks"):
+        return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+
+
+def _checked_budget(budget: Any) -> float:
+    allowed = "a number of products from 0 on, or math.inf"
+    products = real_number("budget", budget, allowed)
+    if products < 0:
+        raise ValueError(f"budget={budget!r} is not allowed; give {allowed}")
+    return products
 
 
 def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:
@@ -256,9 +281,9 @@ def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:
 
 def _is_default(*asked: Any) -> bool:
     """Whether the arguments after `A`, in the order of the signature, are all as if they were not given."""
-    defaults = ("auto", "auto", None, None, None, None, None, "cached", None, "nnz", None, None)
+    defaults = ("auto", "auto", None, None, None, None, None, "cached", BUDGET, None, "nnz", None, None)
     return all(
-        given is default or (isinstance(given, str) and given == default)
+        given is default or (isinstance(given, str | int | float) and given == default)
         for given, default in zip(asked, defaults, strict=True)
     )
 

@@ -13,6 +13,7 @@ from .planning.choosing import Tuning
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
 from .planning.model.roofline import variant_name
+from .steps import in_words
 
 
 class Described(Protocol):
@@ -36,27 +37,31 @@ class Described(Protocol):
     def tocsr(self) -> Any: ...
 
 
-def explanation(op: Described, reason: str, counts: Mapping[str, float]) -> str:
+def explanation(op: Described, reason: str, counts: Mapping[str, float], map_bytes: int) -> str:
     """Why the operator's format is in use, what it stores, and what all of them are predicted to cost.
 
-    `counts` is what the format counts of what it stores.
+    `counts` is what the format counts of what it stores, `map_bytes` what updates of the values have it keep.
     """
     ordinal = resolve_device(op.device)
     predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
     lines = [repr(op), f"chosen because {reason}"]
-    if op.tuning is not None and op.tuning.trials:
-        trials = (
-            f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
-            for trial in op.tuning.trials
-        )
-        lines.append(
-            f"tuning took {op.tuning.products} products and {op.tuning.seconds:.3f} s: {', '.join(trials)}"
-        )
+    if op.tuning is not None:
+        if op.tuning.trials:
+            trials = (
+                f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
+                for trial in op.tuning.trials
+            )
+            took = f"{op.tuning.products} products and {op.tuning.seconds:.3f} s"
+            lines.append(f"tuning took {took}: {', '.join(trials)}")
+        if op.tuning.steps:
+            lines.append(f"made in {in_words(op.tuning.steps)}")
     if op.nnz > compressed.ENTRY_LIMIT:
         lines.append(f"stored in pieces of some rows each: a format holds {compressed.ENTRY_LIMIT} entries")
     stored = ", ".join(f"{name} {count:.0f}" for name, count in counts.items() if count)
     if stored:
         lines.append(f"stored with: {stored}")
+    if map_bytes:
+        lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
     if needs_symmetry(best) and op.format != best:

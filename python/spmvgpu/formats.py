@@ -13,6 +13,7 @@ from . import _core
 from .arguments import plain_options
 from .devices import CPU, resolve_device
 from .schema import Range
+from .steps import step
 from .value_types import Matrix, value_type
 
 Indices: TypeAlias = npt.NDArray[np.int32]
@@ -207,11 +208,12 @@ def plan_csr(
     """
     from .inputs.source import DeviceCsr  # with SciPy, as in `estimate`
 
-    if isinstance(csr, DeviceCsr) and csr.ordinal == ordinal:
-        return csr.plan(format, options or {}, processors)
-    return value_type(csr.dtype).matrix.plan(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
-    )
+    with step("plan", format):
+        if isinstance(csr, DeviceCsr) and csr.ordinal == ordinal:
+            return csr.plan(format, options or {}, processors)
+        return value_type(csr.dtype).matrix.plan(
+            csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
+        )
 
 
 def build_in_one(csr: Any, choice: Choice, ordinal: int) -> Matrix:

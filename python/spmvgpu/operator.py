@@ -20,6 +20,7 @@ from .inputs.compressed import transpose
 from .inputs.source import transpose_for
 from .planning.choosing import Tuning
 from .products import ProductMethods
+from .updating import UpdateMethods
 from .value_types import AnyMatrix
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Origin(Protocol):
         """What pickle needs: a function, and its arguments."""
 
 
-class SparseOperator(ProductMethods, MatrixMethods):
+class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
     """A sparse matrix on one device, made by `aslinearoperator`.
 
     A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy

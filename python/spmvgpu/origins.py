@@ -16,6 +16,7 @@ from .planning import placement
 from .planning.choosing import PARTITIONED, Tuning, choose
 from .planning.placement import Request, Shard, checked_request
 from .spread import MultiDeviceOperator
+from .steps import recorded
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class OneDevice:
         ).make(csr)
 
     def explanation(self, op: SparseOperator) -> str:
-        return describe.explanation(op, self.choice.reason, parts.counts(op._matrix))
+        counts, map_bytes = parts.counts(op._matrix), parts.value_map_bytes(op._matrix)
+        return describe.explanation(op, self.choice.reason, counts, map_bytes)
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
         return on_device, (csr, self.choice, self.requested, self.symmetric, self.threads)
@@ -199,6 +201,8 @@ def _chosen_anew(csr: Any, device: Any, symmetric: Symmetry, threads: int | None
             request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
             return spread(csr, replace(request, threads=threads), symmetric, None)
         ordinal, csr = resolve_device(device), canonical_csr(csr)
-        choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric))
+        with recorded() as steps:
+            choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric))
+        tuning.steps = steps
         origin = OneDevice(choice, ordinal, device, symmetric, None, tuning, threads)
         return SparseOperator(matrix, csr.shape, origin)

@@ -213,6 +213,14 @@ def counts(matrix: Any) -> dict[str, float]:
     return total
 
 
+def value_map_bytes(matrix: Any) -> int:
+    """What updates of the values have the matrix keep, besides its arrays."""
+    made_of = _made_of(matrix)
+    if made_of:
+        return sum(value_map_bytes(part) for part, _, _ in made_of)
+    return 0 if is_streamed(matrix) else int(matrix.value_map_bytes)
+
+
 def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Copies of the stored arrays by name; of parts with their number before it."""
     if is_streamed(matrix):

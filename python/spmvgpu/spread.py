@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -148,6 +148,27 @@ class MultiDeviceOperator(SparseOperator):
         if x is not None:
             vector.assign(x)
         return vector
+
+    def update_values(self, data: Any) -> NoReturn:
+        """Not for several devices: make a new operator.
+
+        Raises
+        ------
+        TypeError
+            Always.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        >>> A.data *= 2
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        """
+        raise TypeError(
+            f"an operator over several devices ({', '.join(self.device)}) keeps its values; make a new one "
+            "with aslinearoperator(A, device=[...])"
+        )
 
     def synchronize(self) -> None:
         """Wait for the products of distributed vectors that are under way.

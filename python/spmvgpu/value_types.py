@@ -59,9 +59,14 @@ TYPE_NAMES = tuple(dtype.name for dtype in _VALUE_TYPES)
 NAMES = f"{', '.join(TYPE_NAMES[:-1])} and {TYPE_NAMES[-1]}"  # for messages
 
 
+_IN_ONE_FORMAT = tuple(entry.matrix for entry in _VALUE_TYPES.values())
 _PARTED = tuple(entry.parted for entry in _VALUE_TYPES.values())
 _STREAMED = tuple(entry.streamed for entry in _VALUE_TYPES.values())
 _DISTRIBUTED = tuple(entry.distributed for entry in _VALUE_TYPES.values())
+
+
+def is_in_one_format(matrix: AnyMatrix) -> TypeGuard[Matrix]:
+    return isinstance(matrix, _IN_ONE_FORMAT)
 
 
 def is_parted(matrix: AnyMatrix) -> TypeGuard[PartedMatrix]:

@@ -1,5 +1,7 @@
 """The table of bytes that ``python -m experiments bytes`` prints."""
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -35,3 +37,18 @@ def test_a_matrix_that_a_format_refuses_has_no_bytes_in_it():
 
 def test_large_ones_are_left_out():
     assert not list(byte_model.rows_of(Item("grid", "generated", lambda: gallery.poisson2d(60)), 100, 4.2))
+
+
+def test_products_are_timed_where_that_is_asked_for(tmp_path, monkeypatch, capsys):
+    grid = Item("grid", "generated", lambda: gallery.poisson2d(30))
+    monkeypatch.setattr(byte_model, "items", lambda: [grid])
+    assert byte_model.main(["--device", "cpu", "--out", str(tmp_path)]) == 0
+    head, _, *lines = capsys.readouterr().out.strip().splitlines()
+    assert head.count(", us |") == 1 + len(byte_model.TIMED)
+    (path,) = tmp_path.glob("*/packed_sell.json")
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["variant"] for row in rows] == 2 * list(byte_model.TIMED)
+    for line, of_line in zip(lines, (rows[:4], rows[4:]), strict=True):
+        assert [float(cell) for cell in line.split("|")[-5:-1]] == [
+            round(row["time_us"], 1) for row in of_line
+        ]

@@ -3,9 +3,10 @@
 #
 #   tests/fuzz/compute_sanitizer.sh [memcheck|racecheck|initcheck|synccheck ...]
 #
-# Without arguments memcheck, racecheck and initcheck, one after the other; every format in a process of its own, JOBS
-# (6) at a time. Needs a GPU, compute-sanitizer, and the package built with CUDA. DEVICE names another GPU than cuda:0,
-# PYTHON another interpreter; GROUPS_ONLY some of the formats; SECONDS_EACH (none) ends a process that takes longer, which then counts as failed.
+# Without arguments memcheck, racecheck and initcheck, one after the other; every format in every type in a process of
+# its own, JOBS (6) at a time. Needs a GPU, compute-sanitizer, and the package built with CUDA. DEVICE names another GPU
+# than cuda:0, PYTHON another interpreter, GROUPS_ONLY some of the processes, as "csr-float32 solvers-complex64";
+# SECONDS_EACH (none) ends a process that takes longer, which then counts as failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,12 +15,12 @@ tools=("$@")
 for tool in "${tools[@]}"; do
     case $tool in
         memcheck | racecheck | initcheck | synccheck) ;;
-        *) sed -n '2,9s/^# \{0,1\}//p' tests/fuzz/compute_sanitizer.sh >&2; exit 2 ;;
+        *) sed -n '2,10s/^# \{0,1\}//p' tests/fuzz/compute_sanitizer.sh >&2; exit 2 ;;
     esac
 done
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 kernels="${PYTHON:-python3} -m tests.fuzz.every_kernel"
-groups=${GROUPS_ONLY:-$($kernels --list)}
+groups=$(tr -s ' ' '\n' <<<"${GROUPS_ONLY:-$($kernels --list)}")
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 

@@ -118,32 +118,30 @@ def check_products(op: sg.SparseOperator, A: sp.csr_array, widths: tuple[int, ..
     assert_product(result[:, -3:], A, X[:, -3:], alpha, beta, Y[:, -3:])
 
 
-def run_format(name: str, device: str) -> int:
+def run_format(name: str, dtype: str, device: str) -> int:
     """A format with all of its variants; how many operators were made."""
     made = 0
-    for dtype in TYPES:
-        shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
-        for shape in shapes:
-            A = as_type(pattern(shape), dtype)
-            for number, options in enumerate(variants(name)):
-                if options.get("symmetry") == "hermitian" and A.dtype.kind == "c":
-                    A = hermitian(pattern(shape), dtype)
-                op = sg.aslinearoperator(A, format=name, device=device, **options)
-                check_products(op, A, (3, 33) if number else EVERY_WIDTH)
-                made += 1
-        for A in packable(dtype) if name == "packed_sell" else ():
-            check_products(sg.aslinearoperator(A, format=name, device=device, max_padding=1e6), A, (3,))
+    shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
+    for shape in shapes:
+        A = as_type(pattern(shape), dtype)
+        for number, options in enumerate(variants(name)):
+            if options.get("symmetry") == "hermitian" and A.dtype.kind == "c":
+                A = hermitian(pattern(shape), dtype)
+            op = sg.aslinearoperator(A, format=name, device=device, **options)
+            check_products(op, A, (3, 33) if number else EVERY_WIDTH)
             made += 1
-    for warps in (
-        (1, 2, 4, 8, 16, 32) if name == "sell" else ()
-    ):  # other kernels where a warp reads 4 to 8 columns
-        A = from_lengths(np.full(200, 6 * warps), 400).astype(np.float32)
+    for A in packable(dtype) if name == "packed_sell" else ():
+        check_products(sg.aslinearoperator(A, format=name, device=device, max_padding=1e6), A, (3,))
+        made += 1
+    # Other kernels where a warp reads 4 to 8 columns.
+    for warps in (1, 2, 4, 8, 16, 32) if name == "sell" else ():
+        A = from_lengths(np.full(200, 6 * warps), 400).astype(dtype)
         check_products(sg.aslinearoperator(A, format=name, device=device, warps_per_slice=warps), A)
         made += 1
     return made
 
 
-def run_solvers(device: str, dtype: str) -> int:
+def run_solvers(dtype: str, device: str) -> int:
     """Every solver with every kind of preconditioner; how many operators were made."""
     A, b = gallery.poisson2d(30).astype(dtype), np.ones(900, dtype)
     op = sg.aslinearoperator(A, device=device, format="csr")
@@ -170,40 +168,44 @@ def run_solvers(device: str, dtype: str) -> int:
     return 4
 
 
-def run_others(device: str) -> int:
-    """What stands around the formats: orders, parts, devices, transposes, solvers."""
-    made = 0
-    for dtype in TYPES:
-        A = as_type(pattern("triples"), dtype)
-        x = vector(A.shape[1], A.dtype)
-        wide = sp.csr_array(A[:300] * vector(A.shape[1], A.dtype)[None, :]).astype(dtype)
-        assert_product(sg.aslinearoperator(wide, device=device, format="csr").T @ x[:300], wide.T, x[:300])
-        gathered = sg.aslinearoperator(A, device=device, format="csr_m")
-        gathered.set_x(x)
-        assert_product(gathered @ x, A, x)
-        operators = [
-            sg.aslinearoperator(A, device=device, format="sell", reorder="rcm", max_padding=1e6),
-            sg.aslinearoperator(A, device=device, format="partitioned", separator=100),
-            sg.aslinearoperator(A, device=[device, "cpu"], powers=[2, 1], format="csr"),
-            sg.aslinearoperator(A, device=[device] * 3, format="coo", partition="pmf"),
-        ]
-        for op in operators:
-            check_products(op, A)
-        short = as_type(pattern("chain"), dtype)  # of which a part is streamed through a GPU
-        limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
-        check_products(limited, short)
-        full = as_type(pattern("full"), dtype)
-        check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24, 33))
-        spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
-        here, there = spread.distribute(x), spread.distribute()
-        assert_product(spread.spmv(here, out=there).collect(), A, x)
-        made += 0 if A.dtype.kind == "c" else run_solvers(device, dtype)  # which refuse complex operators
-        made += len(operators) + 5
-    return made
+def run_others(dtype: str, device: str) -> int:
+    """What stands around the formats: orders, parts, devices, transposes."""
+    A = as_type(pattern("triples"), dtype)
+    x = vector(A.shape[1], A.dtype)
+    wide = sp.csr_array(A[:300] * vector(A.shape[1], A.dtype)[None, :]).astype(dtype)
+    assert_product(sg.aslinearoperator(wide, device=device, format="csr").T @ x[:300], wide.T, x[:300])
+    gathered = sg.aslinearoperator(A, device=device, format="csr_m")
+    gathered.set_x(x)
+    assert_product(gathered @ x, A, x)
+    operators = [
+        sg.aslinearoperator(A, device=device, format="sell", reorder="rcm", max_padding=1e6),
+        sg.aslinearoperator(A, device=device, format="partitioned", separator=100),
+        sg.aslinearoperator(A, device=[device, "cpu"], powers=[2, 1], format="csr"),
+        sg.aslinearoperator(A, device=[device] * 3, format="coo", partition="pmf"),
+    ]
+    for op in operators:
+        check_products(op, A)
+    short = as_type(pattern("chain"), dtype)  # of which a part is streamed through a GPU
+    limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
+    check_products(limited, short)
+    full = as_type(pattern("full"), dtype)
+    check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24, 33))
+    spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
+    here, there = spread.distribute(x), spread.distribute()
+    assert_product(spread.spmv(here, out=there).collect(), A, x)
+    return len(operators) + 5
 
 
-GROUPS: dict[str, Callable[[str], int]] = {name: partial(run_format, name) for name in sg.formats()}
-GROUPS["others"] = run_others
+#: What is run by itself, by its name: how many operators a device was given.
+GROUPS: dict[str, Callable[[str], int]] = {
+    f"{name}-{dtype}": partial(run, dtype)
+    for name, run in [
+        *((name, partial(run_format, name)) for name in sg.formats()),
+        ("solvers", run_solvers),
+        ("others", run_others),
+    ]
+    for dtype in TYPES
+}
 
 
 def main() -> None:

@@ -12,8 +12,10 @@ import scipy.sparse as sp
 from .. import _core
 from ..arrays import Located, library_of
 from ..devices import CPU
+from ..steps import step
 from ..value_types import CsrSource, Matrix, is_value_type, value_type
-from .compressed import ENTRY_LIMIT, INDEX_LIMIT, storage_dtype, transpose
+from . import compressed
+from .compressed import INDEX_LIMIT, storage_dtype, transpose
 
 
 class DeviceCsr:
@@ -77,6 +79,12 @@ class DeviceCsr:
         """The matrix in a format, on the same device."""
         return self._source.build(format, options)
 
+    def leave_device(self) -> Any:
+        """The matrix in host memory, as it goes on: there is none on the device any more."""
+        host = self.host
+        del self._source
+        return host
+
     def transposed(self) -> DeviceCsr:
         return DeviceCsr(self._source.transposed(), self.dtype)
 
@@ -87,10 +95,11 @@ def on_device(csr: Any, ordinal: int) -> Any:
     That is so for the CPU, for more entries than one format holds, and where the GPU has no room: what is
     made of it then needs no copy as CSR besides, or says how much was asked for.
     """
-    if ordinal == CPU or isinstance(csr, DeviceCsr) or csr.nnz > ENTRY_LIMIT:
+    if ordinal == CPU or isinstance(csr, DeviceCsr) or csr.nnz > compressed.ENTRY_LIMIT:
         return csr
     try:
-        source = value_type(csr.dtype).source(csr.indptr, csr.indices, csr.data, csr.shape[1], ordinal)
+        with step("upload"):
+            source = value_type(csr.dtype).source(csr.indptr, csr.indices, csr.data, csr.shape[1], ordinal)
     except MemoryError:
         return csr
     return DeviceCsr(source, csr.dtype, csr)
@@ -143,14 +152,19 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
     kind = value_type(data.dtype).source
     try:
         if {array.ordinal for array in found} == {CPU}:
-            source = kind(indptr.host, indices.host, data.host, shape[1], ordinal)
+            with step("upload"):
+                source = kind(indptr.host, indices.host, data.host, shape[1], ordinal)
         elif {array.ordinal for array in found} == {ordinal}:
             _wait_for(arrays, found)
             nnz = data.shape[0]
-            source = kind.at(indptr.pointer, indices.pointer, data.pointer, shape[0], shape[1], nnz, ordinal)
+            with step("upload"):  # a copy within the device
+                source = kind.at(
+                    indptr.pointer, indices.pointer, data.pointer, shape[0], shape[1], nnz, ordinal
+                )
         else:
             return None
-        return DeviceCsr(source, data.dtype) if source.is_canonical() else None
+        with step("checks"):
+            return DeviceCsr(source, data.dtype) if source.is_canonical() else None
     except (MemoryError, ValueError):  # what is wrong with it, if anything, is found out on the other way
         return None
 
@@ -183,7 +197,7 @@ def _fits(data: Located, indices: Located, indptr: Located, shape: tuple[int, in
         and indices.dtype == indptr.dtype == np.int32
         and indptr.shape == (shape[0] + 1,)
         and data.shape == indices.shape
-        and data.shape[0] <= ENTRY_LIMIT
+        and data.shape[0] <= compressed.ENTRY_LIMIT
         and is_value_type(data.dtype)
     )
 

@@ -13,10 +13,12 @@ import numpy as np
 from .. import _core, cache, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
-from ..inputs.source import on_device
+from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
+from ..steps import Step, step
 from ..value_types import AnyMatrix
 from . import tuning_cache
+from .budget import BUDGET, Budget
 from .model.predict import Prediction, predict_csr, separator_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
@@ -78,6 +80,12 @@ class Tuning:
         Time that choosing took, trials and their conversions included.
     cached : bool
         Whether the result of an earlier tuning was used.
+    out_of_time : bool
+        Whether the budget ended before all had been tried that it was to last for.
+    steps : list of Step
+        Where the time went, from the matrix that was given to the operator: for every step its `name`
+        ("upload", "checks", "features", "plan", "convert", "trial", ...), which format it is `of`, and its
+        `seconds`. They add up to the whole.
     """
 
     mode: str
@@ -85,10 +93,18 @@ class Tuning:
     products: int = 0
     seconds: float = 0.0
     cached: bool = False
+    out_of_time: bool = False
+    steps: list[Step] = field(default_factory=list)
 
 
 def choose(
-    csr: Any, format: str, ordinal: int, mode: str, options: dict[str, Any], symmetric: bool = False
+    csr: Any,
+    format: str,
+    ordinal: int,
+    mode: str,
+    options: dict[str, Any],
+    symmetric: bool = False,
+    budget: float = BUDGET,
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
 
@@ -106,6 +122,8 @@ def choose(
         Tunables given by the caller; these are kept.
     symmetric : bool
         Whether the caller says that the matrix is symmetric.
+    budget : float
+        Products that choosing with mode "cached" may take the time of.
     """
     if mode not in MODES:
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
@@ -113,7 +131,7 @@ def choose(
     tuning = Tuning(mode)
     if format == PARTITIONED:
         choice = cut_by_length(csr, ordinal, options)
-        matrix = build(csr, choice, ordinal)
+        matrix = _build(csr, choice, ordinal)
         tuning.seconds = perf_counter() - start
         return choice, matrix, tuning
     if format != "auto":
@@ -125,23 +143,48 @@ def choose(
         )
     if format == "auto" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
-    choice, matrix = _choose(csr, format, ordinal, options, tuning, symmetric)
+    request = _Request(format, ordinal, mode, options, symmetric, budget)
+    found = None
+    try:
+        found = _choose(csr, request, tuning)
+    except MemoryError:
+        if not isinstance(csr, DeviceCsr):
+            raise
+    if found is None:  # outside of the handler, for an error keeps alive what there was when it was raised
+        # Without the copy as CSR there may be room for the matrix, which is planned in host memory then.
+        tuning = Tuning(mode)
+        found = _choose(csr.leave_device(), request, tuning)
+    choice, matrix = found
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
 
-def _choose(
-    csr: Any, format: str, ordinal: int, options: dict[str, Any], tuning: Tuning, symmetric: bool
-) -> tuple[Choice, AnyMatrix]:
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of `choose`."""
+
+    format: str
+    ordinal: int
+    mode: str
+    options: dict[str, Any]
+    symmetric: bool
+    products: float
+
+
+def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMatrix]:
+    format, ordinal, options = request.format, request.ordinal, request.options
+    budget = Budget(request.products, csr, ordinal)
     asked = Choice(format, options)
     if format != "auto" and tuning.mode != "full":
-        return asked, build(csr, asked, ordinal)
-    entries = _entries(csr, format, ordinal, options, tuning.mode, symmetric)
+        return asked, _build(csr, asked, ordinal)
+    with step("cache"):
+        entries = _entries(csr, request)
     for entry in entries:
-        known = tuning_cache.recall(entry, format, options)
+        with step("cache"):
+            known = tuning_cache.recall(entry, format, options)
         if known is not None:
             try:
-                matrix = build(csr, known, ordinal)
+                matrix = _build(csr, known, ordinal)
                 tuning.cached = True
                 return known, matrix
             except (_core.FormatError, MemoryError):
@@ -152,39 +195,60 @@ def _choose(
         return _fastest(csr, distinct, ordinal, tuning, entries[-1])
     if ordinal == CPU and tuning.mode != "full":
         choice = Choice("csr", {}, CSR_ON_CPU)
-        return choice, build(csr, choice, ordinal)
-    names = general_formats(symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
-    predictions = predict_csr(csr, ordinal, "roofline", load_profile(ordinal), names, True)
+        return choice, _build(csr, choice, ordinal)
+    names = general_formats(request.symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
+    with step("profile"):
+        profile = load_profile(ordinal)
+    predictions = predict_csr(csr, ordinal, "roofline", profile, names, True)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
         return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])
     close = list(_close(possible))
+    choices = [_predicted(p, possible, predictions.device) for p in sorted(possible, key=_pessimistic_us)]
     if tuning.mode == "cached" and len(close) > 1:
-        return _fastest(csr, [Choice(p.format, p.options) for p in close], ordinal, tuning, entries[-1])
-    ranked = sorted(possible, key=_pessimistic_us)
-    choice, matrix = _first(csr, [_predicted(p, possible, predictions.device) for p in ranked], ordinal)
+        affordable = budget.affords(close)
+        if len(affordable) > 1:
+            tried = _while_time_lasts(affordable, budget, tuning)
+            return _fastest(csr, tried, ordinal, tuning, entries[-1])
+        reason = (
+            f"; others may be as fast, and to try them would take longer than {request.products:g} products"
+        )
+        choices = [replace(choice, reason=choice.reason + reason) for choice in choices]
+    choice, matrix = _first(csr, choices, ordinal)
     if entries:
-        tuning_cache.keep(entries[-1], choice, None)
+        with step("cache"):
+            tuning_cache.keep(entries[-1], choice, None)
     return choice, matrix
 
 
-def _entries(
-    csr: Any, format: str, ordinal: int, options: dict[str, Any], mode: str, symmetric: bool
-) -> list[Path | None]:
+def _while_time_lasts(predictions: Iterable[Prediction], budget: Budget, tuning: Tuning) -> Iterator[Choice]:
+    """The choices to try, of which the budget is asked again once there are times."""
+    for prediction in predictions:
+        if tuning.trials:
+            best = min(trial.time_us for trial in tuning.trials)
+            if not budget.lasts_for(prediction, best):
+                tuning.out_of_time = True
+                return
+        yield Choice(prediction.format, prediction.options)
+
+
+def _entries(csr: Any, request: _Request) -> list[Path | None]:
     """Where results for a request are kept: the best first, and what is found in this mode last.
 
     What was tuned in full serves later requests with tune="cached". What follows from predictions, and from
     trials of what was predicted to be close, holds as long as the device's profile.
     """
+    mode, ordinal = request.mode, request.ordinal
     if mode == "off" or (mode == "cached" and ordinal == CPU and not cache.holds_tuning()):
         return []  # on a CPU, nothing is timed or kept unless tuning is asked for
-    request = {"format": format, "options": options, "symmetric": symmetric}
+    asked = {"format": request.format, "options": request.options, "symmetric": request.symmetric}
     matrix = tuning_cache.fingerprint(csr)
-    full = tuning_cache.entry_path(matrix, ordinal, request | {"tune": "full"})
+    full = tuning_cache.entry_path(matrix, ordinal, asked | {"tune": "full"})
     if mode == "full" or ordinal == CPU:
         return [full]
     measured = dict(load_profile(ordinal).measured)
-    return [full, tuning_cache.entry_path(matrix, ordinal, request | {"tune": mode, "profile": measured})]
+    own = asked | {"tune": mode, "profile": measured, "budget": request.products}
+    return [full, tuning_cache.entry_path(matrix, ordinal, own)]
 
 
 def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
@@ -273,13 +337,18 @@ def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
             yield Choice(name, options)
 
 
+def _build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
+    with step("convert", variant_name(choice.format, choice.options)):
+        return build(csr, choice, ordinal)
+
+
 def _first(csr: Any, choices: Iterable[Choice], ordinal: int) -> tuple[Choice, AnyMatrix]:
     """The first that fits the device."""
     refusals: list[Exception] = []
     refused_names: list[str] = []
     for choice in choices:
         try:
-            matrix = build(csr, choice, ordinal)
+            matrix = _build(csr, choice, ordinal)
         except (_core.FormatError, MemoryError) as refused:
             refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
             refused_names.append(variant_name(choice.format, choice.options))
@@ -303,8 +372,9 @@ def _fastest(
     refusals: list[Exception] = []
     for choice in choices:
         try:
-            matrix = build(csr, choice, ordinal)
-            series = [matrix.try_products() for _ in range(_SERIES[tuning.mode])]
+            matrix = _build(csr, choice, ordinal)
+            with step("trial", variant_name(choice.format, choice.options)):
+                series = [matrix.try_products() for _ in range(_SERIES[tuning.mode])]
         except (_core.FormatError, MemoryError) as refused:
             refusals.append(refused.with_traceback(None))  # which would keep the matrix alive
             continue
@@ -317,15 +387,20 @@ def _fastest(
     if best is None:
         raise refusals[0]
     choice, matrix = best
-    tuning_cache.keep(entry, choice, best_time)
-    return replace(choice, reason=_found(best_time, tuning.trials)), matrix
+    with step("cache"):
+        tuning_cache.keep(entry, choice, best_time)
+    return replace(choice, reason=_found(best_time, tuning)), matrix
 
 
-def _found(time_us: float, trials: Sequence[Trial]) -> str:
+def _found(time_us: float, tuning: Tuning) -> str:
     """Why the best of the trials is that."""
+    trials = tuning.trials
     quickest = min(trials, key=lambda trial: trial.time_us)
     if len(trials) == 1:
-        return f"nothing else that was to be timed fits; it took {time_us:.1f} us a product"
+        others = (
+            "there was no time for others" if tuning.out_of_time else "nothing else that was to be timed fits"
+        )
+        return f"{others}; it took {time_us:.1f} us a product"
     if quickest.time_us == time_us:
         return f"of {len(trials)} timed variants it was the fastest, at {time_us:.1f} us a product"
     return (

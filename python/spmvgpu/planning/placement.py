@@ -17,6 +17,7 @@ from ..inputs.compressed import narrowed, pieces_of, rows_of
 from ..partition import Partition
 from ..partition.parts import check_powers
 from ..value_types import DistributedMatrix, value_type
+from .budget import BUDGET
 from .choosing import PARTITIONED, choose, cut_by_length
 from .model.predict import predict_csr
 from .model.profile import calibrated_power, device_model, load_profile
@@ -56,6 +57,8 @@ class Request:
         Bytes to take of each GPU's memory; None for what is free.
     threads : int or None
         The most threads of the CPU; None for no bound.
+    budget : float
+        As `aslinearoperator` takes it; for every shard.
     """
 
     devices: tuple[str, ...]
@@ -66,6 +69,7 @@ class Request:
     partition: str | Partition = "nnz"
     memory_limit: int | None = None
     threads: int | None = None
+    budget: float = BUDGET
 
 
 def checked_request(
@@ -249,7 +253,9 @@ def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
 
 
 def _build(piece: Any, request: Request, ordinal: int) -> Any:
-    _, matrix, _ = choose(piece, request.format, ordinal, request.tune, dict(request.options))
+    _, matrix, _ = choose(
+        piece, request.format, ordinal, request.tune, dict(request.options), budget=request.budget
+    )
     return matrix
 
 

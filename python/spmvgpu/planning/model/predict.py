@@ -17,6 +17,7 @@ from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
 from ...inputs.compressed import pieces_of
 from ...inputs.source import DeviceCsr
+from ...steps import step
 from ...value_types import value_type
 from . import roofline
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
@@ -259,8 +260,7 @@ def predict_csr(
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     if only_calibrated:
-        variants = profile.roofline[value_type(csr.dtype).profile]["variants"]
-        known = {variant["format"] for variant in variants}
+        known = profile.fits[value_type(csr.dtype).profile]
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
@@ -276,9 +276,10 @@ def predict_csr(
 
 def features(csr: Any) -> dict[str, Any]:
     """What the models know of a matrix that is canonical CSR."""
-    if isinstance(csr, DeviceCsr):
-        return csr.features()
-    return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
+    with step("features"):
+        if isinstance(csr, DeviceCsr):
+            return csr.features()
+        return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 
 def _by_roofline(
@@ -286,8 +287,8 @@ def _by_roofline(
 ) -> list[Prediction]:
     found = features(csr)
     at = roofline.point_of(found)
-    parameters = profile.roofline[value_type(csr.dtype).profile]
-    points = np.array(parameters["places"])
+    kind = value_type(csr.dtype).profile
+    launch_us, fits = profile.roofline[kind]["launch_us"], profile.fits[kind]
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
@@ -296,22 +297,20 @@ def _by_roofline(
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     entries = []
     for name in names:
-        fitted = [variant for variant in parameters["variants"] if variant["format"] == name]
-        for variant in fitted or [{"options": {}}]:
-            options = variant["options"]
+        unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
+        for options, fit in fits.get(name, unknown):
             try:
                 plan = plan_csr(csr, name, planned, options, processors)
             except _core.FormatError as refused:
                 entries.append(Prediction(name, note=str(refused)))
                 break  # for all variants alike
-            if fitted:
-                fit = roofline.Fit.from_parameters(variant, points)
+            if fit is not None:
                 work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
                 time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
                 error, note = fit.error if is_own else None, ""
             else:
                 moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
-                time = parameters["launch_us"] + 1e6 * moved / profile.memory_bandwidth
+                time = launch_us + 1e6 * moved / profile.memory_bandwidth
                 error, note = None, _NOT_CALIBRATED
             entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
     return entries

@@ -10,19 +10,21 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ... import _core, cache
 from ...devices import CPU, devices
 from ...formats import formats, options_table
 from ...schema import Range, check
 from ...value_types import value_type
-from .roofline import POINT_LENGTH
+from .roofline import POINT_LENGTH, Fit
 
 SCHEMA = 1
 DTYPES = ("f32", "f64")
@@ -66,6 +68,18 @@ class Profile:
     guo2011: Mapping[str, Any]
     roofline: Mapping[str, Any]
     measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def fits(self) -> Mapping[str, Mapping[str, Sequence[tuple[dict[str, Any], Fit]]]]:
+        """The variants of every format with their fits, by name of the value type and of the format."""
+        found: dict[str, dict[str, list[tuple[dict[str, Any], Fit]]]] = {}
+        for dtype, parameters in self.roofline.items():
+            points = np.array(parameters["places"])
+            of_formats = found.setdefault(dtype, {})
+            for variant in parameters["variants"]:
+                fit = Fit.from_parameters(variant, points)
+                of_formats.setdefault(variant["format"], []).append((variant["options"], fit))
+        return found
 
     def save(self, path: Path) -> None:
         """Write the profile, all at once or not at all."""
@@ -240,9 +254,15 @@ def _shipped_path(ordinal: int) -> Path:
     return own if own.exists() else SHIPPED / _DEFAULTS[_kind(ordinal)]
 
 
+@lru_cache(maxsize=16)
+def _read_shipped(path: Path) -> Profile:
+    """Read once: unlike a user's own, it stays what it is."""
+    return Profile.read(path)
+
+
 def _shipped(ordinal: int) -> Profile:
     path = _shipped_path(ordinal)
-    profile = Profile.read(path)
+    profile = _read_shipped(path)
     if ordinal != CPU and profile.device != device_model(ordinal):
         warnings.warn(
             f"there is no profile of {device_model(ordinal)}: {profile_path(ordinal)} is missing; the one of "

@@ -1,0 +1,10 @@
+// New values of tsmv on a GPU.
+#include "cuda/build.cuh"
+#include "formats/tsmv_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_NEW_VALUES_ON_GPU(Tsmv, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

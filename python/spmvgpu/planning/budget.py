@@ -1,0 +1,46 @@
+"""How long choosing a format may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from time import perf_counter
+from typing import Any
+
+from .. import _core
+from .model.predict import Prediction
+
+#: What choosing may take, in products of the matrix, unless the caller says otherwise.
+BUDGET = 50.0
+
+# What a conversion on a GPU takes at least, and how fast it writes: measured on an H200.
+_CONVERSION_US, _CONVERSION_BYTES_PER_US = 1000.0, 500e3
+
+
+class Budget:
+    """The time that choosing may take: so many products of the matrix, from now on."""
+
+    def __init__(self, products: float, csr: Any, ordinal: int) -> None:
+        self._products = products
+        self._start = perf_counter()
+        self._trial_products = _core.trial_products(ordinal, csr.nnz)
+
+    def affords(self, predictions: Sequence[Prediction]) -> Sequence[Prediction]:
+        """The first of these, as many as there is time to try if all goes as predicted."""
+        left = self._all_us(predictions[0].time_us or 0.0) - self._spent_us()
+        costs = accumulate(self._trial_us(prediction) for prediction in predictions)
+        return [p for p, cost in zip(predictions, costs, strict=True) if cost <= left]
+
+    def lasts_for(self, prediction: Prediction, product_us: float) -> bool:
+        """Whether there is time for a trial, now that a product takes so long."""
+        return self._spent_us() + self._trial_us(prediction) <= self._all_us(product_us)
+
+    def _all_us(self, product_us: float) -> float:
+        return self._products * product_us if self._products > 0 < product_us else 0.0
+
+    def _spent_us(self) -> float:
+        return 1e6 * (perf_counter() - self._start)
+
+    def _trial_us(self, prediction: Prediction) -> float:
+        conversion = _CONVERSION_US + (prediction.bytes or 0.0) / _CONVERSION_BYTES_PER_US
+        return conversion + self._trial_products * (prediction.time_us or 0.0)

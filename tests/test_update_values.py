@@ -1,0 +1,445 @@
+"""New values for a matrix whose structure stays: what is stored is what a new operator stores, to the bit."""
+
+import copy
+import gc
+import pickle
+import signal
+import weakref
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import libraries
+import spmvgpu as sg
+from battery import CASES, COMPLEX_TYPES, SYMMETRIC_CASES, TYPES, hermitian, matrix, typed, vector
+from reference import assert_product
+from support import assert_same_entries, each_pair, over, run_python
+
+ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
+#: Options with which every format holds a matrix of small blocks.
+ROOMY = {"tsmv": {"max_memory": 100.0}, "dia": {"max_padding": 1e6}}
+
+
+def with_values(A, data):
+    return sp.csr_array((data, A.indices, A.indptr), shape=A.shape)
+
+
+def others(A, seed=11):
+    """Other values, symmetric where those of a symmetric pattern are to be: they follow from row + column."""
+    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    places = (rows + A.indices) % 97
+    real = np.random.default_rng(seed).choice([-2.5, 0.0, -0.0, 1e30, 1 / 3, 7.0, 0.1, np.nan, -np.inf], 97)
+    with np.errstate(all="ignore"):  # infinity times i
+        return with_values(A, typed(with_values(A, real[places]), A.dtype))
+
+
+def positive(A):
+    """Values above 0, symmetric where the pattern is."""
+    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    return with_values(A, (1.0 + (rows + A.indices) % 97).astype(A.dtype))
+
+
+def assert_is_as_new(op, A, fmt, device, **options):
+    """The operator stores what one that is made of `A` stores, and multiplies as that does."""
+    new = sg.aslinearoperator(A, format=fmt, device=device, **options)
+    stored = new.tocsr()
+    assert_same_entries(op.tocsr(), stored)
+    np.testing.assert_array_equal(stored.data, A.data)  # but for signs of zeros that are mirrored
+    found, expected = op.arrays(), new.arrays()
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].tobytes() == array.tobytes(), name
+    x = vector(A.shape[1], A.dtype)
+    assert (op @ x).tobytes() == (new @ x).tobytes()
+    assert op.options == new.options
+
+
+@each_pair(list(CASES))
+@over("dtype", ALL_TYPES)
+def test_values_are_replaced(case, fmt, device, dtype):
+    A = matrix(case, dtype)
+    op = sg.aslinearoperator(A, format=fmt, device=device)
+    for B in (others(A), others(A, seed=12), A):
+        with np.errstate(all="ignore"):
+            op.update_values(B.data)
+            assert_is_as_new(op, B, fmt, device)
+
+
+@over(("case", "dtype"), [(case, dtype) for case in SYMMETRIC_CASES for dtype in COMPLEX_TYPES])
+def test_hermitian_values_are_replaced(case, dtype, device):
+    A = hermitian(matrix(case, np.dtype("float64")), dtype)
+    B = A.conj() * dtype.type(-3)
+    for options in ({"symmetry": "hermitian"}, {}):
+        op = sg.aslinearoperator(A, format="tsmv", device=device, max_memory=100.0, **options)
+        op.update_values(B.data)
+        assert_is_as_new(op, B, "tsmv", device, max_memory=100.0, **options)
+
+
+@over("variant", ["halo", "poster"])
+def test_values_of_every_tsmv(variant, device):
+    A = matrix("sym_blocks", np.dtype("float64"))
+    for block in (0, 1, 2, 3):
+        options = {"variant": variant, "block": block, "max_memory": 100.0}
+        op = sg.aslinearoperator(A, format="tsmv", device=device, **options)
+        B = others(A)
+        op.update_values(B.data)
+        assert_is_as_new(op, B, "tsmv", device, **options)
+
+
+@over("options", [{"width": 3}, {"width": "max", "max_padding": 1e6}, {"width": 1, "strip": 64}])
+def test_values_of_every_hyb(options, device):
+    A = matrix("power_law_rows", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format="hyb", device=device, **options)
+    B = others(A)
+    op.update_values(B.data)
+    assert_is_as_new(op, B, "hyb", device, **options)
+
+
+@over("options", [{"sigma": 1, "max_padding": 1e6}, {"sigma": 4096}])
+def test_values_of_every_sell(options, device):
+    A = matrix("power_law_rows", np.dtype("float64"))
+    for fmt in ("sell", "packed_sell"):
+        op = sg.aslinearoperator(A, format=fmt, device=device, **options)
+        B = others(A)
+        op.update_values(B.data)
+        assert_is_as_new(op, B, fmt, device, **options)
+
+
+def test_padding_of_dia_gives_way_to_values(device):
+    A = matrix("banded", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format="dia", device=device)
+    taken = set()
+    for _ in range(4):  # each time with the pattern that was padding among the values
+        data = np.ones(A.nnz)
+        slots = op.arrays()["values"].reshape(len(op.arrays()["offsets"]), -1)
+        padding = slots[0, 0]  # outside of the matrix
+        data[::2] = padding
+        taken.add(padding.tobytes())
+        op.update_values(data)
+        assert_is_as_new(op, with_values(A, data), "dia", device)
+    assert len(taken) > 1
+
+
+# What else knows the values
+
+
+def test_what_follows_from_the_values_follows(fmt, device):
+    A = positive(matrix("sym_blocks", np.dtype("float64")))
+    op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY.get(fmt, {}))
+    B = with_values(A, A.data * 3)
+    kept, turned, tripled = op.copy(), op.T, 3 * op
+    x = vector(A.shape[0], A.dtype)
+    op @ x
+    op.update_values(B.data)
+    assert_same_entries(tripled.tocsr(), B)
+    assert_same_entries(kept.tocsr(), A)
+    assert_same_entries(op.T.tocsr(), B)
+    np.testing.assert_array_equal(op.diagonal(), B.diagonal())
+    assert_product(op.rmatvec(x), B, x)
+    assert_product(op.spmv(x, out=np.full(len(x), np.nan)), B, x)
+    assert_same_entries(pickle.loads(pickle.dumps(op)).tocsr(), B)
+    assert_same_entries(copy.copy(op).tocsr(), B)
+    if turned is not op:
+        assert_same_entries(turned.tocsr(), A)
+        assert turned.T is not op
+        assert_same_entries(turned.T.tocsr(), A)
+
+
+def test_a_transposed_copy_is_updated_alone(device):
+    A = matrix("uniform", np.dtype("complex128"))
+    op = sg.aslinearoperator(A, format="csr", device=device)
+    turned = op.T
+    B = sp.csr_array(turned.tocsr())
+    B.data = B.data * 2
+    turned.update_values(B.data)
+    assert_same_entries(op.tocsr(), A)
+    assert_same_entries(turned.T.tocsr(), sp.csr_array(B.T.tocsr()))
+    assert op.T is not turned
+    assert turned.T is not op
+    made = weakref.ref(turned)
+    del turned
+    gc.collect()
+    assert made() is None
+
+
+def test_a_solve_with_new_values(device):
+    A = sp.csr_array(sg.gallery.poisson2d(20))
+    op = sg.aslinearoperator(A, device=device)
+    b = np.ones(400)
+    first, info = sg.linalg.cg(op, b, rtol=1e-10)
+    assert info == 0
+    op.update_values(4 * A.data)
+    second, info = sg.linalg.cg(op, b, rtol=1e-10, M=sg.linalg.jacobi(op))
+    assert info == 0
+    np.testing.assert_allclose(4 * second, first, rtol=1e-8)
+
+
+def test_gathered_values_of_x_stay(device):
+    A = matrix("uniform", np.dtype("float64"))
+    for options in ({}, {"gather": "host"}):
+        op = sg.aslinearoperator(A, format="csr_m", device=device, **options)
+        x = vector(A.shape[1], A.dtype)
+        op.set_x(x)
+        assert_product(op @ x, A, x)
+        op.update_values(A.data * 5)
+        assert_product(op @ x, with_values(A, A.data * 5), x)
+
+
+def test_the_caller_s_arrays_are_left_alone(fmt, device):
+    A = matrix("sym_blocks", np.dtype("float64")).copy()
+    op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY.get(fmt, {}))
+    read, before = op.tocsr(), A.data.copy()
+    data = A.data * 2
+    op.update_values(data)
+    np.testing.assert_array_equal(A.data, before)
+    np.testing.assert_array_equal(read.data, before)
+    data[:] = 0
+    np.testing.assert_array_equal(op.tocsr().data, before * 2)
+
+
+def test_matrices_of_one_source_have_values_of_their_own(device):
+    from spmvgpu.devices import resolve_device
+    from spmvgpu.inputs.source import device_csr
+
+    A = matrix("uniform", np.dtype("float64"))
+    source = device_csr(A, resolve_device(device), None, None)
+    first, second = source.build("csr", {}), source.build("coo", {})
+    first.update_values(A.data * 2)
+    second.update_values(A.data * 3)
+    np.testing.assert_array_equal(first.to_csr()[0], A.data * 2)
+    np.testing.assert_array_equal(second.to_csr()[0], A.data * 3)
+    assert_same_entries(source.host, A)
+
+
+def test_memory_of_updates_is_counted(fmt, device):
+    A = matrix("sym_blocks", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY.get(fmt, {}))
+    before = op.nbytes
+    op.update_values(A.data)
+    kept = op.nbytes - before
+    in_order = {"csr", "csr_b", "csr_m", "coo", "packed_sell"}
+    assert (kept == 0) == (fmt in in_order)
+    assert (f"update_values keeps {kept} bytes" in op.explain()) == (kept > 0)
+    op.update_values(A.data)
+    assert op.nbytes == before + kept
+
+
+# Operators of every kind
+
+
+@over("reorder", ["rcm", "auto"])
+def test_a_reordered_operator(reorder, fmt, device):
+    A = positive(matrix("sym_blocks", np.dtype("float64")))
+    options = {"reorder": reorder, **ROOMY.get(fmt, {})}
+    op = sg.aslinearoperator(A, format=fmt, device=device, **options)
+    B = with_values(A, 1 / A.data)
+    op.update_values(B.data)
+    assert_is_as_new(op, B, fmt, device, **options)
+
+
+def test_an_operator_of_two_parts(device):
+    A = matrix("two_populations", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format="partitioned", device=device, separator=100)
+    B = others(A)
+    op.update_values(B.data)
+    assert_is_as_new(op, B, "partitioned", device, separator=100)
+
+
+@over("triangle", ["lower", "upper"])
+def test_an_operator_of_half_a_matrix_takes_all_values(triangle, device):
+    A = matrix("sym_blocks", np.dtype("float64"))
+    half = sp.tril(A, format="csr") if triangle == "lower" else sp.triu(A, format="csr")
+    op = sg.aslinearoperator(half, device=device, symmetric=triangle)
+    with pytest.raises(ValueError, match=rf"shape \({half.nnz},\).*{A.nnz} stored entries.*op.tocsr"):
+        op.update_values(half.data)
+    assert_same_entries(op.tocsr(), A)
+    op.update_values(A.data * 2)
+    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
+    assert op.T is op
+
+
+def test_a_hermitian_operator_stays_hermitian(device):
+    A = hermitian(matrix("sym_blocks", np.dtype("float64")))
+    op = sg.aslinearoperator(A, format="csr", device=device, symmetric="hermitian")
+    op.update_values(A.data * 2)
+    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
+    with pytest.raises(ValueError, match=r"symmetric='hermitian'.*entry \(0, 126\)"):
+        op.update_values(A.data * 1j)
+    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
+
+
+def test_not_over_several_devices():
+    A = matrix("uniform", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+    with pytest.raises(TypeError, match=r"several devices.*make a new one"):
+        op.update_values(A.data)
+
+
+# What is refused leaves the operator as it was
+
+
+@over(
+    ("spoil", "error", "message"),
+    [
+        (lambda data: data[:-1], ValueError, r"shape \(\d+,\).*stored entries"),
+        (lambda data: np.append(data, 1.0), ValueError, r"stored entries"),
+        (lambda data: data[:, None], ValueError, r"shape \(\d+, 1\)"),
+        (lambda data: data.tolist(), TypeError, "type list; give a NumPy array"),
+        (lambda data: None, TypeError, "NoneType"),
+        (lambda data: data.astype(np.longdouble), TypeError, r"would not all fit float64"),
+        (lambda data: data.astype(np.complex64), TypeError, r"complex64.*float64"),
+        (lambda data: data.astype(object), TypeError, "not numeric"),
+        (lambda data: data.astype(str), TypeError, "not numeric"),
+        (lambda data: np.ma.masked_array(data), TypeError, "masked"),
+    ],
+)
+def test_what_is_no_new_values(spoil, error, message, fmt, device):
+    A = matrix("sym_blocks", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY.get(fmt, {}))
+    turned = op.T
+    with pytest.raises(error, match=message):
+        op.update_values(spoil(A.data))
+    assert_same_entries(op.tocsr(), A)
+    assert op.T is turned
+
+
+def test_values_that_would_be_rounded(device):
+    A = matrix("uniform", np.dtype("float32"))
+    op = sg.aslinearoperator(A, device=device)
+    with pytest.raises(TypeError, match=r"float64.*float32, the operator's; convert it"):
+        op.update_values(A.data.astype(np.float64))
+    assert_same_entries(op.tocsr(), A)
+
+
+@over("dtype", [np.float16, np.float32, np.int8, np.int64, np.bool_, ">f8"])
+def test_values_that_fit(dtype, device):
+    A = matrix("uniform", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device=device)
+    data = (np.arange(A.nnz) % 2).astype(dtype)
+    for given in (data, np.repeat(data, 2)[::2]):  # of any layout
+        op.update_values(given)
+        assert_same_entries(op.tocsr(), with_values(A, data.astype(np.float64)))
+
+
+def test_tsmv_refuses_unsymmetric_values(device):
+    A = matrix("sym_blocks", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format="tsmv", device=device, max_memory=100.0)
+    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    for k in np.flatnonzero(rows != A.indices)[:: A.nnz // 50]:  # wherever the one that is wrong lies
+        data = A.data * 2
+        data[k] += 1
+        mirrored = A.indptr[A.indices[k]] + np.searchsorted(
+            A.indices[A.indptr[A.indices[k]] : A.indptr[A.indices[k] + 1]], rows[k]
+        )
+        pair = f"({k} and {mirrored}|{mirrored} and {k})"
+        with pytest.raises(sg.FormatError, match=rf"not symmetric.*{pair} are not the same.*'csr'"):
+            op.update_values(data)
+        assert_same_entries(op.tocsr(), A)
+    op.update_values(A.data * 2)
+    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
+
+
+def test_tsmv_refuses_values_that_are_not_hermitian(device):
+    A = hermitian(positive(matrix("sym_blocks", np.dtype("float64"))))
+    op = sg.aslinearoperator(A, format="tsmv", device=device, max_memory=100.0)
+    before = op.tocsr()
+    diagonal = A.data.copy()
+    k = int(np.flatnonzero(np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)) == A.indices)[-1])
+    diagonal[k] += 1j
+    with pytest.raises(sg.FormatError, match=rf"{k} and {k} belong to the diagonal"):
+        op.update_values(diagonal)
+    with pytest.raises(sg.FormatError, match=r"each other's conjugates|not real"):
+        op.update_values(A.data * 1j)
+    assert_same_entries(op.tocsr(), before)
+
+
+# Arrays of other libraries
+
+
+@pytest.mark.parametrize("name", sorted(libraries.HOST_LIBRARIES))
+def test_values_of_another_library_in_host_memory(name):
+    if name in libraries.MISSING:
+        pytest.skip(f"{name} is not installed")
+    A = matrix("uniform", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device="cpu")
+    op.update_values(libraries.HOST_LIBRARIES[name]().asarray(A.data * 2))
+    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
+
+
+@pytest.mark.gpu
+@over("dtype", ALL_TYPES)
+def test_values_that_are_on_the_device(dtype, fmt, library, cuda_device):
+    A = matrix("sym_blocks", dtype)
+    op = sg.aslinearoperator(A, format=fmt, device=cuda_device, **ROOMY.get(fmt, {}))
+    B = others(A)
+    op.update_values(library.asarray(B.data, cuda_device))
+    assert_is_as_new(op, B, fmt, cuda_device, **ROOMY.get(fmt, {}))
+
+
+@pytest.mark.gpu
+def test_values_that_are_still_being_made(fmt, library, cuda_device):
+    """They are waited for, and so are the products before."""
+    A = matrix("sym_blocks", np.dtype("float64"))
+    op = sg.aslinearoperator(A, format=fmt, device=cuda_device, **ROOMY.get(fmt, {}))
+    x, wanted = library.asarray(vector(A.shape[1], A.dtype), cuda_device), A.data * 2
+    data, source = (library.asarray(values, cuda_device) for values in (np.zeros(A.nnz), wanted))
+    with library.new_stream(cuda_device) as stream:
+        library.delay()
+        library.fill(data, source)
+        y = op @ x
+        op.update_values(data)
+        library.synchronize(stream)
+    assert_product(library.to_numpy(y), A, vector(A.shape[1], A.dtype))
+    assert_same_entries(op.tocsr(), with_values(A, wanted))
+
+
+@pytest.mark.gpu
+def test_values_on_another_device(library, cuda_device):
+    A = matrix("uniform", np.dtype("float64"))
+    op = sg.aslinearoperator(A, device="cpu")
+    with pytest.raises(ValueError, match=f"data lies on '{cuda_device}', the operator on 'cpu'"):
+        op.update_values(library.asarray(A.data, cuda_device))
+    op = sg.aslinearoperator(A, device=cuda_device)
+    with pytest.raises(TypeError, match=r"float64.*float32"):
+        sg.aslinearoperator(A, device=cuda_device, dtype=np.float32).update_values(
+            library.asarray(A.data, cuda_device)
+        )
+    op.update_values(library.asarray(A.data.astype(np.float32), cuda_device))
+    assert_same_entries(op.tocsr(), with_values(A, A.data.astype(np.float32).astype(np.float64)))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+def test_a_signal_leaves_no_half_of_the_values():
+    """An exception of its handler comes out of the update, but not before all values are the new ones."""
+    run_python(
+        """
+        import signal
+        import numpy as np
+        import spmvgpu as sg
+
+        class Ended(Exception):
+            pass
+
+        def end(*_):
+            raise Ended
+
+        A = sg.gallery.poisson2d(1500)
+        op = sg.aslinearoperator(A, format="dia", device="cpu", max_threads=1)
+        data = A.data.copy()
+        op.update_values(data)
+        signal.signal(signal.SIGALRM, end)
+        ended = 0
+        for number in range(1, 6):
+            data[:] = number
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.055)
+                op.update_values(data)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Ended:
+                ended += 1
+            stored = op.tocsr().data
+            assert (stored == stored[0]).all()
+        print(ended)
+        """
+    )
