@@ -166,6 +166,26 @@ def test_the_same_bits_every_time(solver, names):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+@over("degree", [1, 4])
+def test_chebyshev(solver, names, degree):
+    """A polynomial in the operator is applied to pieces too."""
+    A = gallery.poisson3d(9)
+    b = vector(A.shape[0], A.dtype)
+    op, one = spread(A, names), alone(A, names)
+    M, alike = linalg.chebyshev(op, degree), linalg.chebyshev(one, degree)
+    x, info, how, _ = solve(solver, op, b, M=M, rtol=1e-9)
+    y, _, expected, _ = solve(solver, one, b, M=alike, rtol=1e-9)
+    assert (info, how.pieces, expected.pieces) == (0, len(names), 1)
+    assert abs(how.iterations - expected.iterations) <= 1
+    np.testing.assert_allclose(x, y, rtol=0, atol=1e-6 * np.abs(y).max())
+    again, _, _, _ = solve(solver, op, b, M=M, rtol=1e-9)
+    np.testing.assert_array_equal(again, x)
+    z, info, how, _ = solve(solver, op, b, M=linalg.chebyshev(spread(A, names), degree), rtol=1e-9)
+    assert (info, how.pieces) == (0, 1)  # a polynomial in another operator, though of the same matrix
+    np.testing.assert_allclose(z, y, rtol=0, atol=1e-6 * np.abs(y).max())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_long_solves_recorded_or_not(solver, names, monkeypatch):
     """On GPUs a graph of many iterations on all streams does what the iterations do one by one."""
     A = gallery.poisson2d(60)

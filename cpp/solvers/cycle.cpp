@@ -14,12 +14,19 @@ template <class T>
 CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory)
     : levels_(std::move(levels)), memory_(std::move(memory)) {
     if (levels_.empty()) throw std::invalid_argument("a cycle needs one level at least");
-    const auto aligned = [](std::size_t rows) { return (rows * sizeof(T) + 255) / 256 * 256 / sizeof(T); };
-    std::size_t count = 0;
     for (const auto& level : levels_) {
         const Level<T>* const last = &levels_.back();
         if ((&level == last) == (level.R != nullptr))
             throw std::invalid_argument("R and P belong to all levels but the last");
+    }
+}
+
+template <class T>
+void CycleMap<T>::take_vectors() const {
+    if (lease_) return;
+    const auto aligned = [](std::size_t rows) { return (rows * sizeof(T) + 255) / 256 * 256 / sizeof(T); };
+    std::size_t count = 0;
+    for (const auto& level : levels_) {
         count += 4 * aligned((level.inverse ? level.inverse : level.A)->rows());
     }
     lease_ = std::make_unique<SolverMemory::Lease>(*memory_, count * sizeof(T));
@@ -33,6 +40,7 @@ CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory
 
 template <class T>
 void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
+    take_vectors();
 #ifdef SPMVGPU_CUDA
     if (memory_->device().is_cuda()) return cuda::run_cycle(*this, memory_->device().ordinal, x, y, stream);
 #endif

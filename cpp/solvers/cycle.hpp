@@ -40,12 +40,18 @@ public:
     };
     const std::vector<Level<T>>& levels() const { return levels_; }
     const Vectors& vectors(std::size_t level) const { return vectors_[level]; }
+    Device device() const { return memory_->device(); }  // of the diagonals
+
+    // The polynomial, if that is all there is: a level without others and without an inverse. Null otherwise.
+    const Level<T>* polynomial() const { return levels_.size() == 1 && !levels_[0].inverse ? &levels_[0] : nullptr; }
 
 private:
+    void take_vectors() const;
+
     std::vector<Level<T>> levels_;
     std::shared_ptr<SolverMemory> memory_;
-    std::unique_ptr<SolverMemory::Lease> lease_;
-    std::vector<Vectors> vectors_;
+    mutable std::unique_ptr<SolverMemory::Lease> lease_;  // from the first application on
+    mutable std::vector<Vectors> vectors_;
 };
 
 }  // namespace spmvgpu

@@ -1,14 +1,22 @@
 // The steps of a cycle, for a queue of either kind: included where they are compiled, for CPUs and for GPUs.
 #pragma once
 
+#include <functional>
+
 #include "solvers/cycle.hpp"
 #include "vector/sweep.hpp"
 
 namespace spmvgpu {
 
+// multiply(alpha, x, beta, y) is y = alpha A x + beta y. It is no template's parameter, as functions with lambdas for
+// the GPU must not have types of other lambdas.
+template <class T>
+using Multiply = std::function<void(T alpha, const T* x, T beta, T* y)>;
+
 // x = x + p(A) (b - A x) on a level, or p(A) b where x counts as zero.
 template <class T, class Queue>
-void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zero, T* r, T* d) {
+void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, const T* b, T* x, bool from_zero, T* r,
+            T* d) {
     const index_t n = level.A->rows();
     const T* const m = level.inverse_diagonal;
     const double theta = (level.high + level.low) / 2, delta = (level.high - level.low) / 2, sigma = theta / delta;
@@ -22,7 +30,7 @@ void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zer
     } else {
         queue.each(
             n, read(b), write(r), SPMVGPU_LAMBDA(T b) { return put(b); });
-        level.A->spmv({x, r, T(-1), T(1)}, queue.stream());
+        multiply(T(-1), x, T(1), r);
         queue.each(
             n, read(r, m, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T x) {
                 const T step = Real<T>(first) * (m * r);
@@ -31,7 +39,7 @@ void smooth(Queue& queue, const Level<T>& level, const T* b, T* x, bool from_zer
     }
     double rho = 1 / sigma;
     for (int k = 1; k < level.degree; ++k) {
-        level.A->spmv({d, r, T(-1), T(1)}, queue.stream());
+        multiply(T(-1), d, T(1), r);
         const double next = 1 / (2 * sigma - rho), keep = next * rho, add = 2 * next / delta;
         queue.each(
             n, read(r, m, d, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T d, T x) {
@@ -47,17 +55,20 @@ void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const
     const Level<T>& level = cycle.levels()[number];
     if (level.inverse) return level.inverse->spmv({b, x}, queue.stream());
     const auto& own = cycle.vectors(number);
-    smooth(queue, level, b, x, true, own.residual, own.direction);
+    const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) {
+        level.A->spmv({from, to, alpha, beta}, queue.stream());
+    };
+    smooth(queue, level, multiply, b, x, true, own.residual, own.direction);
     if (!level.R) return;
 
     const auto& coarse = cycle.vectors(number + 1);
     queue.each(
         level.A->rows(), read(b), write(own.residual), SPMVGPU_LAMBDA(T b) { return put(b); });
-    level.A->spmv({x, own.residual, T(-1), T(1)}, queue.stream());
+    multiply(T(-1), x, T(1), own.residual);
     level.R->spmv({own.residual, coarse.b}, queue.stream());
     run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);
     level.P->spmv({coarse.x, x, T(1), T(1)}, queue.stream());
-    smooth(queue, level, b, x, false, own.residual, own.direction);
+    smooth(queue, level, multiply, b, x, false, own.residual, own.direction);
 }
 
 }  // namespace spmvgpu

@@ -56,12 +56,12 @@ bool HaloMap<T>::can_be_recorded() const {
 }
 
 template <class T>
-void HaloMap<T>::apply(const T* x, T* y, Stream) const {
-    halos_.has_gpus() ? apply_on_gpus(x, y) : apply_on_cpu(x, y);
+void HaloMap<T>::multiply(T alpha, const T* x, T beta, T* y) const {
+    halos_.has_gpus() ? multiply_on_gpus(alpha, x, beta, y) : multiply_on_cpu(alpha, x, beta, y);
 }
 
 template <class T>
-void HaloMap<T>::apply_on_gpus(const T* x, T* y) const {
+void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
     const auto& lanes = halos_.lanes();
     for (std::size_t k = 0; k < lanes.size(); ++k) made_[k].record(streams_[k]);
     for (std::size_t k = 0; k < lanes.size(); ++k) {
@@ -75,7 +75,7 @@ void HaloMap<T>::apply_on_gpus(const T* x, T* y) const {
                              other.device(), std::size_t(pull.end - pull.begin) * sizeof(T), streams_[k]);
         }
         pulled_[k].record(streams_[k]);
-        lane.shard->matrix->spmv({own_x, own(y, k)}, streams_[k]);
+        lane.shard->matrix->spmv({own_x, own(y, k), alpha, beta}, streams_[k]);
     }
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         for (const std::size_t reader : lanes[k].read_by) pulled_[reader].hold_back(streams_[k]);
@@ -83,7 +83,7 @@ void HaloMap<T>::apply_on_gpus(const T* x, T* y) const {
 }
 
 template <class T>
-void HaloMap<T>::apply_on_cpu(const T* x, T* y) const {
+void HaloMap<T>::multiply_on_cpu(T alpha, const T* x, T beta, T* y) const {
     const auto& lanes = halos_.lanes();
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         T* const own_x = from_zero(own(x, k), lanes[k]);
@@ -91,7 +91,7 @@ void HaloMap<T>::apply_on_cpu(const T* x, T* y) const {
             copy_bytes(own_x + pull.begin, {}, own(x, pull.from) + (pull.begin - lanes[pull.from].begin()), {},
                        std::size_t(pull.end - pull.begin) * sizeof(T));
         }
-        lanes[k].shard->matrix->spmv({own_x, own(y, k)}, nullptr);
+        lanes[k].shard->matrix->spmv({own_x, own(y, k), alpha, beta}, nullptr);
     }
 }
 

@@ -38,17 +38,18 @@ public:
     // The stream of every piece, null on the CPU. All pieces are on GPUs, or all on the CPU.
     HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, std::vector<Stream> streams);
 
-    // y = A x, both by their address in the first piece's memory. On GPUs it is queued on the streams of the pieces,
-    // and what is queued there afterwards may change x and y.
-    void apply(const T* x, T* y, Stream stream) const override;
+    // y = alpha A x + beta y, both by their address in the first piece's memory. On GPUs it is queued on the streams of
+    // the pieces, and what is queued there afterwards may change x and y.
+    void multiply(T alpha, const T* x, T beta, T* y) const;
+    void apply(const T* x, T* y, Stream) const override { multiply(T(1), x, T(0), y); }
 
     bool can_be_recorded() const override;
 
 private:
     using Lane = typename Halos<T>::Lane;
     T* own(const T* vector, std::size_t lane) const { return pieces_[lane].own_vector(const_cast<T*>(vector)); }
-    void apply_on_gpus(const T* x, T* y) const;
-    void apply_on_cpu(const T* x, T* y) const;
+    void multiply_on_gpus(T alpha, const T* x, T beta, T* y) const;
+    void multiply_on_cpu(T alpha, const T* x, T beta, T* y) const;
     // The same as if the vectors of a piece began with the first element of all.
     static T* from_zero(T* own, const Lane& lane) { return const_cast<T*>(as_whole(own, lane.begin())); }
 

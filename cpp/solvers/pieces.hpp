@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "solvers/cycle_steps.hpp"
 #include "solvers/halo_map.hpp"
 #include "solvers/methods.hpp"
 #include "vector/pieces_queue.hpp"
@@ -20,11 +21,19 @@ struct SystemInPieces {
     SystemInPieces(const System<T>& whole, const Halos<T>& halos) : whole(whole), halos(halos), layout({&halos}) {}
 
     // None if the vectors of a system have to be whole: A is on one device or does not divide them, some of its devices
-    // are GPUs and others not, or M is more than a diagonal.
+    // are GPUs and others not, or M is neither a diagonal nor a polynomial in A.
     static const Halos<T>* divides(const System<T>& system) {
         const DistributedMatrix<T>* const matrix = system.A->distributed();
         if (matrix == nullptr || system.ranks != nullptr || matrix->solver_pieces() < 2) return nullptr;
-        return system.M == nullptr || system.M->diagonal() != nullptr ? matrix->halos() : nullptr;
+        const bool suits = system.M == nullptr || system.M->diagonal() != nullptr || polynomial(system) != nullptr;
+        return suits ? matrix->halos() : nullptr;
+    }
+
+    // M, if it is a polynomial in A.
+    static const CycleMap<T>* polynomial(const System<T>& system) {
+        const auto* const M = dynamic_cast<const CycleMap<T>*>(system.M);
+        const Level<T>* const level = M == nullptr ? nullptr : M->polynomial();
+        return level != nullptr && level->A.get() == system.A->distributed() ? M : nullptr;
     }
 
     // The matrix in the only part that has rows, if that is where the vectors are: such a system is like any other one.
@@ -37,11 +46,31 @@ struct SystemInPieces {
 
     std::size_t vector_bytes() const { return (layout.room() * sizeof(T) + 255) / 256 * 256; }
 
-    // Bytes on each device: b, x, the guess and a diagonal, and what the solver takes.
-    std::size_t given_bytes() const { return 4 * vector_bytes(); }
+    // Bytes on each device: b, x, the guess, a diagonal and two vectors of a polynomial, and what the solver takes.
+    std::size_t given_bytes() const { return (polynomial(whole) == nullptr ? 4 : 6) * vector_bytes(); }
     std::size_t bytes(Method method, const Limits& limits) const {
         return given_bytes() + (work_bytes<T>(method, layout.room(), limits) + 255) / 256 * 256;
     }
+};
+
+// A polynomial in A, of vectors in pieces.
+template <class T, class Queue>
+class PolynomialOfPieces : public LinearMap<T> {
+public:
+    // Of the level, but with the inverse diagonal in pieces; r and d are vectors to work with.
+    PolynomialOfPieces(Queue& queue, const HaloMap<T>& A, Level<T> level, T* r, T* d)
+        : queue_(queue), A_(A), level_(std::move(level)), r_(r), d_(d) {}
+
+    void apply(const T* x, T* y, Stream) const override {
+        const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) { A_.multiply(alpha, from, beta, to); };
+        smooth(queue_, level_, multiply, x, y, true, r_, d_);
+    }
+
+private:
+    Queue& queue_;
+    const HaloMap<T>& A_;
+    Level<T> level_;
+    T *r_, *d_;
 };
 
 // `memory` has as many bytes as the system says, on each of the devices, and `streams` are those of `queues`, which are
@@ -62,16 +91,25 @@ Report run_in_pieces(Pieces& queues, const SystemInPieces<T>& system, const std:
         return reinterpret_cast<T*>(next - system.vector_bytes());
     };
     // Complete when it returns.
-    const auto copy_of = [&](const T* from) {
+    const auto copy_of = [&](const T* from, Device device) {
         T* const to = vector();
         for (std::size_t k = 0; k < lanes.size() && from != nullptr; ++k) {
-            copy_bytes(pieces[k].own_vector(to), lanes[k].device(), from + lanes[k].begin(), whole.device,
+            copy_bytes(pieces[k].own_vector(to), lanes[k].device(), from + lanes[k].begin(), device,
                        pieces[k].n * sizeof(T));
         }
         return from == nullptr ? nullptr : to;
     };
-    T *const b = copy_of(whole.b), *const guess = copy_of(whole.guess), *const x = vector();
-    const DiagonalMap<T> diagonal(copy_of(whole.M == nullptr ? nullptr : whole.M->diagonal()));
+    T *const b = copy_of(whole.b, whole.device), *const guess = copy_of(whole.guess, whole.device);
+    T* const x = vector();
+    std::unique_ptr<const LinearMap<T>> M;
+    if (const CycleMap<T>* const polynomial = SystemInPieces<T>::polynomial(whole)) {
+        Level<T> level = *polynomial->polynomial();
+        level.inverse_diagonal = copy_of(level.inverse_diagonal, polynomial->device());
+        T *const r = vector(), *const d = vector();
+        M = std::make_unique<PolynomialOfPieces<T, PiecesQueue<Pieces>>>(queue, A, level, r, d);
+    } else if (whole.M != nullptr) {
+        M = std::make_unique<DiagonalMap<T>>(copy_of(whole.M->diagonal(), whole.device));
+    }
     const auto collect_x = [&] {
         queues.synchronize();
         for (std::size_t k = 0; k < lanes.size(); ++k) {
@@ -84,8 +122,7 @@ Report run_in_pieces(Pieces& queues, const SystemInPieces<T>& system, const std:
         look(seen);
     };
 
-    const System<T> in_pieces{
-        system.layout.room(), lanes[0].device(), &A, whole.M == nullptr ? nullptr : &diagonal, b, guess, x};
+    const System<T> in_pieces{system.layout.room(), lanes[0].device(), &A, M.get(), b, guess, x};
     const std::size_t given = system.given_bytes(), bytes = system.bytes(method, limits) - given;
     Report report = run_method(method, queue, in_pieces, limits, memory[0] + given, bytes, look_at_x);
     collect_x();

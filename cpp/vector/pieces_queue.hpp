@@ -63,6 +63,13 @@ public:
         sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
     }
 
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_piece([&](auto& queue, const SymmetricPiece& piece) {
+            queue.each(piece.n, moved(reads, piece), moved(writes, piece), step);
+        });
+    }
+
     template <class S, class T, class Then>
     void dots(S* scalars, index_t, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
         for (int k = 0; k < size(); ++k) {

@@ -48,6 +48,10 @@ class Cycle(DevicePreconditioner):
         super().__init__(finest)
         self._levels = levels
 
+    def _is_polynomial_in(self, op: SparseOperator) -> bool:
+        finest = self._levels[0].A
+        return len(self._levels) == 1 and finest is not None and finest._matrix is op._matrix
+
     def _core_map(self) -> Any:
         levels = [
             (

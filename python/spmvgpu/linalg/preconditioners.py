@@ -17,6 +17,7 @@ from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
+from ..value_types import is_distributed as is_spread
 from ..value_types import value_type
 from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
 
@@ -85,9 +86,13 @@ class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
         """What the core applies, with memory for one solve."""
         raise NotImplementedError
 
+    def _is_polynomial_in(self, op: SparseOperator) -> bool:
+        """Whether it is made of products with `op` alone, and sums."""
+        return False
+
     def _map_for(self, op: Any, ordinal: int) -> PreconditionerMap | None:
         """Itself for an operator of its size; None for another type, or for vectors on another device."""
-        if ordinal != self._ordinal or op.dtype != self.dtype:
+        if not keeps_pieces(op, self) and (ordinal != self._ordinal or op.dtype != self.dtype):
             return None
         return PreconditionerMap(self._core_map(), self)
 
@@ -199,6 +204,15 @@ def is_diagonal(op: Any, M: Any) -> bool:
     if isinstance(M, np.ndarray):
         return M.ndim == 1 or M.shape == (op.shape[0], 1)
     return library_of(M) is not None
+
+
+def keeps_pieces(op: Any, M: Any) -> bool:
+    """Whether the core keeps the vectors in pieces on several devices, wherever they are given."""
+    if not isinstance(op, SparseOperator) or not is_spread(op._matrix) or op._matrix.solver_pieces < 2:
+        return False
+    if isinstance(M, DevicePreconditioner):
+        return M._is_polynomial_in(op)
+    return M is None or is_diagonal(op, M)
 
 
 def _check_shape(op: Any, M: Any) -> None:

@@ -16,12 +16,11 @@ from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..operands import kind_of
 from ..operator import SparseOperator
-from ..value_types import is_distributed as is_spread
 from .preconditioners import (
     PreconditionerMap,
     callback_map,
     checked_product,
-    is_diagonal,
+    keeps_pieces,
     map_of_preconditioner,
 )
 from .stopping import SolveInfo, check_residuals, info_of, warn_of_drift
@@ -187,19 +186,11 @@ def _prepare(
         "resident": RESIDENT,
         "recorded": RECORDED,
     }
-    vectors = system.vectors() if over_ranks else Vectors(system, b, _keeps_pieces(system, M))
+    vectors = system.vectors() if over_ranks else Vectors(system, b, keeps_pieces(system, M))
     right = vectors.take("b", b)
     guess = NOTHING if x0 is None or guess_is_mb else vectors.take("x0", x0)
     preconditioner = map_of_preconditioner(system, M, vectors)
     return _Prepared(system, every, vectors, right, guess, preconditioner, vectors.new())
-
-
-def _keeps_pieces(system: Any, M: Any) -> bool:
-    """Whether the core keeps the vectors in pieces on several devices, wherever they are given."""
-    several = (
-        isinstance(system, SparseOperator) and is_spread(system._matrix) and system._matrix.solver_pieces > 1
-    )
-    return several and (M is None or is_diagonal(system, M))
 
 
 def _kind_of_guess(x0: Any) -> str:
