@@ -122,9 +122,11 @@ def run_format(name: str, dtype: str, device: str) -> int:
     """A format with all of its variants; how many operators were made."""
     made = 0
     shapes = ["chain", "triples", "pairs"] + ["long"] * (name in UNPADDED)
-    for shape in shapes:
-        A = as_type(pattern(shape), dtype)
-        for number, options in enumerate(variants(name)):
+    for number, options in enumerate(variants(name)):
+        # The defaults with all shapes, what differs from them with another one in each type.
+        turn = (number + TYPES.index(dtype)) % len(shapes)
+        for shape in shapes if number == 0 else [shapes[turn]]:
+            A = as_type(pattern(shape), dtype)
             if options.get("symmetry") == "hermitian" and A.dtype.kind == "c":
                 A = hermitian(pattern(shape), dtype)
             op = sg.aslinearoperator(A, format=name, device=device, **options)
