@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import gallery
+from spmvgpu.inputs import compressed
+from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.model.predict import Prediction, Predictions, predict_csr
 from spmvgpu.planning.model.profile import SHIPPED, Profile
 from support import over
@@ -90,6 +93,20 @@ def test_auto_passes_over_a_format_that_the_profile_does_not_know():
     assert considered("dia") == {"csr", "sell"}
     # A profile that knows none leaves nothing better.
     assert considered(*sg.formats()) == {"csr", "sell", "dia"}
+
+
+def test_of_a_matrix_in_pieces_every_format_is_planned(monkeypatch):
+    """Pieces that suit different formats would leave out different ones, whose times cannot be added."""
+    band, scattered = gallery.poisson2d(50), gallery.uniform_random(2500, 2500, 5)
+    A = canonical_csr(sp.vstack([band, scattered]).tocsr())
+    monkeypatch.setattr(compressed, "ENTRY_LIMIT", 5000)
+    profile = Profile.read(SHIPPED / "nvidia-h200.json")
+
+    def is_fastest(least, error, best):
+        return least <= best.time_us
+
+    table = predict_csr(A, 0, "roofline", profile, ["csr", "sell", "dia", "coo"], True, is_fastest)
+    assert {entry.format for entry in table} == {"csr", "sell", "dia", "coo"}
 
 
 def test_text_and_html():

@@ -66,9 +66,8 @@ void register_runtime(py::module_& module) {
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
     module.def(
-        "trial_products",
-        [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); }, py::arg("ordinal"),
-        py::arg("nnz"), "Products that a trial of a matrix of so many stored entries takes.");
+        "trial_products", [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); },
+        py::arg("ordinal"), py::arg("nnz"), "Products that a trial of a matrix of so many stored entries takes.");
     module.def("max_threads", &max_threads, "Threads that the calling thread's loops may use.");
     module.def("set_thread_limit", &set_thread_limit, py::arg("threads"),
                "Bounds the threads of the calling thread's loops; gives the bound before.");

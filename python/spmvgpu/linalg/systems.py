@@ -159,7 +159,8 @@ def solve(
     limit = given.limits["maxiter"]
     info = info_of(solver, system.dtype, how.status, how.iterations, report["offending_value"], limit)
     if how.status == "converged" and not (solver == "minres" and M is not None):
-        warn_of_drift(solver, max(how.goal, how.residual), how.true_residual, system.dtype)
+        rounding = np.finfo(system.dtype).eps * report["norm_b"]  # no true residual falls far below this
+        warn_of_drift(solver, max(how.goal, how.residual, rounding), how.true_residual, system.dtype)
     return vectors.result(), info, how
 
 

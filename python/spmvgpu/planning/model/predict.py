@@ -15,7 +15,7 @@ from ...arguments import one_of
 from ...devices import CPU, device_name, resolve_device
 from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
-from ...inputs.compressed import ENTRY_LIMIT, pieces_of
+from ...inputs.compressed import pieces_of
 from ...inputs.source import DeviceCsr
 from ...steps import step
 from ...value_types import value_type
@@ -273,10 +273,10 @@ def predict_csr(
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
-        in_pieces = csr.nnz > ENTRY_LIMIT  # each of which would leave out others
-        worth = None if in_pieces else is_worth_a_plan
-        pieces = [_by_roofline(piece, ordinal, profile, chosen, is_own, worth) for piece in pieces_of(csr)]
-        entries = pieces[0] if len(pieces) == 1 else _together(pieces, chosen)
+        pieces = list(pieces_of(csr))
+        worth = is_worth_a_plan if len(pieces) == 1 else None  # each of several would leave out others
+        each = [_by_roofline(piece, ordinal, profile, chosen, is_own, worth) for piece in pieces]
+        entries = each[0] if len(each) == 1 else _together(each, chosen)
     else:
         entries = _by_guo2011(csr, ordinal, profile, chosen)
     source = profile.device
