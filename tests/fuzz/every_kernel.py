@@ -33,6 +33,9 @@ TOGETHER = {
 }
 EVERY_WIDTH = (3, 4, 8, 9, 16, 32, 39)  # columns that have kernels of their own, whole and in part
 
+# These take columns one by one, so that a few say what many would.
+WITHOUT_COLUMNS = ["csr_m", "csr_b", "tsmv", "packed_sell"]
+
 # These do not pad, and can have a row that is longer than any tile, strip or fragment.
 UNPADDED = ["csr", "csr_b", "csr_m", "coo"]
 
@@ -114,6 +117,7 @@ def check_products(op: sg.SparseOperator, A: sp.csr_array, widths: tuple[int, ..
             # The columns are multiples of three vectors, so three say whether all are right.
             assert_product(result[:, :3], A, part[:, :3])
             np.testing.assert_array_equal(result, result[:, np.arange(columns) % 3])
+    X, Y = X[:, : max(widths)], Y[:, : max(widths)]
     result = op.spmv(X, out=Y.copy(), alpha=alpha, beta=beta)
     assert_product(result[:, -3:], A, X[:, -3:], alpha, beta, Y[:, -3:])
 
@@ -130,7 +134,8 @@ def run_format(name: str, dtype: str, device: str) -> int:
             if options.get("symmetry") == "hermitian" and A.dtype.kind == "c":
                 A = hermitian(pattern(shape), dtype)
             op = sg.aslinearoperator(A, format=name, device=device, **options)
-            check_products(op, A, (3, 33) if number else EVERY_WIDTH)
+            widths = (3, 33) if number else EVERY_WIDTH
+            check_products(op, A, (3,) if name in WITHOUT_COLUMNS else widths)
             made += 1
     for A in packable(dtype) if name == "packed_sell" else ():
         check_products(sg.aslinearoperator(A, format=name, device=device, max_padding=1e6), A, (3,))
@@ -145,7 +150,7 @@ def run_format(name: str, dtype: str, device: str) -> int:
 
 def run_solvers(dtype: str, device: str) -> int:
     """Every solver with every kind of preconditioner; how many operators were made."""
-    A, b = gallery.poisson2d(30).astype(dtype), np.ones(900, dtype)
+    A, b = gallery.poisson2d(20).astype(dtype), np.ones(400, dtype)
     op = sg.aslinearoperator(A, device=device, format="csr")
     preconditioners = [
         None,
@@ -153,17 +158,18 @@ def run_solvers(dtype: str, device: str) -> int:
         linalg.chebyshev(op, 3),
         linalg.block_jacobi(op, 4),
         linalg.ic0(op),
-        sg.aslinearoperator(sp.eye_array(900, dtype=dtype), device=device),
-        LinearOperator((900, 900), matvec=lambda x: x, dtype=dtype),
+        sg.aslinearoperator(sp.eye_array(400, dtype=dtype), device=device),
+        LinearOperator((400, 400), matvec=lambda x: x, dtype=dtype),
     ]
-    for solver, M in product([linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres], preconditioners):
-        for options in ({}, {"check_every": 3, "residuals": []}):
-            rtol = 1e-6 if solver is linalg.minres else 1e-4  # times norms of the matrix and the solution
-            solution, info = solver(op, b, rtol=rtol, M=M, **options)
-            assert info == 0
-            assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
+    solvers = [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres]
+    for number, (solver, M) in enumerate(product(solvers, preconditioners)):
+        options = {"check_every": 3, "residuals": []} if number % 2 else {}
+        rtol = 1e-6 if solver is linalg.minres else 1e-4  # times norms of the matrix and the solution
+        solution, info = solver(op, b, rtol=rtol, M=M, **options)
+        assert info == 0
+        assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
     pieces = sg.aslinearoperator(A, device=[device] * 2, format="csr")
-    for solver, M in product([linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres], preconditioners[:2]):
+    for solver, M in product(solvers, preconditioners[:2]):
         solution, info = solver(pieces, b, rtol=1e-6 if solver is linalg.minres else 1e-4, M=M)
         assert (info, pieces.solve_info.pieces) == (0, 2)
         assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
