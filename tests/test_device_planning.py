@@ -134,7 +134,7 @@ def test_features_are_those_of_the_host(case, device, dtype):
 
 def test_features_of_a_matrix_that_is_sampled(device, rng):
     """Of more rows and entries than are looked at."""
-    A = sp.random_array((150_000, 90_000), density=1e-4, format="csr", rng=rng)
+    A = sp.random_array((150_000, 90_000), density=1e-4, format="csr", random_state=rng)
     A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
     A.sort_indices()
     assert A.nnz > 2 * 2**19
