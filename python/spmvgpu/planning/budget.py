@@ -13,7 +13,8 @@ from .model.predict import Prediction
 #: What choosing may take, in products of the matrix, unless the caller says otherwise.
 BUDGET = 50.0
 
-# What a conversion on a GPU takes at least, and how fast it writes: measured on an H200.
+# What a conversion on a GPU is reckoned to take beside its bytes, and how fast it writes. Rather too long,
+# for a trial that is begun is ended: in the benchmarks' setup.json, of an H200, none took more than 1.6 ms.
 _CONVERSION_US, _CONVERSION_BYTES_PER_US = 1000.0, 500e3
 
 
