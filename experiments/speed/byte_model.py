@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         facts = environment.describe(options.device, [peers.ours])
         record = Recorder(options.out / environment.slug(facts) / "packed_sell.json", facts)
         head += [f"{name}, us" for name in TIMED]
-    rows = []
+    rows: list[list[str]] = []
     for item in items():
         if re.search(options.only, item.name):
             rows += rows_of(item, options.max_nnz, options.bandwidth, options.device, record)
