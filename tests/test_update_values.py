@@ -14,7 +14,7 @@ import libraries
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, SYMMETRIC_CASES, TYPES, hermitian, matrix, typed, vector
 from reference import assert_product
-from support import assert_same_entries, each_pair, over, run_python
+from support import assert_same_entries, formats_of, over, run_python
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 #: Options with which every format holds a matrix of small blocks.
@@ -60,9 +60,16 @@ def assert_is_as_new(op, A, fmt, device, **options):
     assert op.options == new.options
 
 
-@each_pair(list(CASES))
-@over("dtype", ALL_TYPES)
-def test_values_are_replaced(case, fmt, device, dtype):
+@pytest.mark.parametrize(
+    ("case", "fmt", "dtype"),
+    [
+        (case, fmt, ALL_TYPES[(number + sg.formats().index(fmt)) % len(ALL_TYPES)])  # the types take turns
+        for number, case in enumerate(CASES)
+        for fmt in formats_of(case)
+    ],
+    ids=str,
+)
+def test_values_are_replaced(case, fmt, dtype, device):
     A = matrix(case, dtype)
     op = sg.aslinearoperator(A, format=fmt, device=device)
     for B in (others(A), others(A, seed=12), A):

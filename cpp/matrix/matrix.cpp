@@ -6,17 +6,11 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
-#include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
-#include "cuda/scratch.hpp"
 #include "formats/builder.hpp"
 #include "formats/csr_passes.hpp"
-#include "formats/dia_build.hpp"
-#include "formats/hyb_build.hpp"
-#include "formats/sell_build.hpp"
-#include "formats/tsmv_build.hpp"
 #include "matrix/column_products.hpp"
 #include "matrix/csr_source.hpp"
 #include "matrix/timing.hpp"
@@ -72,20 +66,28 @@ bool is_on_gpu(const CsrMatrix<T>& csr) {
     return csr.row_offsets.device().is_cuda();
 }
 
-// The plan of a matrix on a GPU, and the format in its memory. Called only where kBuildsOnGpu is true; elsewhere they
-// are there for the sake of the compiler.
-template <class Format>
-typename Format::Plan plan_there([[maybe_unused]] const CsrMatrix<typename Format::value_type>& csr,
-                                 [[maybe_unused]] const typename Format::Tuning& tuning,
-                                 [[maybe_unused]] const Target& target) {
-    if constexpr (kBuildsOnGpu<Format>) return plan_on_gpu<Format>(csr, tuning, target);
-    throw std::logic_error(std::string(Format::kName) + " is not built on a GPU");
+// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory.
+template <class Format, class T>
+typename Format::Plan plan_where_it_is(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning,
+                                       const Target& target) {
+    if constexpr (kBuildsOnGpu<Format>) {
+        if (is_on_gpu(csr)) return plan_on_gpu<Format>(csr, tuning, target);
+    }
+    return Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
 }
-template <class Format>
-Format build_there([[maybe_unused]] const CsrMatrix<typename Format::value_type>& csr,
-                   [[maybe_unused]] const typename Format::Plan& plan) {
-    if constexpr (kBuildsOnGpu<Format>) return build_on_gpu<Format>(csr, plan);
-    throw std::logic_error(std::string(Format::kName) + " is not built on a GPU");
+template <class Format, class T>
+Format build_where_it_is(const CsrMatrix<T>& csr, const typename Format::Plan& plan) {
+    if constexpr (kBuildsOnGpu<Format>) {
+        if (is_on_gpu(csr)) return build_on_gpu<Format>(csr, plan);
+    }
+    return Format::from_csr(csr, plan);
+}
+
+template <class T>
+index_t longest_row_where_it_is(const CsrMatrix<T>& csr) {
+    if (is_on_gpu(csr)) return cuda::longest_row(csr.rows, csr.row_offsets.data(), csr.row_offsets.device().ordinal);
+    HostPasses passes;
+    return longest_row(passes, csr.rows, csr.row_offsets.data());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -113,9 +115,7 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
     MatrixPlan result;
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
-        auto plan = is_on_gpu(csr) && kBuildsOnGpu<Format>
-                        ? plan_there<Format>(csr, tuning, target)
-                        : Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
+        auto plan = plan_where_it_is<Format>(csr, tuning, target);
         result.cost = plan.cost;
         result.options = list_options(plan.tuning);
         result.made = std::move(plan);
@@ -129,54 +129,40 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
     : device_(device) {
     with_format<T>(format, [&]<class Format>() {
         const auto tuning = read_options<typename Format::Tuning>(format, options);
-        if (device.is_cuda() && kBuildsOnGpu<Format> && builders == Builders::kOfDevice) {
-            convert_there<Format>(csr, tuning, planned);
-        } else {
-            convert_on_host<Format>(csr, tuning, planned);
-        }
+        const bool on_gpu = device.is_cuda() && kBuildsOnGpu<Format> && builders == Builders::kOfDevice;
+        convert<Format>(csr, tuning, planned, on_gpu ? device : Device{});
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
     workspaces_.emplace(scratch, device, array_bytes());
 }
 
-// The matrix crosses the bus as CSR, unless it is there already.
+// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays.
 template <class T>
 template <class Format>
-void Matrix<T>::convert_there(const CsrMatrix<T>& given, const typename Format::Tuning& tuning,
-                              const MatrixPlan* planned) {
+void Matrix<T>::convert(const CsrMatrix<T>& given, const typename Format::Tuning& tuning, const MatrixPlan* planned,
+                        Device builder) {
     auto start = std::chrono::steady_clock::now();
     std::optional<CsrSource<T>> uploaded;
-    if (!is_on_gpu(given)) uploaded.emplace(given, device_);
-    const CsrMatrix<T>& csr = uploaded ? uploaded->csr() : given;
+    if (builder.is_cuda() && !is_on_gpu(given)) uploaded.emplace(given, builder);
+    const CsrMatrix<T> csr = uploaded                                 ? uploaded->csr()
+                             : is_on_gpu(given) && !builder.is_cuda() ? copy_to(given, {})
+                                                                      : given;
     setup_.transfer = seconds_since(start);
+
     start = std::chrono::steady_clock::now();
     std::optional<typename Format::Plan> own;
     const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
-                                          : own.emplace(plan_there<Format>(csr, tuning, target_of(device_)));
-    storage_ = build_there<Format>(csr, plan);
+                                          : own.emplace(plan_where_it_is<Format>(csr, tuning, target_of(device_)));
+    Format converted = build_where_it_is<Format>(csr, plan);
     stores_in_order_ = plan.cost.stores_in_order;
     counts_ = plan.cost.counts;
-    longest_row_ = cuda::longest_row(csr.rows, csr.row_offsets.data(), device_.ordinal);
+    longest_row_ = longest_row_where_it_is(csr);
     setup_.convert = seconds_since(start);
-}
 
-template <class T>
-template <class Format>
-void Matrix<T>::convert_on_host(const CsrMatrix<T>& given, const typename Format::Tuning& tuning,
-                                const MatrixPlan* planned) {
-    const auto start = std::chrono::steady_clock::now();
-    const CsrMatrix<T> csr = is_on_gpu(given) ? copy_to(given, {}) : given;
-    std::optional<typename Format::Plan> own;
-    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
-                                          : own.emplace(Format::plan(csr, tuning, target_of(device_)));
-    const Format converted = Format::from_csr(csr, plan);
-    stores_in_order_ = plan.cost.stores_in_order;
-    counts_ = plan.cost.counts;
-    HostPasses passes;
-    longest_row_ = spmvgpu::longest_row(passes, csr.rows, csr.row_offsets.data());
-    setup_.convert = seconds_since(start);
-    storage_ = copy_to(converted, device_);
-    setup_.transfer = seconds_since(start) - setup_.convert;
+    start = std::chrono::steady_clock::now();
+    // What is built of arrays in host memory may be those arrays, which are somebody else's.
+    storage_ = builder.is_cuda() ? std::move(converted) : copy_to(converted, device_);
+    setup_.transfer += seconds_since(start);
 }
 
 template <class T>
@@ -363,43 +349,13 @@ void Matrix<T>::update_values(const Array<T>& values) {
         throw std::invalid_argument("values on " + values.device().name() + " for a matrix on " + device_.name());
     }
     const std::lock_guard lock(values_mutex_);
-    std::visit([&](auto& format) { store_values(format, values); }, storage_);
-}
-
-template <class T>
-template <class Format>
-void Matrix<T>::store_values(Format& format, const Array<T>& values) {
-    if constexpr (Format::kTraits.new_values == NewValues::kCopy) {
-        if (device_.is_cuda()) cuda::synchronize_device(device_.ordinal);
-        // What the matrix was built from may have a part in them.
-        if (!format.values.is_sole_owner()) format.values = Array<T>(nnz(), device_);
-        const Uninterrupted whole;
-        copy_bytes(format.values.data(), device_, values.data(), values.device(), values.bytes());
-    } else if constexpr (Format::kTraits.new_values == NewValues::kPass) {
-        if (device_.is_cuda()) {
-            if constexpr (kHasCuda) {
-                if (!value_map_) value_map_ = find_value_map_on_gpu(format, device_.ordinal);
-                const Uninterrupted whole;
-                cuda::synchronize_device(device_.ordinal);
-                store_values_on_gpu(format, *value_map_, values, device_.ordinal);
-                if (!values.device().is_cuda()) cuda::drop_scratch(device_.ordinal);
-            }
-            return;
-        }
-        HostPasses passes;
-        using FormatBuilder = Builder<Format, HostPasses>;
-        if (!value_map_) value_map_ = FormatBuilder::find_value_map(passes, format);
-        const Uninterrupted whole;
-        FormatBuilder::store_values(passes, format, value_map_->data(), values.data());
-    } else {
-        throw std::logic_error(std::string(Format::kName) + " takes no new values");
-    }
+    new_values_.store(storage_, values, device_);
 }
 
 template <class T>
 std::size_t Matrix<T>::value_map_bytes() const {
     const std::lock_guard lock(values_mutex_);
-    return value_map_ ? value_map_->footprint() : 0;
+    return new_values_.nbytes();
 }
 
 template <class T>

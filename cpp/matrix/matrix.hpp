@@ -18,6 +18,7 @@
 #include "matrix/any_matrix.hpp"
 #include "matrix/column_exchange.hpp"
 #include "matrix/row_copies.hpp"
+#include "matrix/value_updates.hpp"
 #include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
 
@@ -93,12 +94,9 @@ public:
 
 private:
     template <class Format>
-    void convert_there(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned);
-    template <class Format>
-    void convert_on_host(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned);
+    void convert(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned,
+                 Device builder);
     std::size_t array_bytes() const;
-    template <class Format>
-    void store_values(Format& format, const Array<T>& values);
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
     std::uint64_t version_of(const T* x) const;
@@ -113,7 +111,7 @@ private:
     SetupSeconds setup_;
 
     mutable Mutex values_mutex_;  // of to_csr() and update_values()
-    std::optional<Array<index_t>> value_map_;
+    ValueUpdates<T> new_values_;
 
     mutable ColumnExchange<T> column_exchange_;
     mutable VectorCopies<T> vector_copies_;
