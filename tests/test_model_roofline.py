@@ -28,15 +28,15 @@ def work(A, format, machine=GPU, **options):
 def test_time_is_the_norm_of_the_costs():
     terms = {"launch": 1.0, "memory": 4.0, "entries": 7.0}
     costs = {"launch": 3.0, "memory": 1.0}
-    assert Fit(1.0, costs, *NO_PLACES, 0.1).time(terms, [0.0] * 8) == pytest.approx(7)
-    assert Fit(2.0, costs, *NO_PLACES, 0.1).time(terms, [0.0] * 8) == pytest.approx(5)
+    assert Fit(1.0, costs, *NO_PLACES, 0.1).time(terms, 1.0) == pytest.approx(7)
+    assert Fit(2.0, costs, *NO_PLACES, 0.1).time(terms, 1.1) == pytest.approx(5.5)
 
 
-def test_a_sample_at_the_same_place_corrects_the_time():
+def test_a_sample_at_the_same_place_corrects_what_is_predicted_there():
     places, residuals = np.zeros((1, 8)), np.array([0.3])
     fit = Fit(1.0, {"launch": 2.0}, places, residuals, 0.1)
-    assert fit.time({"launch": 1.0}, [0.0] * 8) == pytest.approx(2 * np.exp(0.3 / 1.5))
-    assert fit.time({"launch": 1.0}, [50.0] * 8) == pytest.approx(2)
+    assert fit.correction([0.0] * 8) == pytest.approx(np.exp(0.3 / 1.5))
+    assert fit.correction([50.0] * 8) == pytest.approx(1)
 
 
 def test_fit_recovers_the_costs():

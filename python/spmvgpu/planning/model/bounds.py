@@ -7,7 +7,7 @@ to be slow even if the matrix suited it perfectly needs none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +27,7 @@ def least_time_us(
     format: str,
     options: Mapping[str, Any],
     fit: roofline.Fit,
-    at: Sequence[float],
+    correction: float,
     features: Mapping[str, Any],
     dtype: np.dtype[Any],
     machine: roofline.Machine,
@@ -35,18 +35,18 @@ def least_time_us(
 ) -> float:
     """Microseconds predicted of a variant if the matrix suits it; 0 if only its plan can say that."""
     nnz = features["nnz"]
-    stored = _LESS * nnz * _least_bytes(format, dtype.name, ordinal, machine.processors)
+    stored = _LESS * nnz * _least_bytes(format, dtype, ordinal, machine.processors)
     plan = {"slots": nnz, "bytes": stored, "padding": 1.0, "options": {}, "counts": defaultdict(float)}
     work = roofline.Work(features, dtype.itemsize, plan, machine)
     try:
         terms = roofline.terms_of(roofline.variant_name(format, options), work)
     except KeyError:  # one of the options that the plan chooses
         return 0.0
-    return fit.time(terms, at)
+    return fit.time(terms, correction)
 
 
 @lru_cache(maxsize=256)
-def _least_bytes(format: str, dtype: str, ordinal: int, processors: int) -> float:
+def _least_bytes(format: str, dtype: np.dtype[Any], ordinal: int, processors: int) -> float:
     """Bytes per entry; 0 of a format that does not hold every matrix."""
     offsets = np.arange(_DIAGONALS) - _DIAGONALS // 2
     band = sp.diags_array(np.ones((_DIAGONALS, _ROWS), dtype), offsets=offsets, shape=(_ROWS, _ROWS)).tocsr()

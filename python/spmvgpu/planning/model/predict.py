@@ -312,17 +312,20 @@ def _by_roofline(
     first_gpu = 0
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
-    variants = [(0.0, name, options, fit) for name in names for options, fit in fits.get(name, unknown)]
-    if is_worth_a_plan is not None:
-        for i, (_, name, options, fit) in enumerate(variants):
+    variants = []
+    for name in names:
+        for options, fit in fits.get(name, unknown):
+            least, correction = 0.0, 1.0
             if fit is not None:
-                least = least_time_us(name, options, fit, at, found, csr.dtype, machine, planned)
-                variants[i] = least, name, options, fit
-        variants.sort(key=lambda variant: variant[0])
+                correction = fit.correction(at)
+                if is_worth_a_plan is not None:
+                    least = least_time_us(name, options, fit, correction, found, csr.dtype, machine, planned)
+            variants.append((least, name, options, fit, correction))
+    variants.sort(key=lambda variant: variant[0])
     entries: list[Prediction] = []
     best: Prediction | None = None
     refusing: set[str] = set()  # all variants alike
-    for least, name, options, fit in variants:
+    for least, name, options, fit, correction in variants:
         error = fit.error if fit is not None and is_own else None
         if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(least, error, best)):
             continue
@@ -335,7 +338,7 @@ def _by_roofline(
         note = ""
         if fit is not None:
             work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
-            time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), at)
+            time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), correction)
         else:
             moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
             time = launch_us + 1e6 * moved / profile.memory_bandwidth

@@ -63,8 +63,8 @@ class Work:
         nnz, x_bytes = self["nnz"], self["cols"] * self.item
         stream = self.stored_bytes + self["rows"] * self.item + min(x_bytes, 32 * nnz)
         # The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
-        kept = float(np.interp(stream / self.machine.cache_bytes, (0.65, 1.35), (1, 0)))
-        x_kept = float(np.interp(x_bytes / self.machine.cache_bytes, (0.8, 1.6), (1, 0)))
+        kept = _kept(stream / self.machine.cache_bytes, 0.65, 1.35)
+        x_kept = _kept(x_bytes / self.machine.cache_bytes, 0.8, 1.6)
         return {
             "launch": 1,
             "memory": stream * (1 - kept) / _MILLION,
@@ -92,6 +92,11 @@ class Work:
             "entries": nnz / _MILLION,
             "rows": self["rows"] / _MILLION,
         }
+
+
+def _kept(size: float, all_up_to: float, none_from: float) -> float:
+    """What fraction of a product's data the next one finds in a cache; `size` is in caches."""
+    return min(1.0, max(0.0, (none_from - size) / (none_from - all_up_to)))
 
 
 def _csr_balanced(work: Work) -> Terms:
@@ -289,10 +294,15 @@ class Fit:
         residuals = np.array([residual for residual in parameters["residuals"] if residual is not None])
         return cls(parameters["norm"], parameters["costs"], points[known], residuals, parameters["error"])
 
-    def time(self, terms: Terms, at: Sequence[float]) -> float:
+    def correction(self, at: Sequence[float]) -> float:
+        """The factor by which the samples most like a matrix take longer than their terms say."""
+        return float(np.exp(_smooth(self.points, self.residuals, np.asarray(at))))
+
+    def time(self, terms: Terms, correction: float) -> float:
         """Microseconds of a product."""
-        total = sum((self.costs.get(name, 0.0) * value) ** self.norm for name, value in terms.items())
-        return float(total ** (1 / self.norm) * np.exp(_smooth(self.points, self.residuals, np.asarray(at))))
+        costs, norm = self.costs, self.norm
+        total = sum((costs[name] * value) ** norm for name, value in terms.items() if name in costs)
+        return float(total ** (1 / norm) * correction)
 
 
 # How far the influence of a sample reaches, and how much its residual is mistrusted.
