@@ -124,14 +124,28 @@ def _measure(record: Recorder, name: str, A: Any, device: str, has_cupy: bool) -
             _add(record, make, **case, library="spmvgpu", variant=variant, source=source, **facts)
 
 
+def _steps_us(op: sg.SparseOperator) -> dict[str, float]:
+    """Microseconds of every kind of step, those of formats by their names: "plan sell"."""
+    steps: dict[str, float] = {}
+    for step in op.tuning.steps:
+        name = f"{step.name} {step.of.partition(' ')[0]}".strip()
+        steps[name] = round(steps.get(name, 0.0) + 1e6 * step.seconds, 1)
+    return steps
+
+
 def _add(record: Recorder, make: Callable[[], Any], **row: Any) -> None:
-    """The median of several calls, none of which finds anything in the cache."""
+    """The median of several calls, none of which finds anything in the cache, and the steps of the fastest."""
     samples: list[float] = []
+    steps: dict[str, float] = {}
     while not samples or (len(samples) < REPEATS and sum(samples) < 1e6 * SECONDS):
         with sg.cache.empty():
             seconds, made = timed(make)
-        del made
         samples.append(1e6 * seconds)
+        if isinstance(made, sg.SparseOperator) and min(samples) == samples[-1]:
+            steps = _steps_us(made)
+        del made
+    if steps:
+        row["steps"] = steps
     us = median(samples)
     record.add(**row, time_us=round(us, 1), least_us=round(min(samples), 1), samples=len(samples))
     names = (row[key] for key in ("matrix", "dtype", "library", "variant", "source"))
