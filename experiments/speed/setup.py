@@ -127,14 +127,14 @@ def _measure(record: Recorder, name: str, A: Any, device: str, has_cupy: bool) -
 def _steps_us(op: sg.SparseOperator) -> dict[str, float]:
     """Microseconds of every kind of step, those of formats by their names: "plan sell"."""
     steps: dict[str, float] = {}
-    for step in op.tuning.steps:
+    for step in op.tuning.steps if op.tuning is not None else []:
         name = f"{step.name} {step.of.partition(' ')[0]}".strip()
         steps[name] = round(steps.get(name, 0.0) + 1e6 * step.seconds, 1)
     return steps
 
 
 def _add(record: Recorder, make: Callable[[], Any], **row: Any) -> None:
-    """The median of several calls, none of which finds anything in the cache, and the steps of the fastest."""
+    """The median of several calls, none of which finds anything in the cache; the steps are the fastest's."""
     samples: list[float] = []
     steps: dict[str, float] = {}
     while not samples or (len(samples) < REPEATS and sum(samples) < 1e6 * SECONDS):

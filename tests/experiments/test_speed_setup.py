@@ -24,6 +24,7 @@ def test_a_run_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert (row["library"], row["source"]) == ("spmvgpu", "scipy")
         assert min(row["time_us"], row["product_us"], row["nnz"]) > 0
         assert row["format"] in sg.formats()
+        assert any(step.startswith("convert") for step in row["steps"])
 
 
 def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
