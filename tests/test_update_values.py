@@ -33,9 +33,8 @@ def others(A, seed=11):
     with np.errstate(all="ignore"):  # infinity times i
         B = with_values(A, typed(with_values(A, real[places]), A.dtype))
     parts = B.data.view(B.data.real.dtype)
-    parts[np.isnan(parts)] = (
-        np.nan
-    )  # of one sign: NumPy gives entries that mirror each other now this, now that
+    # NaN of one sign: NumPy gives entries that mirror each other now this, now that.
+    parts[np.isnan(parts)] = np.nan
     return B
 
 

@@ -66,7 +66,8 @@ bool is_on_gpu(const CsrMatrix<T>& csr) {
     return csr.row_offsets.device().is_cuda();
 }
 
-// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory.
+// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory. What is not built on
+// a GPU is planned of a copy; it can be built only of a matrix in host memory.
 template <class Format, class T>
 typename Format::Plan plan_where_it_is(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning,
                                        const Target& target) {

@@ -39,7 +39,7 @@ def test_every_kernel(group, cuda_device):
     assert GROUPS[group](cuda_device) > 0
 
 
-# One type of each format, for what the checkers are given has but one text.
+# One type of each format in turn: the CPU's code is one template for all.
 @pytest.mark.parametrize("group", [group for i, group in enumerate(GROUPS) if (i + i // 4) % 4 == 0])
 def test_every_kernel_on_the_cpu(group):
     assert GROUPS[group]("cpu") > 0
