@@ -123,16 +123,16 @@ def device(request):
     params=[
         pytest.param(("cpu", True), id="cpu"),
         *(
-            pytest.param((name, resident), marks=pytest.mark.gpu, id=f"{name}-{way}")
+            pytest.param((name, cooperative), marks=pytest.mark.gpu, id=f"{name}-{way}")
             for name in CUDA_DEVICES
-            for resident, way in ((True, "resident"), (False, "queued"))
+            for cooperative, way in ((True, "cooperative"), (False, "queued"))
         ),
     ]
 )
 def solver_device(request, monkeypatch):
-    """Name of a device; of a GPU twice, with small systems solved by one kernel and by several."""
-    name, resident = request.param
-    monkeypatch.setattr("spmvgpu.linalg.systems.RESIDENT", resident)
+    """Name of a device; of a GPU twice: kernels whose blocks wait for each other, and one for each sweep."""
+    name, cooperative = request.param
+    monkeypatch.setattr("spmvgpu.linalg.systems.COOPERATIVE", cooperative)
     return name
 
 

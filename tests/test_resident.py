@@ -1,4 +1,7 @@
-"""Small systems on a GPU, whose solvers are one kernel each: which systems those are, and what comes out."""
+"""Kernels of solvers whose blocks wait for each other: which systems they are for, and what comes out.
+
+Small systems are solved within one kernel; of others the sweeps between two products are one.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 import spmvgpu as sg
-from battery import vector
+from battery import COMPLEX_TYPES, TYPES, vector
 from spmvgpu import _core, gallery, linalg
 
 SOLVERS = ["cg", "bicgstab", "minres"]
@@ -54,15 +57,16 @@ def test_a_cpu_has_no_resident_kernel():
     assert op.solve_info.resident is False
 
 
-def solve_both_ways(monkeypatch, solver, op, b, **options):
-    """Solution, iterations and history of the resident kernel, and of the queue."""
+def solve_both_ways(monkeypatch, solver, op, b, way="resident", **options):
+    """Solution, iterations and history of the resident kernel, or of chained sweeps, and of the queue."""
     found = []
-    for resident in (True, False):
-        monkeypatch.setattr("spmvgpu.linalg.systems.RESIDENT", resident)
+    for cooperative in (True, False):
+        monkeypatch.setattr("spmvgpu.linalg.systems.COOPERATIVE", cooperative)
         history = []
         x, info = getattr(linalg, solver)(op, b, residuals=history, **options)
         assert info == 0
-        assert op.solve_info.resident is resident
+        assert getattr(op.solve_info, way) is cooperative
+        assert op.solve_info.resident + op.solve_info.chained == cooperative
         found.append((x, op.solve_info.iterations, history))
     return found
 
@@ -138,23 +142,55 @@ def with_a_long_row(n):
         pytest.param(lambda: (with_a_long_row(900), {}), id="long_row"),
     ],
 )
-def test_the_queue_has_the_others(make, cuda_device):
+def test_the_sweeps_of_others_are_chained(make, cuda_device):
     A, options = make()
     A = sp.csr_array(A)
     op = sg.aslinearoperator(A, device=cuda_device, **options)
     _, info = linalg.bicgstab(op, np.ones(A.shape[0]), rtol=1e-5, maxiter=5000)
-    assert (info, op.solve_info.resident) == (0, False)
+    assert (info, op.solve_info.resident, op.solve_info.chained) == (0, False, True)
 
 
-def test_operators_as_preconditioners_are_queued(cuda_device):
-    op = sg.aslinearoperator(gallery.poisson2d(30), device=cuda_device)
-    _, info = linalg.cg(op, np.ones(900), M=linalg.chebyshev(op))
-    assert (info, op.solve_info.resident) == (0, False)
+@pytest.mark.parametrize("any_type", TYPES + COMPLEX_TYPES, ids=str)
+@pytest.mark.parametrize("preconditioner", [None, linalg.jacobi, linalg.chebyshev])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_chained_sweeps(solver, preconditioner, any_type, cuda_device, monkeypatch):
+    """With nothing, a diagonal and an operator between the products, which parts the sweeps."""
+    A = sp.csr_array(gallery.poisson3d(11)).astype(any_type)
+    op = sg.aslinearoperator(A, format="coo", device=cuda_device)
+    M = None if preconditioner is None else preconditioner(op)
+    rtol = 1e-4 if any_type in (np.float32, np.complex64) else 1e-9
+    found = solve_both_ways(
+        monkeypatch, solver, op, vector(A.shape[0], any_type), way="chained", rtol=rtol, M=M
+    )
+    assert_equal(*found, rtol=rtol)
 
 
-def test_solves_at_the_same_time(cuda_device):
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("rows", [1, 2, 1023, 1025, 132 * 1024, 132 * 1024 + 1, 1_000_003])
+def test_sizes_of_chained_sweeps(rows, solver, cuda_device, monkeypatch):
+    """Of a block that is not full to many elements for each thread."""
+    A = 4 * sp.eye_array(rows) + gallery.poisson1d(rows)
+    op = sg.aslinearoperator(sp.csr_array(A), format="coo", device=cuda_device)
+    b = vector(rows, np.dtype("float64"))
+    assert_equal(*solve_both_ways(monkeypatch, solver, op, b, way="chained", rtol=1e-9), rtol=1e-9)
+
+
+def test_chained_sweeps_with_a_callback(cuda_device):
+    """The host looks after every iteration, and finds what it would find without looking."""
+    op = sg.aslinearoperator(gallery.poisson2d(40), format="coo", device=cuda_device)
+    b = vector(1600, np.dtype("float64"))
+    norms, history = [], []
+    x, _ = linalg.cg(op, b, rtol=1e-9, residuals=history)
+    y, _ = linalg.cg(op, b, rtol=1e-9, callback=lambda x: norms.append(np.linalg.norm(b - op @ x)))
+    np.testing.assert_array_equal(x, y)
+    assert op.solve_info.chained
+    np.testing.assert_allclose(norms, history[1:], rtol=1e-5, atol=1e-12 * history[0])
+
+
+@pytest.mark.parametrize("size", [pytest.param(250, id="resident"), pytest.param(400, id="chained")])
+def test_solves_at_the_same_time(size, cuda_device):
     """The blocks of two grids that wait for their own must not keep each other from a place on the device."""
-    A = gallery.poisson2d(250)
+    A = gallery.poisson2d(size)
     b = vector(A.shape[0], np.dtype("float64"))
     op = sg.aslinearoperator(A, device=cuda_device)
     expected = linalg.cg(op, b, rtol=1e-8)[0]

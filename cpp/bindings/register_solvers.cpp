@@ -133,8 +133,8 @@ Limits limits_of(const py::dict& given) {
             limits.record = value.cast<bool>();
         } else if (name == "recorded") {
             limits.recorded = value.cast<bool>();
-        } else if (name == "resident") {
-            limits.resident = value.cast<bool>();
+        } else if (name == "cooperative") {
+            limits.cooperative = value.cast<bool>();
         } else {
             throw std::invalid_argument("a solver has no limit '" + name + "'");
         }
@@ -150,8 +150,8 @@ py::dict dict_of(const Report& report) {
                     py::arg("product_seconds") = report.product_seconds,
                     py::arg("precondition_seconds") = report.precondition_seconds,
                     py::arg("products") = report.products, py::arg("preconditionings") = report.preconditionings,
-                    py::arg("resident") = report.resident, py::arg("pieces") = report.pieces,
-                    py::arg("residuals") = report.residuals);
+                    py::arg("resident") = report.resident, py::arg("chained") = report.chained,
+                    py::arg("pieces") = report.pieces, py::arg("residuals") = report.residuals);
 }
 
 template <class T>

@@ -182,12 +182,12 @@ public:
     }
 
     // Iterates until the scalars say that it is over: iteration(run, s, k) does the k-th iteration, where `run` is this
-    // context or, in a kernel that does many of them, what stands for it there (see solvers/resident.hpp). After
-    // `period` iterations the vectors play the same parts again.
+    // context or, in a kernel that does many of them or a part of one, what stands for it there (see
+    // solvers/resident.hpp and solvers/chained.cuh). After `period` iterations the vectors play the same parts again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
-        if constexpr (Queue::kMayBeResident) {
-            if (iterate_resident(*this, s, iteration)) return;
+        if constexpr (Queue::kMayCooperate) {
+            if (iterate_resident(*this, s, iteration) || iterate_chained(*this, s, period, iteration)) return;
         }
         repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });
     }

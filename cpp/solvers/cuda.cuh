@@ -1,6 +1,7 @@
 // The solvers with vectors on a GPU, for files that compile them for some types each, side by side.
 #pragma once
 
+#include "solvers/chained.cuh"
 #include "solvers/cuda.hpp"
 #include "solvers/cycle_steps.hpp"
 #include "solvers/methods.hpp"
@@ -15,8 +16,8 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
              const Stream* after, const std::function<void(const Look&)>& look) {
     const int ordinal = system.device.ordinal;
     const DeviceGuard guard(ordinal);
-    const std::size_t partials = std::max(CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>)),
-                                          ResidentSystem<T>::partial_bytes());
+    const std::size_t partials = std::max({CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>)),
+                                           ResidentSystem<T>::partial_bytes(), Chain<T>::partial_bytes()});
     const std::size_t aligned = (partials + 255) / 256 * 256;
     SolverMemory::Lease lease(memory, aligned + bytes, system.device);
     const std::shared_ptr<void> stream = lease_stream(ordinal);

@@ -1,8 +1,6 @@
 // The iterations of a solver within one cooperative kernel; see resident.hpp.
 #pragma once
 
-#include <algorithm>
-#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -12,8 +10,9 @@
 #include "matrix/matrix.hpp"
 #include "solvers/context.hpp"
 #include "solvers/resident.hpp"
+#include "vector/cooperative.cuh"
 #include "vector/cuda_queue.cuh"
-#include "vector/grid_barrier.cuh"
+#include "vector/grid_sums.cuh"
 
 namespace spmvgpu::cuda {
 
@@ -58,16 +57,17 @@ private:
 
 template <class T>
 struct ResidentSystem {
-    static constexpr int kSumsOfBlocks = ResidentTuning::kMaxBlocks * kMaxSums;
     // As CudaQueue::partial_bytes().
-    static constexpr std::size_t partial_bytes() { return 256 + 2 * kSumsOfBlocks * sizeof(Wide<T>); }
+    static constexpr std::size_t partial_bytes() {
+        return 256 + GridSums<T, ResidentTuning::kBlockSize, ResidentTuning::kMaxBlocks>::kBytes;
+    }
 
     index_t n;
     ResidentShape shape;
     AnyRows<T> rows;
     const T* diagonal;  // that M is; null: no M
     unsigned* arrivals;
-    Wide<T>* partials;  // twice kSumsOfBlocks, for one sweep's sums are written while the last one's are still read
+    Wide<T>* partials;
 };
 
 // What an iteration is done with in the kernel. Every block has a range of the vectors' elements, one a thread, and of
@@ -85,7 +85,7 @@ class ResidentRun {
 
 public:
     __device__ __forceinline__ explicit ResidentRun(const ResidentSystem<T>& system)
-        : system_(system), barrier_(system.arrivals) {
+        : system_(system), sums_(system.arrivals, system.partials) {
         const int rows_here = system.shape.rows_per_block;
         const index_t first = static_cast<index_t>(blockIdx.x) * rows_here;
         const int group = static_cast<int>(threadIdx.x) / system.shape.lanes;  // rows_here of them in a block
@@ -181,61 +181,17 @@ private:
             sums = result.summands;
         }
         if constexpr (kWrites > 0) unseen_writes_ = true;
-        if constexpr (kSums > 0) add_up(sums, [&](const Sums<T, kSums>& of_all) { then(*s, of_all); });
-    }
-
-    // Calls use(sums over all threads) in one thread of every block, and is a barrier.
-    template <int kSums, class Use>
-    __device__ __forceinline__ void add_up(Sums<T, kSums> sums, const Use& use) {
-        static_assert(kSums <= kMaxSums);
-        constexpr int kWarps = Tuning::kBlockSize / kWarp;
-        __shared__ W of_warps[kSums][kWarps];
-        const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-#pragma unroll
-        for (int k = 0; k < kSums; ++k) {
-            const W sum = sum_lanes(sums.value[k], kWarp);
-            if (lane == 0) of_warps[k][warp] = sum;
+        if constexpr (kSums > 0) {
+            sums_.add_up(sums, [&](const Sums<T, kSums>& of_all) { then(*s, of_all); });
+            all_have_come();
         }
-        __syncthreads();
-        if (warp == 0) {
-            W* const of_blocks = system_.partials + (second_half_ ? ResidentSystem<T>::kSumsOfBlocks : 0);
-#pragma unroll
-            for (int k = 0; k < kSums; ++k) {
-                const W sum = sum_lanes(lane < kWarps ? of_warps[k][lane] : W{}, kWarp);
-                if (lane == 0) of_blocks[k * Tuning::kMaxBlocks + blockIdx.x] = sum;
-            }
-            if (lane == 0) barrier_.arrive_and_wait();
-            __syncwarp();
-            W parts[kSums][Tuning::kMaxBlocks / kWarp];
-#pragma unroll
-            for (int k = 0; k < kSums; ++k) {
-#pragma unroll
-                for (int i = 0; i < Tuning::kMaxBlocks / kWarp; ++i) {
-                    const unsigned block = i * kWarp + lane;
-                    const W* const part = of_blocks + k * Tuning::kMaxBlocks + block;
-                    parts[k][i] = block < gridDim.x ? load_partial(part) : W{};
-                }
-            }
-#pragma unroll
-            for (int k = 0; k < kSums; ++k) {
-                W sum{};
-#pragma unroll
-                for (int i = 0; i < Tuning::kMaxBlocks / kWarp; ++i) sum += parts[k][i];
-                sums.value[k] = sum_lanes(sum, kWarp);
-            }
-            if (lane == 0) use(sums);
-        }
-        second_half_ = !second_half_;
-        all_have_come();
     }
 
     __device__ __forceinline__ void wait_for_all() {
-        __syncthreads();
-        if (threadIdx.x == 0) barrier_.arrive_and_wait();
+        sums_.wait_for_all();
         all_have_come();
     }
     __device__ __forceinline__ void all_have_come() {
-        __syncthreads();
         unseen_writes_ = false;
         being_read_ = nullptr;
     }
@@ -264,14 +220,13 @@ private:
     }
 
     const ResidentSystem<T>& system_;
-    GridBarrier barrier_;
+    GridSums<T, Tuning::kBlockSize, Tuning::kMaxBlocks> sums_;
     index_t element_;         // the thread's element of the vectors; n if it has none
     unsigned lane_;           // its place among the lanes of its row
     Row row_;                 // no entries if it has none
     index_t stores_to_ = -1;  // element that the lanes' sum is; in other lanes than the first, -1
     index_t cols_[Tuning::kHeld];
     T factors_[Tuning::kHeld];
-    bool second_half_ = false;       // of the partial sums, is the next one
     bool unseen_writes_ = false;     // since the last barrier
     const T* being_read_ = nullptr;  // by other blocks, for a product since then
 };
@@ -281,17 +236,10 @@ template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     iterate_resident_grid(const __grid_constant__ ResidentSystem<T> system, S* scalars,
                           const __grid_constant__ Iteration iteration, std::int64_t first, std::int64_t count) {
-    static_assert(std::is_trivially_copyable_v<S>);
     __shared__ alignas(S) unsigned char memory[sizeof(S)];
     __shared__ double unread;
     S* const s = reinterpret_cast<S*>(memory);
-    if (threadIdx.x == 0) {
-        new (memory) S(*scalars);
-        if (blockIdx.x != 0) {  // one block records residuals for the host
-            s->history = &unread;
-            s->history_size = 1;
-        }
-    }
+    if (threadIdx.x == 0) copy_scalars(memory, *scalars, &unread);
     __syncthreads();
     ResidentRun<T> run(system);
     std::int64_t k = first;
@@ -326,31 +274,21 @@ std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const 
         matrix->storage());
 }
 
-// Whether the device runs so many blocks of a kernel at the same time.
-template <class Kernel>
-bool can_be_resident(Kernel* kernel, int blocks, int ordinal) {
-    int cooperates = 0, per_processor = 0;
-    check(cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, ordinal), "cudaDeviceGetAttribute");
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, ResidentTuning::kBlockSize, 0),
-          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    return cooperates != 0 && per_processor * properties(ordinal).multiprocessors >= blocks;
-}
-
 // Whether the iterations were done, within kernels. That it depends on the system alone, and not on how often somebody
 // looks at the solve, makes the result the same either way.
 template <class T, class S, class Iteration>
 bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
-    if (!solve.limits.resident) return false;
+    if (!solve.limits.cooperative) return false;
     auto system = resident_system(solve.system(), solve.queue.partials());
     if (!system) return false;
     const auto kernel = iterate_resident_grid<T, S, Iteration>;
-    if (!can_be_resident(kernel, system->shape.blocks, solve.system().device.ordinal)) return false;
+    if (!can_cooperate(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.system().device.ordinal)) {
+        return false;
+    }
     std::int64_t first = 0, count = solve.iterations_per_look();
     do {
         void* arguments[] = {&*system, &s, &iteration, &first, &count};
-        check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), dim3(system->shape.blocks),
-                                          dim3(ResidentTuning::kBlockSize), arguments, 0, native(solve.queue.stream())),
-              "cudaLaunchCooperativeKernel");
+        launch_cooperative(kernel, system->shape.blocks, ResidentTuning::kBlockSize, arguments, solve.queue.stream());
         solve.report.products += Iteration::kProducts;
         first += count;
     } while (!solve.look(s));

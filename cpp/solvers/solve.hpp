@@ -55,7 +55,7 @@ struct Limits {
     int look_every = 0;          // after so many iterations; 0: ever more rarely
     bool record = false;         // whether the report has all residuals
     bool recorded = true;        // whether iterations may be recorded as a CUDA graph
-    bool resident = true;        // whether small systems may be solved as solvers/resident.hpp says
+    bool cooperative = true;     // whether kernels may have blocks that wait for each other (resident.hpp, chained.cuh)
 };
 
 // What the caller sees of a solve under way.
@@ -79,6 +79,7 @@ struct Report {
     std::int64_t products = 0, preconditionings = 0;
     int pieces = 1;                 // of the vectors, each on a device of its own
     bool resident = false;          // whether the iterations were done within one kernel
+    bool chained = false;           // whether the sweeps between two products were
     std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
 };
 

@@ -21,7 +21,7 @@ namespace spmvgpu::cuda {
 
 class CudaQueue {
 public:
-    static constexpr bool kIsGpu = true, kMayBeResident = true;
+    static constexpr bool kIsGpu = true, kMayCooperate = true;
 
     // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
     static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {

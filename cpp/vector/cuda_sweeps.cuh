@@ -103,21 +103,16 @@ __device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
     return total;
 }
 
-template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
-__device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T, kReads, kMissing>& reads,
-                                            const Writes<T, kWrites>& writes, const Step& step, const Then& then,
-                                            Partials partials, std::integer_sequence<int, kIndex...>) {
-    constexpr int kBlockSize = SweepTuning::kBlockSize, kInFlight = SweepTuning::kInFlight;
-    using Result = decltype(step(*scalars, reads.template at<kIndex>(0)...));
-    constexpr int kSums = Result::kSums;
-    static_assert(kSums <= kMaxSums);
-    const S now = *scalars;
-    if (now.stopped) return;  // all threads of all blocks alike
-
-    Sums<T, kSums> sums;
-    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
-    for (std::int64_t base = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; base < n;
-         base += kInFlight * stride) {
+// Does the step with the elements base, base + stride, ... and returns the sums of these. An element is always the same
+// thread's.
+template <class Result, int kInFlight, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step,
+          int... kIndex>
+__device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std::int64_t stride, const S& now,
+                                               const Reads<T, kReads, kMissing>& reads,
+                                               const Writes<T, kWrites>& writes, const Step& step,
+                                               std::integer_sequence<int, kIndex...>) {
+    Sums<T, Result::kSums> sums;
+    for (; base < n; base += kInFlight * stride) {
         T loaded[kInFlight][kReads];
 #pragma unroll
         for (int e = 0; e < kInFlight; ++e) {
@@ -134,6 +129,23 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
             sums += result.summands;
         }
     }
+    return sums;
+}
+
+template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
+__device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T, kReads, kMissing>& reads,
+                                            const Writes<T, kWrites>& writes, const Step& step, const Then& then,
+                                            Partials partials, std::integer_sequence<int, kIndex...> indices) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize;
+    using Result = decltype(step(*scalars, reads.template at<kIndex>(0)...));
+    constexpr int kSums = Result::kSums;
+    static_assert(kSums <= kMaxSums);
+    const S now = *scalars;
+    if (now.stopped) return;  // all threads of all blocks alike
+
+    auto sums = sweep_elements<Result, SweepTuning::kInFlight>(n, std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x,
+                                                               std::int64_t(gridDim.x) * kBlockSize, now, reads, writes,
+                                                               step, indices);
 
     if constexpr (kSums > 0) {
         using W = Wide<T>;

@@ -81,7 +81,7 @@ public:
     explicit HostQueue(const AddOverRanks* ranks = nullptr) : ranks_(ranks) {}
 
     Stream stream() const { return nullptr; }
-    static constexpr bool kIsGpu = false, kMayBeResident = false;
+    static constexpr bool kIsGpu = false, kMayCooperate = false;
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,

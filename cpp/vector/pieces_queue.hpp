@@ -40,7 +40,7 @@ private:
 template <class Pieces>
 class PiecesQueue {
 public:
-    static constexpr bool kIsGpu = Pieces::Queue::kIsGpu, kMayBeResident = false;
+    static constexpr bool kIsGpu = Pieces::Queue::kIsGpu, kMayCooperate = false;
 
     PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
 

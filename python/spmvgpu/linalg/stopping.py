@@ -60,6 +60,9 @@ class SolveInfo:
     resident : bool
         Whether one kernel did all iterations between two looks of the host, as on a GPU it does for small
         systems with cg, bicgstab and minres.
+    chained : bool
+        Whether one kernel did all that lies between two products, as on a GPU it does for other systems with
+        these solvers.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class SolveInfo:
     precondition_seconds: float
     pieces: int
     resident: bool
+    chained: bool
 
 
 def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distribute
 
 _SINGLE = (np.float32, np.complex64)
 
-# Whether the core may do the iterations of a small system within one kernel. Tests do without.
-RESIDENT = True
+# Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
+# without.
+COOPERATIVE = True
 # Whether it may record iterations as a CUDA graph. Tests do without.
 RECORDED = True
 
@@ -184,7 +185,7 @@ def _prepare(
         "look_every": 0 if check_every is None else whole_number("check_every", check_every, 1, 2**30),
         "guess_is_mb": guess_is_mb,
         "record": residuals is not None,
-        "resident": RESIDENT,
+        "cooperative": COOPERATIVE,
         "recorded": RECORDED,
     }
     vectors = system.vectors() if over_ranks else Vectors(system, b, keeps_pieces(system, M))
