@@ -18,7 +18,7 @@ from support import assert_same_entries, formats_of, over, run_python
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 #: Options with which every format holds a matrix of small blocks.
-ROOMY = {"tsmv": {"max_memory": 100.0}, "dia": {"max_padding": 1e6}}
+ROOMY = {"tsmv": {"max_memory": 100.0}, "dia": {"max_padding": 1e6}, "sdia": {"max_padding": 1e6}}
 
 
 def with_values(A, data):
@@ -229,7 +229,7 @@ def test_memory_of_updates_is_counted(fmt, device):
     before = op.nbytes
     op.update_values(A.data)
     kept = op.nbytes - before
-    in_order = {"csr", "csr_b", "csr_m", "coo", "packed_sell"}
+    in_order = {"csr", "csr_b", "csr_m", "coo", "packed_sell", "sdia"}
     assert (kept == 0) == (fmt in in_order)
     assert (f"update_values keeps {kept} bytes" in op.explain()) == (kept > 0)
     op.update_values(A.data)

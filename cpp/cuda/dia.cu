@@ -17,7 +17,7 @@ __global__ void dia_thread_per_row(index_t rows, unsigned cols, unsigned diagona
                                    typename Dia<T>::Bits padding, const index_t* __restrict__ offsets,
                                    const T* __restrict__ values, Product<T> product) {
     const std::int64_t row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
+    if (row >= rows) diagonals = 0;
     T sum = 0;
     for (unsigned d = 0; d < diagonals; d += kInFlight) {
         T factors[kInFlight], gathered[kInFlight];
@@ -33,7 +33,7 @@ __global__ void dia_thread_per_row(index_t rows, unsigned cols, unsigned diagona
             if (Dia<T>::bits(factors[i]) != padding) sum += factors[i] * gathered[i];
         }
     }
-    store_row(product, static_cast<index_t>(row), sum);
+    store_rows(product, row, rows, sum);
 }
 
 }  // namespace

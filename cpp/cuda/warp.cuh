@@ -185,6 +185,17 @@ __device__ __forceinline__ void store_row(const Product<T>& product, index_t row
     store(y, product.beta == T(0) ? scaled_sum : scaled_sum + scaled(product.beta, load(y)));
 }
 
+// The same by all threads of a grid, the i-th for row i, and what a product with y takes: every warp leaves the inner
+// product of x and y in its rows.
+template <class T>
+__device__ __forceinline__ void store_rows(const Product<T>& product, std::int64_t row, index_t rows, T sum) {
+    if (row < rows) store_row(product, static_cast<index_t>(row), sum);
+    if (product.dots == nullptr) return;
+    Wide<T> part = row < rows ? dot(load(product.x + row), sum) : Wide<T>(0);
+    part = sum_lanes(part, kWarp);
+    if (row % kWarp == 0 && row < rows) product.dots[row / kWarp] = part;
+}
+
 inline unsigned blocks_for(std::int64_t items, int per_block) {
     return static_cast<unsigned>((items + per_block - 1) / per_block);
 }

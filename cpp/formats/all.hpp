@@ -14,6 +14,7 @@
 #include "formats/format.hpp"
 #include "formats/hyb.hpp"
 #include "formats/packed_sell.hpp"
+#include "formats/sdia.hpp"
 #include "formats/sell.hpp"
 #include "formats/tsmv.hpp"
 
@@ -27,6 +28,6 @@ struct Checked {
 
 template <class T>
 using AnyFormat = typename Checked<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>,
-                                   Sell<T>, PackedSell<T>, Tsmv<T>>::Variant;
+                                   Sell<T>, PackedSell<T>, Sdia<T>, Tsmv<T>>::Variant;
 
 }  // namespace spmvgpu

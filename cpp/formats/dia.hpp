@@ -60,6 +60,7 @@ struct Dia {
     }
 
     index_t diagonals() const { return static_cast<index_t>(offsets.size()); }
+    index_t dot_parts() const { return parts_of_rows(rows); }
 
     // What tells padding from values.
     static constexpr Bits bits(T value) { return std::bit_cast<Bits>(real_part(value)); }

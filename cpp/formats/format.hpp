@@ -94,6 +94,16 @@ concept GathersX = requires(const F& format, const Product<typename F::value_typ
     { format.gather_x_cuda(product, stream) } -> std::same_as<void>;
 };
 
+// Of a square matrix, on a GPU: leaves the inner product of x and y in dot_parts() parts at Product::dots, for solvers
+// that would read both vectors again for it.
+template <class F>
+concept SumsDots = requires(const F& format) {
+    { format.dot_parts() } -> std::same_as<index_t>;
+};
+
+// Those of a kernel with a thread per row: one of each warp.
+constexpr index_t parts_of_rows(index_t rows) { return rows / 32 + (rows % 32 != 0); }
+
 template <class F>
 concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typename F::value_type>& csr,
                                   const typename F::Tuning& tuning, const typename F::Plan& plan, const Target& target,

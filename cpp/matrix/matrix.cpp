@@ -167,6 +167,17 @@ void Matrix<T>::convert(const CsrMatrix<T>& given, const typename Format::Tuning
 }
 
 template <class T>
+index_t Matrix<T>::dot_parts() const {
+    if (!device_.is_cuda() || rows() != cols()) return 0;
+    return std::visit(
+        [&]<class Format>(const Format& format) -> index_t {
+            if constexpr (SumsDots<Format>) return format.dot_parts();
+            return 0;
+        },
+        storage_);
+}
+
+template <class T>
 void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (gathers_on_host()) {
         throw std::invalid_argument("format '" + format() +

@@ -90,6 +90,7 @@ public:
     const std::map<std::string, double>& counts() const { return counts_; }  // of the plan's cost
     SetupSeconds setup_seconds() const override { return setup_; }
     index_t longest_row() const { return longest_row_; }
+    index_t dot_parts() const;  // that its products on a GPU leave at Product::dots; 0 if they do not
     const AnyFormat<T>& storage() const { return storage_; }
 
 private:

@@ -38,6 +38,8 @@ struct Chain {
     index_t n;
     bool has_operator;  // M is one
     const T* diagonal;  // that M is; null: M is none, or not a diagonal
+    Wide<T>* dots;      // that products leave, null if they leave none
+    index_t dot_parts;
     unsigned* arrivals;
     Wide<T>* partials;
 };
@@ -59,6 +61,22 @@ public:
     __device__ __forceinline__ void multiply(const T*, T*) { ++segment_; }
 
     // See Context.
+    template <class S, class Then>
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+        ++segment_;
+        if (segment_ != wanted_) return;
+        if (chain_.dots == nullptr) {
+            return sweep(
+                s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+        }
+        if (s->stopped) return;
+        Sums<T, 1> sums;
+        const index_t threads = static_cast<index_t>(gridDim.x) * ChainTuning::kBlockSize;
+        for (index_t i = blockIdx.x * ChainTuning::kBlockSize + threadIdx.x; i < chain_.dot_parts; i += threads) {
+            sums.value[0] += chain_.dots[i];
+        }
+        add_up(s, sums, then);
+    }
     template <class S>
     __device__ __forceinline__ const T* precondition(S* s, const T* from, T* to) {
         if (!has_preconditioner()) return from;
@@ -97,10 +115,13 @@ private:
         const auto sums = sweep_elements<Result, kInFlight>(
             chain_.n, std::int64_t(blockIdx.x) * ChainTuning::kBlockSize + threadIdx.x,
             std::int64_t(gridDim.x) * ChainTuning::kBlockSize, *s, reads, writes, step, indices);
-        if constexpr (Result::kSums > 0) {
-            sums_.add_up(sums, [&](const auto& of_all) { then(*s, of_all); });
-            has_changed_scalars_ = true;
-        }
+        if constexpr (Result::kSums > 0) add_up(s, sums, then);
+    }
+
+    template <class S, int kSums, class Then>
+    __device__ __forceinline__ void add_up(S* s, const Sums<T, kSums>& sums, const Then& then) {
+        sums_.add_up(sums, [&](const Sums<T, kSums>& of_all) { then(*s, of_all); });
+        has_changed_scalars_ = true;
     }
 
     const Chain<T>& chain_;
@@ -135,7 +156,12 @@ public:
         : solve_(solve),
           scalars_(scalars),
           iteration_(iteration),
-          chain_{solve.n, solve.has_operator(), solve.diagonal(), solve.queue.partials().arrivals + 1,
+          chain_{solve.n,
+                 solve.has_operator(),
+                 solve.diagonal(),
+                 nullptr,
+                 solve.system().A->dot_parts(),
+                 solve.queue.partials().arrivals + 1,
                  reinterpret_cast<Wide<T>*>(solve.queue.partials().sums)} {
         const int ordinal = solve.system().device.ordinal;
         const int most = std::min<int>(properties(ordinal).multiprocessors, ChainTuning::kMaxBlocks);
@@ -157,6 +183,17 @@ public:
     void multiply(const T* x, T* y) {
         end_segment();
         solve_.multiply(x, y);
+    }
+    template <class Then>
+    void multiply_and_dot(S*, const T* from, T* to, const Then&) {
+        end_segment();
+        if (chain_.dot_parts == 0) {
+            solve_.multiply(from, to);
+        } else {
+            if (chain_.dots == nullptr) chain_.dots = solve_.template take<Wide<T>>(chain_.dot_parts);
+            solve_.multiply_leaving_dots(from, to, chain_.dots);
+        }
+        has_sweeps_ = true;
     }
 
     const T* precondition(S* s, const T* from, T* to) {

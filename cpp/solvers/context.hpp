@@ -120,6 +120,20 @@ public:
         timed(report.product_seconds, [&] { system_.A->apply(from, to, queue.stream()); });
     }
 
+    // to = A from,  then(scalars, from.to)
+    template <class S, class Then>
+    void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+        multiply(from, to);
+        queue.sweep(
+            s, n, read(from, to), SPMVGPU_LAMBDA(const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+    }
+
+    // The same by a product that leaves from.to at `dots`, in parts.
+    void multiply_leaving_dots(const T* from, T* to, Wide<T>* dots) {
+        ++report.products;
+        system_.A->apply_and_dot(from, to, dots, queue.stream());
+    }
+
     // M's diagonal, null if M is none; solvers that read it as ones then need no step for either case.
     const T* diagonal() const { return system_.M == nullptr ? nullptr : system_.M->diagonal(); }
     bool has_preconditioner() const { return system_.M != nullptr; }

@@ -18,6 +18,12 @@ public:
     // y = A x. On a GPU it is queued on the stream; x and y do not overlap.
     virtual void apply(const T* x, T* y, Stream stream) const = 0;
 
+    // On a GPU the same may leave x.y at `dots`, in so many parts; 0 if it does not.
+    virtual index_t dot_parts() const { return 0; }
+    virtual void apply_and_dot(const T* /*x*/, T* /*y*/, Wide<T>* /*dots*/, Stream) const {
+        throw std::logic_error("this map has no inner products");
+    }
+
     // A map that is a diagonal says so, for solvers multiply by it as they go.
     virtual const T* diagonal() const { return nullptr; }
 
@@ -37,6 +43,12 @@ public:
     explicit MatrixMap(std::shared_ptr<const AnyMatrix<T>> matrix) : matrix_(std::move(matrix)) {}
 
     void apply(const T* x, T* y, Stream stream) const override { matrix_->spmv({x, y}, stream); }
+    index_t dot_parts() const override { return matrix() != nullptr ? matrix()->dot_parts() : 0; }
+    void apply_and_dot(const T* x, T* y, Wide<T>* dots, Stream stream) const override {
+        Product<T> product{x, y};
+        product.dots = dots;
+        matrix_->spmv(product, stream);
+    }
     const Matrix<T>* matrix() const override { return dynamic_cast<const Matrix<T>*>(matrix_.get()); }
     const DistributedMatrix<T>* distributed() const override {
         return dynamic_cast<const DistributedMatrix<T>*>(matrix_.get());

@@ -18,7 +18,7 @@ std::size_t work_bytes(Method method, index_t n, const Limits& limits) {
     const std::size_t restart = limits.restart, history = aligned(gmres_history(limits.restart) * sizeof(double));
     switch (method) {
         case Method::kCg:
-            return 4 * vector + scalars + history;
+            return 4 * vector + scalars + history + aligned(parts_of_rows(n) * sizeof(Wide<T>));
         case Method::kBicgstab:
             return 7 * vector + scalars + history;
         case Method::kMinres:

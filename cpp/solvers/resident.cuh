@@ -137,6 +137,12 @@ public:
     }
 
     // See Context.
+    template <class S, class Then>
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+        multiply(from, to);
+        sweep(
+            s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+    }
     template <class S>
     __device__ __forceinline__ const T* precondition(S* s, const T* from, T* to) {
         if (system_.diagonal == nullptr) return from;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/complex.hpp"
+#include "core/wide.hpp"
 
 // How a function begins that lambdas of solvers call, and that is not constexpr.
 #ifdef __CUDACC__
@@ -15,31 +15,12 @@
 
 namespace spmvgpu {
 
-// The type of sums over elements of type T: double for float vectors too, whose squares neither over- nor underflow
-// then. For a complex T it is the complex type of doubles.
-template <class T>
-struct WideOf {
-    using Type = double;
-};
-template <class R>
-struct WideOf<Complex<R>> {
-    using Type = Complex<double>;
-};
-template <class T>
-using Wide = typename WideOf<T>::Type;
-
-constexpr double conjugate(double value) { return value; }
-constexpr Complex<double> conjugate(Complex<double> value) { return {value.real, -value.imag}; }
 constexpr double real_of(double value) { return value; }
 constexpr double real_of(Complex<double> value) { return value.real; }
 constexpr double squared_size(double value) { return value * value; }
 constexpr double squared_size(Complex<double> value) { return value.real * value.real + value.imag * value.imag; }
 
-// The summand of the inner product of a and b, conjugated in a, and of the squared norm of a.
-template <class T>
-constexpr Wide<T> dot(T a, T b) {
-    return conjugate(Wide<T>(a)) * Wide<T>(b);
-}
+// The summand of the squared norm of a.
 template <class T>
 constexpr Wide<T> square(T a) {
     return squared_size(Wide<T>(a));

@@ -20,6 +20,7 @@ Format: TypeAlias = (
         "dia",
         "sell",
         "packed_sell",
+        "sdia",
         "tsmv",
     ]
     | str

@@ -187,6 +187,7 @@ _CPU_ROWS = {
     "ellr_t": 2048,
     "hyb": 2048,
     "dia": 512,
+    "sdia": 512,
     "sell": 32,
     "packed_sell": 32,
 }
@@ -240,6 +241,7 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
     "dia": _dia,
     "sell": _sell,
     "packed_sell": _sell,  # with its own bytes; what unpacking takes is in the cost of a slot
+    "sdia": _dia,
     "tsmv": _tsmv,
 }
 

@@ -1,0 +1,30 @@
+// Sums over vectors, which are wider than what the vectors hold.
+#pragma once
+
+#include "core/complex.hpp"
+
+namespace spmvgpu {
+
+// The type of sums over elements of type T: double for float vectors too, whose squares neither over- nor underflow
+// then. For a complex T it is the complex type of doubles.
+template <class T>
+struct WideOf {
+    using Type = double;
+};
+template <class R>
+struct WideOf<Complex<R>> {
+    using Type = Complex<double>;
+};
+template <class T>
+using Wide = typename WideOf<T>::Type;
+
+constexpr double conjugate(double value) { return value; }
+constexpr Complex<double> conjugate(Complex<double> value) { return {value.real, -value.imag}; }
+
+// The summand of the inner product of a and b, conjugated in a.
+template <class T>
+constexpr Wide<T> dot(T a, T b) {
+    return conjugate(Wide<T>(a)) * Wide<T>(b);
+}
+
+}  // namespace spmvgpu

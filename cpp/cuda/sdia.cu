@@ -1,0 +1,68 @@
+#include "cuda/check.hpp"
+#include "cuda/warp.cuh"
+#include "formats/sdia.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kInFlight = 8;  // diagonals in flight per thread, as in dia
+
+// A thread per row. Diagonals left of the main one are the mirror images of the last `mirrored` stored ones, from the
+// last one on; then come the stored ones. What is read as a mirror image is not needed any more after that.
+template <class T>
+__global__ void sdia_thread_per_row(index_t rows, unsigned diagonals, unsigned mirrored, std::int64_t pitch,
+                                    typename Dia<T>::Bits padding, const index_t* __restrict__ offsets,
+                                    const T* __restrict__ values, Mirror<T> mirror, Product<T> product) {
+    const std::int64_t row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const unsigned count = row < rows ? mirrored + diagonals : 0;
+    T sum = 0;
+    for (unsigned begin = 0; begin < count; begin += kInFlight) {
+        T factors[kInFlight], gathered[kInFlight];
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            const unsigned k = begin + i;
+            factors[i] = T(std::bit_cast<Real<T>>(padding));
+            gathered[i] = T(0);
+            if (k < mirrored) {
+                const unsigned d = diagonals - 1 - k;
+                const std::int64_t col = row - offsets[d];
+                if (col >= 0) {
+                    factors[i] = load_once(values + d * pitch + col);
+                    gathered[i] = load(product.x + col);
+                }
+            } else if (k < count) {
+                const unsigned d = k - mirrored;
+                const std::int64_t col = row + offsets[d];
+                if (col < rows) {
+                    factors[i] = load(values + d * pitch + row);
+                    gathered[i] = load(product.x + col);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            if (Dia<T>::bits(factors[i]) == padding) continue;
+            sum += (begin + i < mirrored ? mirror(factors[i]) : factors[i]) * gathered[i];
+        }
+    }
+    store_rows(product, row, rows, sum);
+}
+
+}  // namespace
+
+template <class T>
+void Sdia<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
+    if (rows == 0) return;
+    sdia_thread_per_row<T><<<blocks_for(rows, tuning.block_size), tuning.block_size, 0, native(stream)>>>(
+        rows, static_cast<unsigned>(upper.diagonals()), static_cast<unsigned>(mirrored()), upper.pitch, upper.padding,
+        upper.offsets.data(), upper.values.data(), mirror(), product);
+    check_launch("sdia_thread_per_row");
+}
+
+#define INSTANTIATE(T) template void Sdia<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

@@ -1,0 +1,92 @@
+"""The format sdia: the diagonals of a symmetric matrix from the main one on."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import COMPLEX_TYPES, TYPES, matrix, vector
+from spmvgpu import gallery
+from support import build, over_types
+
+
+def with_diagonals(n, offsets, dtype, hermitian=False):
+    """Random values on the diagonals and their mirror images, a hole in each."""
+    rng = np.random.default_rng(5)
+    upper = sp.lil_array((n, n), dtype=dtype)
+    for offset in offsets:
+        values = rng.uniform(1, 2, n - offset).astype(dtype)
+        if np.dtype(dtype).kind == "c" and (offset > 0 or not hermitian):
+            values = values + 1j * rng.uniform(1, 2, n - offset).astype(dtype)
+        upper.setdiag(values, offset)
+        if 2 * offset < n:
+            upper[n // 3, n // 3 + offset] = 0
+    upper = sp.csr_array(upper)
+    mirror = sp.triu(upper, 1).T
+    return sp.csr_array(upper + (mirror.conj() if hermitian else mirror)).astype(dtype)
+
+
+def test_layout():
+    A = sp.csr_array(np.array([[1.0, 5, 0, 0], [5, 2, 6, 0], [0, 6, 3, 7], [0, 0, 7, 4]]))
+    op = sg.aslinearoperator(A, format="sdia", device="cpu")
+    arrays = op.arrays()
+    assert arrays["offsets"].tolist() == [0, 1]
+    values = arrays["values"].reshape(2, 32)
+    assert values[0, :4].tolist() == [1, 2, 3, 4]
+    assert values[1, :4].tolist() == [5, 6, 7, 0]
+    assert op.nnz == A.nnz
+
+
+@pytest.mark.parametrize("offsets", [(0, 1, 40), (1, 3), (0,), (0, 1, 2, 3, 4, 5, 6, 7, 8, 599)], ids=str)
+@pytest.mark.parametrize("dtype", TYPES + COMPLEX_TYPES, ids=str)
+def test_the_same_bits_as_dia(offsets, dtype, device):
+    """The order in which a row is added up is that of its columns, whichever half is stored."""
+    A = with_diagonals(600, offsets, dtype)
+    x = vector(600, dtype)
+    y = build(A, "sdia", device, max_padding=1e6) @ x
+    whole = build(A, "dia", device, max_padding=1e6) @ x
+    if (
+        device == "cpu" or dtype in TYPES
+    ):  # a complex product may be rounded in other places by another kernel
+        np.testing.assert_array_equal(y, whole)
+    np.testing.assert_allclose(y, whole, rtol=1e-5)
+    assert abs(y - A @ x).max() <= 1e-5 * abs(y).max()
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
+def test_hermitian(dtype, device):
+    A = with_diagonals(500, (0, 1, 30), dtype, hermitian=True)
+    op = build(A, "sdia", device)
+    assert op.options["symmetry"] == "hermitian"
+    x = vector(500, dtype)
+    np.testing.assert_allclose(op @ x, A @ x, rtol=1e-5 if dtype == np.complex64 else 1e-13)
+    assert abs(op.tocsr() - A).max() == 0
+
+
+@over_types
+def test_stored_zeros_and_infinite_vectors(dtype, device):
+    """A stored zero multiplies, on both sides of the diagonal, and padding does neither."""
+    A = sp.csr_array(gallery.poisson2d(8)).astype(dtype)
+    A[3, 4], A[4, 3] = 0.0, 0.0
+    assert A.nnz == gallery.poisson2d(8).nnz
+    x = np.ones(64, dtype)
+    x[3] = np.inf
+    with np.errstate(invalid="ignore"):
+        expected = A @ x
+    np.testing.assert_array_equal(build(A, "sdia", device) @ x, expected)
+    assert np.isnan(expected[4])
+
+
+def test_half_the_bytes():
+    A = gallery.poisson3d(20)
+    half, whole = (sg.estimate(A, name) for name in ("sdia", "dia"))
+    assert half["bytes"] == pytest.approx(4 / 7 * whole["bytes"], rel=1e-3)
+
+
+def test_what_is_not_symmetric_is_refused():
+    A = sp.csr_array(gallery.poisson2d(8)).copy()
+    A.data[1] += 1
+    with pytest.raises(sg.FormatError, match=r"sdia.*symmetric"):
+        build(A, "sdia")
+    with pytest.raises(sg.FormatError, match="sdia"):
+        build(matrix("uniform", np.dtype("float64")), "sdia")
