@@ -167,7 +167,8 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
 
 // passes.chain() for many at once, where one after the other would take too long: marks what 0 leads to by jumps that
 // double in length, as in list ranking (Wyllie 1979). After a round the marked places are the first 2, 4, 8, ... of the
-// chain.
+// chain. More rounds than the chain needs change nothing, and take less time than to ask after each whether it is the
+// last.
 template <class Passes, class Next>
 Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
     if (n == 0) return passes.template make<index_t>(0);
@@ -184,17 +185,20 @@ Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
                 if (i < n) mark[i] = i == 0;
             });
     }
-    while (passes.read(jumps.data()) < n) {
-        const index_t* const jump = jumps.data();
-        index_t* const twice = doubled.data();
-        passes.each(
-            n, SPMVGPU_BODY(std::int64_t i) {
-                if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
-            });
-        passes.each(
-            std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
-        std::swap(jumps, doubled);
-    }
+    do {
+        constexpr int kRoundsAtOnce = 4;
+        for (int round = 0; round < kRoundsAtOnce; ++round) {
+            const index_t* const jump = jumps.data();
+            index_t* const twice = doubled.data();
+            passes.each(
+                n, SPMVGPU_BODY(std::int64_t i) {
+                    if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
+                });
+            passes.each(
+                std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
+            std::swap(jumps, doubled);
+        }
+    } while (passes.read(jumps.data()) < n);
     return select(
         passes, n, SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
 }
