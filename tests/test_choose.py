@@ -287,9 +287,29 @@ def test_the_cache_is_bounded(tmp_path, monkeypatch):
         path = tmp_path / f"{i:02}.json"
         tuning_cache.keep(path, Choice("csr"), 1.0)
         os.utime(path, (i, i))
+        assert len(os.listdir(tmp_path)) <= 8
     left = sorted(os.listdir(tmp_path))
-    assert len(left) <= 8
     assert left[-1] == "19.json"
+
+
+def test_results_are_counted_now_and_then(tmp_path, monkeypatch):
+    """And also where another process stores some: as many as are stored before the next time are too many."""
+    listings = []
+    listed = sg.cache._results
+    monkeypatch.setattr(sg.cache, "_results", lambda folder: listings.append(folder) or listed(folder))
+    monkeypatch.setattr(sg.cache, "MAX_TUNING_ENTRIES", 100)
+    for i in range(200):
+        tuning_cache.keep(tmp_path / f"{i:03}.json", Choice("csr"), 1.0)
+        assert len(os.listdir(tmp_path)) <= 100
+    assert 4 <= len(listings) <= 16
+    for i in range(150):
+        (tmp_path / f"of another {i}.json").touch()
+    for i in range(sg.cache._ROOM_AT_ONCE + 1):
+        tuning_cache.keep(tmp_path / f"{i:03}.json", Choice("csr"), 1.0)
+    assert len(os.listdir(tmp_path)) <= 100
+    elsewhere = tmp_path / "elsewhere" / "0.json"
+    tuning_cache.keep(elsewhere, Choice("csr"), 1.0)
+    assert listings[-1] == elsewhere.parent
 
 
 def _keep_often(path, format):

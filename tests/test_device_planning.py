@@ -25,6 +25,7 @@ from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.model.predict import features
 from spmvgpu.value_types import value_type
 from support import assert_same_entries, free_device_bytes, over
+from test_model_features import LENGTHS, of_lengths
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 
@@ -138,6 +139,23 @@ def test_features_of_a_matrix_that_is_sampled(device, rng):
     A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
     A.sort_indices()
     assert A.nnz > 2 * 2**19
+    assert source_of(A, device).features() == features(A)
+
+
+@over(("case", "dtype"), [(case, dtype) for case in LENGTHS for dtype in ALL_TYPES])
+def test_features_of_rows_at_limits(case, dtype, device):
+    A = of_lengths(case, dtype)
+    assert source_of(A, device).features() == features(A)
+
+
+@over("nnz", [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1])
+def test_features_of_windows(nnz, device, rng):
+    """Of as many entries as fill windows, and as many as sets in shared memory hold."""
+    rows = 50
+    indptr = np.minimum(np.arange(rows + 1) * -(-nnz // rows), nnz).astype(np.int32)
+    places = np.arange(nnz) - np.repeat(indptr[:-1], np.diff(indptr))
+    indices = (places * 40_000 + rng.integers(0, 40_000, nnz)).astype(np.int32)
+    A = sp.csr_array((np.ones(nnz, np.float32), indices, indptr), shape=(rows, 2**31 - 1))
     assert source_of(A, device).features() == features(A)
 
 

@@ -53,6 +53,82 @@ def test_sectors_of_scattered_columns():
     assert min(found["block_sectors"]) > 0.99
 
 
+def sectors_per_entry(csr, groups):
+    """Of groups, each a list of rounds, each a list of places of entries."""
+    sectors = csr.indices // (32 // csr.dtype.itemsize)
+    rounds = [places for group in groups for places in group]
+    found = sum(np.unique(sectors[places]).size for places in rounds)
+    return found / max(1, sum(len(places) for places in rounds))
+
+
+def rounds_of(csr, begin, threads, lanes, in_flight):
+    """What so many threads with so many lanes a row load, round by round."""
+    rows = range(begin, min(begin + threads // lanes, csr.shape[0]))
+    step, taken, rounds = lanes * in_flight, 0, []
+    while len(rounds) < 64 and taken < 2048:
+        first = len(rounds) * step
+        spans = [(csr.indptr[r] + first, min(csr.indptr[r] + first + step, csr.indptr[r + 1])) for r in rows]
+        places = np.concatenate([np.arange(*span) for span in spans] or [[]]).astype(int)
+        if not places.size:
+            break
+        rounds.append(places)
+        taken += places.size
+    return rounds
+
+
+def expected_sectors(csr):
+    """As the features are described, one group after the other."""
+    rows, nnz = csr.shape[0], csr.nnz
+    blocks = -(-rows // 256)
+    samples = min(blocks, 64)
+    begins = [256 * (blocks * s // samples) for s in range(samples)]
+    found = {"warp_sectors": [], "block_sectors": []}
+    for lanes in (1, 2, 4, 8, 16, 32):
+        step = 32 // lanes
+        warps = [range(begin, min(begin + 32, rows), step) for begin in begins]
+        of_warps = [rounds_of(csr, row, 32, lanes, 1) for sample in warps for row in sample]
+        of_blocks = [rounds_of(csr, row, 256, lanes, 4) for row in begins]
+        found["warp_sectors"].append(sectors_per_entry(csr, of_warps))
+        found["block_sectors"].append(sectors_per_entry(csr, of_blocks))
+    for name, window in {"run_sectors": 1 << 12, "long_run_sectors": 1 << 19}.items():
+        windows = -(-nnz // window)
+        taken = min(windows, max(2, (1 << 19) // window))
+        firsts = [window * (windows * s // taken) for s in range(taken)]
+        found[name] = sectors_per_entry(csr, [[np.arange(k, min(k + window, nnz))] for k in firsts])
+    return found
+
+
+# Rows around the limits of what is looked at: 64 rounds, and 2048 entries.
+LENGTHS = {
+    "short": [3] * 700,
+    "one_round": [128] * 20,
+    "limit_of_entries": [63, 64, 65, 0] * 90,
+    "limit_of_rounds": [0, 63, 64, 65, 2047, 2048, 2049, 4096] * 5,
+    "one_longest": [1] * 300 + [9000] + [1] * 300,
+    "longest_of_each_block": ([5000] + [2] * 255) * 3,
+    "long_runs": [4096] * 300,
+    "many_blocks": [1, 0, 7, 2] * 5000,
+    "none": [0] * 40,
+    "no_rows": [],
+}
+
+
+def of_lengths(case, dtype, cols=20_000):
+    """A matrix with rows of these lengths, in random columns."""
+    rng = np.random.default_rng(14)
+    columns = [np.sort(rng.choice(cols, length, replace=False)) for length in LENGTHS[case]]
+    indptr = np.concatenate(([0], np.cumsum(LENGTHS[case]))).astype(np.int32)
+    indices = np.concatenate([*columns, []]).astype(np.int32)
+    return sp.csr_array((np.ones(indices.size, dtype), indices, indptr), shape=(indptr.size - 1, cols))
+
+
+@over("case", list(LENGTHS))
+def test_sectors_are_those_of_loads_one_by_one(case, dtype):
+    csr = of_lengths(case, dtype)
+    found, expected = features(csr), expected_sectors(csr)
+    assert {name: found[name] for name in expected} == expected
+
+
 def test_a_band_is_read_from_near():
     near = features(gallery.banded_random(20_000, 8, 20))
     far = features(gallery.banded_random(20_000, 8, 8000))

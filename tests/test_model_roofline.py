@@ -11,7 +11,7 @@ from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.model import roofline
 from spmvgpu.planning.model.predict import features
-from spmvgpu.planning.model.roofline import Fit, Machine, Work
+from spmvgpu.planning.model.roofline import Corrections, Fit, Machine, Work
 from support import over
 
 GPU = Machine("cuda", 100, 1 << 25, 100)
@@ -35,8 +35,11 @@ def test_time_is_the_norm_of_the_costs():
 def test_a_sample_at_the_same_place_corrects_what_is_predicted_there():
     places, residuals = np.zeros((1, 8)), np.array([0.3])
     fit = Fit(1.0, {"launch": 2.0}, places, residuals, 0.1)
-    assert fit.correction([0.0] * 8) == pytest.approx(np.exp(0.3 / 1.5))
-    assert fit.correction([50.0] * 8) == pytest.approx(1)
+    unknown = Fit(1.0, {}, places[:0], residuals[:0], 0.1)
+    twice = Fit(1.0, {"launch": 2.0}, np.zeros((2, 8)), np.array([0.3, -0.1]), 0.1)
+    corrections = Corrections([unknown, fit, twice])
+    assert corrections.at([0.0] * 8) == pytest.approx([1, np.exp(0.3 / 1.5), np.exp(0.2 / 2.5)])
+    assert corrections.at([50.0] * 8) == pytest.approx([1, 1, 1])
 
 
 def test_fit_recovers_the_costs():

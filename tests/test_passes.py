@@ -14,7 +14,7 @@ def program(tmp_path_factory):
     return compiled("passes", SOURCES, tmp_path_factory)
 
 
-@over("case", ["scan", "reduce", "select", "sets", "order", "chains", "entries"])
+@over("case", ["scan", "reduce", "select", "sets", "order", "distinct", "chains", "entries"])
 def test_a_primitive_says_what_a_loop_says(program, case):
     check(program, case)
 

@@ -16,8 +16,6 @@
 #include "matrix/csr_source.hpp"
 #include "matrix/matrix.hpp"
 #include "matrix/planned_source.hpp"
-#include "model/feature_passes.hpp"
-#include "passes/host_passes.hpp"
 
 namespace py = pybind11;
 
@@ -293,8 +291,7 @@ Features features_of(const CsrSource<T>& source) {
                                            source.device().ordinal);
         }
     }
-    HostPasses passes;  // as a GPU finds them; the CPU has a faster way of its own
-    return feature_passes::extract(passes, csr.rows, csr.cols, csr.nnz, offsets, cols, sizeof(T));
+    return extract_features(csr.rows, csr.cols, offsets, cols, sizeof(T));
 }
 
 template <class T>

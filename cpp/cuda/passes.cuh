@@ -9,6 +9,7 @@
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "cuda/check.hpp"
+#include "cuda/distinct.cuh"
 #include "cuda/runtime.hpp"
 #include "cuda/scratch.hpp"
 #include "cuda/stream.hpp"
@@ -16,9 +17,6 @@
 #include "passes/passes.hpp"
 
 namespace spmvgpu::cuda {
-
-constexpr int kPassThreads = 256;
-constexpr int kPassEntries = 4;  // per thread
 
 template <class Body>
 __global__ void __launch_bounds__(kPassThreads) each_thread_per_element(std::int64_t n, Body body) {
@@ -137,6 +135,27 @@ public:
         const int bits = key_bits + std::bit_width(static_cast<unsigned>(n == 0 ? 0 : (n - 1) / window));
         return bits <= 32 ? order_by<std::uint32_t>(n, window, key_bits, bits, key)
                           : order_by<std::uint64_t>(n, window, key_bits, bits, key);
+    }
+
+    // The set of a group is in shared memory, and its threads are one block, if it fits.
+    template <class Group, class Body>
+    void distinct(std::int64_t n, std::int64_t most, const Body& body, std::int64_t /*work*/ = 1) const {
+        using Slot = SlotOf<Group>;
+        constexpr std::size_t kMostShared = 32 << 10;
+        if (n == 0) return;
+        const int slot_bits = slot_bits_for(most);
+        const std::size_t bytes = sizeof(Slot) << slot_bits;
+        if (bytes <= kMostShared) {
+            distinct_in_shared_memory<Group><<<n, kPassThreads, bytes, native(stream())>>>(slot_bits, body);
+            return check_launch("distinct_in_shared_memory");
+        }
+        Array<Slot> all_slots = scratch<Slot>(std::size_t(n) << slot_bits);
+        Slot* const slots = all_slots.data();
+        check(cudaMemsetAsync(slots, 0xff, all_slots.bytes(), native(stream())), "cudaMemsetAsync");  // kFreeSlot
+        const unsigned blocks = std::bit_ceil(blocks_for(most, kPassThreads * kPassEntries));
+        distinct_in_global_memory<Group>
+            <<<dim3(blocks, n), kPassThreads, 0, native(stream())>>>(slots, slot_bits, body);
+        check_launch("distinct_in_global_memory");
     }
 
     template <class Next>

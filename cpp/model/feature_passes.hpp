@@ -1,5 +1,4 @@
-// The features of a matrix on any device, as passes over it; see passes/passes.hpp. The CPU reads row lengths as these
-// passes do, and looks at columns in its own way, which finds the same: features.cpp.
+// The features of a matrix on any device, as passes over it; see passes/passes.hpp.
 #pragma once
 
 #include <algorithm>
@@ -66,172 +65,121 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     std::copy(std::begin(found.steps), std::end(found.steps), features.warp_steps.begin());
 }
 
-// Counts the different sectors among those added since the last clear(); forgets in constant time. `slots` are zeros at
-// first, a power of two of them, and more than are added between two calls of clear().
-struct SectorSlot {
-    std::uint32_t round;
-    index_t sector;
-};
-class SectorSet {
-public:
-    constexpr SectorSet(SectorSlot* slots, std::uint32_t count) : slots_(slots), mask_(count - 1) {}
+// Loads at once beyond which no more of a group are looked at: where one row is far longer than the others, most rounds
+// are its alone.
+constexpr index_t kMaxRounds = 64, kMaxEntries = 2048;
 
-    constexpr void clear() { ++round_, count_ = 0; }
-    constexpr void add(index_t sector) {
-        std::uint32_t at = static_cast<std::uint32_t>(sector) * std::uint32_t(2654435761u) >> 7 & mask_;
-        for (; slots_[at].round == round_; at = (at + 1) & mask_) {
-            if (slots_[at].sector == sector) return;
+// What a group of threads loads in its rounds, 2^step_log entries of each row in a round. Its numbers are sectors with
+// the round before them, so that the different ones are those of every round, added up.
+struct GroupOfRows {
+    Tally* tally;
+    index_t runs;  // rows
+    const index_t *row_offsets, *col_indices;
+    int shift, step_log;
+    index_t rounds;
+
+    // Entries of the first `before` rounds.
+    constexpr index_t entries(index_t before) const {
+        const index_t most = before << step_log;
+        index_t sum = 0;
+        for (index_t i = 0; i < runs; ++i) sum += std::min(std::max(row_offsets[i + 1] - row_offsets[i], 0), most);
+        return sum;
+    }
+    // Rounds begin as long as fewer entries were loaded before.
+    constexpr void limit_rounds() {
+        index_t least = 1;
+        while (least < rounds) {
+            const index_t middle = (least + rounds) / 2;
+            if (entries(middle) < kMaxEntries) {
+                least = middle + 1;
+            } else {
+                rounds = middle;
+            }
         }
-        slots_[at] = {round_, sector};
-        ++count_;
     }
-    constexpr std::int64_t count() const { return count_; }
-
-private:
-    SectorSlot* slots_;
-    std::uint32_t mask_;
-    std::uint32_t round_ = 1;  // of no slot yet
-    std::int64_t count_ = 0;
-};
-
-struct Tally {
-    std::int64_t sectors = 0, entries = 0;
-
-    constexpr Tally& operator+=(const Tally& other) {
-        sectors += other.sectors;
-        entries += other.entries;
-        return *this;
+    constexpr Run run(index_t i) const {
+        const std::int64_t stop = row_offsets[i] + (std::int64_t(rounds) << step_log);
+        return {row_offsets[i], static_cast<index_t>(std::min<std::int64_t>(row_offsets[i + 1], stop))};
     }
-    double per_entry() const {
-        return static_cast<double>(sectors) / static_cast<double>(std::max<std::int64_t>(entries, 1));
+    constexpr std::int64_t number(const Run& run, index_t k) const {
+        return std::int64_t((k - run.begin) >> step_log) << 32 | (col_indices[k] >> shift);
     }
 };
 
-// With 1, 2, 4, ... lanes a row.
-struct Tallies {
-    Tally of[Features::kLaneCounts];
+// Of consecutive entries.
+struct Window {
+    Tally* tally;
+    const index_t* col_indices;
+    int shift;
+    Run entries;
+    index_t runs = 1;
 
-    constexpr Tallies& operator+=(const Tallies& other) {
-        for (int i = 0; i < Features::kLaneCounts; ++i) of[i] += other.of[i];
-        return *this;
-    }
+    constexpr Run run(index_t /*i*/) const { return entries; }
+    constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k] >> shift; }
 };
 
-// What a group of `threads` threads, `lanes` of them for each row from `row` on, loads `in_flight` times at once: its
-// different sectors, added up over all rounds or enough of them: where one row is far longer than the others, most
-// rounds are its alone.
-constexpr Tally read_group(index_t rows, const index_t* row_offsets, const index_t* col_indices, int shift, index_t row,
-                           index_t threads, index_t lanes, index_t in_flight, SectorSet& set) {
-    constexpr index_t kMaxEntries = 2048, kMaxRounds = 64;
-    Tally tally;
-    const index_t end = std::min(rows - row, threads / lanes) + row;
-    std::int64_t longest = 0;
-    for (index_t r = row; r < end; ++r) longest = std::max<std::int64_t>(longest, row_offsets[r + 1] - row_offsets[r]);
-    const std::int64_t step = lanes * in_flight, limit = std::min(longest, kMaxRounds * step);
-    for (std::int64_t k = 0; k < limit && tally.entries < kMaxEntries; k += step) {
-        set.clear();
-        for (index_t r = row; r < end; ++r) {
-            const std::int64_t stop = std::min<std::int64_t>(row_offsets[r + 1], row_offsets[r] + k + step);
-            for (std::int64_t i = row_offsets[r] + k; i < stop; ++i, ++tally.entries) set.add(col_indices[i] >> shift);
-        }
-        tally.sectors += set.count();
-    }
-    return tally;
-}
+// Sectors and entries, with 1, 2, 4, ... lanes a row where there are several.
+struct Sampled {
+    Tally warps[Features::kLaneCounts], blocks[Features::kLaneCounts], run, long_run;
+};
 
-// Blocks of rows whose groups are looked at.
-constexpr index_t kSamples = 64;
-
-// The groups of a sample: with 2^i lanes a row as many warps as have kWarp rows together, and one block.
-constexpr int kWarps = (1 << Features::kLaneCounts) - 1, kGroups = kWarps + Features::kLaneCounts;
-// More slots than a warp and a block have entries in flight.
-constexpr std::uint32_t kWarpSlots = 2 * Features::kWarp;
-constexpr std::uint32_t kBlockSlots = 2 * Features::kBlock * Features::kInFlight;
-constexpr std::int64_t kSampleSlots = std::int64_t(kWarps) * kWarpSlots + Features::kLaneCounts * kBlockSlots;
-
+// A sample is a thread block's rows: with 2^i lanes a row the block, and as many warps as have kWarp rows together.
 template <class Passes>
-void sample_groups(Passes& passes, Features& features, const index_t* row_offsets, const index_t* col_indices,
-                   int shift) {
-    constexpr index_t kWarp = Features::kWarp, kBlock = Features::kBlock;
+void sample_groups(Passes& passes, const Features& features, const index_t* row_offsets, const index_t* col_indices,
+                   int shift, Sampled* sampled) {
+    constexpr index_t kWarp = Features::kWarp, kBlock = Features::kBlock, kInFlight = Features::kInFlight;
+    constexpr int kLaneCounts = Features::kLaneCounts, kInFlightLog = std::countr_zero(unsigned(kInFlight));
+    constexpr index_t kSamples = 64, kWarps = (1 << kLaneCounts) - 1;
     const index_t rows = features.rows, blocks = rows / kBlock + (rows % kBlock != 0);
     const index_t samples = std::min(blocks, kSamples);
-    Array<SectorSlot> all_slots = passes.template scratch<SectorSlot>(samples * kSampleSlots);
-    Array<Tally> tallies = passes.template scratch<Tally>(std::size_t(samples) * kGroups);
-    SectorSlot* const slots = all_slots.data();
-    Tally* const tally = tallies.data();
-    passes.fill(slots, samples * kSampleSlots, SectorSlot{0, 0});
-    constexpr std::int64_t kNanosecondsPerGroup = 10'000;
-    passes.each(
-        std::int64_t(samples) * kGroups,
-        SPMVGPU_BODY(std::int64_t item) {
-            const std::int64_t s = item / kGroups;
-            const int group = static_cast<int>(item % kGroups);
+    const std::int64_t block_groups = std::int64_t(samples) * kLaneCounts;  // first, for they take longest
+    const std::int64_t work = std::min<std::int64_t>(1500, features.nnz / 2 + 1);
+    passes.template distinct<GroupOfRows>(
+        block_groups + std::int64_t(samples) * kWarps, std::min(features.nnz, kMaxEntries - 1 + kBlock * kInFlight),
+        SPMVGPU_BODY(std::int64_t g) {
+            const bool is_block = g < block_groups;
+            const std::int64_t s = is_block ? g / kLaneCounts : (g - block_groups) / kWarps;
+            const auto place = static_cast<int>(is_block ? g % kLaneCounts : (g - block_groups) % kWarps);
+            int lanes_log = is_block ? place : 0;  // the first warp has one lane a row, the next two have two, ...
+            while (!is_block && 2 << lanes_log <= place + 1) ++lanes_log;
+            const index_t in_warp = kWarp >> lanes_log;
             const auto row = static_cast<index_t>(blocks / samples * s + blocks % samples * s / samples) * kBlock;
-            SectorSlot* const own = slots + s * kSampleSlots;
-            tally[item] = {};
-            if (group >= kWarps) {
-                const int i = group - kWarps;
-                SectorSet set(own + std::int64_t(kWarps) * kWarpSlots + i * std::int64_t(kBlockSlots), kBlockSlots);
-                tally[item] =
-                    read_group(rows, row_offsets, col_indices, shift, row, kBlock, 1 << i, Features::kInFlight, set);
-                return;
-            }
-            int lanes = 1;  // one warp of one lane a row, then two of two, four of four, ...
-            while (2 * lanes <= group + 1) lanes *= 2;
-            const index_t first = (group + 1 - lanes) * (kWarp / lanes);  // row of the sample that the warp begins with
-            if (first >= rows - row) return;
-            SectorSet set(own + group * std::int64_t(kWarpSlots), kWarpSlots);
-            tally[item] = read_group(rows, row_offsets, col_indices, shift, row + first, kWarp, lanes, 1, set);
+            const index_t first = is_block ? 0 : (place + 1 - (1 << lanes_log)) * in_warp;
+            const index_t most = is_block ? kBlock >> lanes_log : in_warp;
+            GroupOfRows group{is_block ? &sampled->blocks[lanes_log] : &sampled->warps[lanes_log],
+                              std::min(rows - row - first, most),
+                              row_offsets + row + first,
+                              col_indices,
+                              shift,
+                              is_block ? lanes_log + kInFlightLog : lanes_log,
+                              kMaxRounds};
+            if (is_block) group.limit_rounds();  // a warp has no more entries in all of its rounds
+            return group;
         },
-        kNanosecondsPerGroup);
-    const auto warps = passes.template reduce<Tallies>(
-        samples, SPMVGPU_BODY(std::int64_t s) {
-            Tallies sums;
-            for (int i = 0, group = 0; i < Features::kLaneCounts; ++i) {
-                for (int end = group + (1 << i); group < end; ++group) sums.of[i] += tally[s * kGroups + group];
-            }
-            return sums;
-        });
-    const auto blocks_found = passes.template reduce<Tallies>(
-        samples, SPMVGPU_BODY(std::int64_t s) {
-            Tallies sums;
-            for (int i = 0; i < Features::kLaneCounts; ++i) sums.of[i] = tally[s * kGroups + kWarps + i];
-            return sums;
-        });
-    for (int i = 0; i < Features::kLaneCounts; ++i) {
-        features.warp_sectors[i] = warps.of[i].per_entry();
-        features.block_sectors[i] = blocks_found.of[i].per_entry();
-    }
+        work);
 }
 
-// Windows of consecutive entries that are looked at, so that they have about kSampled entries together.
-constexpr index_t windows_taken(index_t windows, index_t window) {
-    constexpr index_t kSampled = 1 << 19;
-    return std::min(windows, std::max<index_t>(2, kSampled / window));
-}
-
-// Different sectors per entry in windows of consecutive entries.
+// Windows of consecutive entries, so many that they have about kSampled entries together.
 template <class Passes>
-double sample_windows(Passes& passes, const Features& features, const index_t* col_indices, int shift, index_t window) {
+void sample_windows(Passes& passes, const Features& features, const index_t* col_indices, int shift, index_t window,
+                    Tally* tally) {
+    constexpr index_t kSampled = 1 << 19;
     const index_t nnz = features.nnz, windows = nnz / window + (nnz % window != 0);
-    const index_t taken = windows_taken(windows, window), places = taken * window;
-    const index_t none = (features.cols >> shift) + 1;  // the sector of a place behind the last entry
-    const auto sector_at = SPMVGPU_BODY(index_t place)->index_t {
-        const std::int64_t s = place / window;
-        const std::int64_t k = (windows / taken * s + windows % taken * s / taken) * window + place % window;
-        return k < nnz ? col_indices[k] >> shift : none;
-    };
-    const Array<index_t> sorted = passes.order_by_key(places, window, none, sector_at);
-    const index_t* const order = sorted.data();
-    const auto total = passes.template reduce<Tally>(
-        places, SPMVGPU_BODY(std::int64_t i) {
-            const index_t sector = sector_at(order[i]);
-            const bool is_new = i % window == 0 || sector_at(order[i - 1]) != sector;
-            return Tally{is_new && sector != none, sector != none};
-        });
-    return total.per_entry();
+    const index_t taken = std::min(windows, std::max<index_t>(2, kSampled / window));
+    passes.template distinct<Window>(
+        taken, std::min(nnz, window),
+        SPMVGPU_BODY(std::int64_t s) {
+            const auto begin = static_cast<index_t>(windows / taken * s + windows % taken * s / taken) * window;
+            return Window{tally, col_indices, shift, {begin, std::min(nnz - begin, window) + begin}};
+        },
+        4 * std::int64_t(window));
 }
 
+inline double sectors_per_entry(const Tally& tally) {
+    return static_cast<double>(tally.different) / static_cast<double>(std::max<std::int64_t>(tally.all, 1));
+}
+
+// The samples are counted first, all of them without waiting for any.
 template <class Passes>
 Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
                  const index_t* col_indices, int item_bytes) {
@@ -240,10 +188,20 @@ Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const 
     features.cols = cols;
     features.nnz = nnz;
     const int shift = sector_shift(item_bytes);
+    Array<Sampled> tallies = passes.template scratch<Sampled>(1);
+    Sampled* const sampled = tallies.data();
+    passes.fill(sampled, 1, Sampled{});
+    sample_groups(passes, features, row_offsets, col_indices, shift, sampled);
+    sample_windows(passes, features, col_indices, shift, Features::kRun, &sampled->run);
+    sample_windows(passes, features, col_indices, shift, Features::kLongRun, &sampled->long_run);
     read_row_lengths(passes, features, row_offsets);
-    sample_groups(passes, features, row_offsets, col_indices, shift);
-    features.run_sectors = sample_windows(passes, features, col_indices, shift, Features::kRun);
-    features.long_run_sectors = sample_windows(passes, features, col_indices, shift, Features::kLongRun);
+    const Sampled found = passes.read(sampled);
+    for (int i = 0; i < Features::kLaneCounts; ++i) {
+        features.warp_sectors[i] = sectors_per_entry(found.warps[i]);
+        features.block_sectors[i] = sectors_per_entry(found.blocks[i]);
+    }
+    features.run_sectors = sectors_per_entry(found.run);
+    features.long_run_sectors = sectors_per_entry(found.long_run);
     return features;
 }
 

@@ -12,6 +12,39 @@
 
 namespace spmvgpu {
 
+// A set of numbers below 2^kNumberBits, at most `most` of them at a time, that forgets them in constant time: a slot
+// holds a number and the round in which it came.
+class NumberSet {
+public:
+    explicit NumberSet(std::int64_t most)
+        : slot_bits_(slot_bits_for(most)), slots_(std::size_t(1) << slot_bits_, std::uint64_t(0)) {}
+
+    void clear() {
+        round_ += std::uint64_t(1) << kNumberBits;
+        count_ = 0;
+        if (round_ != 0) return;
+        std::fill(slots_.begin(), slots_.end(), 0);  // after 2^24 rounds
+        clear();
+    }
+    void add(std::uint64_t number) {
+        number &= (std::uint64_t(1) << kNumberBits) - 1;  // of broken arrays a number may be anything
+        const std::uint64_t in_round = round_ | number, mask = slots_.size() - 1;
+        std::uint64_t at = first_slot(number, slot_bits_);
+        for (; slots_[at] >= round_; at = (at + 1) & mask) {
+            if (slots_[at] == in_round) return;
+        }
+        slots_[at] = in_round;
+        ++count_;
+    }
+    std::int64_t count() const { return count_; }
+
+private:
+    int slot_bits_;
+    HostVector<std::uint64_t> slots_;
+    std::uint64_t round_ = std::uint64_t(1) << kNumberBits;  // of no slot yet
+    std::int64_t count_ = 0;
+};
+
 class HostPasses {
 public:
     template <class T>
@@ -84,6 +117,25 @@ public:
                              });
         });
         return order;
+    }
+
+    // The groups of a piece of the loop share a set.
+    template <class Group, class Body>
+    void distinct(std::int64_t n, std::int64_t most, const Body& body, std::int64_t work = 1) const {
+        parallel_ranges(n, work * n, [&](std::int64_t begin, std::int64_t end) {
+            NumberSet set(most);
+            for (std::int64_t g = begin; g < end; ++g) {
+                const Group group = body(g);
+                Tally found;
+                set.clear();
+                for (index_t i = 0; i < group.runs; ++i) {
+                    const Run run = group.run(i);
+                    for (index_t k = run.begin; k < run.end; ++k, ++found.all) set.add(group.number(run, k));
+                }
+                found.different = set.count();
+                add_to_tally(group.tally, found);
+            }
+        });
     }
 
     template <class Next>

@@ -14,6 +14,8 @@
 //                                               returns that of all. `counts` has n + 1 places
 //     passes.order_by_key(n, window, largest, key)         0 to n - 1, by ascending key(i) within windows of `window`
 //                                               neighbours; equal ones keep their order. key(i) is in 0..largest
+//     passes.distinct<Group>(n, most, body, work)          counts the different numbers in the group body(g), for every
+//                                               g below n; what a Group is stands at Tally
 //     passes.chain(n, next)                     0, next(0), next(next(0)), ... as far as they lie below n; next(i) > i
 //     passes.read(from)                         the value at an address on the device
 // and what follows from these, below. Bodies are lambdas that begin with SPMVGPU_BODY, capture numbers and pointers by
@@ -121,6 +123,47 @@ constexpr int count_bits(Word word) {
     return count;
 }
 
+// Of passes.distinct(): how many numbers were found, and how many different ones, each counted once for every group. A
+// group is a copyable struct whose numbers come from runs of entries, so that several threads can share both the runs
+// and a long run:
+//     Tally* tally                  to which what was found is added; groups may have the same one
+//     index_t runs                  how many runs there are, none if it is not above zero
+//     Run run(index_t i)            the entries of run i
+//     number(Run run, index_t k)    the number of an entry of the run: an index_t or a std::int64_t, which is not
+//                                   negative and below 2^kNumberBits
+// No group has more than `most` entries. For each of n * most a GPU takes up to 10 bytes of scratch memory if its
+// number is an index_t, and 20 otherwise; none for groups that fit into the memory of a block.
+struct Tally {
+    std::int64_t different = 0, all = 0;
+};
+struct Run {
+    index_t begin, end;
+};
+constexpr int kNumberBits = 40;
+
+SPMVGPU_IN_BODY void add_to_tally(Tally* tally, const Tally& found) {
+    const auto add = [](std::int64_t* to, std::int64_t count) {
+#ifdef __CUDA_ARCH__
+        atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(count));
+#else
+        std::atomic_ref<std::int64_t>(*to).fetch_add(count, std::memory_order_relaxed);
+#endif
+    };
+    add(&tally->different, found.different);
+    add(&tally->all, found.all);
+}
+
+// The hash sets of passes.distinct(): as a power of two how many slots there are for so many numbers, a fifth of them
+// free at least, and where to look for a number first (Knuth's multiplicative hashing).
+constexpr int slot_bits_for(std::int64_t most) {
+    int bits = 5;
+    while (std::int64_t(1) << bits < most + most / 4) ++bits;
+    return bits;
+}
+constexpr std::uint32_t first_slot(std::uint64_t number, int slot_bits) {
+    return static_cast<std::uint32_t>(number * 0x9e3779b97f4a7c15u >> (64 - slot_bits));
+}
+
 // The largest of the numbers value(i), none of which is negative.
 template <class T, class Passes, class Value>
 T largest(Passes& passes, std::int64_t n, Value value) {
@@ -167,7 +210,8 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
 
 // passes.chain() for many at once, where one after the other would take too long: marks what 0 leads to by jumps that
 // double in length, as in list ranking (Wyllie 1979). After a round the marked places are the first 2, 4, 8, ... of the
-// chain.
+// chain. More rounds than the chain needs change nothing, and take less time than to ask after each whether it is the
+// last.
 template <class Passes, class Next>
 Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
     if (n == 0) return passes.template make<index_t>(0);
@@ -184,17 +228,20 @@ Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
                 if (i < n) mark[i] = i == 0;
             });
     }
-    while (passes.read(jumps.data()) < n) {
-        const index_t* const jump = jumps.data();
-        index_t* const twice = doubled.data();
-        passes.each(
-            n, SPMVGPU_BODY(std::int64_t i) {
-                if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
-            });
-        passes.each(
-            std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
-        std::swap(jumps, doubled);
-    }
+    do {
+        constexpr int kRoundsAtOnce = 4;
+        for (int round = 0; round < kRoundsAtOnce; ++round) {
+            const index_t* const jump = jumps.data();
+            index_t* const twice = doubled.data();
+            passes.each(
+                n, SPMVGPU_BODY(std::int64_t i) {
+                    if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
+                });
+            passes.each(
+                std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
+            std::swap(jumps, doubled);
+        }
+    } while (passes.read(jumps.data()) < n);
     return select(
         passes, n, SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
 }

@@ -31,6 +31,8 @@ MAX_TUNING_ENTRIES = 512
 
 _VARIABLE = "SPMVGPU_CACHE_DIR"
 _MAX_FILE_BYTES = 1 << 22  # several times a profile
+_ROOM_AT_ONCE = 32  # results stored before they are counted again
+_room: tuple[Path | None, int] = None, 0  # a folder, and how many more may be stored there uncounted
 _warned: set[str] = set()
 _ignored: ContextVar[bool] = ContextVar("ignored", default=False)
 
@@ -268,19 +270,36 @@ def write(path: Path, text: str) -> None:
 
 
 def drop_oldest(folder: Path) -> None:
-    """Keep the cache small: with too many tuning results, delete the oldest quarter."""
-    files = list(folder.glob("*.json"))
-    if len(files) <= MAX_TUNING_ENTRIES:
+    """Keep the cache small, after a result was stored: of too many, delete the oldest quarter.
+
+    The results are counted only when there may be too many, as far as this process knows. What other
+    processes store meanwhile may be beyond that, up to `_ROOM_AT_ONCE` results of each.
+    """
+    global _room
+    known, room = _room
+    if known == folder and room > 0:
+        _room = folder, room - 1
         return
+    files = _results(folder)
+    if len(files) > MAX_TUNING_ENTRIES:
+        files.sort(key=_age)
+        dropped = len(files) - MAX_TUNING_ENTRIES * 3 // 4
+        for file in files[:dropped]:
+            Path(file).unlink(missing_ok=True)
+        files = files[dropped:]
+    _room = folder, min(MAX_TUNING_ENTRIES - len(files), _ROOM_AT_ONCE)
 
-    def age(file: Path) -> float:
-        try:
-            return file.stat().st_mtime
-        except OSError:  # another process was faster
-            return 0.0
 
-    for file in sorted(files, key=age)[: len(files) - MAX_TUNING_ENTRIES * 3 // 4]:
-        file.unlink(missing_ok=True)
+def _results(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as files:
+        return [file for file in files if file.name.endswith(".json")]
+
+
+def _age(file: os.DirEntry[str]) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:  # another process was faster
+        return 0.0
 
 
 def _files(where: Path | None, kind: str) -> list[Path]:

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -28,11 +30,18 @@ namespace {
 
 using namespace spmvgpu;
 
-// The CPU with the chains of a GPU.
+// The CPU with the chains of a GPU, where every read() waits.
 struct DoublingPasses : HostPasses {
+    int reads = 0;
+
     template <class Next>
     Array<index_t> chain(index_t n, const Next& next) {
         return chain_by_doubling(*this, n, next);
+    }
+    template <class T>
+    T read(const T* from) {
+        ++reads;
+        return *from;
     }
 };
 
@@ -115,6 +124,63 @@ void order() {
     }
 }
 
+// Numbers in runs with gaps between them, every group with one of three tallies.
+template <class Number>
+struct Drawn {
+    Tally* tally;
+    index_t runs;
+    const Run* run_list;
+    const Number* numbers;
+
+    Run run(index_t i) const { return run_list[i]; }
+    Number number(const Run& /*run*/, index_t k) const { return numbers[k]; }
+};
+
+template <class Number>
+void distinct_of(Number largest) {
+    for (const index_t groups : {0, 1, 3, 500}) {
+        for (const int longest : {0, 1, 300}) {
+            std::vector<Number> numbers(4000);
+            for (Number& number : numbers) number = largest / draw(1, 100) - draw(0, 50);
+            std::vector<std::vector<Run>> runs(groups);
+            std::int64_t most = 0;
+            Tally expected[3], found[3];
+            for (index_t g = 0; g < groups; ++g) {
+                std::set<Number> different;
+                std::int64_t all = 0;
+                for (int i = draw(0, 5); i > 0; --i) {
+                    const index_t begin = draw(0, 3600), end = begin + draw(0, longest);
+                    runs[g].push_back({begin, end});
+                    different.insert(numbers.begin() + begin, numbers.begin() + end);
+                    all += end - begin;
+                }
+                most = std::max(most, all);
+                expected[g % 3].different += static_cast<std::int64_t>(different.size());
+                expected[g % 3].all += all;
+            }
+            passes.distinct<Drawn<Number>>(groups, most, [&](std::int64_t g) {
+                return Drawn<Number>{found + g % 3, static_cast<index_t>(runs[g].size()), runs[g].data(),
+                                     numbers.data()};
+            });
+            for (int t = 0; t < 3; ++t) {
+                expect(found[t].different == expected[t].different, "the different numbers");
+                expect(found[t].all == expected[t].all, "all numbers");
+            }
+        }
+    }
+}
+
+void distinct() {
+    distinct_of<index_t>(std::numeric_limits<index_t>::max());
+    distinct_of<std::int64_t>((std::int64_t(1) << kNumberBits) - 1);
+    NumberSet set(20);
+    for (int round = 0; round < (1 << 24) + 3; ++round) {  // until the rounds begin again, and then some
+        set.clear();
+        set.add(5), set.add(5), set.add(round % 2);
+        expect(set.count() == 2, "a set that was emptied often");
+    }
+}
+
 void chains() {
     DoublingPasses doubling;
     for (const index_t n : kSizes) {
@@ -125,7 +191,9 @@ void chains() {
             const index_t* const next = nexts.data();
             const auto follow = [=](index_t i) { return next[i]; };
             expect(list(passes.chain(n, follow)) == expected, "a chain");
+            doubling.reads = 0;
             expect(list(doubling.chain(n, follow)) == expected, "a chain by doubling");
+            expect(doubling.reads <= 5, "at most as many waits as a chain of 2^20 takes");
         }
     }
 }
@@ -280,8 +348,9 @@ void transposes() {
 
 int main(int, char** arguments) {
     const std::map<std::string, std::function<void()>> cases{
-        {"scan", scan},     {"reduce", reduce},   {"select", selected}, {"sets", sets},   {"order", order},
-        {"chains", chains}, {"entries", entries}, {"tiles", tiles},     {"spans", spans}, {"transposes", transposes}};
+        {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},        {"select", selected},
+        {"sets", sets},         {"order", order}, {"chains", chains},        {"entries", entries},
+        {"tiles", tiles},       {"spans", spans}, {"transposes", transposes}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {

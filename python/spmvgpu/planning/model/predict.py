@@ -302,9 +302,9 @@ def _by_roofline(
     is_worth_a_plan: WorthAPlan | None,
 ) -> list[Prediction]:
     found = features(csr)
-    at = roofline.point_of(found)
     kind = value_type(csr.dtype).profile
     launch_us, fits = profile.roofline[kind]["launch_us"], profile.fits[kind]
+    corrections = profile.corrections(kind, roofline.point_of(found))
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
     machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
@@ -314,12 +314,12 @@ def _by_roofline(
     unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
     variants = []
     for name in names:
-        for options, fit in fits.get(name, unknown):
-            least, correction = 0.0, 1.0
-            if fit is not None:
-                correction = fit.correction(at)
-                if is_worth_a_plan is not None:
-                    least = least_time_us(name, options, fit, correction, found, csr.dtype, machine, planned)
+        for (options, fit), correction in zip(
+            fits.get(name, unknown), corrections.get(name, [1.0]), strict=True
+        ):
+            least = 0.0
+            if fit is not None and is_worth_a_plan is not None:
+                least = least_time_us(name, options, fit, correction, found, csr.dtype, machine, planned)
             variants.append((least, name, options, fit, correction))
     variants.sort(key=lambda variant: variant[0])
     entries: list[Prediction] = []

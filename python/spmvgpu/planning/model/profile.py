@@ -24,7 +24,7 @@ from ...devices import CPU, devices
 from ...formats import formats, options_table
 from ...schema import Range, check
 from ...value_types import value_type
-from .roofline import POINT_LENGTH, Fit
+from .roofline import POINT_LENGTH, Corrections, Fit
 
 SCHEMA = 1
 DTYPES = ("f32", "f64")
@@ -80,6 +80,19 @@ class Profile:
                 fit = Fit.from_parameters(variant, points)
                 of_formats.setdefault(variant["format"], []).append((variant["options"], fit))
         return found
+
+    def corrections(self, dtype: str, at: Sequence[float]) -> dict[str, list[float]]:
+        """Of the fits of every format, what corrects their times for a matrix that lies at this point."""
+        of_formats = self.fits[dtype]
+        found = iter(self._corrections[dtype].at(at))
+        return {name: [next(found) for _ in fits] for name, fits in of_formats.items()}
+
+    @cached_property
+    def _corrections(self) -> Mapping[str, Corrections]:
+        return {
+            dtype: Corrections([fit for fits in of_formats.values() for _, fit in fits])
+            for dtype, of_formats in self.fits.items()
+        }
 
     def save(self, path: Path) -> None:
         """Write the profile, all at once or not at all."""

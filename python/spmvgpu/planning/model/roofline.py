@@ -60,8 +60,9 @@ class Work:
 
     def base(self) -> Terms:
         """What every kernel pays for."""
-        nnz, x_bytes = self["nnz"], self["cols"] * self.item
-        stream = self.stored_bytes + self["rows"] * self.item + min(x_bytes, 32 * nnz)
+        features, item = self.features, self.item
+        nnz, x_bytes = features["nnz"], features["cols"] * item
+        stream = self.stored_bytes + features["rows"] * item + min(x_bytes, 32 * nnz)
         # The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
         kept = _kept(stream / self.machine.cache_bytes, 0.65, 1.35)
         x_kept = _kept(x_bytes / self.machine.cache_bytes, 0.8, 1.6)
@@ -69,8 +70,8 @@ class Work:
             "launch": 1,
             "memory": stream * (1 - kept) / _MILLION,
             "cache": stream * kept / _MILLION,
-            "x_memory": self["long_run_sectors"] * nnz * (1 - x_kept) / _MILLION,
-            "x_cache": self["run_sectors"] * nnz / _MILLION,
+            "x_memory": features["long_run_sectors"] * nnz * (1 - x_kept) / _MILLION,
+            "x_cache": features["run_sectors"] * nnz / _MILLION,
         }
 
     def by_rows(self, lanes: int) -> Terms:
@@ -296,15 +297,30 @@ class Fit:
         residuals = np.array([residual for residual in parameters["residuals"] if residual is not None])
         return cls(parameters["norm"], parameters["costs"], points[known], residuals, parameters["error"])
 
-    def correction(self, at: Sequence[float]) -> float:
-        """The factor by which the samples most like a matrix take longer than their terms say."""
-        return float(np.exp(_smooth(self.points, self.residuals, np.asarray(at))))
-
     def time(self, terms: Terms, correction: float) -> float:
         """Microseconds of a product."""
         costs, norm = self.costs, self.norm
         total = sum((costs[name] * value) ** norm for name, value in terms.items() if name in costs)
         return float(total ** (1 / norm) * correction)
+
+
+class Corrections:
+    """What corrects the times of fits, found for all at once: a call of NumPy takes longer than one fit."""
+
+    def __init__(self, fits: Sequence[Fit]) -> None:
+        none = np.empty((0, POINT_LENGTH))
+        self._points = np.concatenate([none, *(fit.points for fit in fits)])
+        self._residuals = np.concatenate([none[:, 0], *(fit.residuals for fit in fits)])
+        lengths = np.array([len(fit.residuals) for fit in fits], int)
+        self._fits = np.repeat(np.arange(len(fits)), lengths)
+        self._count = len(fits)
+
+    def at(self, point: Sequence[float]) -> list[float]:
+        """The factors by which the samples most like a matrix take longer than their terms say."""
+        weights = _weights(self._points, np.asarray(point))
+        total = np.bincount(self._fits, weights, self._count)
+        residuals = np.bincount(self._fits, weights * self._residuals, self._count)
+        return [float(factor) for factor in np.exp(residuals / (_PRIOR_WEIGHT + total))]
 
 
 # How far the influence of a sample reaches, and how much its residual is mistrusted.
@@ -361,5 +377,11 @@ def _joined(X: Array, costs: Array, norm: float) -> Array:
 
 def _smooth(points: Array, residuals: Array, at: Array) -> float:
     """Mean residual of the samples near a point, drawn towards 0 where there are few."""
-    weights = np.exp(-((points - at) ** 2).sum(axis=1) / (2 * _REACH**2))
+    weights = _weights(points, at)
     return float(weights @ residuals / (_PRIOR_WEIGHT + weights.sum()))
+
+
+def _weights(points: Array, at: Array) -> Array:
+    away = points - at
+    weights: Array = np.exp(np.einsum("ij,ij->i", away, away) / (-2 * _REACH**2))
+    return weights
