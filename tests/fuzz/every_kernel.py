@@ -168,6 +168,16 @@ def run_solvers(dtype: str, device: str) -> int:
         solution, info = solver(op, b, rtol=rtol, M=M, **options)
         assert info == 0
         assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
+    # Without rows that a resident kernel could read, sweeps between two products are one kernel.
+    for fmt, solver, M in product(
+        ["coo", "sdia"], [linalg.cg, linalg.bicgstab, linalg.minres], preconditioners
+    ):
+        other = sg.aslinearoperator(A, device=device, format=fmt)
+        solution, info = solver(other, b, rtol=1e-6 if solver is linalg.minres else 1e-4, M=M)
+        assert (info, other.solve_info.chained) == (0, device != "cpu")
+        assert np.linalg.norm(b - A @ solution) <= 5e-3 * np.linalg.norm(b)
+    large = sg.aslinearoperator(gallery.poisson2d(260).astype(dtype), device=device, format="dia")
+    assert linalg.cg(large, np.ones(260 * 260, dtype), maxiter=6)[1] == 6
     pieces = sg.aslinearoperator(A, device=[device] * 2, format="csr")
     for solver, M in product(solvers, preconditioners[:2]):
         solution, info = solver(pieces, b, rtol=1e-6 if solver is linalg.minres else 1e-4, M=M)
