@@ -1,6 +1,8 @@
 // What is asked of a matrix in CSR, and its transpose, as passes over it on any device; see passes/passes.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "core/csr_matrix.hpp"
 #include "passes/passes.hpp"
 
@@ -23,38 +25,58 @@ Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std:
     return row_offsets;
 }
 
-// Every step-th of n numbers, from the first on.
+// Every step-th of n numbers, from the first on, in scratch memory.
 template <class Passes>
 Array<index_t> take_every(Passes& passes, const index_t* from, std::int64_t n, std::int64_t step) {
     const std::int64_t count = (n + step - 1) / step;
-    Array<index_t> taken = passes.template make<index_t>(count);
+    Array<index_t> taken = passes.template scratch<index_t>(count);
     index_t* const to = taken.data();
     passes.each(
         count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
     return taken;
 }
 
+// What speaks against arrays being a canonical matrix.
+struct Disorder {
+    std::int64_t broken = 0;    // offsets that decrease or do not go from 0 to nnz, and columns out of range
+    std::int64_t descents = 0;  // columns no larger than the one before, less those of them that begin a row
+
+    constexpr Disorder& operator+=(const Disorder& other) {
+        broken += other.broken;
+        descents += other.descents;
+        return *this;
+    }
+};
+
 // Whether arrays of these lengths, whatever is in them, are a canonical matrix: offsets from 0 to nnz that never
-// decrease, and in every row columns that increase and lie in 0..cols - 1.
+// decrease, and in every row columns that increase and lie in 0..cols - 1. All of it is counted in one pass, which a
+// GPU is waited for once.
 template <class Passes>
 bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
                   const index_t* col_indices) {
-    if (passes.read(row_offsets) != 0 || passes.read(row_offsets + rows) != nnz) return false;
-    const auto decreases = passes.template reduce<std::int64_t>(
-        rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] < row_offsets[row]; });
-    if (decreases > 0) return false;
-    const auto outside = passes.template reduce<std::int64_t>(
-        nnz, SPMVGPU_BODY(std::int64_t k) { return col_indices[k] < 0 || col_indices[k] >= cols; });
-    if (outside > 0) return false;
-    // Columns that are no larger than the one before, and those of them that may be, as a row begins there.
-    const auto descents = passes.template reduce<std::int64_t>(
-        nnz, SPMVGPU_BODY(std::int64_t k) { return k > 0 && col_indices[k] <= col_indices[k - 1]; });
-    const auto allowed = passes.template reduce<std::int64_t>(
-        rows, SPMVGPU_BODY(std::int64_t row) {
-            const index_t k = row_offsets[row];
-            return k > 0 && k < row_offsets[row + 1] && col_indices[k] <= col_indices[k - 1];
-        });
-    return descents == allowed;
+    constexpr std::int64_t kNanoseconds = 2;
+    const auto found = passes.template reduce<Disorder>(
+        std::max(std::int64_t(rows) + 1, std::int64_t(nnz)),
+        SPMVGPU_BODY(std::int64_t i) {
+            Disorder disorder;
+            const auto descends = [=](std::int64_t k) { return col_indices[k] <= col_indices[k - 1]; };
+            if (i <= rows) {
+                const index_t begin = row_offsets[i];
+                disorder.broken += (i == 0 && begin != 0) + (i == rows && begin != nnz);
+                if (i < rows) {
+                    const index_t end = row_offsets[i + 1];
+                    disorder.broken += end < begin;
+                    disorder.descents -= 0 < begin && begin < end && begin < nnz && descends(begin);
+                }
+            }
+            if (i < nnz) {
+                disorder.broken += col_indices[i] < 0 || col_indices[i] >= cols;
+                disorder.descents += i > 0 && descends(i);
+            }
+            return disorder;
+        },
+        kNanoseconds);
+    return found.broken == 0 && found.descents == 0;
 }
 
 // The transpose of a canonical matrix, canonical too: its entries by their columns, those of a column in the order of

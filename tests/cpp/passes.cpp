@@ -315,6 +315,33 @@ void spans() {
     }
 }
 
+// Small arrays in which numbers were changed, beside the definition.
+void canonical() {
+    for (int round = 0; round < 20'000; ++round) {
+        const index_t rows = draw(0, 4), cols = draw(0, 5);
+        std::vector<index_t> offsets{0}, columns;
+        for (index_t row = 0; row < rows; ++row) {
+            for (index_t col = 0; col < cols; ++col) {
+                if (draw(0, 2) == 0) columns.push_back(col);
+            }
+            offsets.push_back(static_cast<index_t>(columns.size()));
+        }
+        const auto nnz = static_cast<index_t>(columns.size());
+        for (int change = draw(0, 2); change > 0; --change) {
+            auto& changed = nnz > 0 && draw(0, 1) == 0 ? columns : offsets;
+            changed[draw(0, static_cast<int>(changed.size()) - 1)] = draw(-2, 7);
+        }
+        bool expected = offsets[0] == 0 && offsets[rows] == nnz && std::is_sorted(offsets.begin(), offsets.end());
+        for (const index_t col : columns) expected = expected && 0 <= col && col < cols;
+        for (index_t row = 0; expected && row < rows; ++row) {
+            for (index_t k = offsets[row] + 1; k < offsets[row + 1]; ++k) {
+                expected = expected && columns[k - 1] < columns[k];
+            }
+        }
+        expect(is_canonical(passes, rows, cols, nnz, offsets.data(), columns.data()) == expected, "whether it is");
+    }
+}
+
 // As a GPU transposes; the CPU does it in another way.
 void transposes() {
     for (const index_t rows : {0, 1, 60, 5000}) {
@@ -348,9 +375,9 @@ void transposes() {
 
 int main(int, char** arguments) {
     const std::map<std::string, std::function<void()>> cases{
-        {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},        {"select", selected},
-        {"sets", sets},         {"order", order}, {"chains", chains},        {"entries", entries},
-        {"tiles", tiles},       {"spans", spans}, {"transposes", transposes}};
+        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},
+        {"select", selected},     {"sets", sets},         {"order", order}, {"chains", chains},
+        {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {
