@@ -5,72 +5,22 @@
 
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
-#include "formats/dia_build.hpp"
 #include "formats/row_products.hpp"
+#include "formats/sdia_build.hpp"
 #include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
-namespace {
-
 template <class T>
-using UpperBuilder = Builder<Dia<T>, HostPasses>;
-
-// The entries on and above the main diagonal.
-template <class T>
-CsrMatrix<T> upper_triangle(HostPasses& passes, const CsrMatrix<T>& csr) {
-    const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-    const auto first_of = [=](std::int64_t row) { return first_not_below(cols, offsets[row], offsets[row + 1], row); };
-    Array<index_t> counts = passes.make<index_t>(std::size_t(csr.rows) + 1);
-    index_t* const count = counts.data();
-    passes.each(csr.rows,
-                [=](std::int64_t row) { count[row] = static_cast<index_t>(offsets[row + 1] - first_of(row)); });
-    const index_t nnz = passes.scan(count, csr.rows);
-    CsrMatrix<T> upper{csr.rows, csr.cols, nnz, counts, passes.make<index_t>(nnz), passes.make<T>(nnz)};
-    index_t* const to_cols = upper.col_indices.data();
-    T* const to_values = upper.values.data();
-    const T* const values = csr.values.data();
-    passes.each(csr.rows, [=](std::int64_t row) {
-        const std::int64_t first = first_of(row);
-        std::copy(cols + first, cols + offsets[row + 1], to_cols + count[row]);
-        std::copy(values + first, values + offsets[row + 1], to_values + count[row]);
-    });
-    return upper;
-}
-
-}  // namespace
-
-template <class T>
-SdiaPlan<T> Sdia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+SdiaPlan Sdia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
     HostPasses passes;
-    // Before anything is looked at twice: whether there are too many diagonals.
-    const auto diagonals = static_cast<std::int64_t>(UpperBuilder<T>::find_diagonals(passes, csr).size());
-    SdiaPlan<T> plan{tuning, {}, {}, {}};
-    plan.cost.slots = diagonals * aligned_pitch(csr.rows);
-    plan.cost.entries = csr.nnz;
-    check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
-    plan.tuning.symmetry = check_symmetric(kName, csr, tuning.symmetry);
-    plan.upper = upper_triangle(passes, csr);
-    PaddedTuning of_upper;
-    of_upper.block_size = tuning.block_size;
-    of_upper.max_padding = 1e6;  // it was looked at
-    plan.upper_plan = UpperBuilder<T>::plan_for(passes, plan.upper, of_upper, target);
-    plan.cost = plan.upper_plan.cost;
-    plan.cost.gathers *= 2;
-    return plan;
+    return Builder<Sdia<T>, HostPasses>::plan_for(passes, csr, tuning, target);
 }
 
 template <class T>
 Sdia<T> Sdia<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     HostPasses passes;
-    Sdia sdia;
-    sdia.rows = csr.rows;
-    sdia.cols = csr.cols;
-    sdia.nnz = csr.nnz;
-    sdia.upper = UpperBuilder<T>::from_csr(passes, plan.upper, plan.upper_plan);
-    sdia.has_main = sdia.upper.diagonals() > 0 && sdia.upper.offsets[0] == 0;
-    sdia.tuning = plan.tuning;
-    return sdia;
+    return Builder<Sdia<T>, HostPasses>::from_csr(passes, csr, plan);
 }
 
 template <class T>

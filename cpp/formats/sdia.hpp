@@ -39,21 +39,21 @@ struct SdiaTuning {
     static std::vector<Options> candidates() { return {{{"block_size", 128}}, {{"block_size", 256}}}; }
 };
 
-template <class T>
 struct SdiaPlan {
     SdiaTuning tuning;
     Cost cost;
-    CsrMatrix<T> upper;  // the entries that are stored
-    DiaPlan upper_plan;
+    Array<index_t> offsets;  // of the diagonals that are stored
+    bool has_main = false;   // whether the first of them is the main one
 };
 
 template <class T>
 struct Sdia {
     static constexpr const char* kName = "sdia";
-    static constexpr Traits kTraits{.needs_symmetry = true, .reads_whole_diagonals = true, .multiplies_panels = false};
+    static constexpr Traits kTraits{
+        .needs_symmetry = true, .reads_whole_diagonals = true, .multiplies_panels = false, .builds_on_gpu = true};
     using value_type = T;
     using Tuning = SdiaTuning;
-    using Plan = SdiaPlan<T>;
+    using Plan = SdiaPlan;
 
     index_t rows = 0, cols = 0, nnz = 0;  // of the whole matrix
     bool has_main = false;                // whether the first diagonal is the main one

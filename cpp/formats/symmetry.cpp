@@ -105,16 +105,8 @@ Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
             const index_t col = matrix.col_indices[k], mirror = find_column(matrix, col, row);
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
             if (stored && are_mirrored(matrix.values[k], matrix.values[mirror], hermitian)) continue;
-            const std::string here = value_text(matrix.values[k]);
-            std::string text = "entry " + position(row, col) + " is " + here;
-            if (row == col) return {k, text + ", which is not real"};
-            text += ", but " + position(col, row) + " is ";
-            if (!stored) return {k, text + "not stored"};
-            const std::string there = value_text(matrix.values[mirror]);
-            const bool looks_right = here == (hermitian ? value_text(Mirror<T>(true)(matrix.values[mirror])) : there);
-            return {k, text + (!looks_right ? there
-                               : hermitian  ? "not its conjugate to the last bit"
-                                            : "not the same to the last bit")};
+            const T* const there = stored ? matrix.values.data() + mirror : nullptr;
+            return {k, describe_asymmetry(row, col, matrix.values[k], there, hermitian)};
         }
     }
     return {matrix.nnz, ""};
@@ -122,30 +114,45 @@ Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
 
 }  // namespace
 
+void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, std::size_t bytes, Symmetry asked,
+                        const std::string& why) {
+    std::string needed = asked == Symmetry::kAuto        ? "a symmetric or Hermitian matrix: "
+                         : asked == Symmetry::kHermitian ? "a Hermitian matrix: "
+                                                         : "a symmetric matrix: ";
+    if (rows != cols) {
+        needed = "a square matrix, and this one has " + std::to_string(rows) + " rows and " + std::to_string(cols) +
+                 " columns";
+    }
+    throw FormatError("format '" + format + "' needs " + needed + why + "; format 'csr' fits in " +
+                      std::to_string(bytes) + " bytes");
+}
+
+template <class T>
+std::string describe_asymmetry(index_t row, index_t col, T here, const T* there, bool hermitian) {
+    std::string text = "entry " + position(row, col) + " is " + value_text(here);
+    if (row == col) return text + ", which is not real";
+    text += ", but " + position(col, row) + " is ";
+    if (there == nullptr) return text + "not stored";
+    const std::string other = value_text(*there);
+    const bool looks_right = value_text(here) == (hermitian ? value_text(Mirror<T>(true)(*there)) : other);
+    return text + (!looks_right ? other
+                   : hermitian  ? "not its conjugate to the last bit"
+                                : "not the same to the last bit");
+}
+
 template <class T>
 Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked) {
     if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
-    std::string why;
-    if (matrix.rows != matrix.cols) {
-        why = "a square matrix, and this one has " + std::to_string(matrix.rows) + " rows and " +
-              std::to_string(matrix.cols) + " columns";
-    } else {
-        // Of one that may be either, the message says what is in the way of that which it nearly is.
-        Asymmetry worst{-1, ""};
-        for (const Symmetry symmetry : {Symmetry::kSymmetric, Symmetry::kHermitian}) {
-            if (asked != Symmetry::kAuto && asked != symmetry) continue;
-            const bool hermitian = symmetry == Symmetry::kHermitian;
-            if (is_symmetric(matrix, hermitian)) return symmetry;
-            Asymmetry found = first_asymmetry(matrix, hermitian);
-            if (found.k > worst.k) worst = std::move(found);
-        }
-        why = asked == Symmetry::kAuto        ? "a symmetric or Hermitian matrix: "
-              : asked == Symmetry::kHermitian ? "a Hermitian matrix: "
-                                              : "a symmetric matrix: ";
-        why += worst.text;
+    // Of one that may be either, the message says what is in the way of that which it nearly is.
+    Asymmetry worst{-1, ""};
+    for (const Symmetry symmetry : {Symmetry::kSymmetric, Symmetry::kHermitian}) {
+        if (matrix.rows != matrix.cols || (asked != Symmetry::kAuto && asked != symmetry)) continue;
+        const bool hermitian = symmetry == Symmetry::kHermitian;
+        if (is_symmetric(matrix, hermitian)) return symmetry;
+        Asymmetry found = first_asymmetry(matrix, hermitian);
+        if (found.k > worst.k) worst = std::move(found);
     }
-    throw FormatError("format '" + format + "' needs " + why + "; format 'csr' fits in " +
-                      std::to_string(matrix.bytes()) + " bytes");
+    refuse_unsymmetric(format, matrix.rows, matrix.cols, matrix.bytes(), asked, worst.text);
 }
 
 template <class T>
@@ -155,6 +162,7 @@ std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
 
 #define INSTANTIATE(T)                                                                    \
     template Symmetry check_symmetric(const std::string&, const CsrMatrix<T>&, Symmetry); \
+    template std::string describe_asymmetry(index_t, index_t, T, const T*, bool);         \
     template std::string asymmetry(const CsrMatrix<T>&, bool);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 

@@ -47,6 +47,15 @@ constexpr bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
 template <class T>
 Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked);
 
+// Throws the FormatError of check_symmetric() for a matrix of so many rows, columns and bytes; `why` says of a square
+// one which entry is in the way, see describe_asymmetry().
+[[noreturn]] void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, std::size_t bytes,
+                                     Symmetry asked, const std::string& why);
+
+// Says what is wrong with an entry whose mirror image is another one, or null, which is not stored.
+template <class T>
+std::string describe_asymmetry(index_t row, index_t col, T here, const T* there, bool hermitian);
+
 // Says of which entry a square matrix is not symmetric, or not Hermitian; "" where it is.
 template <class T>
 std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian);

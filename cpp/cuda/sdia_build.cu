@@ -1,0 +1,10 @@
+// Built on a GPU: sdia.
+#include "cuda/build.cuh"
+#include "formats/sdia_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(Sdia, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu
