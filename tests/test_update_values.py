@@ -5,6 +5,7 @@ import gc
 import pickle
 import signal
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -331,6 +332,22 @@ def test_values_that_fit(dtype, device):
     for given in (data, np.repeat(data, 2)[::2]):  # of any layout
         op.update_values(given)
         assert_same_entries(op.tocsr(), with_values(A, data.astype(np.float64)))
+
+
+def test_a_format_that_was_found_gives_way(device):
+    """Nobody asked for a symmetric format, so values of any kind are taken."""
+    A = positive(matrix("sym_blocks", np.dtype("float64")))
+    B = with_values(A, np.arange(1.0, A.nnz + 1))
+    op = sg.aslinearoperator(A, format="sdia", device=device, max_padding=1e6)
+    with pytest.raises(sg.FormatError, match="sdia"):
+        op.update_values(B.data)
+    assert_same_entries(op.tocsr(), A)
+    op._origin = replace(op._origin, choice=replace(op._origin.choice, reason="predicted to be the fastest"))
+    op.update_values(B.data)
+    assert op.format != "sdia"
+    assert_same_entries(op.tocsr(), B)
+    x = vector(A.shape[1], A.dtype)
+    assert_product(op @ x, B, x)
 
 
 def test_tsmv_refuses_unsymmetric_values(device):

@@ -131,8 +131,8 @@ def aslinearoperator(
         (rows, columns), for a ``(data, indices, indptr)`` tuple.
     symmetric : {None, False, True, "lower", "upper", "hermitian"}
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
-        in `A`. "hermitian": `A` is its own conjugate transpose, which is checked. None and False: nothing is
-        known.
+        in `A`. "hermitian": `A` is its own conjugate transpose, which is checked. None: nothing is known, and
+        `format="auto"` may find out on a GPU. False: it need not look, and new values may be of any kind.
     reorder : {None, "rcm", "auto"}
         "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
         neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
@@ -236,7 +236,8 @@ def aslinearoperator(
                 order = order_for(csr, reorder)
                 stored = csr if order is None else parts.submatrix(csr, order, order)
         symmetry = symmetry_of(symmetric, csr.dtype)
-        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, bool(symmetry), budget)
+        known = True if symmetry else None if symmetric is None else False
+        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, known, budget)
     tuning.steps = steps
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)

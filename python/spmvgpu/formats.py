@@ -20,6 +20,9 @@ Indices: TypeAlias = npt.NDArray[np.int32]
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 
+# Why an operator has a format that the caller named.
+ASKED = "it was asked for"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -30,7 +33,7 @@ class Choice:
 
     format: str
     options: dict[str, Any] = field(default_factory=dict)
-    reason: str = "it was asked for"
+    reason: str = ASKED
     parts: tuple[Part, ...] = field(default=(), compare=False)
 
 
@@ -79,6 +82,11 @@ def reads_diagonals(format: str) -> bool:
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
     return format in _FORMATS and bool(_FORMATS[format]["symmetric"])
+
+
+def builds_on_gpu(format: str) -> bool:
+    """Whether a matrix that lies on a GPU is planned and converted there, in the time of some products."""
+    return format in _FORMATS and bool(_FORMATS[format]["builds_on_gpu"])
 
 
 def format_options(format: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 from . import _core, describe, parts
 from .arrays import Located
 from .devices import CPU, at_most, device_name, resolve_device
-from .formats import Choice
+from .formats import ASKED, Choice, needs_symmetry
 from .inputs.canonical import Symmetry, canonical_csr
 from .operator import SparseOperator
 from .parts import build
@@ -48,7 +48,15 @@ class OneDevice:
             return SparseOperator(build(csr, self.choice, self.ordinal), csr.shape, self)
 
     def like(self, csr: Any) -> SparseOperator:
-        return replace(self, tuning=None).make(csr)
+        try:
+            return replace(self, tuning=None).make(csr)
+        except _core.FormatError:
+            # A format that found out that the matrix was symmetric, and this one is not.
+            if self.symmetric or not needs_symmetry(self.choice.format) or self.choice.reason == ASKED:
+                raise
+            other = _chosen_anew(csr, self.requested, False, self.threads)
+            other._origin = replace(other._origin, stream=self.stream)
+            return other
 
     def like_part(self, csr: Any) -> SparseOperator:
         name, options = self.choice.format, self.choice.options
@@ -202,7 +210,7 @@ def _chosen_anew(csr: Any, device: Any, symmetric: Symmetry, threads: int | None
             return spread(csr, replace(request, threads=threads), symmetric, None)
         ordinal, csr = resolve_device(device), canonical_csr(csr)
         with recorded() as steps:
-            choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric))
+            choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric) or None)
         tuning.steps = steps
         origin = OneDevice(choice, ordinal, device, symmetric, None, tuning, threads)
         return SparseOperator(matrix, csr.shape, origin)

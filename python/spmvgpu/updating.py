@@ -71,7 +71,9 @@ class UpdateMethods:
             the operator was declared to be. Whether they are symmetric, where ``symmetric=`` said so, is not
             checked, as there.
         FormatError
-            In format ``"tsmv"``, for values that are not symmetric, or not Hermitian, as those before.
+            In a format for symmetric matrices that was asked for, or that `symmetric=` allowed, for values that
+            are not symmetric, or not Hermitian, as those before. One that was found to suit the old values gives
+            way to another format.
         MemoryError, CudaError
             If the device lacks memory, or fails. After every error but the last the values are the old ones.
 
@@ -92,7 +94,10 @@ class UpdateMethods:
             else:
                 csr = self.tocsr()
                 csr.data = values.on_host()
-                self._matrix = self._origin.like(csr)._matrix
+                updated = self._origin.like(csr)
+                self._matrix = updated._matrix
+                if updated.format != self.format:
+                    self._origin = updated._origin
             self._forget_copies()
 
     def _forget_copies(self) -> None:

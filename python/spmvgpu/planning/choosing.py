@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core, cache, parts
 from ..devices import CPU
-from ..formats import Choice, candidates, check_format, formats, needs_symmetry
+from ..formats import Choice, builds_on_gpu, candidates, check_format, formats, needs_symmetry
 from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
 from ..steps import Step, step
@@ -103,7 +103,7 @@ def choose(
     ordinal: int,
     mode: str,
     options: dict[str, Any],
-    symmetric: bool = False,
+    symmetric: bool | None = None,
     budget: float = BUDGET,
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
@@ -120,8 +120,9 @@ def choose(
         Whether to decide by timing.
     options : dict
         Tunables given by the caller; these are kept.
-    symmetric : bool
-        Whether the caller says that the matrix is symmetric.
+    symmetric : bool or None
+        Whether the matrix is symmetric; None: it may be, and some formats find out. False keeps formats for
+        symmetric matrices out.
     budget : float
         Products that choosing with mode "cached" may take the time of.
     """
@@ -167,7 +168,7 @@ class _Request:
     ordinal: int
     mode: str
     options: dict[str, Any]
-    symmetric: bool
+    symmetric: bool | None
     products: float
 
 
@@ -196,7 +197,8 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     if ordinal == CPU and tuning.mode != "full":
         choice = Choice("csr", {}, CSR_ON_CPU)
         return choice, _build(csr, choice, ordinal)
-    names = general_formats(request.symmetric or tuning.mode == "full", "cpu" if ordinal == CPU else "cuda")
+    symmetric = (request.symmetric is None and tuning.mode == "full") or request.symmetric
+    names = general_formats(symmetric, "cpu" if ordinal == CPU else "cuda")
     with step("profile"):
         profile = load_profile(ordinal)
     worth = None if tuning.mode == "full" else _may_be_close
@@ -252,14 +254,20 @@ def _entries(csr: Any, request: _Request) -> list[Path | None]:
     return [full, tuning_cache.entry_path(matrix, ordinal, own)]
 
 
-def general_formats(symmetric: bool, kind: str) -> tuple[str, ...]:
+def general_formats(symmetric: bool | None, kind: str) -> tuple[str, ...]:
     """The formats that come into question on a kind of device.
 
-    A symmetric format is planned for as long as thousands of products take: nobody gets it unasked, unless
-    the matrix is known to be symmetric.
+    Of a matrix that may be symmetric, formats that find out on a GPU. One that is planned on the CPU, for as
+    long as thousands of products take, nobody gets unasked, unless the matrix is known to be symmetric.
     """
+
+    def may_be(name: str) -> bool:
+        if not needs_symmetry(name):
+            return True
+        return bool(symmetric) or (symmetric is None and kind == "cuda" and builds_on_gpu(name))
+
     same = _SAME_ON_CPU if kind == "cpu" else set()
-    return tuple(name for name in formats() if name not in same and (symmetric or not needs_symmetry(name)))
+    return tuple(name for name in formats() if name not in same and may_be(name))
 
 
 def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
