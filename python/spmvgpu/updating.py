@@ -71,9 +71,9 @@ class UpdateMethods:
             the operator was declared to be. Whether they are symmetric, where ``symmetric=`` said so, is not
             checked, as there.
         FormatError
-            In a format for symmetric matrices that was asked for, or that `symmetric=` allowed, for values that
-            are not symmetric, or not Hermitian, as those before. One that was found to suit the old values gives
-            way to another format.
+            In a format for symmetric matrices that was asked for, or that `symmetric=` allowed, for values
+            that are not symmetric, or not Hermitian, as those before. One that was found to suit the old
+            values gives way to another format.
         MemoryError, CudaError
             If the device lacks memory, or fails. After every error but the last the values are the old ones.
 
