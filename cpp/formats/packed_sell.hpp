@@ -24,8 +24,8 @@
 // one for all lanes. Offsets of one width and values of one kind serve a group, the fewest bytes that lose nothing: a
 // value may be stored in fewer bits only if the very bits come back. Lanes without an entry have an element, which
 // nobody reads: such a lane neither reads x nor multiplies. A slot for each diagonal that a slice touches takes the
-// place of a slot for each entry of the longest row where that makes few more slots, for then columns need no bits at
-// all.
+// place of a slot for each entry of the longest row where that makes few more slots and takes no more bytes: columns
+// need but a mask then.
 //
 // Slices whose part of the stream is the same, byte for byte, as most of a stencil with constant coefficients, share
 // one: it stays in a GPU's L1. Which are looked for follows from a sample of the slices.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/csr_matrix.hpp"
@@ -22,7 +23,7 @@ struct SlotEntries {
     T values[kLanes];
 };
 
-// The entries of a slice, slot by slot.
+// The entries of a slice, slot by slot. In either order of slots the columns of every row ascend.
 template <class T>
 class SliceReader {
 public:
@@ -37,30 +38,32 @@ public:
         }
     }
 
-    // Calls visit(entries) for the slots in order, in which the columns of every row ascend: a slot for every diagonal
-    // with an entry where these are few, else one for the first entry of every row, and so on.
-    template <class Visit>
-    void for_each_slot(const Visit& visit) {
-        const std::int64_t few = width_ + width_ / 4;
+    index_t width() const { return width_; }
+
+    // How many diagonals have an entry, and thus how many slots they take; one more than `most` if there are more.
+    std::int64_t count_diagonals(std::int64_t most) const {
         std::int64_t diagonals = 0;
-        walk_diagonals([&](std::uint32_t) { return ++diagonals <= few; }, [](int, index_t, index_t) {});
+        walk_diagonals([&](std::uint32_t) { return ++diagonals <= most; }, [](int, index_t, index_t) {});
+        return diagonals;
+    }
+
+    // Calls visit(entries) for a slot of every diagonal, in order.
+    template <class Visit>
+    void for_each_diagonal(const Visit& visit) const {
         SlotEntries<T> entries;
-        const auto take = [&](int /*lane*/, index_t k, index_t offset) {
-            entries.values[entries.count] = csr_.values[k];
-            entries.offsets[entries.count++] = offset;
-        };
-        if (diagonals <= few) {
+        const auto finish = [&](std::uint32_t mask) {
+            entries.mask = mask;
+            visit(entries);
             entries.count = 0;
-            walk_diagonals(
-                [&](std::uint32_t mask) {
-                    entries.mask = mask;
-                    visit(entries);
-                    entries.count = 0;
-                    return true;
-                },
-                take);
-            return;
-        }
+            return true;
+        };
+        walk_diagonals(finish, [&](int /*lane*/, index_t k, index_t offset) { take(k, offset, entries); });
+    }
+
+    // Calls visit(entries) for a slot of the first entry of every row, one of the second, and so on.
+    template <class Visit>
+    void for_each_column(const Visit& visit) const {
+        SlotEntries<T> entries;
         for (index_t j = 0; j < width_; ++j) {
             entries.mask = 0;
             entries.count = 0;
@@ -68,13 +71,18 @@ public:
                 const index_t k = begin_[lane] + j;
                 if (k >= end_[lane]) continue;
                 entries.mask |= 1u << lane;
-                take(lane, k, csr_.col_indices[k] - row_[lane]);
+                take(k, csr_.col_indices[k] - row_[lane], entries);
             }
             visit(entries);
         }
     }
 
 private:
+    void take(index_t k, index_t offset, SlotEntries<T>& entries) const {
+        entries.values[entries.count] = csr_.values[k];
+        entries.offsets[entries.count++] = offset;
+    }
+
     // Walks the diagonals with an entry, in order: calls take(lane, k, offset) for the entries of one, and then
     // finish(mask) with their lanes, until that returns false.
     template <class Finish, class Take>
@@ -140,25 +148,48 @@ class SliceEncoder {
 public:
     explicit SliceEncoder(const ValueCoder<T>& coder) : coder_(coder), group_(kGroupSlots) {}
 
-    void encode(SliceReader<T>& reader) {
-        bytes_.clear();
-        head_ = {};
+    // A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are
+    // few enough for lanes not to idle.
+    void encode(const SliceReader<T>& reader) {
+        const std::int64_t few = reader.width() + reader.width() / 4;
+        const std::int64_t diagonals = reader.count_diagonals(few);
+        if (diagonals <= few) write([&](const auto& visit) { reader.for_each_diagonal(visit); });
+        if (diagonals > reader.width()) {
+            if (diagonals <= few) by_diagonals_ = part_;
+            write([&](const auto& visit) { reader.for_each_column(visit); });
+            if (diagonals <= few && by_diagonals_.bytes.size() <= part_.bytes.size()) std::swap(part_, by_diagonals_);
+        }
+        counts_ += part_.counts;
+    }
+
+    const Head& head() const { return part_.head; }
+    const std::vector<Byte>& bytes() const { return part_.bytes; }
+    std::int64_t granules() const { return static_cast<std::int64_t>(part_.bytes.size()) / kGranule; }
+    const ModeCounts& counts() const { return counts_; }  // of all slices so far
+
+private:
+    static constexpr std::size_t kFirst = -1;
+
+    struct Part {
+        Head head;
+        std::vector<Byte> bytes;
+        ModeCounts counts;
+    };
+
+    // Writes the slots that for_each(visit) calls visit(entries) for.
+    template <class ForEach>
+    void write(const ForEach& for_each) {
+        part_.head = {};
+        part_.bytes.clear();
+        part_.counts = {};
         before_ = kFirst;
         slots_ = 0;
-        reader.for_each_slot([&](const SlotEntries<T>& entries) {
+        for_each([&](const SlotEntries<T>& entries) {
             if (slots_ == kGroupSlots) close_group(true);
             group_[slots_++] = entries;
         });
         if (slots_ > 0) close_group(false);
     }
-
-    const Head& head() const { return head_; }
-    const std::vector<Byte>& bytes() const { return bytes_; }
-    std::int64_t granules() const { return static_cast<std::int64_t>(bytes_.size()) / kGranule; }
-    const ModeCounts& counts() const { return counts_; }  // of all slices so far
-
-private:
-    static constexpr std::size_t kFirst = -1;
 
     // Columns of a slot: offsets from the least of them, and whether lanes are missing.
     struct Columns {
@@ -178,7 +209,7 @@ private:
         Head head;
         head.slots = slots_;
         head.more = more;
-        head.position = bytes_.size() / kGranule;
+        head.position = part_.bytes.size() / kGranule;
         std::uint32_t farthest = 0;
         for (int s = 0; s < slots_; ++s) {
             const SlotEntries<T>& entries = group_[s];
@@ -197,14 +228,14 @@ private:
                                                            : IndexMode::k32;
         if (head.index >= IndexMode::k8) head.shared = whole_batches(head.shared);
         if (head.constant != every_slot) head.value = choose_values(head);
-        for (int s = 0; s < slots_; ++s) counts_.add(head, s, columns[s].ragged);
+        for (int s = 0; s < slots_; ++s) part_.counts.add(head, s, columns[s].ragged);
         write_group(head, columns);
         // The head, in the slice or in the room that the group before has left for it.
         const HeadWords words = words_of(head);
         if (before_ == kFirst) {
-            head_ = head;
+            part_.head = head;
         } else {
-            std::memcpy(bytes_.data() + before_, &words, sizeof(words));
+            std::memcpy(part_.bytes.data() + before_, &words, sizeof(words));
         }
         before_ = head.position * kGranule;
         slots_ = 0;
@@ -230,9 +261,9 @@ private:
 
     void write_group(const Head& head, const Columns* columns) {
         const Sections at = sections_of<T>(head);
-        const std::size_t start = bytes_.size();
-        bytes_.resize(start + at.end, Byte(0));
-        Byte* const group = bytes_.data() + start;
+        const std::size_t start = part_.bytes.size();
+        part_.bytes.resize(start + at.end, Byte(0));
+        Byte* const group = part_.bytes.data() + start;
         Byte *constants = group + at.constants, *indices = group + at.indices, *values = group + at.values;
         for (int s = 0; s < slots_; ++s) {
             const SlotEntries<T>& entries = group_[s];
@@ -280,9 +311,8 @@ private:
     const ValueCoder<T>& coder_;
     std::vector<SlotEntries<T>> group_;  // the first slots_ of them
     int slots_ = 0;
-    std::vector<Byte> bytes_;
-    Head head_;
-    std::size_t before_ = kFirst;  // where the group before begins in bytes_
+    Part part_, by_diagonals_;
+    std::size_t before_ = kFirst;  // where the group before begins in the part
     ModeCounts counts_;
 };
 

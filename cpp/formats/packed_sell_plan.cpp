@@ -115,7 +115,7 @@ public:
     // The slice, until the next one is asked for.
     const SliceEncoder<T>& encoded(index_t slice) {
         const index_t first = slice * kSliceLanes, end = slice_end(slice, csr_.rows);
-        SliceReader<T> reader(csr_, end - first, [&](int lane) { return slices_.row_at(first + lane); });
+        const SliceReader<T> reader(csr_, end - first, [&](int lane) { return slices_.row_at(first + lane); });
         encoder_.encode(reader);
         return encoder_;
     }

@@ -158,6 +158,18 @@ def test_entries_are_placed_by_diagonal_where_that_shares_columns():
     assert counts(A)["ragged"] == 1
 
 
+def test_diagonals_give_way_where_they_take_more_bytes():
+    """One of five bends: a sixth slot takes more values than offsets would take, but hardly more constants."""
+    n = 64
+    near = [(row, row + 20 * k + (k == 3) * (row % 2), 1.0 + k) for k in range(5) for row in range(n)]
+    A = csr(n, n + 90, near, np.float64)
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    assert {group.slots for (group,) in heads_of(arrays)} == {6}
+    A.data = np.random.default_rng(0).standard_normal(A.nnz)
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    assert {(group.slots, group.index) for (group,) in heads_of(arrays)} == {(5, "8")}
+
+
 def test_offsets_are_left_out_of_whole_batches():
     """One diagonal that bends: the batches of four slots before and behind it need no offsets."""
     n, batches = 64, 3
