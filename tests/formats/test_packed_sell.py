@@ -159,7 +159,7 @@ def test_entries_are_placed_by_diagonal_where_that_shares_columns():
 
 
 def test_diagonals_give_way_where_they_take_more_bytes():
-    """One of five bends: a sixth slot takes more values than offsets would take, but hardly more constants."""
+    """One of five bends: a sixth slot takes more values than it saves offsets, but hardly more constants."""
     n = 64
     near = [(row, row + 20 * k + (k == 3) * (row % 2), 1.0 + k) for k in range(5) for row in range(n)]
     A = csr(n, n + 90, near, np.float64)
