@@ -32,7 +32,8 @@
 //
 // With sigma > 1 rows are sorted by length within windows of sigma rows, as in sell. Values that are all different,
 // with columns anywhere, take as many bytes as in sell and more work to read: do not use it there. Nor where row
-// lengths differ wildly within a window: lanes without an entry idle, and more than max_padding of them are refused.
+// lengths differ wildly within a window: lanes without an entry idle and take bytes, and more than max_padding of them
+// are refused.
 //
 // After: Monakov et al. 2010 (slices), Willcock and Lumsdaine 2006 and Kourtis et al. 2008 (compressed indices and
 // values).
