@@ -11,7 +11,9 @@ using namespace cuda;
 using namespace packed;
 
 constexpr int kBlockSize = 256;  // as in sell: neighbouring slices share x in the L1
-// Slots of a warp whose elements are asked for before the first is used.
+constexpr int kBlockWarps = kBlockSize / kWarp;
+// Slots of a warp whose elements are asked for before the first is used, a batch. Their bases, masks and constants come
+// in one access each, or two.
 template <class T>
 constexpr int kSlotsInFlight = sizeof(T) == 16 ? 2 : 4;
 
@@ -20,229 +22,225 @@ static_assert(kLanes == kWarp);
 template <class T>
 struct Packed {
     index_t rows, slices;
-    const index_t* slice_offsets;
-    const std::uint64_t* words;
+    const HeadWords* heads;
     const Byte* stream;
     const T* dictionary;
-    int dictionary_size;
     const index_t* permutation;
     Real<T> scale;
 };
 
-template <class T>
-__device__ __forceinline__ Bits<T> shuffle_bits(const Bits<T>& bits, int lane) {
-    Bits<T> result;
+__device__ __forceinline__ HeadWords load_head(const void* from) {
+    const auto words = __ldg(static_cast<const ulonglong2*>(from));
+    return {words.x, words.y};
+}
+
+// Neighbouring items that all lanes want, of slices that may have them in common: they stay in the caches. A batch of
+// them begins at a multiple of its size, or of 16 bytes.
+template <int kCount, class Item>
+__device__ __forceinline__ void load_batch(const Byte* from, Item (&items)[kCount]) {
+    constexpr int kBytes = kCount * sizeof(Item);
+    using Access = std::conditional_t<kBytes % 16 == 0, uint4, uint2>;
+    constexpr int kAccesses = kBytes / sizeof(Access);
+    static_assert(kBytes % sizeof(Access) == 0 && kBytes <= kGranule);
+    Access accesses[kAccesses];
 #pragma unroll
-    for (unsigned i = 0; i < sizeof(T) / 4; ++i) result.word[i] = __shfl_sync(kAllLanes, bits.word[i], lane);
-    return result;
+    for (int i = 0; i < kAccesses; ++i) accesses[i] = __ldg(reinterpret_cast<const Access*>(from) + i);
+    memcpy(items, accesses, kBytes);
 }
-
-// What lane l of a warp knows about word l of a group: the word, and of a slot its lane mask, if lanes are missing, and
-// its constant, if it has one of its own.
 template <class T>
-struct GroupWords {
-    std::uint64_t word;
-    std::uint32_t mask;
-    Bits<T> constant;
-    const Byte* start;  // of the group in the stream
-
-    // All lanes of the warp call this, with the word of the lane and the number of words.
-    __device__ __forceinline__ void read(const Packed<T>& matrix, std::uint64_t own, int count) {
-        const int lane = threadIdx.x % kWarp;
-        const std::uint32_t before = (1u << lane) - 1;
-        const bool is_slot = lane > 0 && lane < count;
-        word = own;
-        const Group group = group_of(__shfl_sync(kAllLanes, own, 0));
-        start = matrix.stream + group.position * kGranule;
-
-        const Slot slot = slot_of(own);
-        const bool is_ragged = is_slot && slot.ragged, is_constant = is_slot && slot.value == ValueMode::kConstant;
-        const std::uint32_t ragged = __ballot_sync(kAllLanes, is_ragged);
-        const std::uint32_t constants = __ballot_sync(kAllLanes, is_constant);
-        const Byte* const masks = start + group.elements * kGranule;
-        const Byte* const values = masks + granules_of(4 * __popc(ragged)) * kGranule;
-        mask = is_ragged ? load_element<std::uint32_t>(masks + 4 * __popc(ragged & before)) : 0;
-        constant = {};
-        if (is_constant) constant = load_bits<T>(values + sizeof(T) * __popc(constants & before), sizeof(T));
-    }
-};
-
-// Calls visit.template operator()<kMode>() with the mode.
-template <class Visit>
-__device__ __forceinline__ void visit_mode(ValueMode mode, const Visit& visit) {
-    switch (mode) {
-        case ValueMode::kFull:
-            return visit.template operator()<ValueMode::kFull>();
-        case ValueMode::kNarrow:
-            return visit.template operator()<ValueMode::kNarrow>();
-        case ValueMode::kInt16:
-            return visit.template operator()<ValueMode::kInt16>();
-        case ValueMode::kDictionary:
-            return visit.template operator()<ValueMode::kDictionary>();
-        case ValueMode::kConstant:
-            return visit.template operator()<ValueMode::kConstant>();
-        case ValueMode::kKnownConstant:
-            return visit.template operator()<ValueMode::kKnownConstant>();
-    }
-}
-template <class Visit>
-__device__ __forceinline__ void visit_mode(IndexMode mode, const Visit& visit) {
-    switch (mode) {
-        case IndexMode::kShared:
-            return visit.template operator()<IndexMode::kShared>();
-        case IndexMode::k8:
-            return visit.template operator()<IndexMode::k8>();
-        case IndexMode::k16:
-            return visit.template operator()<IndexMode::k16>();
-        case IndexMode::k32:
-            return visit.template operator()<IndexMode::k32>();
-    }
-}
-
-// Calls visit.template operator()<kMode>(i) for kCount slots, with the mode of each, which is found but once if all
-// have the first one's. Nothing but the visit may differ between lanes.
-template <int kCount, class ModeOf, class Visit>
-__device__ __forceinline__ void visit_slots(bool same, const ModeOf& mode_of, const Visit& visit) {
-    if (same) {
-        visit_mode(
-            mode_of(0), [&]<auto kMode>() {
-#pragma unroll
-                for (int i = 0; i < kCount; ++i) visit.template operator()<kMode>(i);
-            });
+__device__ __forceinline__ T load_constant(const Byte* from) {
+    T value[1];
+    if constexpr (sizeof(T) >= 8) {
+        load_batch(from, value);
     } else {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            visit_mode(
-                mode_of(i), [&]<auto kMode>() { visit.template operator()<kMode>(i); });
-        }
+        value[0] = __ldg(reinterpret_cast<const T*>(from));
     }
+    return value[0];
 }
 
-// The sum of a row, lane by lane, over the slots first, first + step, ... of a group of `count` words. A word counts as
-// slot, so `first` is at least 1. All lanes of a warp have the same slots, and differ in their own entries alone.
-template <class T>
-__device__ __forceinline__ T sum_group(const Packed<T>& matrix, const T* dictionary, const GroupWords<T>& group,
-                                       int count, int first, int step, index_t row, const T* x, T sum) {
-    constexpr int kInFlight = kSlotsInFlight<T>;
-    const int lane = threadIdx.x % kWarp;
-    const std::uint32_t before = (1u << lane) - 1;
-    for (int k = first; k < count; k += step * kInFlight) {
-        std::uint64_t words[kInFlight];
-        std::uint64_t differing = 0, any = 0;
-#pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
-            // A slot that is not there is the first one again, and nobody has an entry in it.
-            words[i] = __shfl_sync(kAllLanes, group.word, k + i * step < count ? k + i * step : k);
-            differing |= words[i] ^ words[0];
-            any |= words[i];
-        }
-        const auto slot = [&](int i) { return slot_of(words[i]); };
-        const bool same_index = slot_of(differing).index == IndexMode{};  // in no bit
-        const bool same_value = slot_of(differing).value == ValueMode{};
-        const bool is_ragged = slot_of(any).ragged;
+// What the lanes of a slot have for a value: a constant, an element of their own, or one or the other.
+enum class Values { kConstants, kElements, kEither };
 
-        // Whether the lane has an entry, where its elements are among those of the slot, and how many these are.
+// The sum of a row, lane by lane, over the batches first, first + step, ... of a group. All lanes of a warp have the
+// same slots, and differ in their own entries alone.
+template <IndexMode kIndex, Values kValues, ValueMode kMode, class T>
+__device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head, const Byte* group, int first,
+                                       int step, const T* x, T sum) {
+    constexpr int kInFlight = kSlotsInFlight<T>;
+    constexpr int kIndexBytes = index_bytes(kIndex), kValueBytes = value_bytes<T>(kMode);
+    // Whether zero times what stands for a missing value may not be zero: where a lane has no entry in a slot with a
+    // constant. Elements of such lanes are zeros, and so are constants behind the last slot.
+    constexpr bool kGuarded =
+        kMode == ValueMode::kDictionary || (kValues != Values::kElements && kIndex != IndexMode::kShared);
+    const int lane = threadIdx.x % kWarp;
+    const Sections at = sections_of<T>(head);
+#pragma unroll 1
+    for (int k = first * kInFlight; k < head.slots; k += step * kInFlight) {
+        const int left = head.slots - k;
+        const std::uint32_t before = (1u << k) - 1;  // the slots of earlier batches
+        std::uint32_t offsets[kInFlight];
         bool has_entry[kInFlight];
-        int place[kInFlight], lanes[kInFlight];
-#pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
-            has_entry[i] = k + i * step < count;
-            place[i] = lane;
-            lanes[i] = kWarp;
-        }
-        if (is_ragged) {
+        load_batch(group + (at.bases + 4 * k), offsets);
+        T values[kInFlight];
+        Bits<T> bits[kInFlight];
+        const std::uint32_t constants = head.constant >> k;
+        if constexpr (kValues == Values::kConstants) {
+            load_batch(group + (at.constants + static_cast<int>(sizeof(T)) * k), values);
+        } else if constexpr (kValues == Values::kElements) {
+            const Byte* const from = group + (at.values + kValueBytes * (kLanes * k + lane));
 #pragma unroll
             for (int i = 0; i < kInFlight; ++i) {
-                const std::uint32_t given = __shfl_sync(kAllLanes, group.mask, k + i * step);
-                const std::uint32_t mask = slot(i).ragged ? given : kEveryLane;
-                has_entry[i] = has_entry[i] && (mask >> lane & 1) != 0;
-                place[i] = __popc(mask & before);
-                lanes[i] = __popc(mask);
+                bits[i] = {};
+                if (i < left) bits[i] = load_bits<T, kValueBytes>(from + kValueBytes * kLanes * i);
+            }
+        } else {
+            const int known = __popc(head.constant & before);
+            int constant = at.constants + static_cast<int>(sizeof(T)) * known;
+            int element = at.values + kValueBytes * (kLanes * (k - known) + lane);
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) {
+                bits[i] = {};
+                if (i >= left) continue;
+                if ((constants >> i & 1) != 0) {
+                    bits[i] = std::bit_cast<Bits<T>>(load_constant<T>(group + constant));
+                    constant += sizeof(T);
+                } else {
+                    bits[i] = load_bits<T, kValueBytes>(group + element);
+                    element += kValueBytes * kLanes;
+                }
             }
         }
-        std::uint32_t offsets[kInFlight];
-        const auto load_index = [&]<IndexMode kMode>(int i) {
-            offsets[i] = 0;
-            if constexpr (kMode != IndexMode::kShared) {
-                const int from = static_cast<int>(slot(i).position) * kGranule +
-                                 indices_behind_values(slot(i).value_bytes, lanes[i]) + index_bytes(kMode) * place[i];
-                if (has_entry[i]) offsets[i] = load_offset(group.start + from, kMode);
+        if constexpr (kIndex == IndexMode::kMasks) {
+            std::uint32_t masks[kInFlight];  // zeros behind the last slot
+            load_batch(group + (at.indices + 4 * k), masks);
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) has_entry[i] = (masks[i] >> lane & 1) != 0;
+        } else {
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) has_entry[i] = i < left;
+            if constexpr (kIndexBytes > 0) {
+                // All slots of a batch have offsets, those behind the last slot too, or none has.
+                if ((head.shared >> k & 1) == 0) {
+                    const int sets = __popc(~head.shared & before);
+                    const Byte* const from = group + (at.indices + kIndexBytes * (kLanes * sets + lane));
+#pragma unroll
+                    for (int i = 0; i < kInFlight; ++i) {
+                        const std::uint32_t offset = load_element<Offset<kIndex>>(from + kIndexBytes * kLanes * i);
+                        has_entry[i] = offset != kNoEntry<kIndex>;
+                        offsets[i] += offset;
+                    }
+                }
             }
-        };
-        visit_slots<kInFlight>(
-            same_index, [&](int i) { return slot(i).index; }, load_index);
-
-        Bits<T> bits[kInFlight];
-        const auto load_value = [&]<ValueMode kMode>(int i) {
-            bits[i] = {};
-            if constexpr (kMode == ValueMode::kKnownConstant) {
-                bits[i] = std::bit_cast<Bits<T>>(dictionary[slot(i).code]);
-            } else if constexpr (kMode == ValueMode::kConstant) {
-                bits[i] = shuffle_bits(group.constant, k + i * step);
-            } else {
-                constexpr int kBytes = value_bytes<T>(kMode);
-                const int from = static_cast<int>(slot(i).position) * kGranule + kBytes * place[i];
-                if (has_entry[i]) bits[i] = load_bits<T>(group.start + from, kBytes);
-            }
-        };
-        const auto value_mode = [&](int i) { return slot(i).value; };
-        visit_slots<kInFlight>(same_value, value_mode, load_value);
-
+        }
         T gathered[kInFlight];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            gathered[i] = has_entry[i] ? load(x + column_of(slot(i).base, row, offsets[i])) : T(0);
+            gathered[i] = has_entry[i] ? load(x + static_cast<std::int32_t>(offsets[i])) : T(0);
         }
-        visit_slots<kInFlight>(same_value, value_mode, [&]<ValueMode kMode>(int i) {
-            if (has_entry[i]) sum += value_of<T>(kMode, bits[i], dictionary, matrix.scale) * gathered[i];
-        });
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            if (kGuarded && !has_entry[i]) continue;
+            if constexpr (kValues != Values::kConstants) {
+                const bool is_constant = kValues == Values::kEither && (constants >> i & 1) != 0;
+                const ValueMode mode = is_constant ? ValueMode::kFull : kMode;
+                values[i] = value_of<T>(mode, bits[i], matrix.dictionary, matrix.scale);
+            }
+            sum += values[i] * gathered[i];
+        }
     }
     return sum;
 }
 
-// kWarps warps per slice: warp w takes slots w, w + kWarps, ... of every group; a lane per row. Sums meet in shared
-// memory, in the order of the warps.
-template <class T, int kWarps>
-__global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : kBlockSize)
-    packed_sell_lane_per_row(Packed<T> matrix, Product<T> product) {
-    constexpr int kThreads = kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize;
-    constexpr int kSlicesPerBlock = kThreads / (kWarps * kWarp);
-    __shared__ alignas(sizeof(T)) T dictionary[kDictionarySize];
-#pragma unroll 1
-    for (int i = threadIdx.x; i < matrix.dictionary_size; i += kThreads) dictionary[i] = load(matrix.dictionary + i);
-    if (matrix.dictionary_size > 0) __syncthreads();
+// The same for any group.
+template <IndexMode kIndex, class T>
+__device__ __forceinline__ T sum_group_of(const Packed<T>& matrix, const Head& head, const Byte* group, int first,
+                                          int step, const T* x, T sum) {
+    const auto with_elements = [&]<ValueMode kMode>() {
+        return head.constant == 0
+                   ? sum_group<kIndex, Values::kElements, kMode>(matrix, head, group, first, step, x, sum)
+                   : sum_group<kIndex, Values::kEither, kMode>(matrix, head, group, first, step, x, sum);
+    };
+    switch (head.value) {
+        case ValueMode::kConstant:
+            return sum_group<kIndex, Values::kConstants, ValueMode::kFull>(matrix, head, group, first, step, x, sum);
+        case ValueMode::kFull:
+            return with_elements.template operator()<ValueMode::kFull>();
+        case ValueMode::kNarrow:
+            return with_elements.template operator()<ValueMode::kNarrow>();
+        case ValueMode::kInt16:
+            return with_elements.template operator()<ValueMode::kInt16>();
+        default:
+            return with_elements.template operator()<ValueMode::kDictionary>();
+    }
+}
+template <class T>
+__device__ __forceinline__ T sum_any_group(const Packed<T>& matrix, const Head& head, const Byte* group, int first,
+                                           int step, const T* x, T sum) {
+    switch (head.index) {
+        case IndexMode::kShared:
+            return sum_group_of<IndexMode::kShared>(matrix, head, group, first, step, x, sum);
+        case IndexMode::kMasks:
+            return sum_group_of<IndexMode::kMasks>(matrix, head, group, first, step, x, sum);
+        case IndexMode::k8:
+            return sum_group_of<IndexMode::k8>(matrix, head, group, first, step, x, sum);
+        case IndexMode::k16:
+            return sum_group_of<IndexMode::k16>(matrix, head, group, first, step, x, sum);
+        default:
+            return sum_group_of<IndexMode::k32>(matrix, head, group, first, step, x, sum);
+    }
+}
 
-    const int lane = threadIdx.x % kWarp;
-    const int warp = threadIdx.x / kWarp % kWarps;
-    const int block_slice = threadIdx.x / kWarp / kWarps;
-    const index_t slice = blockIdx.x * kSlicesPerBlock + block_slice;
-    const std::int64_t position = std::int64_t(slice) * kWarp + lane;
-    index_t row = 0;  // of lanes beyond the last row too, which no mask has
+// A pointer whose origin the compiler forgets: else it would add what all lanes share to the differing part anew for
+// each slot.
+template <class T>
+__device__ __forceinline__ const T* as_it_is(const T* pointer) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+l"(pointer));
+    __builtin_assume(__isGlobal(pointer));
+#endif
+    return pointer;
+}
+
+// A lane per row, and 1 << shift warps per slice, which take the batches of every group in turn; kAlone: one warp.
+// Sums meet in shared memory, in the order of the warps.
+template <class T, bool kAlone>
+__global__ void __launch_bounds__(kBlockSize, 4)
+    packed_sell_lane_per_row(Packed<T> matrix, int shift, Product<T> product) {
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const int warps = kAlone ? 1 : 1 << shift;
+    const int first = kAlone ? 0 : warp & (warps - 1);
+    // Below 2^29, for there are fewer than 2^26 slices; and a position may be 31 beyond the last row.
+    const unsigned place = blockIdx.x * kBlockWarps + warp;
+    const unsigned slice = kAlone ? place : place >> shift;
+    const unsigned position = slice * kWarp + lane;
+    const bool is_slice = slice < static_cast<unsigned>(matrix.slices);
+    const bool is_row = position < static_cast<unsigned>(matrix.rows);
+    index_t row = 0;  // of lanes beyond the last row too, which have no entries
     T sum = 0;
-    if (slice < matrix.slices) {
-        if (position < matrix.rows) {
-            row = matrix.permutation ? matrix.permutation[position] : static_cast<index_t>(position);
-        }
-        const index_t begin = matrix.slice_offsets[slice], end = matrix.slice_offsets[slice + 1];
-        const auto word_at = [&](index_t at) { return at + lane < end ? load_once(matrix.words + at + lane) : 0; };
-        std::uint64_t next = word_at(begin);
-        for (index_t at = begin; at < end; at += kGroupWords) {
-            const std::uint64_t own = next;
-            next = word_at(at + kGroupWords);  // under way while this group is worked on
-            const int count = min(kGroupWords, end - at);
-            GroupWords<T> group;
-            group.read(matrix, own, count);
-            sum = sum_group(matrix, dictionary, group, count, 1 + warp, kWarps, row, product.x, sum);
+    if (is_slice) {
+        HeadWords words = load_head(matrix.heads + slice);
+        if (is_row) row = matrix.permutation ? matrix.permutation[position] : static_cast<index_t>(position);
+        const T* const x = as_it_is(product.x + row);  // the entry on the diagonal
+        Head head = head_of(words);
+        const Byte* const start = matrix.stream + head.position * kGranule;
+        const Byte* group = start;
+#pragma unroll 1
+        while (true) {
+            if (head.more) words = load_head(group);  // under way while this group is worked on
+            sum = sum_any_group(matrix, head, group, first, warps, x, sum);
+            if (!head.more) break;
+            head = head_of(words);
+            group = start + head.position * kGranule;
         }
     }
-    if constexpr (kWarps > 1) {
-        __shared__ alignas(sizeof(T)) T sums[kSlicesPerBlock][kWarps][kWarp];
-        store(&sums[block_slice][warp][lane], sum);
+    if constexpr (!kAlone) {
+        __shared__ alignas(sizeof(T)) T sums[kBlockWarps][kWarp];
+        store(&sums[warp][lane], sum);
         __syncthreads();
-        if (warp != 0) return;
-        for (int w = 1; w < kWarps; ++w) sum += load(&sums[block_slice][w][lane]);
+        if (first != 0) return;
+        for (int w = 1; w < warps; ++w) sum += load(&sums[warp + w][lane]);
     }
-    if (slice < matrix.slices && position < matrix.rows) store_row(product, row, sum);
+    if (is_row) store_row(product, row, sum);
 }
 
 }  // namespace
@@ -252,17 +250,15 @@ void PackedSell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
     const Packed<T> matrix{rows,
                            slices,
-                           slice_offsets.data(),
-                           words.data(),
+                           reinterpret_cast<const HeadWords*>(heads.data()),
                            this->stream.data(),
                            dictionary.data(),
-                           static_cast<int>(dictionary.size()),
                            permutation.data(),
                            scale};
-    dispatch<1, 2, 4, 8, 16, 32>("warps_per_slice", tuning.warps_per_slice, [&]<int kWarps>() {
-        constexpr int kThreads = kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize;
-        const unsigned blocks = blocks_for(std::int64_t(slices) * kWarps * kWarp, kThreads);
-        packed_sell_lane_per_row<T, kWarps><<<blocks, kThreads, 0, native(stream)>>>(matrix, product);
+    dispatch<1, 2, 4, 8>("warps_per_slice", tuning.warps_per_slice, [&]<int kWarps>() {
+        const unsigned blocks = blocks_for(std::int64_t(slices) * kWarps, kBlockWarps);
+        packed_sell_lane_per_row<T, kWarps == 1>
+            <<<blocks, kBlockSize, 0, native(stream)>>>(matrix, std::bit_width(unsigned(kWarps)) - 1, product);
         check_launch("packed_sell_lane_per_row");
     });
 }

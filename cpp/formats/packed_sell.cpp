@@ -13,121 +13,119 @@ using namespace packed;
 
 namespace {
 
-// A slot as it lies in the stream.
+// A slot of a slice: its columns unpacked, its values as they lie.
 template <class T>
 struct StoredSlot {
-    Slot slot;
-    std::uint32_t mask;
-    T constant;  // where the mode has one
-    const Byte* elements;
-
-    int count() const { return std::popcount(mask); }
+    std::int32_t base;
+    std::uint32_t mask;  // of the lanes with an entry
+    bool has_offsets;
+    std::uint32_t offsets[kLanes];  // zeros where it has none
+    ValueMode mode;
+    const Byte* values;  // of every lane, or one in kConstant
 };
 
-// Calls visit(stored) for the slots of a slice in order.
+template <IndexMode kMode, class T>
+inline void read_offsets(const Byte* from, StoredSlot<T>& slot) {
+    std::uint32_t missing = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        const std::uint32_t offset = load_element<Offset<kMode>>(from + lane * index_bytes(kMode));
+        slot.offsets[lane] = offset;
+        missing |= std::uint32_t(offset == kNoEntry<kMode>) << lane;
+    }
+    slot.mask = ~missing;
+}
+
+template <class T>
+inline void read_offsets(IndexMode mode, const Byte* from, StoredSlot<T>& slot) {
+    switch (mode) {
+        case IndexMode::k8:
+            return read_offsets<IndexMode::k8>(from, slot);
+        case IndexMode::k16:
+            return read_offsets<IndexMode::k16>(from, slot);
+        default:
+            return read_offsets<IndexMode::k32>(from, slot);
+    }
+}
+
+// Calls visit(slot) for the slots of a slice in order.
 template <class T, class Visit>
 inline void for_each_stored_slot(const PackedSell<T>& matrix, index_t slice, const Visit& visit) {
-    const index_t slice_end = matrix.slice_offsets[slice + 1];
-    for (index_t header = matrix.slice_offsets[slice]; header < slice_end; header += kGroupWords) {
-        const index_t first = header + 1, end = std::min(header + kGroupWords, slice_end);
-        const Group group = group_of(matrix.words[header]);
-        const Byte* const start = matrix.stream.data() + group.position * kGranule;
-        const Byte* mask = start + group.elements * kGranule;
-        int ragged = 0;
-        for (index_t w = first; w < end; ++w) ragged += slot_of(matrix.words[w]).ragged;
-        const Byte* constant = mask + granules_of(ragged * sizeof(std::uint32_t)) * kGranule;
-        for (index_t w = first; w < end; ++w) {
-            StoredSlot<T> stored{slot_of(matrix.words[w]), kEveryLane, T(0), nullptr};
-            stored.elements = start + stored.slot.position * kGranule;
-            if (stored.slot.ragged) {
-                stored.mask = load_element<std::uint32_t>(mask);
-                mask += sizeof(std::uint32_t);
+    const std::uint64_t* const words = matrix.heads.data() + std::int64_t(slice) * kHeadWords;
+    Head head = head_of({words[0], words[1]});
+    const Byte* const start = matrix.stream.data() + head.position * kGranule;
+    const Byte* group = start;
+    StoredSlot<T> slot;
+    while (true) {
+        const Sections at = sections_of<T>(head);
+        const Byte *bases = group + at.bases, *constants = group + at.constants;
+        const Byte *indices = group + at.indices, *values = group + at.values;
+        for (int s = 0; s < head.slots; ++s) {
+            slot.base = load_element<std::int32_t>(bases + 4 * s);
+            slot.has_offsets = head.index >= IndexMode::k8 && (head.shared >> s & 1) == 0;
+            if (slot.has_offsets) {
+                read_offsets(head.index, indices, slot);
+                indices += index_bytes(head.index) * kLanes;
+            } else {
+                std::fill_n(slot.offsets, kLanes, 0);
+                slot.mask = head.index == IndexMode::kMasks ? load_element<std::uint32_t>(indices + 4 * s) : kEveryLane;
             }
-            if (stored.slot.value == ValueMode::kConstant) {
-                stored.constant = load_element<T>(constant);
-                constant += sizeof(T);
-            } else if (stored.slot.value == ValueMode::kKnownConstant) {
-                stored.constant = matrix.dictionary[stored.slot.code];
+            if ((head.constant >> s & 1) != 0) {
+                slot.mode = ValueMode::kConstant;
+                slot.values = constants;
+                constants += sizeof(T);
+            } else {
+                slot.mode = head.value;
+                slot.values = values;
+                values += value_bytes<T>(head.value) * kLanes;
             }
-            visit(stored);
+            visit(slot);
         }
+        if (!head.more) return;
+        head = head_of(load_element<HeadWords>(group));
+        group = start + head.position * kGranule;
     }
 }
 
-// The values of a slot, as many as it has lanes.
 template <ValueMode kMode, class T>
-inline void read_elements(const Byte* from, int count, const T* dictionary, Real<T> scale, T* values) {
+inline void read_elements(const PackedSell<T>& matrix, const Byte* from, T* values) {
     constexpr int kBytes = value_bytes<T>(kMode);
+    const T* const dictionary = matrix.dictionary.data();
+    const Real<T> scale = matrix.scale;
 #pragma omp simd
-    for (int i = 0; i < count; ++i) {
-        values[i] = value_of<T>(kMode, load_bits<T>(from + i * kBytes, kBytes), dictionary, scale);
+    for (int lane = 0; lane < kLanes; ++lane) {
+        values[lane] = value_of<T>(kMode, load_bits<T, kBytes>(from + lane * kBytes), dictionary, scale);
     }
 }
 
-// The same in any mode: where they lie, or in the buffer.
+// The values of a slot, one per lane: where they lie, or in the buffer.
 template <class T>
-inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& stored, const Byte* from, int count,
-                          T* buffer) {
-    const T* const dictionary = matrix.dictionary.data();
-    switch (stored.slot.value) {
+inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& slot, T* buffer) {
+    switch (slot.mode) {
+        case ValueMode::kConstant:
+            std::fill_n(buffer, kLanes, load_element<T>(slot.values));
+            break;
         case ValueMode::kFull:
-            return reinterpret_cast<const T*>(from);
+            return reinterpret_cast<const T*>(slot.values);
         case ValueMode::kNarrow:
-            read_elements<ValueMode::kNarrow>(from, count, dictionary, matrix.scale, buffer);
+            read_elements<ValueMode::kNarrow>(matrix, slot.values, buffer);
             break;
         case ValueMode::kInt16:
-            read_elements<ValueMode::kInt16>(from, count, dictionary, matrix.scale, buffer);
+            read_elements<ValueMode::kInt16>(matrix, slot.values, buffer);
             break;
         case ValueMode::kDictionary:
-            read_elements<ValueMode::kDictionary>(from, count, dictionary, matrix.scale, buffer);
+            read_elements<ValueMode::kDictionary>(matrix, slot.values, buffer);
             break;
-        default:
-            std::fill_n(buffer, count, stored.constant);
     }
     return buffer;
 }
 
-template <IndexMode kMode>
-inline void read_offsets_of(const Byte* from, int count, std::uint32_t* offsets) {
-#pragma omp simd
-    for (int i = 0; i < count; ++i) offsets[i] = load_offset(from + i * index_bytes(kMode), kMode);
-}
-
-inline void read_offsets(IndexMode mode, const Byte* from, int count, std::uint32_t* offsets) {
-    switch (mode) {
-        case IndexMode::k8:
-            return read_offsets_of<IndexMode::k8>(from, count, offsets);
-        case IndexMode::k16:
-            return read_offsets_of<IndexMode::k16>(from, count, offsets);
-        case IndexMode::k32:
-            return read_offsets_of<IndexMode::k32>(from, count, offsets);
-        default:
-            std::fill_n(offsets, count, 0);
-    }
-}
-
-// The entries of a slot, unpacked: those of its lanes, side by side.
-template <class T>
-struct Unpacked {
-    const T* values;
-    std::uint32_t offsets[kLanes];
-    T buffer[kLanes];
-
-    void read(const PackedSell<T>& matrix, const StoredSlot<T>& stored) {
-        const int count = stored.count(), indices = indices_behind_values(stored.slot.value_bytes, count);
-        values = values_of(matrix, stored, stored.elements, count, buffer);
-        read_offsets(stored.slot.index, stored.elements + indices, count, offsets);
-    }
-};
-
-// Calls visit(lane, i, length) for the runs of neighbouring lanes in a mask, the first of which has entry i.
+// Calls visit(lane, length) for the runs of neighbouring lanes in a mask.
 template <class Visit>
 inline void for_each_run(std::uint32_t mask, const Visit& visit) {
-    for (int lane = 0, i = 0; mask != 0;) {
+    for (int lane = 0; mask != 0;) {
         const int gap = std::countr_zero(mask), length = std::countr_one(mask >> gap);
-        visit(lane + gap, i, length);
+        visit(lane + gap, length);
         lane += gap + length;
-        i += length;
         mask = lane < kLanes ? mask >> gap >> length : 0;
     }
 }
@@ -140,22 +138,21 @@ SPMVGPU_SIMD_CLONES static void sum_packed_slice(const PackedSell<T>& matrix, in
     index_t rows[kLanes] = {};
     for (index_t lane = 0; lane < lanes; ++lane) rows[lane] = matrix.row_at(first + lane);
     for (int lane = 0; lane < kLanes; ++lane) sums[lane] = T(0);
-    Unpacked<T> entries;
-    for_each_stored_slot(matrix, slice, [&](const StoredSlot<T>& stored) {
-        const std::int32_t base = stored.slot.base;
-        entries.read(matrix, stored);
-        const bool side_by_side = in_order && stored.slot.index == IndexMode::kShared;
-        for_each_run(stored.mask, [&](int lane, int i, int length) {
-            const T* const values = entries.values + i;
+    T buffer[kLanes];
+    for_each_stored_slot(matrix, slice, [&](const StoredSlot<T>& slot) {
+        const T* const values = values_of(matrix, slot, buffer);
+        const bool side_by_side = in_order && !slot.has_offsets;
+        for_each_run(slot.mask, [&](int lane, int length) {
+            const T* const run_values = values + lane;
             T* const run = sums + lane;
             if (side_by_side) {
-                const T* const from = x + column_of(base, first + lane, 0);
+                const T* const from = x + column_of(slot.base, first + lane, 0);
 #pragma omp simd
-                for (int j = 0; j < length; ++j) run[j] += values[j] * from[j];
+                for (int j = 0; j < length; ++j) run[j] += run_values[j] * from[j];
             } else {
 #pragma omp simd
                 for (int j = 0; j < length; ++j) {
-                    run[j] += values[j] * x[column_of(base, rows[lane + j], entries.offsets[i + j])];
+                    run[j] += run_values[j] * x[column_of(slot.base, rows[lane + j], slot.offsets[lane + j])];
                 }
             }
         });
@@ -172,8 +169,8 @@ CsrMatrix<T> PackedSell<T>::to_csr() const {
     parallel_for(slices, nanoseconds, [&](index_t s) {
         const index_t first = s * kLanes, lanes = slice_end(s, rows) - first;
         index_t lengths[kLanes] = {};
-        for_each_stored_slot(*this, s, [&](const StoredSlot<T>& stored) {
-            for (index_t lane = 0; lane < lanes; ++lane) lengths[lane] += stored.mask >> lane & 1;
+        for_each_stored_slot(*this, s, [&](const StoredSlot<T>& slot) {
+            for (index_t lane = 0; lane < lanes; ++lane) lengths[lane] += slot.mask >> lane & 1;
         });
         for (index_t lane = 0; lane < lanes; ++lane) csr.row_offsets[row_at(first + lane) + 1] = lengths[lane];
     });
@@ -182,15 +179,14 @@ CsrMatrix<T> PackedSell<T>::to_csr() const {
         const index_t first = s * kLanes, lanes = slice_end(s, rows) - first;
         index_t next[kLanes] = {};
         for (index_t lane = 0; lane < lanes; ++lane) next[lane] = csr.row_offsets[row_at(first + lane)];
-        Unpacked<T> entries;
-        for_each_stored_slot(*this, s, [&](const StoredSlot<T>& stored) {
-            entries.read(*this, stored);
-            int i = 0;
-            for (std::uint32_t left = stored.mask; left != 0; left &= left - 1, ++i) {
+        T buffer[kLanes];
+        for_each_stored_slot(*this, s, [&](const StoredSlot<T>& slot) {
+            const T* const values = values_of(*this, slot, buffer);
+            for (std::uint32_t left = slot.mask; left != 0; left &= left - 1) {
                 const int lane = std::countr_zero(left);
                 const index_t k = next[lane]++;
-                csr.col_indices[k] = column_of(stored.slot.base, row_at(first + lane), entries.offsets[i]);
-                csr.values[k] = entries.values[i];
+                csr.col_indices[k] = column_of(slot.base, row_at(first + lane), slot.offsets[lane]);
+                csr.values[k] = values[lane];
             }
         });
     });

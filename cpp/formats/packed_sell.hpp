@@ -1,33 +1,39 @@
 // packed_sell: slices of 32 rows, as in sell, whose column indices and values are stored in as few bytes as lose
-// nothing. Every slot, a column of a slice with an entry of each row, is described by one word: how its columns follow
-// from a base, and what is stored of its values. A product multiplies exactly the stored values, in the order of the
-// columns.
+// nothing. A slot is a column of a slice, with an entry of each row at most. Up to 32 slots are a group, of which a
+// head of 16 bytes says how the stream has to be read: all positions follow from it. A product multiplies exactly the
+// stored values, in the order of the columns.
 //
 // clang-format off
-//     rows (slices of 3)                 slots of slice 0                      word (beside the position)
-//     [ 2 7 . . . ]     column - row     0: 2  2  2    every lane              base 0, shared offset, constant
-//     [ . 2 8 . . ]                      1: 7  8  5    every lane              base 1, shared offset, full
+//     rows (slices of 3)                 slots of slice 0                      head: shared 11, constant 01
+//     [ 2 7 . . . ]     column - row     0: 2  2  2    every lane              base 0, constant 2
+//     [ . 2 8 . . ]                      1: 7  8  5    every lane              base 1, values
 //     [ . . 2 5 . ]
-//     [ 1 . . . 9 ]                      slots of slice 1
-//     [ . . 3 . . ]                         1  3  .    lanes 0 and 1           base -3, 8 bits,        full
-//                                           9  .  .    lane 0                  base 1,  shared offset, constant
+//     [ 1 . . . 9 ]                      slots of slice 1                      head: shared 00, constant 10, 8 bits
+//     [ . . 3 . . ]                      0: 1  3  .    lanes 0 and 1           base -3, offsets 0 1 -, values
+//                                        1: 9  .  .    lane 0                  base 1, offsets 0 - -, constant 9
 //
-//     words  | group | slot | slot |        | group | slot | slot |            length slice_offsets[slices]
-//               |
-//     stream    '-> | elements of the slots | masks of ragged slots | constants |     bytes, in steps of 16
+//     heads  | slice 0 | slice 1 | ...                                         of the first group of each slice
+//                 |
+//     stream      '-> | head of the next group | bases | constants | indices | values |
+//                        if there is one         of slots                              sections of whole 32 bytes
 // clang-format on
 //
-// The column of a lane is base + row + offset, the offset being none or an unsigned number of 8, 16 or 32 bits. Values
+// The column of a lane is base + row + offset, the offset being none or an unsigned number of 8, 16 or 32 bits, all
+// ones of which say that the lane has no entry; where only that is to be said, a slot has a mask of its lanes. Values
 // are full, half as wide, 16-bit integers times the scale of the matrix (a power of two), codes of its dictionary, or
-// one for all lanes; see ValueMode in packed_sell_modes.hpp. A value may be stored in fewer bits only if the very bits
-// come back. Elements are those of the lanes that have an entry, side by side; a lane that has none neither reads x nor
-// multiplies. A slot for each diagonal that a slice touches takes the place of a slot for each entry of the longest row
-// where that makes few more slots, for then columns need no bits at all.
+// one for all lanes. Offsets of one width and values of one kind serve a group, the fewest bytes that lose nothing: a
+// value may be stored in fewer bits only if the very bits come back. Lanes without an entry have an element, which
+// nobody reads: such a lane neither reads x nor multiplies. A slot for each diagonal that a slice touches takes the
+// place of a slot for each entry of the longest row where that makes few more slots and takes no more bytes: columns
+// need but a mask then.
 //
-// A group is a word for where its elements begin and up to 31 slots, so that the lanes of a warp read it at once. With
-// sigma > 1 rows are sorted by length within windows of sigma rows, as in sell. Values that are all different, with
-// columns anywhere, take as many bytes as in sell and more work to read: do not use it there. Nor where row lengths
-// differ wildly within a window: lanes without an entry idle, and more than max_padding of them are refused.
+// Slices whose part of the stream is the same, byte for byte, as most of a stencil with constant coefficients, share
+// one: it stays in a GPU's L1. Which are looked for follows from a sample of the slices.
+//
+// With sigma > 1 rows are sorted by length within windows of sigma rows, as in sell. Values that are all different,
+// with columns anywhere, take as many bytes as in sell and more work to read: do not use it there. Nor where row
+// lengths differ wildly within a window: lanes without an entry idle and take bytes, and more than max_padding of them
+// are refused.
 //
 // After: Monakov et al. 2010 (slices), Willcock and Lumsdaine 2006 and Kourtis et al. 2008 (compressed indices and
 // values).
@@ -50,7 +56,7 @@ struct PackedSellTuning {
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
         visit("sigma", self.sigma, OneOf{0, 1, 32, 128, 256, 512, 1024, 4096, 16384});
-        visit("warps_per_slice", self.warps_per_slice, OneOf{0, 1, 2, 4, 8, 16, 32});
+        visit("warps_per_slice", self.warps_per_slice, OneOf{0, 1, 2, 4, 8});
         visit("max_padding", self.max_padding, Range{1.0, 1e6});
     }
 
@@ -62,10 +68,12 @@ struct PackedSellPlan {
     PackedSellTuning tuning;
     Cost cost;
     Slices slices;
-    std::vector<T> dictionary;              // empty if no slot uses it
-    Real<T> scale = 0;                      // of 16-bit integers; 0 if no slot uses it
-    HostVector<index_t> slice_offsets;      // in words
-    HostVector<std::int64_t> slice_starts;  // in granules of the stream
+    std::vector<T> dictionary;  // empty if no slot uses it
+    Real<T> scale = 0;          // of 16-bit integers; 0 if no slot uses it
+    // The parts of the stream that slices share, one behind the other from its start; then come those of the others.
+    std::vector<packed::Byte> common;
+    HostVector<packed::HeadWords> heads;
+    std::int64_t granules = 0;  // of the stream
 };
 
 template <class T>
@@ -78,8 +86,7 @@ struct PackedSell {
 
     index_t rows = 0, cols = 0, nnz = 0;
     index_t slices = 0;
-    Array<index_t> slice_offsets;  // length slices + 1
-    Array<std::uint64_t> words;    // length slice_offsets[slices]
+    Array<std::uint64_t> heads;  // of the first group of each slice, two words each
     Array<packed::Byte> stream;
     Array<T> dictionary;         // at most 256 values
     Array<index_t> permutation;  // length rows: row of y that a lane of a slice belongs to; empty where sigma is 1
@@ -88,8 +95,7 @@ struct PackedSell {
 
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
-        visit("slice_offsets", self.slice_offsets);
-        visit("words", self.words);
+        visit("heads", self.heads);
         visit("stream", self.stream);
         visit("dictionary", self.dictionary);
         visit("permutation", self.permutation);

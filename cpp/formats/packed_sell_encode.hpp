@@ -1,154 +1,18 @@
-// How packed_sell chooses what to store of a slot, and stores it.
+// How packed_sell lays out a slice.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
+#include <cstring>
 #include <limits>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/csr_matrix.hpp"
 #include "formats/packed_sell_modes.hpp"
+#include "formats/packed_sell_values.hpp"
 
 namespace spmvgpu::packed {
-
-template <class T>
-Bits<T> bits_of(T value) {
-    return std::bit_cast<Bits<T>>(value);
-}
-
-// Whether every processor converts a number alike: some change the bits of NaN, or take subnormal numbers for zero.
-template <class Real>
-bool is_plain(Real value) {
-    return value == 0 || std::isnormal(value) || std::isinf(value);
-}
-
-// The element of half a real number's bytes that stands for it, if one does, to the bit.
-inline std::optional<std::uint32_t> narrowed(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0xffff) != 0) return std::nullopt;
-    return bits >> 16;
-}
-inline std::optional<std::uint32_t> narrowed(double value) {
-    if (std::abs(value) > std::numeric_limits<float>::max() && !std::isinf(value)) return std::nullopt;
-    const auto narrow = static_cast<float>(value);
-    if (!is_plain(narrow) || std::bit_cast<std::uint64_t>(double(narrow)) != std::bit_cast<std::uint64_t>(value)) {
-        return std::nullopt;
-    }
-    return std::bit_cast<std::uint32_t>(narrow);
-}
-
-// The 16-bit integer that stands for a real number, if one does, to the bit.
-template <class Real>
-std::optional<std::uint32_t> as_int16(Real value, Real scale) {
-    constexpr Real kMost = std::numeric_limits<std::int16_t>::max();
-    const Real multiple = value / scale;  // exact, or too large, for the scale is a power of two
-    if (!(std::abs(multiple) <= kMost) || !is_plain(value)) return std::nullopt;
-    const auto bits = static_cast<std::uint16_t>(static_cast<std::int16_t>(multiple));
-    if (bits_of(scaled_int16<Real>(bits, scale)) != bits_of(value)) return std::nullopt;
-    return bits;
-}
-
-// Calls visit(part) for the real numbers of a value, as long as it returns true; whether it always did.
-template <class T, class Visit>
-bool all_parts(T value, const Visit& visit) {
-    if constexpr (kIsComplex<T>) {
-        return visit(value.real) && visit(value.imag);
-    } else {
-        return visit(value);
-    }
-}
-
-// The modes of the values of one matrix.
-template <class T>
-class ValueCoder {
-public:
-    // A dictionary of at most kDictionarySize values, all different; a scale of 0 goes without integers.
-    ValueCoder(const std::vector<T>& dictionary, Real<T> scale) : scale_(scale) {
-        codes_.fill(kNone);
-        for (std::size_t code = 0; code < dictionary.size(); ++code) {
-            const Bits<T> bits = bits_of(dictionary[code]);
-            const std::size_t place = place_of(bits);
-            known_[place] = bits;
-            codes_[place] = static_cast<std::uint16_t>(code);
-        }
-    }
-
-    // The mode that takes fewest bytes for so many values, at least one; a known value's code goes to `code`.
-    ValueMode choose(const T* values, int count, std::uint32_t& code) const {
-        const Bits<T> first = bits_of(values[0]);
-        const auto all = [&](auto&& holds) { return std::all_of(values, values + count, holds); };
-        if (all([&](T value) { return bits_of(value) == first; })) {
-            const int known = code_of(first);
-            if (known == kNone) return ValueMode::kConstant;
-            code = static_cast<std::uint32_t>(known);
-            return ValueMode::kKnownConstant;
-        }
-        if (all([&](T value) { return code_of(bits_of(value)) != kNone; })) return ValueMode::kDictionary;
-        const auto narrow = [](auto part) { return narrowed(part).has_value(); };
-        const auto integer = [this](auto part) { return as_int16(part, scale_).has_value(); };
-        const auto all_are = [&](auto&& holds) { return all([&](T value) { return all_parts(value, holds); }); };
-        constexpr bool kNarrowIsSmaller = value_bytes<T>(ValueMode::kNarrow) <= value_bytes<T>(ValueMode::kInt16);
-        if (kNarrowIsSmaller && all_are(narrow)) return ValueMode::kNarrow;
-        if (scale_ != 0 && all_are(integer)) return ValueMode::kInt16;
-        if (!kNarrowIsSmaller && all_are(narrow)) return ValueMode::kNarrow;
-        return ValueMode::kFull;
-    }
-
-    // The elements of values in a mode that has some, and holds them.
-    void write(ValueMode mode, const T* values, int count, Byte* to) const {
-        switch (mode) {
-            case ValueMode::kFull:
-                std::memcpy(to, values, count * sizeof(T));
-                break;
-            case ValueMode::kNarrow:
-                write_parts<sizeof(Real<T>) / 2>(values, count, to, [](auto part) { return narrowed(part); });
-                break;
-            case ValueMode::kInt16:
-                write_parts<2>(values, count, to, [this](auto part) { return as_int16(part, scale_); });
-                break;
-            case ValueMode::kDictionary:
-                for (int i = 0; i < count; ++i) to[i] = static_cast<Byte>(code_of(bits_of(values[i])));
-                break;
-            default:
-                break;
-        }
-    }
-
-private:
-    static constexpr std::uint16_t kNone = 0xffff;
-    static constexpr std::size_t kPlaces = 4 * kDictionarySize;
-
-    // The low bytes of what stands for the parts of values: CUDA knows little-endian hosts only.
-    template <int kBytes, class Encode>
-    static void write_parts(const T* values, int count, Byte* to, const Encode& encode) {
-        for (int i = 0; i < count; ++i) {
-            all_parts(values[i], [&](auto part) {
-                const std::uint32_t element = *encode(part);
-                std::memcpy(to, &element, kBytes);
-                to += kBytes;
-                return true;
-            });
-        }
-    }
-
-    // Where bits are in the table, or would be.
-    std::size_t place_of(const Bits<T>& bits) const {
-        std::uint64_t hash = 0;
-        for (std::uint32_t word : bits.word) hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-        std::size_t place = hash >> 54;
-        while (codes_[place] != kNone && known_[place] != bits) place = (place + 1) % kPlaces;
-        return place;
-    }
-
-    int code_of(const Bits<T>& bits) const { return codes_[place_of(bits)]; }
-
-    std::array<Bits<T>, kPlaces> known_;
-    std::array<std::uint16_t, kPlaces> codes_;
-    Real<T> scale_;
-};
 
 // The entries of one slot: those of the lanes in the mask, side by side.
 template <class T>
@@ -159,7 +23,7 @@ struct SlotEntries {
     T values[kLanes];
 };
 
-// The entries of a slice, slot by slot.
+// The entries of a slice, slot by slot. In either order of slots the columns of every row ascend.
 template <class T>
 class SliceReader {
 public:
@@ -176,30 +40,30 @@ public:
 
     index_t width() const { return width_; }
 
-    // Calls visit(entries) for the slots in order, in which the columns of every row ascend: a slot for every diagonal
-    // with an entry where these are few, else one for the first entry of every row, and so on.
-    template <class Visit>
-    void for_each_slot(const Visit& visit) {
-        const std::int64_t few = width_ + width_ / 4;
+    // How many diagonals have an entry, and thus how many slots they take; one more than `most` if there are more.
+    std::int64_t count_diagonals(std::int64_t most) const {
         std::int64_t diagonals = 0;
-        walk_diagonals([&](std::uint32_t) { return ++diagonals <= few; }, [](int, index_t, index_t) {});
+        walk_diagonals([&](std::uint32_t) { return ++diagonals <= most; }, [](int, index_t, index_t) {});
+        return diagonals;
+    }
+
+    // Calls visit(entries) for a slot of every diagonal, in order.
+    template <class Visit>
+    void for_each_diagonal(const Visit& visit) const {
         SlotEntries<T> entries;
-        const auto take = [&](int /*lane*/, index_t k, index_t offset) {
-            entries.values[entries.count] = csr_.values[k];
-            entries.offsets[entries.count++] = offset;
-        };
-        if (diagonals <= few) {
+        const auto finish = [&](std::uint32_t mask) {
+            entries.mask = mask;
+            visit(entries);
             entries.count = 0;
-            walk_diagonals(
-                [&](std::uint32_t mask) {
-                    entries.mask = mask;
-                    visit(entries);
-                    entries.count = 0;
-                    return true;
-                },
-                take);
-            return;
-        }
+            return true;
+        };
+        walk_diagonals(finish, [&](int /*lane*/, index_t k, index_t offset) { take(k, offset, entries); });
+    }
+
+    // Calls visit(entries) for a slot of the first entry of every row, one of the second, and so on.
+    template <class Visit>
+    void for_each_column(const Visit& visit) const {
+        SlotEntries<T> entries;
         for (index_t j = 0; j < width_; ++j) {
             entries.mask = 0;
             entries.count = 0;
@@ -207,13 +71,18 @@ public:
                 const index_t k = begin_[lane] + j;
                 if (k >= end_[lane]) continue;
                 entries.mask |= 1u << lane;
-                take(lane, k, csr_.col_indices[k] - row_[lane]);
+                take(k, csr_.col_indices[k] - row_[lane], entries);
             }
             visit(entries);
         }
     }
 
 private:
+    void take(index_t k, index_t offset, SlotEntries<T>& entries) const {
+        entries.values[entries.count] = csr_.values[k];
+        entries.offsets[entries.count++] = offset;
+    }
+
     // Walks the diagonals with an entry, in order: calls take(lane, k, offset) for the entries of one, and then
     // finish(mask) with their lanes, until that returns false.
     template <class Finish, class Take>
@@ -248,113 +117,203 @@ private:
     index_t row_[kLanes], begin_[kLanes], end_[kLanes];
 };
 
-// What is stored of a slot, its place left open.
-template <class T>
-Slot describe(const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
-    Slot slot;
-    index_t least = entries.offsets[0], most = least;
-    for (int i = 1; i < entries.count; ++i) {
-        least = std::min(least, entries.offsets[i]);
-        most = std::max(most, entries.offsets[i]);
-    }
-    const std::uint32_t range = static_cast<std::uint32_t>(most) - static_cast<std::uint32_t>(least);
-    slot.base = least;
-    slot.index = range == 0        ? IndexMode::kShared
-                 : range <= 0xff   ? IndexMode::k8
-                 : range <= 0xffff ? IndexMode::k16
-                                   : IndexMode::k32;
-    slot.value = coder.choose(entries.values, entries.count, slot.code);
-    slot.value_bytes = value_bytes<T>(slot.value);
-    slot.ragged = entries.mask != kEveryLane;
-    return slot;
-}
+// How many slots are stored in which way.
+struct ModeCounts {
+    std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
+    std::int64_t slots = 0, ragged = 0;
+    std::int64_t alike = 0;  // slices whose part of the stream others share
 
-// The indices of a slot: how far each column is from that of the base.
-template <class Element, class T>
-void write_offsets_as(std::int32_t base, const SlotEntries<T>& entries, Byte* to) {
-    for (int i = 0; i < entries.count; ++i, to += sizeof(Element)) {
-        const auto offset =
-            static_cast<Element>(static_cast<std::uint32_t>(entries.offsets[i]) - static_cast<std::uint32_t>(base));
-        std::memcpy(to, &offset, sizeof(Element));
+    void add(const Head& head, int slot, bool is_ragged) {
+        const bool shared = (head.shared >> slot & 1) != 0, constant = (head.constant >> slot & 1) != 0;
+        ++index[static_cast<int>(shared ? IndexMode::kShared : head.index)];
+        ++value[static_cast<int>(constant ? ValueMode::kConstant : head.value)];
+        ++slots;
+        ragged += is_ragged;
     }
-}
-template <class T>
-void write_offsets(const Slot& slot, const SlotEntries<T>& entries, Byte* to) {
-    switch (slot.index) {
-        case IndexMode::k8:
-            return write_offsets_as<std::uint8_t>(slot.base, entries, to);
-        case IndexMode::k16:
-            return write_offsets_as<std::uint16_t>(slot.base, entries, to);
-        case IndexMode::k32:
-            return write_offsets_as<std::uint32_t>(slot.base, entries, to);
-        default:
-            break;
+    ModeCounts& operator+=(const ModeCounts& other) {
+        for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
+        for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
+        slots += other.slots;
+        ragged += other.ragged;
+        alike += other.alike;
+        return *this;
     }
-}
+    std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
+};
 
-// Lays out the slots of a slice, and writes them unless there is nowhere to.
+// What is stored of a slice: the head of its first group, at position 0, and its part of the stream, in which nothing
+// depends on where that lies.
 template <class T>
-class SliceWriter {
+class SliceEncoder {
 public:
-    SliceWriter() = default;
-    SliceWriter(std::uint64_t* words, Byte* stream, std::int64_t start)
-        : words_(words), stream_(stream), granules_(start) {}
+    explicit SliceEncoder(const ValueCoder<T>& coder) : coder_(coder), group_(kGroupSlots) {}
 
-    std::int64_t words() const { return word_count_; }
-    std::int64_t granules() const { return granules_; }  // up to which the stream is taken
-
-    void add(Slot slot, const SlotEntries<T>& entries, const ValueCoder<T>& coder) {
-        if (slots_ == kGroupSlots) close_group();
-        if (slots_ == 0) header_ = word_count_++;
-        const int values = slot.value_bytes * entries.count;
-        const int indices = indices_behind_values(slot.value_bytes, entries.count);
-        const int bytes = slot.index == IndexMode::kShared ? values : indices + index_bytes(slot.index) * entries.count;
-        slot.position = bytes > 0 ? elements_ : 0;
-        if (slot.ragged) masks_[ragged_++] = entries.mask;
-        if (slot.value == ValueMode::kConstant) constants_[constant_++] = entries.values[0];
-        if (words_ != nullptr) {
-            words_[word_count_] = word_of(slot);
-            Byte* const to = stream_ + (granules_ + elements_) * kGranule;
-            std::fill(to + values, to + granules_of(bytes) * kGranule, Byte(0));
-            coder.write(slot.value, entries.values, entries.count, to);
-            write_offsets(slot, entries, to + indices);
+    // A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are
+    // few enough for lanes not to idle.
+    void encode(const SliceReader<T>& reader) {
+        const std::int64_t few = reader.width() + reader.width() / 4;
+        const std::int64_t diagonals = reader.count_diagonals(few);
+        if (diagonals <= few) write([&](const auto& visit) { reader.for_each_diagonal(visit); });
+        if (diagonals > reader.width()) {
+            if (diagonals <= few) by_diagonals_ = part_;
+            write([&](const auto& visit) { reader.for_each_column(visit); });
+            if (diagonals <= few && by_diagonals_.bytes.size() <= part_.bytes.size()) std::swap(part_, by_diagonals_);
         }
-        elements_ += granules_of(bytes);
-        ++slots_;
-        ++word_count_;
+        counts_ += part_.counts;
     }
 
-    // To be called after the last slot.
-    void close_group() {
-        if (slots_ == 0) return;
-        if (words_ != nullptr) words_[header_] = word_of(Group{static_cast<std::uint64_t>(granules_), elements_});
-        granules_ += elements_;
-        append(masks_, ragged_);
-        append(constants_, constant_);
-        elements_ = 0;
-        slots_ = ragged_ = constant_ = 0;
-    }
+    const Head& head() const { return part_.head; }
+    const std::vector<Byte>& bytes() const { return part_.bytes; }
+    std::int64_t granules() const { return static_cast<std::int64_t>(part_.bytes.size()) / kGranule; }
+    const ModeCounts& counts() const { return counts_; }  // of all slices so far
 
 private:
-    template <class Item>
-    void append(const Item* items, int count) {
-        const std::size_t bytes = count * sizeof(Item), taken = granules_of(bytes) * kGranule;
-        if (words_ != nullptr && count > 0) {
-            Byte* const to = stream_ + granules_ * kGranule;
-            std::memcpy(to, items, bytes);
-            std::fill(to + bytes, to + taken, Byte(0));
-        }
-        granules_ += static_cast<std::int64_t>(taken / kGranule);
+    static constexpr std::size_t kFirst = -1;
+
+    struct Part {
+        Head head;
+        std::vector<Byte> bytes;
+        ModeCounts counts;
+    };
+
+    // Writes the slots that for_each(visit) calls visit(entries) for.
+    template <class ForEach>
+    void write(const ForEach& for_each) {
+        part_.head = {};
+        part_.bytes.clear();
+        part_.counts = {};
+        before_ = kFirst;
+        slots_ = 0;
+        for_each([&](const SlotEntries<T>& entries) {
+            if (slots_ == kGroupSlots) close_group(true);
+            group_[slots_++] = entries;
+        });
+        if (slots_ > 0) close_group(false);
     }
 
-    std::uint64_t* words_ = nullptr;  // of the slice
-    Byte* stream_ = nullptr;          // of the matrix
-    std::int64_t granules_ = 0;       // where the group begins
-    std::int64_t word_count_ = 0, header_ = 0;
-    std::uint32_t elements_ = 0;
-    int slots_ = 0, ragged_ = 0, constant_ = 0;
-    std::uint32_t masks_[kGroupSlots];
-    T constants_[kGroupSlots];
+    // Columns of a slot: offsets from the least of them, and whether lanes are missing.
+    struct Columns {
+        index_t least;
+        std::uint32_t range;
+        bool ragged;
+    };
+    static Columns columns_of(const SlotEntries<T>& entries) {
+        const auto [least, most] = std::minmax_element(entries.offsets, entries.offsets + entries.count);
+        return {*least, static_cast<std::uint32_t>(*most) - static_cast<std::uint32_t>(*least),
+                entries.mask != kEveryLane};
+    }
+
+    // Writes the slots of a group behind the groups before it.
+    void close_group(bool more) {
+        Columns columns[kGroupSlots];
+        Head head;
+        head.slots = slots_;
+        head.more = more;
+        head.position = part_.bytes.size() / kGranule;
+        std::uint32_t farthest = 0;
+        for (int s = 0; s < slots_; ++s) {
+            const SlotEntries<T>& entries = group_[s];
+            columns[s] = columns_of(entries);
+            farthest = std::max(farthest, columns[s].range);
+            const bool shared = columns[s].range == 0 && !columns[s].ragged;
+            const bool constant = coder_.holds(ValueMode::kConstant, entries.values, entries.count);
+            head.shared |= std::uint32_t(shared) << s;
+            head.constant |= std::uint32_t(constant) << s;
+        }
+        const std::uint32_t every_slot = head.every_slot();
+        head.index = head.shared == every_slot             ? IndexMode::kShared
+                     : farthest == 0                       ? IndexMode::kMasks
+                     : farthest < kNoEntry<IndexMode::k8>  ? IndexMode::k8
+                     : farthest < kNoEntry<IndexMode::k16> ? IndexMode::k16
+                                                           : IndexMode::k32;
+        if (head.index >= IndexMode::k8) head.shared = whole_batches(head.shared);
+        if (head.constant != every_slot) head.value = choose_values(head);
+        for (int s = 0; s < slots_; ++s) part_.counts.add(head, s, columns[s].ragged);
+        write_group(head, columns);
+        // The head, in the slice or in the room that the group before has left for it.
+        const HeadWords words = words_of(head);
+        if (before_ == kFirst) {
+            part_.head = head;
+        } else {
+            std::memcpy(part_.bytes.data() + before_, &words, sizeof(words));
+        }
+        before_ = head.position * kGranule;
+        slots_ = 0;
+    }
+
+    // Those of the slots whose batch has all of its slots among them.
+    static std::uint32_t whole_batches(std::uint32_t slots) {
+        constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
+        std::uint32_t whole = 0;
+        for (int s = 0; s < kGroupSlots; s += kBatchSlots) whole |= (slots >> s & kBatch) == kBatch ? kBatch << s : 0;
+        return whole;
+    }
+
+    ValueMode choose_values(const Head& head) const {
+        return ValueCoder<T>::cheapest([&](ValueMode mode) {
+            for (int s = 0; s < slots_; ++s) {
+                const bool constant = (head.constant >> s & 1) != 0;
+                if (!constant && !coder_.holds(mode, group_[s].values, group_[s].count)) return false;
+            }
+            return true;
+        });
+    }
+
+    void write_group(const Head& head, const Columns* columns) {
+        const Sections at = sections_of<T>(head);
+        const std::size_t start = part_.bytes.size();
+        part_.bytes.resize(start + at.end, Byte(0));
+        Byte* const group = part_.bytes.data() + start;
+        Byte *constants = group + at.constants, *indices = group + at.indices, *values = group + at.values;
+        for (int s = 0; s < slots_; ++s) {
+            const SlotEntries<T>& entries = group_[s];
+            std::memcpy(group + at.bases + 4 * s, &columns[s].least, sizeof(std::int32_t));
+            if (head.index == IndexMode::kMasks) {
+                std::memcpy(indices, &entries.mask, sizeof(entries.mask));
+                indices += sizeof(entries.mask);
+            } else if ((head.shared >> s & 1) == 0) {
+                write_offsets(head.index, columns[s].least, entries, indices);
+                indices += index_bytes(head.index) * kLanes;
+            }
+            if ((head.constant >> s & 1) != 0) {
+                std::memcpy(constants, entries.values, sizeof(T));
+                constants += sizeof(T);
+            } else {
+                const int bytes = value_bytes<T>(head.value);
+                for_each_entry(entries, [&](int lane, int i) {
+                    coder_.write(head.value, entries.values[i], values + lane * bytes);
+                });
+                values += bytes * kLanes;
+            }
+        }
+        // Nobody has an entry in what is left of the last batch.
+        if (head.index >= IndexMode::k8) std::fill(indices, group + at.values, Byte(0xff));
+    }
+
+    // How far each column is from that of the base; all ones where a lane has no entry.
+    static void write_offsets(IndexMode mode, index_t base, const SlotEntries<T>& entries, Byte* to) {
+        const int bytes = index_bytes(mode);
+        std::memset(to, 0xff, bytes * kLanes);
+        for_each_entry(entries, [&](int lane, int i) {
+            const std::uint32_t offset =
+                static_cast<std::uint32_t>(entries.offsets[i]) - static_cast<std::uint32_t>(base);
+            std::memcpy(to + lane * bytes, &offset, bytes);
+        });
+    }
+
+    // Calls visit(lane, i) for the entries of a slot.
+    template <class Visit>
+    static void for_each_entry(const SlotEntries<T>& entries, const Visit& visit) {
+        int i = 0;
+        for (std::uint32_t left = entries.mask; left != 0; left &= left - 1) visit(std::countr_zero(left), i++);
+    }
+
+    const ValueCoder<T>& coder_;
+    std::vector<SlotEntries<T>> group_;  // the first slots_ of them
+    int slots_ = 0;
+    Part part_, by_diagonals_;
+    std::size_t before_ = kFirst;  // where the group before begins in the part
+    ModeCounts counts_;
 };
 
 }  // namespace spmvgpu::packed

@@ -1,5 +1,5 @@
-// How packed_sell writes one slot: the word that describes it, and the elements of its indices and values. Reading is
-// the same code on the CPU and on a GPU.
+// How packed_sell lies in memory: the head of a group of slots, the sections of its part of the stream, and the
+// elements of indices and values. Reading is the same code on the CPU and on a GPU.
 #pragma once
 
 #include <bit>
@@ -16,44 +16,54 @@
 
 namespace spmvgpu::packed {
 
-inline constexpr int kLanes = 32;           // rows of a slice, a warp's lanes
-inline constexpr int kGroupWords = kLanes;  // a header and the slots that it serves: one word per lane
-inline constexpr int kGroupSlots = kGroupWords - 1;
-inline constexpr int kGranule = 16;          // bytes that positions in the stream count
+inline constexpr int kLanes = 32;       // rows of a slice, a warp's lanes
+inline constexpr int kGroupSlots = 32;  // at most; a bit each in the masks of a head
+inline constexpr int kBatchSlots = 4;  // neighbours that a kernel reads together: all of them have offsets, or none has
+// Bytes that positions in the stream count, and of which every section has whole ones: a sector of a GPU's memory, and
+// enough for what a batch of slots reads in one go to end with its section.
+inline constexpr int kGranule = 32;
 inline constexpr int kDictionarySize = 256;  // what a code of one byte can tell apart
 inline constexpr std::uint32_t kEveryLane = 0xffffffffu;
 
 using Byte = std::uint8_t;
 
-template <class Size>
-SPMVGPU_ANYWHERE constexpr Size granules_of(Size bytes) {
-    return (bytes + kGranule - 1) / kGranule;
+SPMVGPU_ANYWHERE constexpr int whole_granules(int bytes) { return (bytes + kGranule - 1) & -kGranule; }
+
+SPMVGPU_ANYWHERE int count_ones(std::uint32_t mask) {
+#ifdef __CUDA_ARCH__
+    return __popc(mask);
+#else
+    return std::popcount(mask);
+#endif
 }
 
-// How far the column of a lane lies behind base + row: nowhere, or by an unsigned number of so many bits.
-enum class IndexMode : std::uint8_t { kShared, k8, k16, k32 };
-inline constexpr int kIndexModes = 4;
-
-// What is stored of a slot's values.
-enum class ValueMode : std::uint8_t {
-    kFull,           // the values
-    kNarrow,         // half of their bytes: float32 for float64, bfloat16 for float32
-    kInt16,          // 16-bit integers, times the scale of the matrix
-    kDictionary,     // 8-bit codes of the values in the dictionary of the matrix
-    kConstant,       // one value for all lanes, at the end of the group
-    kKnownConstant,  // one value for all lanes, by its code: nothing
+// What is stored of the columns of a group, beside a base for each slot.
+enum class IndexMode : std::uint8_t {
+    kShared,  // nothing: every lane has an entry, with the same offset from its row
+    kMasks,   // a mask for each slot, of the lanes that have an entry, at the same offset from their rows
+    k8,       // for the slots that are not shared, how far each lane is behind the base, unsigned, in so many bits, all
+    k16,      // of which are ones where a lane has no entry
+    k32,
 };
-inline constexpr int kValueModes = 6;
+inline constexpr int kIndexModes = 5;
+
+// What is stored of the values of a group, for the slots that are not constant.
+enum class ValueMode : std::uint8_t {
+    kConstant,    // there are none: each slot has one value for all lanes
+    kFull,        // the values
+    kNarrow,      // half of their bytes: float32 for float64, bfloat16 for float32
+    kInt16,       // 16-bit integers, times the scale of the matrix
+    kDictionary,  // 8-bit codes of the values in the dictionary of the matrix
+};
+inline constexpr int kValueModes = 5;
 
 template <class T>
 inline constexpr int kParts = kIsComplex<T> ? 2 : 1;  // real numbers in a value
 
-// Sizes are told by a number that needs no table: 0, 1, 2, ... for 0, 1, 2, 4, 8 and 16 bytes. That of an index is its
-// mode.
-SPMVGPU_ANYWHERE constexpr int bytes_of_size(int size) { return 1 << size >> 1; }
-SPMVGPU_ANYWHERE constexpr int size_of_bytes(int bytes) { return std::bit_width(static_cast<unsigned>(bytes)); }
-
-SPMVGPU_ANYWHERE constexpr int index_bytes(IndexMode mode) { return bytes_of_size(static_cast<int>(mode)); }
+// Bytes of an element; 0 in a mode without elements.
+SPMVGPU_ANYWHERE constexpr int index_bytes(IndexMode mode) {
+    return mode < IndexMode::k8 ? 0 : 1 << (static_cast<int>(mode) - static_cast<int>(IndexMode::k8));
+}
 
 template <class T>
 SPMVGPU_ANYWHERE constexpr int value_bytes(ValueMode mode) {
@@ -71,53 +81,76 @@ SPMVGPU_ANYWHERE constexpr int value_bytes(ValueMode mode) {
     }
 }
 
-// The word of a slot:
+// What a group is read with, as two words:
 // clang-format off
-//     bits 0-31   32-42      43-50   51-52        53-55        56-58        59
-//          base   position   code    index mode   value mode   value size   whether lanes are missing
+//     bits 0-31    32-63         0-47       48-53   54-56        57-59        60
+//          shared  constant  |   position   slots   index mode   value mode   whether another group follows
 // clang-format on
-// position: granules from the start of its group to its elements. base: signed. What is not needed is zero.
-struct Slot {
-    std::int32_t base = 0;
-    std::uint32_t position = 0;
-    std::uint32_t code = 0;
+// position: granules from the start of the stream to the first group of a slice; to a later group from the first. A
+// slice without entries has a group without slots.
+struct Head {
+    // Bit s: in slot s every lane has an entry at the same offset from its row. Where other slots have offsets, only if
+    // that is so in the whole batch; and slots up to the end of the last batch that are not there have offsets as well.
+    std::uint32_t shared = 0;
+    std::uint32_t constant = 0;  // bit s: one value for all lanes that have an entry
+    std::uint64_t position = 0;
+    int slots = 0;
     IndexMode index = IndexMode::kShared;
-    ValueMode value = ValueMode::kFull;
-    int value_bytes = 0;  // of an element
-    bool ragged = false;
+    ValueMode value = ValueMode::kConstant;
+    bool more = false;
+
+    SPMVGPU_ANYWHERE std::uint32_t every_slot() const { return slots == kGroupSlots ? 0xffffffffu : (1u << slots) - 1; }
 };
 
-constexpr std::uint64_t word_of(const Slot& slot) {
-    const std::uint32_t high = slot.position | slot.code << 11 | std::uint32_t(slot.index) << 19 |
-                               std::uint32_t(slot.value) << 21 | std::uint32_t(size_of_bytes(slot.value_bytes)) << 24 |
-                               std::uint32_t(slot.ragged) << 27;
-    return std::uint64_t(high) << 32 | static_cast<std::uint32_t>(slot.base);
+inline constexpr int kHeadWords = 2;
+
+struct HeadWords {
+    std::uint64_t masks, rest;
+};
+static_assert(sizeof(HeadWords) == kHeadWords * sizeof(std::uint64_t) && sizeof(HeadWords) <= kGranule);
+
+constexpr HeadWords words_of(const Head& head) {
+    const std::uint32_t modes = std::uint32_t(head.slots) | std::uint32_t(head.index) << 6 |
+                                std::uint32_t(head.value) << 9 | std::uint32_t(head.more) << 12;
+    return {std::uint64_t(head.constant) << 32 | head.shared, std::uint64_t(modes) << 48 | head.position};
 }
 
-SPMVGPU_ANYWHERE constexpr Slot slot_of(std::uint64_t word) {
-    const auto high = static_cast<std::uint32_t>(word >> 32);
-    Slot slot;
-    slot.base = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
-    slot.position = high & 0x7ff;
-    slot.code = high >> 11 & 0xff;
-    slot.index = static_cast<IndexMode>(high >> 19 & 3);
-    slot.value = static_cast<ValueMode>(high >> 21 & 7);
-    slot.value_bytes = bytes_of_size(static_cast<int>(high >> 24 & 7));
-    slot.ragged = (high >> 27 & 1) != 0;
-    return slot;
+SPMVGPU_ANYWHERE constexpr Head head_of(HeadWords words) {
+    const auto modes = static_cast<std::uint32_t>(words.rest >> 48);
+    Head head;
+    head.shared = static_cast<std::uint32_t>(words.masks);
+    head.constant = static_cast<std::uint32_t>(words.masks >> 32);
+    head.position = words.rest & 0xffffffffffffu;
+    head.slots = static_cast<int>(modes & 0x3f);
+    head.index = static_cast<IndexMode>(modes >> 6 & 7);
+    head.value = static_cast<ValueMode>(modes >> 9 & 7);
+    head.more = (modes >> 12 & 1) != 0;
+    return head;
 }
 
-// The word before the slots of a group: where it begins in the stream and, behind the elements of its slots, the lane
-// masks of those with missing lanes and the values of those with a constant, both in the order of the slots.
-struct Group {
-    std::uint64_t position = 0;  // granules
-    std::uint32_t elements = 0;  // granules
+// Where the sections of a group begin, in bytes from its start, and where it ends. The head of the next group, if there
+// is one, comes first, so that it is under way before anything of this group is known.
+struct Sections {
+    int bases;      // a 32-bit integer for each slot
+    int constants;  // a value for each constant slot
+    int indices;    // a mask for each slot, or an offset for each lane of the slots that are not shared
+    int values;     // an element for each lane of a slot that is not constant
+    int end;
 };
 
-constexpr std::uint64_t word_of(const Group& group) { return std::uint64_t(group.elements) << 48 | group.position; }
-
-SPMVGPU_ANYWHERE constexpr Group group_of(std::uint64_t word) {
-    return {word & 0xffffffffffffu, static_cast<std::uint32_t>(word >> 48)};
+template <class T>
+SPMVGPU_ANYWHERE Sections sections_of(const Head& head) {
+    const int constants = count_ones(head.constant);
+    const int sets = ((head.slots + kBatchSlots - 1) & -kBatchSlots) - count_ones(head.shared);
+    const int index_section =
+        head.index == IndexMode::kMasks ? 4 * head.slots : index_bytes(head.index) * kLanes * sets;
+    Sections at;
+    at.bases = head.more ? kGranule : 0;
+    at.constants = at.bases + whole_granules(4 * head.slots);
+    at.indices = at.constants + whole_granules(static_cast<int>(sizeof(T)) * constants);
+    at.values = at.indices + whole_granules(index_section);
+    at.end = at.values + value_bytes<T>(head.value) * kLanes * (head.slots - constants);
+    return at;
 }
 
 // One element of the stream. Elements lie at multiples of their size.
@@ -132,6 +165,31 @@ SPMVGPU_ANYWHERE Element load_element(const Byte* from) {
 #endif
 }
 
+// An unsigned number of so many bytes.
+template <int kBytes>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+    using Type = std::uint8_t;
+};
+template <>
+struct UnsignedOf<2> {
+    using Type = std::uint16_t;
+};
+template <>
+struct UnsignedOf<4> {
+    using Type = std::uint32_t;
+};
+template <>
+struct UnsignedOf<8> {
+    using Type = std::uint64_t;
+};
+
+// How far a lane is behind the base, or that it has no entry.
+template <IndexMode kMode>
+using Offset = typename UnsignedOf<index_bytes(kMode)>::Type;
+template <IndexMode kMode>
+inline constexpr std::uint32_t kNoEntry = static_cast<Offset<kMode>>(-1);
 // The bits of a value, or of the element that stands for it in the low ones: what is under way while other elements
 // are asked for.
 template <class T>
@@ -142,52 +200,19 @@ struct Bits {
     auto operator<=>(const Bits&) const = default;
 };
 
-template <class T>
-SPMVGPU_ANYWHERE Bits<T> load_bits(const Byte* from, int bytes) {
+template <class T, int kBytes>
+SPMVGPU_ANYWHERE Bits<T> load_bits(const Byte* from) {
     Bits<T> bits{};
-    switch (bytes) {
-        case 1:
-            bits.word[0] = load_element<std::uint8_t>(from);
-            break;
-        case 2:
-            bits.word[0] = load_element<std::uint16_t>(from);
-            break;
-        case 4:
-            bits.word[0] = load_element<std::uint32_t>(from);
-            break;
-        case 8:
-            if constexpr (sizeof(T) >= 8) {
-                const auto pair = load_element<std::uint64_t>(from);
-                bits.word[0] = static_cast<std::uint32_t>(pair);
-                bits.word[1] = static_cast<std::uint32_t>(pair >> 32);
-            }
-            break;
-        case 16:
-            if constexpr (sizeof(T) == 16) {
-                for (int half = 0; half < 2; ++half) {
-                    const auto pair = load_element<std::uint64_t>(from + 8 * half);
-                    bits.word[2 * half] = static_cast<std::uint32_t>(pair);
-                    bits.word[2 * half + 1] = static_cast<std::uint32_t>(pair >> 32);
-                }
-            }
-            break;
-        default:
-            break;
+    if constexpr (kBytes <= 4) {
+        bits.word[0] = load_element<typename UnsignedOf<kBytes>::Type>(from);
+    } else {
+        for (int pair = 0; pair < kBytes / 8; ++pair) {
+            const auto two = load_element<std::uint64_t>(from + 8 * pair);
+            bits.word[2 * pair] = static_cast<std::uint32_t>(two);
+            bits.word[2 * pair + 1] = static_cast<std::uint32_t>(two >> 32);
+        }
     }
     return bits;
-}
-
-SPMVGPU_ANYWHERE std::uint32_t load_offset(const Byte* from, IndexMode mode) {
-    switch (mode) {
-        case IndexMode::k8:
-            return load_element<std::uint8_t>(from);
-        case IndexMode::k16:
-            return load_element<std::uint16_t>(from);
-        case IndexMode::k32:
-            return load_element<std::uint32_t>(from);
-        default:
-            return 0;
-    }
 }
 
 // Unsigned, so that neither the base nor what comes on top can overflow on the way to a column that is there.
@@ -236,12 +261,6 @@ SPMVGPU_ANYWHERE T value_of(ValueMode mode, Bits<T> bits, const T* dictionary, R
                 return std::bit_cast<T>(bits);
         }
     }
-}
-
-// Where the indices of a slot lie behind its values. Both are those of the lanes that it has, without gaps.
-SPMVGPU_ANYWHERE constexpr int indices_behind_values(int value_bytes, int lanes) {
-    constexpr int kLargestIndex = 4;
-    return (value_bytes * lanes + kLargestIndex - 1) & -kLargestIndex;
 }
 
 }  // namespace spmvgpu::packed

@@ -1,6 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "core/parallel.hpp"
 #include "formats/packed_sell.hpp"
@@ -23,16 +28,22 @@ constexpr double kWorthSorting = 1.25;
 constexpr index_t kSample = 4096;
 constexpr std::size_t kWorthHaving = 8;  // one in so many
 
-// Values from everywhere, the same ones every time: one of every stretch, at a place that keeps no step with the rows.
+// Nanoseconds that choosing modes takes per slot of a lane, and writing as well.
+constexpr std::int64_t kNanosecondsPerLane = 4;
+
+// Place i of a sample of `count` out of so many: in stretch i, where it keeps no step with rows or grids.
+std::int64_t sample_place(std::int64_t all, std::int64_t count, std::int64_t i) {
+    const std::int64_t begin = part_begin(all, count, i), length = part_begin(all, count, i + 1) - begin;
+    const std::uint64_t mixed = (static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u) >> 33;
+    return begin + static_cast<std::int64_t>(mixed % static_cast<std::uint64_t>(length));
+}
+
+// Values from everywhere, the same ones every time.
 template <class T>
 std::vector<T> sample_values(const CsrMatrix<T>& csr) {
     std::vector<T> sample(std::min(csr.nnz, kSample));
     const auto count = static_cast<std::int64_t>(sample.size());
-    for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t begin = part_begin(csr.nnz, count, i), length = part_begin(csr.nnz, count, i + 1) - begin;
-        const std::uint64_t mixed = (static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u) >> 33;
-        sample[i] = csr.values[begin + static_cast<std::int64_t>(mixed % static_cast<std::uint64_t>(length))];
-    }
+    for (std::int64_t i = 0; i < count; ++i) sample[i] = csr.values[sample_place(csr.nnz, count, i)];
     return sample;
 }
 
@@ -93,53 +104,105 @@ Real<T> find_scale(const std::vector<T>& sample) {
     return serves ? std::ldexp(Real<T>(1), best) : Real<T>(0);
 }
 
-// How many slots have which modes.
-struct ModeCounts {
-    std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
-    std::int64_t slots = 0, ragged = 0;
+// Lays out one slice after the other.
+template <class T>
+class SliceSource {
+public:
+    SliceSource(const CsrMatrix<T>& csr, const Slices& slices, const ValueCoder<T>& coder)
+        : csr_(csr), slices_(slices), encoder_(coder) {}
 
-    void add(const Slot& slot) {
-        ++index[static_cast<int>(slot.index)];
-        ++value[static_cast<int>(slot.value)];
-        ++slots;
-        ragged += slot.ragged;
+    const ModeCounts& counts() const { return encoder_.counts(); }  // of all slices so far
+    // The slice, until the next one is asked for.
+    const SliceEncoder<T>& encoded(index_t slice) {
+        const index_t first = slice * kSliceLanes, end = slice_end(slice, csr_.rows);
+        const SliceReader<T> reader(csr_, end - first, [&](int lane) { return slices_.row_at(first + lane); });
+        encoder_.encode(reader);
+        return encoder_;
     }
-    ModeCounts& operator+=(const ModeCounts& other) {
-        for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
-        for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
-        slots += other.slots;
-        ragged += other.ragged;
-        return *this;
-    }
-    std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
+
+private:
+    const CsrMatrix<T>& csr_;
+    const Slices& slices_;
+    SliceEncoder<T> encoder_;
 };
 
-// Calls visit(slot, entries) for the slots of a slice.
-template <class T, class Visit>
-void for_each_planned_slot(const CsrMatrix<T>& csr, const Slices& slices, index_t s, const ValueCoder<T>& coder,
-                           const Visit& visit) {
-    const index_t first = s * kSliceLanes, end = slice_end(s, csr.rows);
-    SliceReader<T> reader(csr, end - first, [&](int lane) { return slices.row_at(first + lane); });
-    reader.for_each_slot([&](const SlotEntries<T>& entries) { visit(describe(entries, coder), entries); });
+// Bytes as what can be compared and looked up.
+std::string_view text_of(const std::vector<Byte>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Each warp decodes the words of its slice anew, so more than one pays only where there are so few slices that there
-// would be fewer warps than hide what loads take.
+// Parts of the stream that many slices share.
+class CommonParts {
+public:
+    static constexpr std::int64_t kNone = -1;
+
+    // Those that came up more than once, the most frequent ones first.
+    explicit CommonParts(std::vector<std::string> sample) {
+        constexpr std::size_t kMost = 64;  // parts
+        std::sort(sample.begin(), sample.end());
+        struct Part {
+            std::size_t at, count;
+        };
+        std::vector<Part> parts;
+        for (std::size_t i = 0; i < sample.size(); ++i) {
+            if (i == 0 || sample[i] != sample[i - 1]) parts.push_back({i, 0});
+            ++parts.back().count;
+        }
+        std::erase_if(parts, [&](const Part& part) { return part.count == 1 || sample[part.at].empty(); });
+        std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.count > b.count; });
+        if (parts.size() > kMost) parts.resize(kMost);
+        for (const Part& part : parts) {
+            places_.emplace(sample[part.at], static_cast<std::int64_t>(bytes_.size()) / kGranule);
+            bytes_.insert(bytes_.end(), sample[part.at].begin(), sample[part.at].end());
+        }
+    }
+
+    const std::vector<Byte>& bytes() const { return bytes_; }
+    std::int64_t granules() const { return static_cast<std::int64_t>(bytes_.size()) / kGranule; }
+    // Where one lies, in granules, if there is one like this.
+    std::int64_t find(const std::vector<Byte>& part) const {
+        const auto found = places_.find(text_of(part));
+        return found == places_.end() ? kNone : found->second;
+    }
+
+private:
+    std::map<std::string, std::int64_t, std::less<>> places_;
+    std::vector<Byte> bytes_;
+};
+
+// Slices from everywhere, the same ones every time, in which most of those are seen that come up often.
+template <class T>
+CommonParts find_common_parts(const CsrMatrix<T>& csr, const Slices& slices, const ValueCoder<T>& coder) {
+    constexpr index_t kMostSlices = 512, kOneIn = 4;
+    constexpr std::size_t kMostBytes = 16 << 10;  // of a part that others may share: what is larger leaves the L1 again
+    const index_t count = std::min(slices.count() / kOneIn, kMostSlices);
+    std::vector<std::string> sample(count);
+    const std::int64_t nanoseconds = kNanosecondsPerLane * slices.slots / std::max(slices.count(), 1) * count;
+    parallel_ranges(count, nanoseconds, [&](std::int64_t begin, std::int64_t end) {
+        SliceSource<T> source(csr, slices, coder);
+        for (std::int64_t i = begin; i < end; ++i) {
+            const auto slice = static_cast<index_t>(sample_place(slices.count(), count, i));
+            const std::vector<Byte>& part = source.encoded(slice).bytes();
+            if (part.size() <= kMostBytes) sample[i] = text_of(part);
+        }
+    });
+    return CommonParts(std::move(sample));
+}
+
+// More than one warp per slice pays only where there are so few slices that there would be fewer warps than hide what
+// loads take: each warp of a slice reads its heads anew.
 int choose_warps_per_slice(index_t slices, int processors) {
-    constexpr int kBusyWarps = 24, kMostWarps = 8;
+    constexpr int kBusyWarps = 32, kMostWarps = 8;
     int warps = 1;
     while (warps < kMostWarps && std::int64_t(slices) * warps < std::int64_t(kBusyWarps) * processors) warps *= 2;
     return warps;
 }
 
-// Nanoseconds that choosing modes takes per slot of a lane, and writing as well.
-constexpr std::int64_t kNanosecondsPerLane = 4;
-
 }  // namespace
 
 std::vector<Options> PackedSellTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t warps : {1, 2, 4, 8, 16, 32}) list.push_back({{"warps_per_slice", warps}});
+    for (std::int64_t warps : {1, 2, 4, 8}) list.push_back({{"warps_per_slice", warps}});
     return list;
 }
 
@@ -152,7 +215,7 @@ PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tun
     plan.tuning.sigma = plan.slices.sigma;
     plan.cost.slots = plan.slices.slots;  // at most a quarter more will be laid out
     plan.cost.entries = plan.cost.gathers = csr.nnz;
-    plan.cost.bytes = csr.bytes() + plan.slices.slots / kLanes * sizeof(std::uint64_t);  // if nothing can be packed
+    plan.cost.bytes = csr.bytes() + plan.slices.slots / kLanes * sizeof(std::int32_t);  // if nothing can be packed
     check_padding(kName, plan.cost, tuning.max_padding, csr.bytes());
 
     const std::vector<T> sample = sample_values(csr);
@@ -160,41 +223,48 @@ PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tun
     plan.scale = find_scale(sample);
     const ValueCoder<T> coder(plan.dictionary, plan.scale);
     const index_t slices = plan.slices.count();
-    plan.slice_offsets.assign(slices + std::size_t(1), 0);
-    plan.slice_starts.assign(slices + std::size_t(1), 0);
+    const CommonParts common = find_common_parts(csr, plan.slices, coder);
+    plan.common = common.bytes();
+    plan.heads.resize(slices);
+    HostVector<std::int64_t> granules(slices);  // of its own, that a slice takes
     const auto lay_out = [&](std::int64_t begin, std::int64_t end) {
-        ModeCounts counts;
+        SliceSource<T> source(csr, plan.slices, coder);
+        std::int64_t alike = 0;
         for (std::int64_t s = begin; s < end; ++s) {
-            SliceWriter<T> writer;
-            for_each_planned_slot(csr, plan.slices, static_cast<index_t>(s), coder,
-                                  [&](const Slot& slot, const SlotEntries<T>& entries) {
-                                      counts.add(slot);
-                                      writer.add(slot, entries, coder);
-                                  });
-            writer.close_group();
-            plan.slice_offsets[s + 1] = static_cast<index_t>(writer.words());
-            plan.slice_starts[s + 1] = writer.granules();
+            const SliceEncoder<T>& encoded = source.encoded(static_cast<index_t>(s));
+            const std::int64_t place = common.find(encoded.bytes());
+            Head head = encoded.head();
+            if (place != CommonParts::kNone) head.position = static_cast<std::uint64_t>(place);
+            plan.heads[s] = words_of(head);
+            granules[s] = place == CommonParts::kNone ? encoded.granules() : 0;
+            alike += place != CommonParts::kNone;
         }
+        ModeCounts counts = source.counts();
+        counts.alike = alike;
         return counts;
     };
     const auto counts = parallel_sum<ModeCounts>(slices, kNanosecondsPerLane * plan.slices.slots, lay_out);
-    std::partial_sum(plan.slice_offsets.begin(), plan.slice_offsets.end(), plan.slice_offsets.begin());
-    std::partial_sum(plan.slice_starts.begin(), plan.slice_starts.end(), plan.slice_starts.begin());
-    if (counts.of(ValueMode::kDictionary) + counts.of(ValueMode::kKnownConstant) == 0) plan.dictionary.clear();
+    plan.granules = common.granules();
+    for (index_t s = 0; s < slices; ++s) {
+        if (granules[s] == 0) continue;
+        plan.heads[s].rest += static_cast<std::uint64_t>(plan.granules);  // from position 0
+        plan.granules += granules[s];
+    }
+    if (counts.of(ValueMode::kDictionary) == 0) plan.dictionary.clear();
     if (counts.of(ValueMode::kInt16) == 0) plan.scale = 0;
 
     plan.cost.slots = counts.slots * kLanes;
-    plan.cost.bytes = plan.slice_starts.back() * kGranule + plan.slice_offsets.back() * sizeof(std::uint64_t) +
-                      plan.slice_offsets.size() * sizeof(index_t) + plan.dictionary.size() * sizeof(T) +
-                      plan.slices.permutation.bytes();
+    plan.cost.bytes = plan.granules * kGranule + plan.heads.size() * sizeof(HeadWords) +
+                      plan.dictionary.size() * sizeof(T) + plan.slices.permutation.bytes();
     plan.cost.stores_in_order = plan.slices.permutation.size() == 0;
     if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
-    constexpr const char* kIndexNames[] = {"index_shared", "index_8", "index_16", "index_32"};
-    constexpr const char* kValueNames[] = {"values_full",       "values_narrow",   "values_int16",
-                                           "values_dictionary", "values_constant", "values_known_constant"};
+    constexpr const char* kIndexNames[] = {"index_shared", "index_masks", "index_8", "index_16", "index_32"};
+    constexpr const char* kValueNames[] = {"values_constant", "values_full", "values_narrow", "values_int16",
+                                           "values_dictionary"};
     for (int i = 0; i < kIndexModes; ++i) plan.cost.counts[kIndexNames[i]] = static_cast<double>(counts.index[i]);
     for (int i = 0; i < kValueModes; ++i) plan.cost.counts[kValueNames[i]] = static_cast<double>(counts.value[i]);
     plan.cost.counts["ragged"] = static_cast<double>(counts.ragged);
+    plan.cost.counts["slices_alike"] = static_cast<double>(counts.alike);
     if (tuning.warps_per_slice == 0) plan.tuning.warps_per_slice = choose_warps_per_slice(slices, target.processors);
     return plan;
 }
@@ -206,21 +276,25 @@ PackedSell<T> PackedSell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan)
     packed.cols = csr.cols;
     packed.nnz = csr.nnz;
     packed.slices = plan.slices.count();
-    packed.slice_offsets = Array<index_t>::from(plan.slice_offsets);
-    packed.words = Array<std::uint64_t>(plan.slice_offsets.back());
-    packed.stream = Array<Byte>(plan.slice_starts.back() * kGranule);
+    packed.heads = Array<std::uint64_t>(kHeadWords * plan.heads.size());
+    copy_bytes(packed.heads.data(), {}, plan.heads.data(), {}, packed.heads.bytes());
+    packed.stream = Array<Byte>(plan.granules * kGranule);
+    std::copy(plan.common.begin(), plan.common.end(), packed.stream.begin());
     packed.dictionary = Array<T>::from(plan.dictionary);
     packed.permutation = plan.slices.permutation;
     packed.scale = plan.scale;
     packed.tuning = plan.tuning;
     const ValueCoder<T> coder(plan.dictionary, plan.scale);
-    parallel_for(packed.slices, kNanosecondsPerLane * plan.slices.slots, [&](index_t s) {
-        SliceWriter<T> writer(packed.words.data() + plan.slice_offsets[s], packed.stream.data(), plan.slice_starts[s]);
-        for_each_planned_slot(csr, plan.slices, s, coder, [&](const Slot& slot, const SlotEntries<T>& entries) {
-            writer.add(slot, entries, coder);
-        });
-        writer.close_group();
-    });
+    const auto write = [&](std::int64_t begin, std::int64_t end) {
+        SliceSource<T> source(csr, plan.slices, coder);
+        for (std::int64_t s = begin; s < end; ++s) {
+            const auto start = static_cast<std::int64_t>(head_of(plan.heads[s]).position) * kGranule;
+            if (start < static_cast<std::int64_t>(plan.common.size())) continue;  // a part that is there already
+            const std::vector<Byte>& bytes = source.encoded(static_cast<index_t>(s)).bytes();
+            std::copy(bytes.begin(), bytes.end(), packed.stream.begin() + start);
+        }
+    };
+    parallel_ranges(packed.slices, kNanosecondsPerLane * plan.slices.slots, write);
     return packed;
 }
 

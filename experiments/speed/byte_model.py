@@ -139,5 +139,9 @@ def _plan(A: sp.csr_array, format: str) -> dict[str, Any] | None:
 def _modes(counts: dict[str, float]) -> str:
     """The modes of more than a tenth of the slots, by how many they have."""
     slots = sum(count for name, count in counts.items() if name.startswith("index_"))
-    often = sorted((-count, name) for name, count in counts.items() if count > slots / 10)
+    often = sorted(
+        (-count, name)
+        for name, count in counts.items()
+        if name.startswith(("index_", "values_")) and count > slots / 10
+    )
     return ", ".join(f"{name} {-count / slots:.0%}" for count, name in often)

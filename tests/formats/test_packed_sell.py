@@ -17,30 +17,45 @@ from spmvgpu.inputs.canonical import canonical_csr
 from support import assert_same_entries, check_refusal, over, over_types, poisoned
 
 FORMAT = "packed_sell"
-SLICE, GRANULE, GROUP_SLOTS = 32, 16, 31
+SLICE, GRANULE, GROUP_SLOTS, BATCH = 32, 32, 32, 4
 EVERY_TYPE = [*TYPES, *COMPLEX_TYPES]
 
-INDEX = {"shared": 0, "8": 1, "16": 2, "32": 3}
-VALUES = {"full": 0, "narrow": 1, "int16": 2, "dictionary": 3, "constant": 4, "known_constant": 5}
+INDEX = ["shared", "masks", "8", "16", "32"]
+VALUES = ["constant", "full", "narrow", "int16", "dictionary"]
 
 
-class Slot(NamedTuple):
-    base: int
+class Head(NamedTuple):
+    shared: int
+    constant: int
     position: int
-    code: int
-    index: int
-    values: int
-    bytes: int
-    ragged: bool
+    slots: int
+    index: str
+    values: str
+    more: bool
 
 
-def slot_of(word):
-    low, high = int(word) & 0xFFFFFFFF, int(word) >> 32
-    size = high >> 24 & 7
-    return Slot(
-        low - (low >> 31 << 32), high & 0x7FF, high >> 11 & 0xFF, high >> 19 & 3, high >> 21 & 7,
-        1 << size >> 1, bool(high >> 27 & 1),
+def head_of(masks, rest):
+    masks, rest = int(masks), int(rest)
+    modes = rest >> 48
+    return Head(
+        masks & 0xFFFFFFFF, masks >> 32, rest & (1 << 48) - 1, modes & 63,
+        INDEX[modes >> 6 & 7], VALUES[modes >> 9 & 7], bool(modes >> 12),
     )  # fmt: skip
+
+
+def heads_of(arrays):
+    """The groups of each slice, those in the stream too, with their places in it."""
+    stream = arrays["stream"]
+    for words in arrays["heads"].reshape(-1, 2):
+        group = head_of(*words)
+        first = group.position
+        groups = [group]
+        while group.more:
+            words = stream[group.position * GRANULE :][:16].view(np.uint64)
+            group = head_of(*words)
+            group = group._replace(position=first + group.position)
+            groups.append(group)
+        yield groups
 
 
 def csr(rows, cols, entries, dtype):
@@ -65,24 +80,27 @@ DRAWN = [(0, 0, 2), (0, 1, 7), (1, 1, 2), (1, 2, 8), (2, 2, 2), (2, 3, 5), (3, 0
 def test_golden_arrays(dtype, device):
     op = sg.aslinearoperator(csr(5, 5, DRAWN, dtype), format=FORMAT, device=device)
     arrays = op.arrays()
-    assert arrays["slice_offsets"].tolist() == [0, 3]
     assert arrays["permutation"].size == 0
+    assert arrays["dictionary"].size == 0
     # Small integers, in 16 bits: as such, or as the upper half of a float32, which is cheaper to read.
     mode = "int16" if dtype == np.float64 else "narrow"
-    header, first, second = arrays["words"]
-    assert int(header) == 3 << 48  # the slots take three steps of 16 bytes, from the start of the stream
-    assert slot_of(first) == Slot(-3, 0, 0, INDEX["8"], VALUES[mode], 2, ragged=True)
-    assert slot_of(second) == Slot(1, 2, 0, INDEX["shared"], VALUES[mode], 2, ragged=True)
+    ((group,),) = heads_of(arrays)
+    assert group == Head(0, 0, 0, 2, "8", mode, more=False)
 
     def elements(values):
         if dtype == np.float64:
-            return np.array(values, np.int16).tobytes()
-        return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+            values = np.array(values, np.int16)
+        else:
+            values = (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        return values.tobytes().ljust(2 * SLICE, b"\0")
 
     expected = [
-        elements([2, 2, 2, 1, 3]) + bytes(2) + bytes([3, 3, 3, 0, 1]),  # indices begin at multiples of 4
+        np.array([-3, 1], np.int32).tobytes(),
+        bytes([3, 3, 3, 0, 1]).ljust(SLICE, b"\xff"),
+        bytes([0, 0, 0, 0]).ljust(SLICE, b"\xff"),
+        b"\xff" * SLICE * 2,  # up to a whole batch
+        elements([2, 2, 2, 1, 3]),
         elements([7, 8, 5, 9]),
-        np.array([0b11111, 0b1111], np.uint32).tobytes(),
     ]
     stream = b"".join(part.ljust(-(-len(part) // GRANULE) * GRANULE, b"\0") for part in expected)
     assert arrays["stream"].tobytes() == stream
@@ -93,26 +111,80 @@ def test_golden_product(dtype, device):
     np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4, 5], dtype), [16, 28, 26, 46, 9])
 
 
-def test_a_stencil_with_constant_coefficients_is_words_alone():
-    """Of a slot nothing is stored but its word, and its lanes where the grid ends."""
-    A = sg.gallery.poisson2d(64)
+def test_slices_of_a_stencil_with_constant_coefficients_share_what_is_stored():
+    """Of a slice hardly more than its head is stored."""
+    A = sg.gallery.poisson2d(256)
     plan = plan_of(A)
     slots = plan["slots"] // SLICE
     found = counts(A)
-    assert found.pop("ragged") < slots
-    assert found == {"index_shared": slots, "values_known_constant": slots}
-    assert plan["bytes"] < 0.5 * A.nnz
+    assert found.pop("ragged") == found.pop("index_masks") < slots / 5
+    assert found.pop("slices_alike") > 0.9 * A.shape[0] / SLICE
+    assert found.pop("index_shared") > 0.8 * slots
+    assert found == {"values_constant": slots}
+    heads = A.shape[0] / SLICE * 16
+    assert heads < plan["bytes"] < 1.2 * heads
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    groups = [group for (group,) in heads_of(arrays)]
+    assert len({group.position for group in groups}) < 0.1 * len(groups)
+    assert {(group.index, group.values) for group in groups} == {
+        ("shared", "constant"),
+        ("masks", "constant"),
+    }
+
+
+def test_slices_share_only_what_is_the_same():
+    """Bases that are the same with values that differ, and the other way round."""
+    A = sg.gallery.poisson2d(64)
+    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    B = sp.csr_array((A.data * (rows // SLICE + 1), A.indices, A.indptr), shape=A.shape)
+    assert "slices_alike" not in counts(B)
+    apart = np.argsort(np.arange(A.shape[0]) % 3, kind="stable")
+    for C in (A, B, sp.csr_array(A[apart]), sp.csr_array(A[:, apart])):
+        C.sort_indices()
+        assert_same_entries(sg.aslinearoperator(C, format=FORMAT, device="cpu").tocsr(), C)
 
 
 def test_entries_are_placed_by_diagonal_where_that_shares_columns():
     """The first rows of a band lack entries to the left: side by side they would not share an offset."""
     n = 64
     A = sp.diags_array([np.arange(1.0, n - 3), np.arange(1.0, n + 1)], offsets=[-4, 0], format="csr")
-    op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
-    words = op.arrays()["words"]
-    assert [slot_of(word)[:1] for word in (*words[1:3], *words[4:6])] == [(-4,), (0,)] * 2
-    assert counts(A)["index_shared"] == 4
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    (first,), (second,) = heads_of(arrays)
+    assert (first.index, first.shared, second.index, second.shared) == ("masks", 0b10, "shared", 0b11)
+    for group in (first, second):
+        bases = arrays["stream"][group.position * GRANULE :][:8].view(np.int32)
+        assert bases.tolist() == [-4, 0]
+    assert counts(A)["index_shared"] == 3
     assert counts(A)["ragged"] == 1
+
+
+def test_diagonals_give_way_where_they_take_more_bytes():
+    """One of five bends: a sixth slot takes more values than it saves offsets, but hardly more constants."""
+    n = 64
+    near = [(row, row + 20 * k + (k == 3) * (row % 2), 1.0 + k) for k in range(5) for row in range(n)]
+    A = csr(n, n + 90, near, np.float64)
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    assert {group.slots for (group,) in heads_of(arrays)} == {6}
+    A.data = np.random.default_rng(0).standard_normal(A.nnz)
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    assert {(group.slots, group.index) for (group,) in heads_of(arrays)} == {(5, "8")}
+
+
+def test_offsets_are_left_out_of_whole_batches():
+    """One diagonal that bends: the batches of four slots before and behind it need no offsets."""
+    n, batches = 64, 3
+    slots = range(batches * BATCH + 1)
+    A = csr(
+        n,
+        n + 260,
+        [(row, row + 20 * k + (k == 6) * (row % 9), 1.0 + k) for k in slots for row in range(n)],
+        float,
+    )
+    arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
+    for (group,) in heads_of(arrays):
+        assert (group.index, group.slots, group.shared) == ("8", batches * BATCH + 1, 0b111100001111)
+        assert group.constant == 0b1111111111111
+    assert_same_entries(sg.aslinearoperator(A, format=FORMAT, device="cpu").tocsr(), A)
 
 
 def one_slot(values, dtype, offsets=None):
@@ -182,7 +254,7 @@ def test_few_values_make_a_dictionary(dtype, device):
     A.data = np.random.default_rng(4).choice(values, A.nnz)
     found = counts(A)
     slots = plan_of(A)["slots"] // SLICE
-    assert found["values_dictionary"] + found.get("values_known_constant", 0) == slots
+    assert found["values_dictionary"] + found.get("values_constant", 0) == slots
     op = sg.aslinearoperator(A, format=FORMAT, device=device)
     arrays = op.arrays()
     known = arrays["dictionary"].tobytes()
@@ -211,7 +283,7 @@ def test_signed_zeros_are_two_values():
 
 @pytest.mark.parametrize(
     ("mode", "farthest"),
-    [("shared", 0), ("8", 1), ("8", 255), ("16", 256), ("16", 65535), ("32", 65536), ("32", 2**30)],
+    [("shared", 0), ("8", 1), ("8", 254), ("16", 255), ("16", 65534), ("32", 65535), ("32", 2**30)],
 )
 def test_mode_of_columns(mode, farthest, device):
     """By the distance between the lanes, each from the diagonal of its own row."""
@@ -220,7 +292,8 @@ def test_mode_of_columns(mode, farthest, device):
     A = one_slot(RANDOM, np.float64, offsets)
     assert counts(A)["index_" + mode] == 1
     op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
-    assert slot_of(op.arrays()["words"][1]).index == INDEX[mode]
+    ((group,),) = heads_of(op.arrays())
+    assert group.index == mode
     assert_same_entries(op.tocsr(), A)
     if A.shape[1] < 2**20:
         x = vector(A.shape[1], A.dtype)
@@ -240,26 +313,45 @@ def test_columns_far_to_the_left(device):
 @pytest.mark.parametrize("width", [GROUP_SLOTS - 1, GROUP_SLOTS, GROUP_SLOTS + 1, 2 * GROUP_SLOTS, 100])
 @over("dtype", EVERY_TYPE)
 def test_slices_of_several_groups(width, dtype, device):
-    """The word before each group says where it begins; slots of full values take the most room."""
+    """The head of a further group lies where the group before begins."""
     A = from_lengths([width] * 40, 5000)
     A = sp.csr_array((vector(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
     A.sort_indices()
     op = sg.aslinearoperator(A, format=FORMAT, device=device)
-    words, offsets = op.arrays()["words"], op.arrays()["slice_offsets"]
-    groups = -(-width // GROUP_SLOTS)
-    assert offsets.tolist() == [0, width + groups, 2 * (width + groups)]
-    assert words.size == offsets[-1]
+    for groups in heads_of(op.arrays()):
+        assert [group.slots for group in groups[:-1]] == [GROUP_SLOTS] * (-(-width // GROUP_SLOTS) - 1)
+        assert sum(group.slots for group in groups) == width
+        assert [group.more for group in groups] == [True] * (len(groups) - 1) + [False]
     assert_same_entries(op.tocsr(), A)
     x = vector(A.shape[1], dtype)
     assert_product(op.spmv(x, out=poisoned(40, dtype)), A, x)
 
 
-def test_lanes_without_an_entry_take_no_bytes():
-    """Of a long row beside 31 short ones only its own elements are stored."""
+def test_a_lane_alone_takes_few_bytes():
+    """Of a slot of one long row a base, a mask and one value are stored."""
     A = from_lengths([1000] + [1] * 31, 100_000)
     op = sg.aslinearoperator(A, format=FORMAT, device="cpu")
-    assert op.nbytes < 1000 * (8 + 8 + GRANULE + 8) + 31 * 12 + 1000
+    assert op.nbytes < 1.2 * 1000 * (4 + 4 + 8) + 3000
     assert sg.estimate(A, FORMAT, "cpu")["padding"] > 30
+
+
+@pytest.mark.parametrize("factor", [np.inf, np.nan, -np.inf])
+@over("constant", [True, False])
+@over_types
+def test_missing_entries_meet_no_infinity(constant, factor, dtype, device):
+    """Neither one in x, of a column without an entry, nor that of a slot, in lanes without an entry."""
+    n = 100
+    here = [(row, row + 1, 2.0) for row in range(n) if row % 5]
+    here += [(row, row + 4, 3.0 + (not constant) * row % 7) for row in range(n) if row % 7]
+    A = csr(n, n + 9, here, dtype)
+    x = vector(n + 9, dtype)
+    untouched = np.setdiff1d(np.arange(n + 9), A.indices)
+    x[untouched] = factor
+    assert_product(sg.aslinearoperator(A, format=FORMAT, device=device) @ x, A, x)
+    x = vector(n + 9, dtype)
+    A.data[A.indices == np.repeat(np.arange(n), np.diff(A.indptr)) + 4] = factor
+    y = sg.aslinearoperator(A, format=FORMAT, device=device) @ x
+    np.testing.assert_array_equal(np.isfinite(y), np.arange(n) % 7 == 0)
 
 
 # Every kind of number, by its bits.
@@ -359,7 +451,7 @@ def test_battery_whatever_it_pads(case, dtype, device):
     assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
-@over("warps", [1, 2, 4, 8, 16, 32])
+@over("warps", [1, 2, 4, 8])
 @over_types
 @pytest.mark.parametrize("sigma", [1, SLICE])
 def test_slots_are_shared_among_warps(sigma, warps, dtype, device):
@@ -403,10 +495,10 @@ def test_higher_max_padding_lets_it_in(device, dtype):
 
 def test_explain_says_where_the_bytes_went():
     op = sg.aslinearoperator(sg.gallery.poisson2d(40), format=FORMAT, device="cpu")
-    slots = counts(sg.gallery.poisson2d(40))["index_shared"]
+    found = counts(sg.gallery.poisson2d(40))
     line = next(line for line in op.explain().splitlines() if line.startswith("stored with"))
-    assert f"index_shared {slots:.0f}" in line
-    assert f"values_known_constant {slots:.0f}" in line
+    for name in ("index_shared", "values_constant", "slices_alike"):
+        assert f"{name} {found[name]:.0f}" in line
     assert "index_8" not in line
 
 

@@ -68,9 +68,20 @@ def as_type(A: sp.csr_array, dtype: str) -> sp.csr_array:
 
 
 def packable(dtype: str) -> Iterator[sp.csr_array]:
-    """Values that packed_sell stores in each of its ways, with columns side by side, near and far."""
+    """Columns and values that packed_sell stores in each of its ways, alone and beside a few constants."""
     rng = np.random.default_rng(41)
-    for A in (pattern("chain"), pattern("triples"), from_lengths(np.arange(100) % 50, 200_000)):
+    bent = sp.diags_array([1.0] * 9, offsets=range(0, 180, 20), shape=(200, 480)).tocoo()  # near columns
+    far = bent.row % 12 * (bent.col - bent.row == 120)
+    near = sp.csr_array((bent.data, (bent.row, bent.col + far)), shape=bent.shape)
+    wide = from_lengths(np.arange(100) % 50, 200_000)
+    for A in (
+        gallery.poisson2d(32),
+        pattern("chain"),
+        pattern("triples"),
+        near,
+        from_lengths([40] * 70, 20_000),
+        wide,
+    ):
         row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
         for values in (
             rng.standard_normal(A.nnz),
@@ -80,9 +91,11 @@ def packable(dtype: str) -> Iterator[sp.csr_array]:
             np.ones(A.nnz),
             rng.standard_normal(A.shape[0])[row // 32],  # one for each slice
         ):
-            packed = np.asarray(values, np.dtype(dtype))
-            imaginary = 1j * packed[::-1] if packed.dtype.kind == "c" else 0
-            yield sp.csr_array(((packed + imaginary).astype(dtype), A.indices, A.indptr), shape=A.shape)
+            diagonal = np.abs(A.indices - row) % 3
+            for mixed in (values, np.where(diagonal == 0, 2.0, values)):
+                packed = np.asarray(mixed, np.dtype(dtype))
+                imaginary = 1j * packed[::-1] if packed.dtype.kind == "c" else 0
+                yield sp.csr_array(((packed + imaginary).astype(dtype), A.indices, A.indptr), shape=A.shape)
 
 
 def variants(name: str) -> Iterator[dict[str, Any]]:
@@ -137,9 +150,12 @@ def run_format(name: str, dtype: str, device: str) -> int:
             widths = (3, 33) if number else EVERY_WIDTH
             check_products(op, A, (3,) if name in WITHOUT_COLUMNS else widths)
             made += 1
-    for A in packable(dtype) if name == "packed_sell" else ():
-        check_products(sg.aslinearoperator(A, format=name, device=device, max_padding=1e6), A, (3,))
-        made += 1
+    for number, A in enumerate(packable(dtype) if name == "packed_sell" else ()):
+        # Two kernels: of one warp, and of several.
+        for warps in (1, (2, 4, 8)[number % 3]):
+            op = sg.aslinearoperator(A, format=name, device=device, max_padding=1e6, warps_per_slice=warps)
+            check_products(op, A, (3,))
+            made += 1
     # Other kernels where a warp reads 4 to 8 columns.
     for warps in (1, 2, 4, 8, 16, 32) if name == "sell" else ():
         A = from_lengths(np.full(200, 6 * warps), 400).astype(dtype)
