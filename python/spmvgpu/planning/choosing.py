@@ -197,8 +197,8 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     if ordinal == CPU and tuning.mode != "full":
         choice = Choice("csr", {}, CSR_ON_CPU)
         return choice, _build(csr, choice, ordinal)
-    symmetric = (request.symmetric is None and tuning.mode == "full") or request.symmetric
-    names = general_formats(symmetric, "cpu" if ordinal == CPU else "cuda")
+    kind = "cpu" if ordinal == CPU else "cuda"
+    names = general_formats(request.symmetric, kind, tuning.mode == "full")
     with step("profile"):
         profile = load_profile(ordinal)
     worth = None if tuning.mode == "full" else _may_be_close
@@ -254,17 +254,20 @@ def _entries(csr: Any, request: _Request) -> list[Path | None]:
     return [full, tuning_cache.entry_path(matrix, ordinal, own)]
 
 
-def general_formats(symmetric: bool | None, kind: str) -> tuple[str, ...]:
+def general_formats(symmetric: bool | None, kind: str, whatever_it_takes: bool = False) -> tuple[str, ...]:
     """The formats that come into question on a kind of device.
 
-    Of a matrix that may be symmetric, formats that find out on a GPU. One that is planned on the CPU, for as
-    long as thousands of products take, nobody gets unasked, unless the matrix is known to be symmetric.
+    On a GPU these are the formats that are planned there, those for symmetric matrices too where the matrix
+    may be one. What is planned on the CPU takes as long as hundreds or thousands of products: nobody gets
+    that unasked, unless the matrix is known to be symmetric.
     """
 
     def may_be(name: str) -> bool:
-        if not needs_symmetry(name):
+        if needs_symmetry(name) and symmetric is not None:
+            return symmetric
+        if whatever_it_takes:
             return True
-        return bool(symmetric) or (symmetric is None and kind == "cuda" and builds_on_gpu(name))
+        return builds_on_gpu(name) if kind == "cuda" else not needs_symmetry(name)
 
     same = _SAME_ON_CPU if kind == "cpu" else set()
     return tuple(name for name in formats() if name not in same and may_be(name))
