@@ -29,11 +29,10 @@ py::list describe_formats() {
             options.append(py::dict(py::arg("name") = option.name, py::arg("default") = option.value,
                                     py::arg("allowed") = allowed_values(option)));
         }
-        formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
-                                py::arg("candidates") = format.candidates,
-                                py::arg("symmetric") = format.traits.needs_symmetry,
-                                py::arg("builds_on_gpu") = format.traits.builds_on_gpu,
-                                py::arg("reads_diagonals") = format.traits.reads_whole_diagonals));
+        formats.append(py::dict(
+            py::arg("name") = format.name, py::arg("options") = options, py::arg("candidates") = format.candidates,
+            py::arg("symmetric") = format.traits.needs_symmetry, py::arg("builds_on_gpu") = format.traits.builds_on_gpu,
+            py::arg("reads_diagonals") = format.traits.reads_whole_diagonals));
     }
     return formats;
 }

@@ -17,7 +17,7 @@ from experiments.peers.problem import DTYPES, Problem
 
 TSMV_VARIANTS = (Variant(TSMV, FORMAT), Variant(POSTER, FORMAT, ours.POSTER))
 # Formats that are not general: the one in question, and diagonals, which these matrices do not consist of.
-LEFT_OUT = (FORMAT, "dia")
+LEFT_OUT = (FORMAT, "dia", "sdia")
 WALL_SECONDS, QUICK_WALL_SECONDS = 0.1, 0.0  # for each product that is timed by the clock on the wall
 
 
