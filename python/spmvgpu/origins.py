@@ -54,9 +54,7 @@ class OneDevice:
             # A format that found out that the matrix was symmetric, and this one is not.
             if self.symmetric or not needs_symmetry(self.choice.format) or self.choice.reason == ASKED:
                 raise
-            other = _chosen_anew(csr, self.requested, False, self.threads)
-            other._origin = replace(other._origin, stream=self.stream)
-            return other
+            return _chosen_anew(csr, self.requested, False, self.threads, self.stream)
 
     def like_part(self, csr: Any) -> SparseOperator:
         name, options = self.choice.format, self.choice.options
@@ -200,17 +198,19 @@ def _check_beside(name: str, located: Located, beside: int) -> None:
         raise ValueError(f"{name} lies on {there!r}, x on {device_name(beside)!r}; move one of them")
 
 
-def _chosen_anew(csr: Any, device: Any, symmetric: Symmetry, threads: int | None) -> SparseOperator:
+def _chosen_anew(
+    csr: Any, device: Any, symmetric: Symmetry, threads: int | None, stream: int | None = None
+) -> SparseOperator:
     """The operator on a device, or several, in the format that suits the matrix there."""
     names = device if isinstance(device, list | tuple) else [device]
     threads = threads if CPU in map(resolve_device, names) else None
     with at_most(threads):
         if isinstance(device, list | tuple):
             request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
-            return spread(csr, replace(request, threads=threads), symmetric, None)
+            return spread(csr, replace(request, threads=threads), symmetric, stream)
         ordinal, csr = resolve_device(device), canonical_csr(csr)
         with recorded() as steps:
             choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric) or None)
         tuning.steps = steps
-        origin = OneDevice(choice, ordinal, device, symmetric, None, tuning, threads)
+        origin = OneDevice(choice, ordinal, device, symmetric, stream, tuning, threads)
         return SparseOperator(matrix, csr.shape, origin)

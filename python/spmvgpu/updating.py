@@ -96,7 +96,7 @@ class UpdateMethods:
                 csr.data = values.on_host()
                 updated = self._origin.like(csr)
                 self._matrix = updated._matrix
-                if updated.format != self.format:
+                if updated._origin.choice.format != self._origin.choice.format:
                     self._origin = updated._origin
             self._forget_copies()
 
