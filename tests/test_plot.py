@@ -88,7 +88,7 @@ def test_without_matplotlib(call):
     assert 'pip install "spmvgpu[plot]"' in done.stderr
 
 
-@pytest.mark.parametrize("fmt", formats_of("0x5"))  # the symmetric one is drawn in test_plot_symmetric.py
+@pytest.mark.parametrize("fmt", [*formats_of("0x5"), "sdia"])  # tsmv is drawn in test_plot_symmetric.py
 def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
     A = gallery.poisson2d(5, 8)
     figure = plot.layout(A, fmt)
@@ -100,7 +100,7 @@ def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
         cells = ax.images[0].get_array()
         assert (cells == PADDING).all(axis=-1).sum() == int(words[4])
         assert cells.shape[0] * cells.shape[1] >= int(words[2])
-    assert slots - padding == A.nnz
+    assert slots - padding == (sp.triu(A).nnz if fmt == "sdia" else A.nnz)
     figure.canvas.draw()
 
 

@@ -37,6 +37,8 @@ struct Builder<Tsmv<T>, Passes> {
     static void store_values(Passes& passes, Tsmv<T>& tsmv, const index_t* map, const T* values) {
         const Places places = places_of(tsmv);
         check_symmetry(passes, tsmv, places, map, values);
+        // A value that is its own mirror image is copied: on a GPU even a product by one changes the bits of a NaN.
+        const bool hermitian = tsmv.tuning.symmetry == Symmetry::kHermitian;
         const Mirror<T> mirror = tsmv.mirror();
         T *const to = tsmv.values.data(), *const to_remainder = tsmv.remainder.values.data();
         passes.each_entry(
@@ -50,7 +52,7 @@ struct Builder<Tsmv<T>, Passes> {
             tsmv.remainder.nnz, SPMVGPU_BODY(std::int64_t k) {
                 const index_t source = map[places.count + k];
                 const T value = values[tsmv_sources::position_of(source)];
-                to_remainder[k] = tsmv_sources::is_mirror(source) ? mirror(value) : value;
+                to_remainder[k] = tsmv_sources::is_mirror(source) && hermitian ? mirror(value) : value;
             });
     }
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..construct import aslinearoperator
+from ..formats import needs_symmetry
 from .figures import PADDING, axes_or_new, pyplot_module
 
 _BLUE = "#2a5db0"
@@ -111,7 +112,10 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     numbered.sum_duplicates()
     numbered.data = np.arange(1.0, numbered.nnz + 1) + 0.1  # which no format can store in fewer bits
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
-    arrays = aslinearoperator(numbered, format, "cpu", **options).arrays()
+    stored = numbered
+    if needs_symmetry(format):  # an entry has the number of the one that is stored for both
+        stored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
+    arrays = aslinearoperator(stored, format, "cpu", **options).arrays()
     found_in = {name: _numbers_in(array, numbered.data) for name, array in arrays.items()}
     panels = [
         (name, found, line or _line_length(found, row_of)) for name, found in found_in.items() if found.any()
