@@ -104,6 +104,12 @@ def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
     figure.canvas.draw()
 
 
+def test_a_layout_is_of_the_matrix(pyplot):
+    """One that the format refuses is not drawn as if it were symmetric."""
+    with pytest.raises(sg.FormatError, match="sdia"):
+        plot.layout(sp.triu(gallery.poisson2d(5)), "sdia")
+
+
 @pytest.mark.parametrize(
     ("array", "row_of", "expected"),
     [

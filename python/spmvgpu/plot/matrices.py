@@ -114,7 +114,11 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
     stored = numbered
     if needs_symmetry(format):  # an entry has the number of the one that is stored for both
-        stored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
+        mirrored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
+        if np.array_equal(mirrored.indptr, numbered.indptr) and np.array_equal(
+            mirrored.indices, numbered.indices
+        ):
+            stored = mirrored
     arrays = aslinearoperator(stored, format, "cpu", **options).arrays()
     found_in = {name: _numbers_in(array, numbered.data) for name, array in arrays.items()}
     panels = [
