@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .devices import resolve_device
-from .formats import needs_symmetry
+from .devices import CPU, resolve_device
+from .formats import builds_on_gpu, needs_symmetry
 from .inputs import compressed
 from .planning.choosing import Tuning
 from .planning.model.predict import predict_csr
@@ -64,10 +64,11 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
-    if needs_symmetry(best) and op.format != best:
+    if op.format != best and not builds_on_gpu(best) and (needs_symmetry(best) or ordinal != CPU):
+        asked = "symmetric=True or tune='full'" if needs_symmetry(best) else "tune='full'"
         lines.append(
-            f"{best} is considered with symmetric=True or tune='full' alone: its plan takes as long as "
-            "thousands of products"
+            f"{best} is considered with {asked} alone: it is planned on the CPU, which takes as long as "
+            "hundreds of products or more"
         )
     return "\n".join(lines)
 
