@@ -6,7 +6,7 @@
 // in all sweeps, so nothing but sums has to be waited for.
 //
 //     cg of the queue     the product, 3 sweeps at 3.1 us
-//     chained             the product, a launch at 3.1 us and 2 sums at 1.4 us         3.4 us less, predicted
+//     chained             the product, a launch at 3.1 us and 2 sums at 1.4 us         3.4 us less, and 4 found
 //
 // An operator as preconditioner parts sweeps as a product does.
 #pragma once
