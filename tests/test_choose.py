@@ -17,7 +17,7 @@ from spmvgpu import _core, gallery
 from spmvgpu.formats import Choice, candidates
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import budget as budgets
-from spmvgpu.planning import choosing, tuning_cache
+from spmvgpu.planning import choosing, placement, tuning_cache
 from spmvgpu.planning.model import predict
 from spmvgpu.planning.model.guo2011 import Separator
 from spmvgpu.planning.model.predict import Prediction, Predictions
@@ -468,6 +468,22 @@ def test_explain_says_what_tuning_took():
     for trial in op.tuning.trials:
         assert f"{trial.format} " in text
         assert f"{trial.time_us:.2f} us" in text
+
+
+def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
+    """Not for one that takes fewer bytes, and that nobody gets on a GPU unasked."""
+    asked = []
+
+    def ask(piece, ordinal, model, profile, names=None, *_):
+        asked.extend(sg.formats() if names is None else names)
+        return SimpleNamespace(best=SimpleNamespace(format="csr", options={}))
+
+    monkeypatch.setattr(placement, "predict_csr", ask)
+    monkeypatch.setattr(placement, "load_profile", lambda _: None)
+    monkeypatch.setattr(placement.parts, "estimate", lambda *_: 1)
+    request = placement.checked_request("cpu", "auto", "cached", {}, None, "nnz", None)
+    placement._bytes_needed(A, request, 0)
+    assert set(asked) == set(choosing.general_formats(None, "cuda"))
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():

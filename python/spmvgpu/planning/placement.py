@@ -18,7 +18,7 @@ from ..partition import Partition
 from ..partition.parts import check_powers
 from ..value_types import DistributedMatrix, value_type
 from .budget import BUDGET
-from .choosing import PARTITIONED, choose, cut_by_length
+from .choosing import PARTITIONED, choose, cut_by_length, general_formats
 from .model.predict import predict_csr
 from .model.profile import calibrated_power, device_model, load_profile
 
@@ -247,7 +247,8 @@ def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
     elif request.format == "auto" and ordinal == CPU:
         choice = Choice("csr")
     elif request.format == "auto":
-        expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal), None, True).best
+        names = general_formats(None, "cuda")  # those that `choose` asks
+        expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal), names, True).best
         choice = Choice(expected.format, expected.options)
     return parts.estimate(piece, choice, ordinal)
 
