@@ -33,9 +33,17 @@ FORMATS_OF_ANY_SHAPE = [name for name in sg.formats() if name not in ("dia", "sd
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("fmt", "rows"), in_turn(FORMATS_OF_ANY_SHAPE, LARGEST))
+@pytest.mark.parametrize(
+    ("fmt", "rows", "device"),
+    [
+        pytest.param(fmt, rows, name, marks=[pytest.mark.gpu] if name != "cpu" else [])
+        for fmt, rows, name in in_turn(
+            FORMATS_OF_ANY_SHAPE, [*LARGEST, *reversed(LARGEST)], [info.name for info in sg.devices()][:2]
+        )
+    ],
+)
 def test_as_many_rows_as_an_index_counts(fmt, rows, device):
-    """Sums and products of rows, slices and pieces beyond 2^31."""
+    """Sums and products of rows, slices and pieces beyond 2^31; the devices take turns."""
     needed = 16 * 2**32  # the given offsets, their copy, those of the format and its y
     free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
     if free < needed:

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import matrix, vector
+from battery import TYPES, matrix, vector
 from reference import assert_within, reference
-from support import build, each_format, each_pair, formats_of, poisoned
+from support import build, each_format, each_pair, formats_of, pairs, poisoned
 
 # Around the groups of columns that kernels take at once.
 WIDTHS = [1, 2, 3, 4, 5, 8, 9, 31, 32, 33, 40]
@@ -207,7 +207,16 @@ def on_device(library, device, layout, values):
 
 
 @pytest.mark.gpu
-@each_pair(["power_law_rows", "blocks", "banded", "long_rows_in_a_row", "empty_rows_every_other"])
+@pytest.mark.parametrize(
+    ("case", "fmt", "dtype"),
+    [
+        (case, fmt, TYPES[number % len(TYPES)])
+        for number, (case, fmt) in enumerate(
+            pairs(["power_law_rows", "blocks", "banded", "long_rows_in_a_row", "empty_rows_every_other"])
+        )
+    ],
+    ids=str,
+)
 def test_arrays_on_a_gpu(case, fmt, library, cuda_device, dtype):
     A = matrix(case, dtype)
     op = build(A, fmt, cuda_device)
@@ -278,7 +287,11 @@ TRANSPOSED += [("partitioned", {"separator": 40})]  # its parts write to some of
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("fmt", "options"), TRANSPOSED, ids=str)
+@pytest.mark.parametrize(
+    ("fmt", "options", "dtype"),
+    [(*chosen, TYPES[number % len(TYPES)]) for number, chosen in enumerate(TRANSPOSED)],
+    ids=str,
+)
 def test_columns_that_are_transposed_first_have_the_same_bits(fmt, options, cuda_device, dtype):
     A = uneven_band(dtype)
     if not options and not formats_of(A, fmt):

@@ -42,10 +42,16 @@ def test_gradient_of_x(shape, dtype, device, place):
     assert torch.autograd.gradgradcheck(lambda x: (op @ x) ** 2, x)
 
 
-@pytest.mark.parametrize("shape", [(5,), (5, 3)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-@pytest.mark.parametrize("fmt", ["csr", "sell", "dia"])
-def test_gradient_of_x_and_values(shape, dtype, fmt, device, place):
+@pytest.mark.parametrize(
+    ("fmt", "dtype", "shape"),
+    [
+        ("csr", torch.float64, (5,)),
+        ("sell", torch.float64, (5, 3)),
+        ("dia", torch.complex128, (5,)),
+        ("csr", torch.complex128, (5, 3)),
+    ],
+)
+def test_gradient_of_x_and_values(fmt, dtype, shape, device, place):
     pattern = sg.torch.MatrixPattern(
         A, format=fmt, device=device, **({"max_padding": 9} if fmt == "dia" else {})
     )

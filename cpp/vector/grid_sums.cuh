@@ -60,7 +60,12 @@ public:
                 for (int i = 0; i < kMaxBlocks / kWarp; ++i) sum += parts[k][i];
                 sums.value[k] = sum_lanes(sum, kWarp);
             }
-            if (lane == 0) use(sums);
+            if (lane == 0) {
+                // Or the compiler lets all lanes read ahead what `use` begins with in shared memory and one lane
+                // changes, which does no harm and is a race all the same.
+                asm volatile("" ::: "memory");
+                use(sums);
+            }
         }
         second_half_ = !second_half_;
         __syncthreads();
