@@ -110,9 +110,12 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     assert max(record.most for record in built) == 2  # the best so far, and the one in trial
 
 
-@over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d"])
+@over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "pairs"])
 def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     made = {
+        "pairs": lambda: sp.kron(
+            sp.diags_array([1.0, 9.0, 1.0], offsets=[-1, 0, 1], shape=(9000, 9000)), np.ones((2, 2))
+        ),
         "poisson2d": lambda: gallery.poisson2d(300),
         "powerlaw": lambda: gallery.powerlaw(20_000, 12),
         "uniform_random": lambda: gallery.uniform_random(20_000, 20_000, 30),
@@ -130,6 +133,24 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     assert min(planned, key=choosing._pessimistic_us) == min(possible, key=choosing._pessimistic_us)
     if case in made:
         assert len(planned) < len(possible)
+    for mode in ("off", "cached"):  # of the latter no trials are afforded
+        worth = partial(choosing._is_worth_a_plan, budgets.Budget(0.0, csr, 0), mode)
+        few = predict.predict_csr(csr, 0, "roofline", profile, names, True, worth)
+        assert len(few) <= len(some)
+        few = [p for p in few if p.time_us is not None]
+        chosen, expected = (min(found, key=choosing._pessimistic_us) for found in (few, planned))
+        assert chosen == expected
+
+
+def test_nothing_is_left_out_that_may_be_tried(monkeypatch):
+    csr = canonical_csr(gallery.elasticity3d(8))
+    monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
+    profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(False, "cuda")
+    monkeypatch.setattr(budgets, "_CONVERSION_US", 0.0)
+    monkeypatch.setattr(budgets.Budget, "_spent_us", lambda self: 0.0)
+    worth = partial(choosing._is_worth_a_plan, budgets.Budget(math.inf, csr, 0), "cached")
+    close = partial(predict.predict_csr, csr, 0, "roofline", profile, names, True)
+    assert list(close(worth)) == list(close(choosing._may_be_close))
 
 
 def test_a_clear_prediction_is_not_tried(predicted, measured):

@@ -32,6 +32,11 @@ class Budget:
         costs = accumulate(self._trial_us(prediction) for prediction in predictions)
         return [p for p, cost in zip(predictions, costs, strict=True) if cost <= left]
 
+    def may_afford_trials(self, product_us: float) -> bool:
+        """Whether there may be time for two trials, or else there is none, of products that take so long."""
+        least = 2 * (_CONVERSION_US + self._trial_products * product_us)
+        return self._spent_us() + least <= self._all_us(product_us)
+
     def lasts_for(self, prediction: Prediction, product_us: float) -> bool:
         """Whether there is time for a trial, now that a product takes so long."""
         return self._spent_us() + self._trial_us(prediction) <= self._all_us(product_us)

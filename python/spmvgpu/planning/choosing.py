@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -201,7 +202,7 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     names = general_formats(request.symmetric, kind, tuning.mode == "full")
     with step("profile"):
         profile = load_profile(ordinal)
-    worth = None if tuning.mode == "full" else _may_be_close
+    worth = None if tuning.mode == "full" else partial(_is_worth_a_plan, budget, tuning.mode)
     predictions = predict_csr(csr, ordinal, "roofline", profile, names, True, worth)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
@@ -217,6 +218,8 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
             f"; others may be as fast, and to try them would take longer than {request.products:g} products"
         )
         choices = [replace(choice, reason=choice.reason + reason) for choice in choices]
+    if not isinstance(csr, DeviceCsr):  # else there may be more room without it, see `choose`
+        choices += _last_resort(choices)
     choice, matrix = _first(csr, choices, ordinal)
     if entries:
         with step("cache"):
@@ -339,6 +342,15 @@ def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
             return
 
 
+def _is_worth_a_plan(
+    budget: Budget, mode: str, least_us: float, error: float | None, best: Prediction
+) -> bool:
+    """Whether a format that takes at least so long may be tried, or chosen if there is no time to try any."""
+    if mode == "cached" and budget.may_afford_trials(best.time_us or 0.0):
+        return _may_be_close(least_us, error, best)
+    return least_us * (1 + _uncertainty(error)) < _pessimistic_us(best)
+
+
 def _may_be_close(time_us: float, error: float | None, best: Prediction) -> bool:
     """Whether a format of which this is predicted may turn out to be as fast as the best."""
     limit = max(_CLOSE, (1 + _uncertainty(best.error)) * (1 + _uncertainty(error)))
@@ -352,6 +364,13 @@ def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
     for name in names:
         for options in candidates(name):
             yield Choice(name, options)
+
+
+def _last_resort(choices: Sequence[Choice]) -> list[Choice]:
+    """csr, which takes the least memory to make, if nothing else fits and it was not among the others."""
+    if any(choice.format == "csr" for choice in choices):
+        return []
+    return [Choice("csr", {}, "what was predicted to be faster does not fit")]
 
 
 def _build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:

@@ -1,7 +1,7 @@
 """What a product takes at least, which says of many formats that they need not be planned.
 
 Plans count what a format stores of the matrix at hand, which takes passes over it. A format that is predicted
-to be slow even if the matrix suited it perfectly needs none.
+to be slow even if the matrix suited it as well as its features allow needs none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,9 +18,36 @@ from ... import _core
 from ...formats import plan_csr
 from . import roofline
 
-# A band, which every format stores with hardly any padding. Of long rows it takes less, as what it keeps of
-# every row weighs little there.
-_ROWS, _DIAGONALS, _LESS = 8192, 8, 0.85
+# A symmetric band, which every format stores with hardly any padding. Of long rows it takes less, as what it
+# keeps of every row, or of the diagonal, weighs little there.
+_ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
+
+# They store as many slots of every row as the longest one needs, or that half of them which is not mirrored.
+_AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t", "dia", "sdia"}
+
+# The least and the largest values of the options that a plan chooses and a time depends on.
+_SLICES = {"warps_per_slice": 1, "sigma": 1}, {"warps_per_slice": 32, "sigma": 16384}
+_EXTREMES: dict[str, tuple[dict[str, int], ...]] = {
+    "csr kernel=shuffle": ({"lanes_per_row": 1}, {"lanes_per_row": 32}),
+    "ellr_t": ({"threads_per_row": 1}, {"threads_per_row": 32}),
+    "sell": _SLICES,
+    "packed_sell": _SLICES,
+}
+
+
+class _Stored(NamedTuple):
+    """What a format stores of a band, per entry."""
+
+    slots: float
+    bytes: float
+
+
+def at_best(features: Mapping[str, Any]) -> dict[str, Any]:
+    """Features of which those that depend on how many lanes a row gets are the least of all."""
+    return {
+        name: [min(value)] * len(value) if isinstance(value, list) else value
+        for name, value in features.items()
+    }
 
 
 def least_time_us(
@@ -33,25 +60,33 @@ def least_time_us(
     machine: roofline.Machine,
     ordinal: int,
 ) -> float:
-    """Microseconds predicted of a variant if the matrix suits it; 0 if only its plan can say that."""
-    nnz = features["nnz"]
-    stored = _LESS * nnz * _least_bytes(format, dtype, ordinal, machine.processors)
-    plan = {"slots": nnz, "bytes": stored, "padding": 1.0, "options": {}, "counts": defaultdict(float)}
-    work = roofline.Work(features, dtype.itemsize, plan, machine)
-    try:
-        terms = roofline.terms_of(roofline.variant_name(format, options), work)
-    except KeyError:  # one of the options that the plan chooses
-        return 0.0
+    """Microseconds predicted of a variant if the matrix, of which `features` are `at_best`, suits it."""
+    entries = features["nnz"]
+    if format in _AS_LONG_AS_THE_LONGEST:
+        entries = max(entries, features["rows"] * features["longest"])
+    stored = _stored_of_a_band(format, dtype, ordinal, machine.processors)
+    plan = {
+        "slots": entries if stored.slots >= 1 else _LESS * entries * stored.slots,
+        "bytes": _LESS * entries * stored.bytes,
+        "padding": 1.0,
+        "counts": defaultdict(float),
+    }
+    name = roofline.variant_name(format, options)
+    found = [
+        roofline.terms_of(name, roofline.Work(features, dtype.itemsize, plan | {"options": extreme}, machine))
+        for extreme in _EXTREMES.get(name, ({},))
+    ]
+    terms = found[0] if len(found) == 1 else {term: min(some[term] for some in found) for term in found[0]}
     return fit.time(terms, correction)
 
 
 @lru_cache(maxsize=256)
-def _least_bytes(format: str, dtype: np.dtype[Any], ordinal: int, processors: int) -> float:
-    """Bytes per entry; 0 of a format that does not hold every matrix."""
+def _stored_of_a_band(format: str, dtype: np.dtype[Any], ordinal: int, processors: int) -> _Stored:
+    """Nothing of a format that does not hold it."""
     offsets = np.arange(_DIAGONALS) - _DIAGONALS // 2
     band = sp.diags_array(np.ones((_DIAGONALS, _ROWS), dtype), offsets=offsets, shape=(_ROWS, _ROWS)).tocsr()
     try:
         plan = plan_csr(band, format, ordinal, {}, processors)
     except _core.FormatError:
-        return 0.0
-    return float(plan["bytes"]) / int(band.nnz)
+        return _Stored(0.0, 0.0)
+    return _Stored(float(plan["slots"]) / int(band.nnz), float(plan["bytes"]) / int(band.nnz))

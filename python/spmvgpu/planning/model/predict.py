@@ -20,7 +20,7 @@ from ...inputs.source import DeviceCsr
 from ...steps import step
 from ...value_types import value_type
 from . import roofline
-from .bounds import least_time_us
+from .bounds import at_best, least_time_us
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, is_profile_of, load_profile
 
@@ -313,13 +313,14 @@ def _by_roofline(
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
     variants = []
+    best_case = at_best(found)
     for name in names:
         for (options, fit), correction in zip(
             fits.get(name, unknown), corrections.get(name, [1.0]), strict=True
         ):
             least = 0.0
             if fit is not None and is_worth_a_plan is not None:
-                least = least_time_us(name, options, fit, correction, found, csr.dtype, machine, planned)
+                least = least_time_us(name, options, fit, correction, best_case, csr.dtype, machine, planned)
             variants.append((least, name, options, fit, correction))
     variants.sort(key=lambda variant: variant[0])
     entries: list[Prediction] = []
