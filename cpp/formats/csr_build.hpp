@@ -78,6 +78,10 @@ constexpr index_t tile_end(const index_t* row_offsets, index_t rows, index_t row
     return end > row ? end : row + 1;
 }
 
+struct SegmentBounds {
+    index_t tiles_end = 0, segments_end = 0;
+};
+
 constexpr bool has_rows_longer_than(const index_t* row_offsets, index_t row, index_t end, index_t limit) {
     for (; row < end; ++row) {
         if (row_offsets[row + 1] - row_offsets[row] > limit) return true;
@@ -131,13 +135,12 @@ struct Builder<Csr<T>, Passes> {
         const index_t* const first_row = first_rows.data();
 
         // Long rows first: a block that starts late on one would be waited for. So the tiles of one row at most come
-        // before the others, either in the order of their rows.
-        Array<index_t> single_tiles = passes.template scratch<index_t>(std::size_t(groups) + 1);
-        Array<index_t> other_tiles = passes.template scratch<index_t>(std::size_t(groups) + 1);
-        Array<index_t> segments = passes.template scratch<index_t>(std::size_t(groups) + 1);
-        Array<index_t> cut_rows = passes.template scratch<index_t>(std::size_t(groups) + 1);
-        index_t *const single = single_tiles.data(), *const other = other_tiles.data();
-        index_t *const cut = cut_rows.data(), *const segments_before = segments.data();
+        // before the others, either in the order of their rows. What is counted of each group lies one after the
+        // other, so that one scan says where everything goes.
+        enum { kSingle, kOther, kSegments, kCut, kCounted };
+        Array<index_t> counts = passes.template scratch<index_t>(kCounted * std::size_t(groups) + 1);
+        index_t *const single = counts.data() + kSingle * std::size_t(groups), *const other = single + groups;
+        index_t *const segments_before = other + groups, *const cut = segments_before + groups;
         passes.each(
             groups,
             SPMVGPU_BODY(std::int64_t g) {
@@ -151,10 +154,12 @@ struct Builder<Csr<T>, Passes> {
                 other[g] = !is_cut && end - row > 1;
             },
             8);
-        const index_t singles = passes.scan(single, groups), others = passes.scan(other, groups);
-        plan.segments = passes.scan(segments_before, groups);
-        plan.spans = passes.template make<RowSpan>(passes.scan(cut, groups));
-        plan.tiles = passes.template make<Tile>(std::size_t(singles) + others);
+        const index_t all = passes.scan(counts.data(), kCounted * std::int64_t(groups));
+        const csr_choice::SegmentBounds bounds = bounds_of_segments(passes, segments_before, cut);
+        const index_t tiles_end = bounds.tiles_end, segments_end = bounds.segments_end;
+        plan.segments = segments_end - tiles_end;
+        plan.spans = passes.template make<RowSpan>(all - segments_end);
+        plan.tiles = passes.template make<Tile>(tiles_end);
         Tile* const tiles = plan.tiles.data();
         RowSpan* const spans = plan.spans.data();
         passes.each(
@@ -163,21 +168,34 @@ struct Builder<Csr<T>, Passes> {
                 const index_t row = first_row[g], end = g + 1 < groups ? first_row[g + 1] : rows;
                 const index_t begin = row_offsets[row], nonzeros = row_offsets[end] - begin;
                 if (cut[g + 1] != cut[g]) {
-                    const index_t first = segments_before[g], last = segments_before[g + 1] - 1;
+                    const index_t first = segments_before[g] - tiles_end, last = segments_before[g + 1] - tiles_end - 1;
+                    const index_t span = cut[g] - segments_end;
                     for (index_t s = first; s <= last; ++s) {
                         const index_t nz = begin + (s - first) * segment, left = begin + nonzeros - nz;
-                        tiles[single[g] + s - first] = {cut[g], nz, 0,
+                        tiles[single[g] + s - first] = {span, nz, 0,
                                                         static_cast<std::uint16_t>(left < segment ? left : segment), s};
                     }
-                    spans[cut[g]] = {row, first, last};
+                    spans[span] = {row, first, last};
                     return;
                 }
                 const index_t limit = Tile::kMaxPerLane * Tile::lanes(end - row, threads);
-                tiles[end - row == 1 ? single[g] : singles + other[g]] = {
+                tiles[end - row == 1 ? single[g] : other[g]] = {
                     row, begin, static_cast<std::uint16_t>(end - row), static_cast<std::uint16_t>(nonzeros),
                     csr_choice::has_rows_longer_than(row_offsets, row, end, limit)};
             },
             500);
+    }
+
+    // The first segment's number and the first cut row's in the scan of plan_tiles, read at once.
+    static csr_choice::SegmentBounds bounds_of_segments(Passes& passes, const index_t* segments_before,
+                                                        const index_t* cut) {
+        Array<csr_choice::SegmentBounds> bounds = passes.template scratch<csr_choice::SegmentBounds>(1);
+        csr_choice::SegmentBounds* const to = bounds.data();
+        passes.each(
+            1, SPMVGPU_BODY(std::int64_t) {
+                *to = {*segments_before, *cut};
+            });
+        return passes.read(bounds.data());
     }
 };
 

@@ -1,11 +1,24 @@
 // How hyb is built; see builder.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include "formats/coo_build.hpp"
 #include "formats/ell_build.hpp"
 #include "formats/hyb.hpp"
 
 namespace spmvgpu {
+
+// How many rows reach each of some widths, of which a pass looks at several: a GPU is waited for after each pass.
+struct RowsReaching {
+    static constexpr int kWidths = 8;
+    std::int64_t counts[kWidths] = {};
+
+    constexpr RowsReaching& operator+=(const RowsReaching& other) {
+        for (int i = 0; i < kWidths; ++i) counts[i] += other.counts[i];
+        return *this;
+    }
+};
 
 // The widest ELL part of which every column is worth its padding: reached by rows enough. Bell and Garland: ELL moves
 // its slots about three times as fast as COO its entries, given rows enough to fill the device.
@@ -18,14 +31,23 @@ index_t choose_ell_width(Passes& passes, index_t rows, const index_t* row_offset
     // The fewer rows the wider it is; so between a width that enough rows reach and one that too few do.
     const auto longest = largest<index_t>(
         passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
-    index_t reached = 0, missed = longest + 1;
+    constexpr int kWidths = RowsReaching::kWidths;
+    std::int64_t reached = 0, missed = std::int64_t(longest) + 1;
     while (missed - reached > 1) {
-        const index_t width = reached + (missed - reached) / 2;
-        const auto rows_there = passes.template reduce<std::int64_t>(
-            rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row] >= width; });
-        (rows_there >= enough ? reached : missed) = width;
+        const std::int64_t step = (missed - reached + kWidths) / (kWidths + 1);
+        const auto there = passes.template reduce<RowsReaching>(
+            rows, SPMVGPU_BODY(std::int64_t row) {
+                const index_t length = row_offsets[row + 1] - row_offsets[row];
+                RowsReaching reaching;
+                for (int i = 0; i < kWidths; ++i) reaching.counts[i] = length >= reached + (i + 1) * step;
+                return reaching;
+            });
+        int passed = 0;
+        while (passed < kWidths && reached + (passed + 1) * step < missed && there.counts[passed] >= enough) ++passed;
+        missed = std::min(missed, reached + (passed + 1) * step);
+        reached += passed * step;
     }
-    return reached;
+    return static_cast<index_t>(reached);
 }
 
 template <class T, class Passes>

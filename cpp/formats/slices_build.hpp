@@ -45,7 +45,7 @@ template <class Passes>
 Slices cut_into_slices(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, int sigma,
                        double worth_sorting) {
     // Windows that are looked at. A small one keeps neighbouring rows, and so x, close together.
-    constexpr index_t kSigmas[] = {1, 256, 4096, 16384};
+    constexpr index_t kSigmas[] = {256, 4096, 16384};
     constexpr double kWorthSortingFar = 1.25;  // in windows beyond the first only from this padding on
     if (sigma != 0) return cut_with_windows(passes, rows, row_offsets, sigma);
     Slices best = cut_with_windows(passes, rows, row_offsets, 1);

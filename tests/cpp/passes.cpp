@@ -16,6 +16,7 @@
 #include "core/gpu_memory.hpp"
 #include "formats/csr_build.hpp"
 #include "formats/csr_passes.hpp"
+#include "formats/hyb_build.hpp"
 #include "formats/spans_build.hpp"
 #include "passes/host_passes.hpp"
 
@@ -289,6 +290,27 @@ void tiles() {
     }
 }
 
+// The widest ELL part that rows enough reach, by trying every width.
+void widths() {
+    constexpr index_t kLeast = 4096;
+    for (const index_t rows : {0, 100, 4095, 4096, 12'288, 50'000}) {
+        for (const int longest : {0, 1, 2, 9, 10, 300, 3000}) {
+            std::vector<index_t> offsets(rows + std::size_t(1), 0);
+            for (index_t row = 0; row < rows; ++row) offsets[row + 1] = offsets[row] + draw(0, draw(0, longest));
+            const index_t enough = std::max(kLeast, (rows + 2) / 3);
+            std::vector<index_t> reaching(longest + 2, 0);
+            for (index_t row = 0; row < rows; ++row) {
+                for (index_t width = 1; width <= offsets[row + 1] - offsets[row]; ++width) ++reaching[width];
+            }
+            index_t expected = 0;
+            while (reaching[expected + 1] >= enough) ++expected;
+            expect(choose_ell_width(passes, rows, offsets.data()) == expected, "the width");
+        }
+    }
+    const std::vector<index_t> offsets{0, std::numeric_limits<index_t>::max()};  // too few rows for any
+    expect(choose_ell_width(passes, 1, offsets.data()) == 0, "no width");
+}
+
 // Rows that parts of the entries share, as they are described.
 void spans() {
     for (const index_t rows : {1, 40, 20'000}) {
@@ -377,7 +399,8 @@ int main(int, char** arguments) {
     const std::map<std::string, std::function<void()>> cases{
         {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},
         {"select", selected},     {"sets", sets},         {"order", order}, {"chains", chains},
-        {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes}};
+        {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes},
+        {"widths", widths}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {
