@@ -31,7 +31,8 @@ def matrix(dtype):
 
 @pytest.fixture(params=DEVICES)
 def op(A, fmt, device, request):
-    return build(A, fmt, device if request.param == "one" else [device, "cpu"])
+    # Powers of unlike devices are measured otherwise, and so never quite the same.
+    return build(A, fmt, device) if request.param == "one" else build(A, fmt, [device, "cpu"], powers=[2, 1])
 
 
 def assert_like(made, op, A):

@@ -215,7 +215,8 @@ def spoiled(rng: np.random.Generator, given: Any) -> Any:
     if way == 2:
         try:
             return array.astype(pick(rng, _TYPES))
-        except (TypeError, ValueError, RuntimeError):  # the last for dates of more digits than there are
+        # OverflowError: of Python's large numbers; RuntimeError: of dates with more digits than there are.
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             return array.astype("O")
     if way == 3:
         return array[: int(rng.integers(array.shape[0] + 1))] if array.ndim else array
