@@ -285,7 +285,10 @@ def test_more_memory_than_the_device_has(fmt, cuda_device):
     first = np.arange(n, dtype=np.int32) // per_row * per_row
     indices = (first[:, None] + np.arange(per_row, dtype=np.int32)).ravel()
     indptr = np.arange(n + 1, dtype=np.int32) * per_row
-    values = np.random.default_rng(0).random(n * per_row)  # of which no format packs any
+    rng = np.random.default_rng(0)
+    block = rng.random((per_row, per_row))
+    # Symmetric, for the formats that need it, and such that no format packs the values.
+    values = (rng.random((n // per_row, 1, 1)) * (block + block.T)).ravel()
     A = sp.csr_array((values, indices, indptr), shape=(n, n))
     with cupy.cuda.Device(int(cuda_device.partition(":")[2])):
         free, _ = cupy.cuda.runtime.memGetInfo()

@@ -69,6 +69,16 @@ void ask_for_short_slice() {}
 
 #endif
 
+// The C library makes what a thread keeps for itself when the thread first asks for it, and ends the process if there
+// is no memory for that: what a piece and its exceptions need is asked for before there is any work.
+void ask_for_thread_local_data() {
+    if (SharedLoop::is_inside()) return;  // reads a thread's own variable
+    try {
+        throw Abandoned{};
+    } catch (const Abandoned&) {
+    }
+}
+
 // The pieces of one participant, which the others take from when they have done their own. A participant gets the same
 // ones in every product, so that its part of a matrix stays in its caches.
 struct alignas(64) Range {
@@ -144,6 +154,7 @@ struct alignas(64) Helper {
 
     void live() {
         ask_for_short_slice();
+        ask_for_thread_local_data();
 #ifdef __linux__
         thread = static_cast<int>(syscall(SYS_gettid));
 #endif

@@ -164,16 +164,22 @@ def run_format(name: str, dtype: str, device: str) -> int:
     return made
 
 
-def run_solvers(dtype: str, device: str) -> int:
-    """Every solver with every kind of preconditioner, a few iterations; how many operators were made.
+class Solves:
+    """Solvers with every kind of preconditioner, a few iterations of each, beside those of the CPU.
 
-    Few, because a checker of races needs milliseconds for each; what they lead to, the CPU says.
+    Few, because a checker of races needs milliseconds for each.
     """
-    A, b = gallery.poisson2d(20).astype(dtype), np.ones(400, dtype)
-    solvers = [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres]
 
-    def prepared(device: str) -> tuple[sg.SparseOperator, list[Any]]:
-        op = sg.aslinearoperator(A, device=device, format="csr")
+    def __init__(self, dtype: str, device: str, solvers: list[Any]) -> None:
+        self.A, self._b = gallery.poisson2d(20).astype(dtype), np.ones(400, dtype)
+        self._tolerance = 1e-3 if np.finfo(dtype).eps > 1e-10 else 1e-10
+        self.op, self.preconditioners = self._prepared(device)
+        reference, known = self._prepared("cpu")
+        self.all = list(product(solvers, range(len(known))))
+        self._expected = {(solver, M): self._few(solver, reference, known[M]) for solver, M in self.all}
+
+    def _prepared(self, device: str) -> tuple[sg.SparseOperator, list[Any]]:
+        op, dtype = sg.aslinearoperator(self.A, device=device, format="csr"), self.A.dtype
         return op, [
             None,
             linalg.jacobi(op),
@@ -184,38 +190,48 @@ def run_solvers(dtype: str, device: str) -> int:
             LinearOperator((400, 400), matvec=lambda x: x, dtype=dtype),
         ]
 
-    def few(solver: Any, op: sg.SparseOperator, M: Any, **options: Any) -> Any:
+    def _few(self, solver: Any, op: sg.SparseOperator, M: Any, **options: Any) -> Any:
         limits = {"restart": 3, "maxiter": 2} if solver is linalg.gmres else {"maxiter": 5}
-        solution, info = solver(op, b, rtol=1e-30, M=M, **limits, **options)
+        solution, info = solver(op, self._b, rtol=1e-30, M=M, **limits, **options)
         assert info > 0
         return solution
 
-    (op, preconditioners), (reference, known) = prepared(device), prepared("cpu")
-    expected = {
-        (solver, number): few(solver, reference, M) for solver in solvers for number, M in enumerate(known)
-    }
+    def check(self, solver: Any, op: sg.SparseOperator, M: int, **options: Any) -> None:
+        """What a few iterations lead to with the preconditioner of that number."""
+        found, close = self._few(solver, op, self.preconditioners[M], **options), self._expected[solver, M]
+        assert np.linalg.norm(found - close) <= self._tolerance * np.linalg.norm(close)
 
-    def check(solver: Any, number: int, solution: Any) -> None:
-        close = expected[solver, number]
-        tolerance = 1e-3 if np.finfo(dtype).eps > 1e-10 else 1e-10
-        assert np.linalg.norm(solution - close) <= tolerance * np.linalg.norm(close)
 
-    for solver, (number, M) in product(solvers, enumerate(preconditioners)):
-        options = {"check_every": 3, "residuals": []} if number % 2 else {}
-        check(solver, number, few(solver, op, M, **options))
-    # Without rows that a resident kernel could read, sweeps between two products are one kernel.
-    for fmt, solver, (number, M) in product(["coo", "sdia"], solvers, enumerate(preconditioners)):
-        if solver is not linalg.gmres:
-            other = sg.aslinearoperator(A, device=device, format=fmt)
-            check(solver, number, few(solver, other, M))
-            assert other.solve_info.chained == (device != "cpu")
+def run_solvers(dtype: str, device: str) -> int:
+    """Every solver: small systems in one kernel, and one that is not small; how many operators were made."""
+    solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres])
+    for solver, M in solves.all:
+        options = {"check_every": 3, "residuals": []} if M % 2 else {}
+        solves.check(solver, solves.op, M, **options)
     large = sg.aslinearoperator(gallery.poisson2d(260).astype(dtype), device=device, format="dia")
     assert linalg.cg(large, np.ones(260 * 260, dtype), maxiter=6)[1] == 6
-    pieces = sg.aslinearoperator(A, device=[device] * 2, format="csr")
-    for solver, number in product(solvers, range(2)):
-        check(solver, number, few(solver, pieces, preconditioners[number]))
-        assert pieces.solve_info.pieces == 2
-    return 4
+    return 2
+
+
+def run_chained(dtype: str, device: str) -> int:
+    """Without rows that a resident kernel could read, sweeps between two products are one kernel."""
+    solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.minres])
+    operators = [sg.aslinearoperator(solves.A, device=device, format=name) for name in ("coo", "sdia")]
+    for op, (solver, M) in product(operators, solves.all):
+        solves.check(solver, op, M)
+        assert op.solve_info.chained == (device != "cpu")
+    return len(operators)
+
+
+def run_pieces(dtype: str, device: str) -> int:
+    """Solvers whose vectors lie in pieces."""
+    solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres])
+    pieces = sg.aslinearoperator(solves.A, device=[device] * 2, format="csr")
+    for solver, M in solves.all:
+        if M < 2:
+            solves.check(solver, pieces, M)
+            assert pieces.solve_info.pieces == 2
+    return 1
 
 
 def run_others(dtype: str, device: str) -> int:
@@ -252,6 +268,8 @@ GROUPS: dict[str, Callable[[str], int]] = {
     for name, run in [
         *((name, partial(run_format, name)) for name in sg.formats()),
         ("solvers", run_solvers),
+        ("chained", run_chained),
+        ("pieces", run_pieces),
         ("others", run_others),
     ]
     for dtype in TYPES
