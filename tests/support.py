@@ -147,6 +147,13 @@ def each_pair(cases):
     return pytest.mark.parametrize(("case", "fmt"), pairs(cases))
 
 
+def each_pair_in_turn(cases):
+    """As `each_pair`, with a parameter `dtype` as well: the types take turns."""
+    found = pairs(cases)
+    turns = [(*pair, TYPES[number % len(TYPES)]) for number, pair in enumerate(found)]
+    return pytest.mark.parametrize(("case", "fmt", "dtype"), turns, ids=str)
+
+
 # What no message may hold, the vocabulary of the machinery beneath: signatures of the compiled core,
 # complaints of NumPy about arrays in conditions, or of Python about operators between types.
 MACHINERY = re.compile(

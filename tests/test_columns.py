@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import TYPES, matrix, vector
 from reference import assert_within, reference
-from support import build, each_format, each_pair, formats_of, pairs, poisoned
+from support import build, each_format, each_pair, each_pair_in_turn, formats_of, poisoned
 
 # Around the groups of columns that kernels take at once.
 WIDTHS = [1, 2, 3, 4, 5, 8, 9, 31, 32, 33, 40]
@@ -86,7 +86,7 @@ def check_every_width(op, A, widths=WIDTHS, layouts=tuple(LAYOUTS)):
             assert np.isnan(base).sum() == base.size - out.size
 
 
-@each_pair(CASES)
+@each_pair_in_turn(CASES)
 def test_every_width_and_layout(case, fmt, device, dtype):
     A = matrix(case, dtype)
     check_every_width(build(A, fmt, device), A)
@@ -207,16 +207,7 @@ def on_device(library, device, layout, values):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("case", "fmt", "dtype"),
-    [
-        (case, fmt, TYPES[number % len(TYPES)])
-        for number, (case, fmt) in enumerate(
-            pairs(["power_law_rows", "blocks", "banded", "long_rows_in_a_row", "empty_rows_every_other"])
-        )
-    ],
-    ids=str,
-)
+@each_pair_in_turn(["power_law_rows", "blocks", "banded", "long_rows_in_a_row", "empty_rows_every_other"])
 def test_arrays_on_a_gpu(case, fmt, library, cuda_device, dtype):
     A = matrix(case, dtype)
     op = build(A, fmt, cuda_device)
