@@ -339,10 +339,12 @@ def test_a_format_that_was_found_gives_way(device):
     A = positive(matrix("sym_blocks", np.dtype("float64")))
     B = with_values(A, np.arange(1.0, A.nnz + 1))
     op = sg.aslinearoperator(A, format="sdia", device=device, max_padding=1e6)
-    with pytest.raises(sg.FormatError, match="sdia"):
-        op.update_values(B.data)
-    assert_same_entries(op.tocsr(), A)
-    op._origin = replace(op._origin, choice=replace(op._origin.choice, reason="predicted to be the fastest"))
+    tuned = sg.aslinearoperator(A, format="sdia", device=device, tune="full", max_padding=1e6)
+    for asked in (op, tuned, pickle.loads(pickle.dumps(tuned))):
+        with pytest.raises(sg.FormatError, match="sdia"):
+            asked.update_values(B.data)
+        assert_same_entries(asked.tocsr(), A)
+    op._origin = replace(op._origin, is_format_asked=False)
     op.update_values(B.data)
     assert op.format != "sdia"
     assert_same_entries(op.tocsr(), B)

@@ -241,7 +241,8 @@ def aslinearoperator(
     tuning.steps = steps
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
-    origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads)
+    is_asked = format != "auto"
+    origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads, is_asked)
     return SparseOperator(matrix, csr.shape, origin)
 
 

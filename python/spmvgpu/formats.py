@@ -20,9 +20,6 @@ Indices: TypeAlias = npt.NDArray[np.int32]
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 
-# Why an operator has a format that the caller named.
-ASKED = "it was asked for"
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -33,7 +30,7 @@ class Choice:
 
     format: str
     options: dict[str, Any] = field(default_factory=dict)
-    reason: str = ASKED
+    reason: str = "it was asked for"
     parts: tuple[Part, ...] = field(default=(), compare=False)
 
 

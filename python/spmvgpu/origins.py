@@ -8,7 +8,7 @@ from typing import Any
 from . import _core, describe, parts
 from .arrays import Located
 from .devices import CPU, at_most, device_name, resolve_device
-from .formats import ASKED, Choice, needs_symmetry
+from .formats import Choice, needs_symmetry
 from .inputs.canonical import Symmetry, canonical_csr
 from .operator import SparseOperator
 from .parts import build
@@ -30,6 +30,7 @@ class OneDevice:
     stream: int | None = None
     tuning: Tuning | None = None
     threads: int | None = None
+    is_format_asked: bool = True  # not found by format="auto"
 
     @property
     def device(self) -> str:
@@ -52,7 +53,7 @@ class OneDevice:
             return replace(self, tuning=None).make(csr)
         except _core.FormatError:
             # A format that found out that the matrix was symmetric, and this one is not.
-            if self.symmetric or not needs_symmetry(self.choice.format) or self.choice.reason == ASKED:
+            if self.symmetric or not needs_symmetry(self.choice.format) or self.is_format_asked:
                 raise
             return _chosen_anew(csr, self.requested, False, self.threads, self.stream)
 
@@ -88,18 +89,33 @@ class OneDevice:
         return describe.explanation(op, self.choice.reason, counts, map_bytes)
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
-        return on_device, (csr, self.choice, self.requested, self.symmetric, self.threads)
+        return on_device, (
+            csr,
+            self.choice,
+            self.requested,
+            self.symmetric,
+            self.threads,
+            self.is_format_asked,
+        )
 
 
 def on_device(
-    csr: Any, choice: Choice, device: str, symmetric: Symmetry, threads: int | None = None
+    csr: Any,
+    choice: Choice,
+    device: str,
+    symmetric: Symmetry,
+    threads: int | None = None,
+    is_format_asked: bool = True,
 ) -> SparseOperator:
     """The operator of a matrix in a format that was chosen before; what pickle calls."""
     ordinal = resolve_device(device)
     threads = threads if ordinal == CPU else None  # "auto" may be another device here
     with at_most(threads):
         csr = canonical_csr(csr)  # whose arrays may lie in buffers that somebody else writes to
-        return OneDevice(choice, ordinal, device, symmetric, threads=threads).make(csr)
+        origin = OneDevice(
+            choice, ordinal, device, symmetric, threads=threads, is_format_asked=is_format_asked
+        )
+        return origin.make(csr)
 
 
 @dataclass(frozen=True)
@@ -212,5 +228,5 @@ def _chosen_anew(
         with recorded() as steps:
             choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric) or None)
         tuning.steps = steps
-        origin = OneDevice(choice, ordinal, device, symmetric, stream, tuning, threads)
+        origin = OneDevice(choice, ordinal, device, symmetric, stream, tuning, threads, False)
         return SparseOperator(matrix, csr.shape, origin)
