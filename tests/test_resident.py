@@ -1,6 +1,7 @@
 """Kernels of solvers whose blocks wait for each other: which systems they are for, and what comes out.
 
-Small systems are solved within one kernel; of others the sweeps between two products are one.
+Small systems are solved within one kernel; of others the sweeps between two products are one, and so is a step of
+gmres.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -173,6 +174,51 @@ def test_sizes_of_chained_sweeps(rows, solver, cuda_device, monkeypatch):
     op = sg.aslinearoperator(sp.csr_array(A), format="coo", device=cuda_device)
     b = vector(rows, np.dtype("float64"))
     assert_equal(*solve_both_ways(monkeypatch, solver, op, b, way="chained", rtol=1e-9), rtol=1e-9)
+
+
+@pytest.mark.parametrize("any_type", TYPES + COMPLEX_TYPES, ids=str)
+@pytest.mark.parametrize("preconditioner", [None, linalg.jacobi, linalg.chebyshev])
+def test_a_step_of_gmres(preconditioner, any_type, cuda_device, monkeypatch):
+    A = sp.csr_array(gallery.poisson3d(11) + sp.diags_array(np.full(1330, 0.5), offsets=1)).astype(any_type)
+    op = sg.aslinearoperator(A, device=cuda_device)
+    M = None if preconditioner is None else preconditioner(op)
+    rtol = 1e-4 if any_type in (np.float32, np.complex64) else 1e-9
+    found = solve_both_ways(
+        monkeypatch, "gmres", op, vector(A.shape[0], any_type), way="chained", rtol=rtol, M=M
+    )
+    assert_equal(*found, rtol=rtol)
+
+
+@pytest.mark.parametrize("restart", [1, 15, 16, 17, 40])
+@pytest.mark.parametrize("rows", [1, 2, 511, 513, 132 * 512, 132 * 512 + 1, 1_000_003])
+def test_sizes_of_a_step_of_gmres(rows, restart, cuda_device, monkeypatch):
+    """From a block that is not full to many elements for each thread; bases that are read in one go and in several."""
+    A = 2.5 * sp.eye_array(rows) + gallery.poisson1d(rows) + sp.eye_array(rows, k=1)
+    op = sg.aslinearoperator(sp.csr_array(A), format="csr", device=cuda_device)
+    b = vector(rows, np.dtype("float64"))
+    found = solve_both_ways(monkeypatch, "gmres", op, b, way="chained", rtol=1e-9, restart=restart)
+    assert_equal(*found, rtol=1e-9)
+
+
+def test_steps_of_gmres_repeat_bit_for_bit(cuda_device):
+    op = sg.aslinearoperator(gallery.elasticity3d(12), device=cuda_device)
+    b = vector(op.shape[0], np.dtype("float64"))
+    x, _ = linalg.gmres(op, b, rtol=1e-9, restart=30)
+    for options in ({}, {"callback": lambda norm: None, "callback_type": "pr_norm"}):
+        y, _ = linalg.gmres(op, b, rtol=1e-9, restart=30, **options)
+        np.testing.assert_array_equal(x, y)
+    assert op.solve_info.chained
+
+
+def test_a_basis_that_is_too_large_for_one_kernel(cuda_device):
+    """The factors of its vectors do not go into the shared memory of a block."""
+    A = gallery.poisson2d(40)
+    op = sg.aslinearoperator(A, device=cuda_device)
+    b = vector(1600, np.dtype("float64"))
+    for restart, together in ((511, True), (512, False)):
+        x, info = linalg.gmres(op, b, rtol=1e-9, restart=restart)
+        assert (info, op.solve_info.chained) == (0, together)
+        assert np.linalg.norm(b - A @ x) <= 2e-9 * np.linalg.norm(b)
 
 
 def test_chained_sweeps_with_a_callback(cuda_device):

@@ -130,6 +130,28 @@ __device__ __forceinline__ T sum_lanes(T value, int lanes) {
     return value;
 }
 
+// Sums over all lanes of kCount numbers of each, a power of two: lane i gets the (i * kCount / 32)-th. Lanes that
+// differ in kMask trade halves of what they have, so that a sum costs a shuffle or two and not five. All lanes must
+// call.
+template <int kMask = kWarp / 2, int kCount, class T>
+__device__ __forceinline__ T sum_lanes_each(const T (&values)[kCount]) {
+    if constexpr (kCount > 1) {
+        const bool is_upper = (threadIdx.x & kMask) != 0;
+        T kept[kCount / 2];
+#pragma unroll
+        for (int k = 0; k < kCount / 2; ++k) {
+            const T lower = values[k], upper = values[k + kCount / 2];
+            kept[k] = (is_upper ? upper : lower) + shuffle_xor(is_upper ? lower : upper, kMask);
+        }
+        return sum_lanes_each<kMask / 2>(kept);
+    } else {
+        T sum = values[0];
+#pragma unroll
+        for (int mask = kMask; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+        return sum;
+    }
+}
+
 // An array of a thread block in shared memory, in which whole values can be loaded and stored at once. A kernel has a
 // fixed amount of it, which is limited to 48 KB, unless its launch asks for more: a large array is in the part that
 // dynamic_bytes() says is to be asked for, of which a kernel has one at most.

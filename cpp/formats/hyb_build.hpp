@@ -60,7 +60,7 @@ struct Builder<Hyb<T>, Passes> {
         HybPlan plan{tuning, {}, width, {tuning.ell, {}, {rows, 1, width, aligned_pitch(rows)}}, {}, {}};
         CsrMatrix<T> rest;  // without its entries, which do not matter
         rest.rows = rows;
-        rest.row_offsets = passes.template make<index_t>(rows + std::size_t(1));
+        rest.row_offsets = passes.template scratch<index_t>(rows + std::size_t(1));
         index_t* const rest_offsets = rest.row_offsets.data();
         passes.each(
             rows, SPMVGPU_BODY(std::int64_t row) {

@@ -13,7 +13,7 @@ namespace spmvgpu {
 template <class Passes>
 Slices cut_with_windows(Passes& passes, index_t rows, const index_t* row_offsets, index_t sigma) {
     const index_t slices = rows / kSliceLanes + (rows % kSliceLanes != 0);
-    Slices result{sigma, {}, passes.template make<std::int64_t>(slices + std::size_t(1)), 0};
+    Slices result{sigma, {}, passes.template scratch<std::int64_t>(slices + std::size_t(1)), 0};
     if (sigma > 1) {
         const auto longest = largest<index_t>(
             passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });

@@ -179,7 +179,7 @@ Array<index_t> select(Passes& passes, index_t n, Holds holds) {
     index_t* const place = places.data();
     passes.each(
         n, SPMVGPU_BODY(std::int64_t i) { place[i] = holds(i) ? 1 : 0; });
-    Array<index_t> found = passes.template make<index_t>(passes.scan(place, n));
+    Array<index_t> found = passes.template scratch<index_t>(passes.scan(place, n));
     index_t* const to = found.data();
     passes.each(
         n, SPMVGPU_BODY(std::int64_t i) {
@@ -214,7 +214,7 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
 // last.
 template <class Passes, class Next>
 Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
-    if (n == 0) return passes.template make<index_t>(0);
+    if (n == 0) return passes.template scratch<index_t>(0);
     Array<index_t> jumps = passes.template scratch<index_t>(std::size_t(n) + 1);
     Array<index_t> doubled = passes.template scratch<index_t>(std::size_t(n) + 1);
     Array<Mark> marks = passes.template scratch<Mark>(n);

@@ -153,6 +153,30 @@ public:
         return to;
     }
 
+    // w = v_count less its parts along the vectors of the basis before it, twice, for what is left the first time of a
+    // part is too small to matter after the second; then w / |w|. h gets the parts, with |w|^2 of the w that was given
+    // behind them, `again` what the second time adds. The scalars measure() what is left of w, which says its scale,
+    // and rotate().
+    template <class S>
+    void orthogonalise(S* s, const Basis<T>& v, int count, Wide<T>* h, Wide<T>* again) {
+        if constexpr (Queue::kMayCooperate) {
+            if (orthogonalise_together(*this, s, v, count, h, again)) return;
+        }
+        T* const w = v[count];
+        queue.dots(s, n, v, count + 1, w, h, SPMVGPU_LAMBDA(S&){});
+        queue.combine(
+            s, n, v, SPMVGPU_LAMBDA(const S&) { return count; }, h, -1, w, Nothing{});
+        queue.dots(s, n, v, count, w, again, SPMVGPU_LAMBDA(S&){});
+        queue.combine(
+            s, n, v, SPMVGPU_LAMBDA(const S&) { return count; }, again, -1, w,
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                s.measure(real_of(sums[0]));
+                s.rotate();
+            });
+        queue.sweep(
+            s, n, read(w), write(w), SPMVGPU_LAMBDA(const S& s, T w) { return put(Real<T>(s.scale) * w); });
+    }
+
     template <class S>
     void copy(S* s, const T* from, T* to) {
         queue.sweep(

@@ -5,6 +5,7 @@
 #include "solvers/cuda.hpp"
 #include "solvers/cycle_steps.hpp"
 #include "solvers/methods.hpp"
+#include "solvers/orthogonalise.cuh"
 #include "solvers/resident.cuh"
 #include "solvers/wait_for_stream.cuh"
 #include "vector/cuda_queue.cuh"

@@ -6,7 +6,8 @@
 //     for col = 0, 1, ..., restart - 1:
 //         w = M A v_col
 //         w = w - sum of h_k v_k, k <= col      orthogonalised, twice: as exact as one vector after the other is, in
-//                                               four passes over the basis however many vectors it has
+//                                               four passes over the basis however many vectors it has, which on a GPU
+//                                               are one kernel (solvers/orthogonalise.cuh)
 //         v_col+1 = w / |w|
 //     x = x + sum of y_k v_k,  r = b - A x
 #pragma once
@@ -18,7 +19,8 @@ namespace spmvgpu {
 template <class T>
 struct GmresScalars : Progress {
     using W = Wide<T>;
-    double eps = 0, ptol = 0, ptol_factor = 1, presid = 0, scale = 0;
+    double eps = 0, ptol = 0, ptol_factor = 1, presid = 0;
+    double scale = 0, left = 0;  // 1 / |w|, |w|
     std::int64_t cycles = 0;
     std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
     // On the device: h and its correction, the columns of R, the rotations, the right-hand side, and y.
@@ -49,8 +51,18 @@ struct GmresScalars : Progress {
         }
     }
 
+    // What is left of w once it is orthogonal, which may be nothing to speak of.
+    SPMVGPU_SCALAR void measure(double left_squared) {
+        left = root(left_squared);
+        if (left <= eps * root(real_of(h[col + 1]))) {
+            left = 0;
+            breakdown = 1;
+        }
+        scale = left > 0 ? 1 / left : 0;
+    }
+
     // The new column of the Hessenberg matrix, whose last entry is the norm of what is left of w.
-    SPMVGPU_SCALAR void rotate(double left_squared, std::int64_t inner_limit) {
+    SPMVGPU_SCALAR void rotate() {
         // No two of the arrays overlap, which lets the loads of later rotations begin before earlier ones are stored.
         W* const __restrict__ column = R + col * leading;
         const W* const __restrict__ first = h;
@@ -58,12 +70,6 @@ struct GmresScalars : Progress {
         const W* const __restrict__ sine = sines;
         const double* const __restrict__ cosine = cosines;
         const double h0 = root(real_of(first[col + 1]));
-        double h1 = root(left_squared);
-        if (h1 <= eps * h0) {
-            h1 = 0;
-            breakdown = 1;
-        }
-        scale = h1 > 0 ? 1 / h1 : 0;
         W above = first[0] + second[0];
         for (int k = 0; k < col; ++k) {
             const W below = first[k + 1] + second[k + 1];
@@ -71,10 +77,10 @@ struct GmresScalars : Progress {
             above = cosine[k] * below - conjugate(sine[k]) * above;
         }
         const W f = above;
-        const double size = size_of(f), length = root(size * size + h1 * h1);
+        const double size = size_of(f), length = root(size * size + left * left);
         const W phase = size > 0 ? f / size : W(1);
         cosines[col] = length > 0 ? size / length : 1;
-        sines[col] = length > 0 ? phase * (h1 / length) : W(0);
+        sines[col] = length > 0 ? phase * (left / length) : W(0);
         column[col] = phase * length;
         rhs[col + 1] = -(conjugate(sines[col]) * rhs[col]);
         rhs[col] = cosines[col] * rhs[col];
@@ -83,7 +89,7 @@ struct GmresScalars : Progress {
         ++iterations;
         record(presid);
         if (!finite(presid) || !finite(h0)) stop(Status::kNotFinite, finite(h0) ? presid : h0);
-        const bool is_last = legacy != 0 && iterations == inner_limit;
+        const bool is_last = legacy != 0 && iterations == maxiter;
         if (status != Status::kRunning || is_last || presid <= ptol || breakdown != 0) stopped = 1;
     }
 
@@ -134,7 +140,6 @@ void gmres(Context<T, Queue>& solve) {
     auto& queue = solve.queue;
     const index_t n = solve.n;
     const int restart = solve.limits.restart;
-    const std::int64_t maxiter = solve.limits.maxiter;
     T *const x = solve.x, *const r = solve.vector(), *const product = solve.vector();
     const std::size_t stride = Context<T, Queue>::aligned(n * sizeof(T)) / sizeof(T);
     const Basis<T> v{solve.template take<T>((restart + 1) * stride), stride};
@@ -178,18 +183,8 @@ void gmres(Context<T, Queue>& solve) {
                 solve.multiply(v[col], w);
             }
 
-            // w = w - sum of h_k v_k, twice
-            queue.dots(s, n, v, col + 2, w, at.h, SPMVGPU_LAMBDA(S&){});
-            queue.combine(
-                s, n, v, SPMVGPU_LAMBDA(const S&) { return col + 1; }, at.h, -1, w, Nothing{});
-            queue.dots(s, n, v, col + 1, w, at.again, SPMVGPU_LAMBDA(S&){});
-            queue.combine(
-                s, n, v, SPMVGPU_LAMBDA(const S&) { return col + 1; }, at.again, -1, w,
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.rotate(real_of(sums[0]), maxiter); });
-
-            // v_col+1 = w / |w|
-            queue.sweep(
-                s, n, read(w), write(w), SPMVGPU_LAMBDA(const S& s, T w) { return put(Real<T>(s.scale) * w); });
+            // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
+            solve.orthogonalise(s, v, col + 1, at.h, at.again);
             if (solve.limits.look_each && solve.look_within(s)) break;
         }
 

@@ -61,11 +61,11 @@ __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
 
 // The same for `count` numbers of each block, a warp for a sum: one after the other they would take longer than what
 // they add up. results[k] is written for all k when it returns.
-template <class W>
+template <int kBlockSize, class W>
 __device__ __forceinline__ void sums_of_blocks(const W* partials, int count, W* results) {
     constexpr int kInFlight = 8;
     const unsigned lane = threadIdx.x % kWarp;
-    for (int k = threadIdx.x / kWarp; k < count; k += SweepTuning::kBlockSize / kWarp) {
+    for (int k = threadIdx.x / kWarp; k < count; k += kBlockSize / kWarp) {
         const W* const from = partials + k * gridDim.x;
         W sum{};
         for (unsigned first = lane; first < gridDim.x; first += kInFlight * kWarp) {
@@ -84,15 +84,13 @@ __device__ __forceinline__ void sums_of_blocks(const W* partials, int count, W* 
 }
 
 // Sums over a block of kCount numbers of every thread: the k-th thread gets the k-th sum. All threads must call.
-template <int kCount, class W>
+template <int kBlockSize, int kCount, class W>
 __device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
-    constexpr int kWarps = SweepTuning::kBlockSize / kWarp;
+    constexpr int kWarps = kBlockSize / kWarp, kLanesEach = kWarp / kCount;
     __shared__ W warp_sums[kCount][kWarps];
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) {
-        const W sum = sum_lanes(values[k], kWarp);
-        if (threadIdx.x % kWarp == 0) warp_sums[k][threadIdx.x / kWarp] = sum;
-    }
+    const int lane = threadIdx.x % kWarp;
+    const W sum = sum_lanes_each(values);
+    if (lane % kLanesEach == 0) warp_sums[lane / kLanesEach][threadIdx.x / kWarp] = sum;
     __syncthreads();
     W total{};
     if (threadIdx.x < kCount) {
@@ -188,19 +186,14 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     }
 }
 
-// Every block adds up its elements of all products, a few vectors at a time, and reads w again for the next few.
-template <class S, class T, class Then>
-__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    dots_grid_stride(index_t n, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then,
-                     Partials partials) {
-    constexpr int kBlockSize = SweepTuning::kBlockSize, kVectors = SweepTuning::kBasisInFlight;
-    using W = Wide<T>;
-    const S now = *scalars;
-    if (now.stopped) return;
-    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+// The products of w with `count` vectors of a basis: every block leaves the sums over its elements, the k-th product's
+// at of_blocks[k * gridDim.x + block]. It does so kVectors at a time, and reads w again for the next ones.
+template <int kBlockSize, int kVectors, class T>
+__device__ __forceinline__ void leave_dots(index_t n, const Basis<T>& basis, int count, const T* w,
+                                           Wide<T>* of_blocks) {
     const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
     for (int first = 0; first < count; first += kVectors) {
-        W sums[kVectors] = {};
+        Wide<T> sums[kVectors] = {};
         for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
             const T own = w[i];
             T loaded[kVectors];
@@ -209,12 +202,46 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 #pragma unroll
             for (int k = 0; k < kVectors; ++k) sums[k] += dot(loaded[k], own);
         }
-        const W sum = sum_block_each(sums);
+        const Wide<T> sum = sum_block_each<kBlockSize>(sums);
         const int k = first + static_cast<int>(threadIdx.x);
         if (threadIdx.x < kVectors && k < count) of_blocks[k * gridDim.x + blockIdx.x] = sum;
     }
+}
+
+// target = target + sign * sum of factors[k] * basis[k], and the sum of squares of what this thread has of it.
+template <int kBlockSize, int kVectors, class T>
+__device__ __forceinline__ Wide<T> combine_elements(index_t n, const Basis<T>& basis, int count, const Wide<T>* factors,
+                                                    double sign, T* target) {
+    Wide<T> sum{};
+    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
+    for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
+        T value = target[i];
+        for (int first = 0; first < count; first += kVectors) {
+            T loaded[kVectors];
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) loaded[k] = first + k < count ? basis[first + k][i] : T(0);
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) {
+                if (first + k < count) value += T(sign * factors[first + k]) * loaded[k];
+            }
+        }
+        target[i] = value;
+        sum += square(value);
+    }
+    return sum;
+}
+
+template <class S, class T, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    dots_grid_stride(index_t n, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then,
+                     Partials partials) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize;
+    const S now = *scalars;
+    if (now.stopped) return;
+    auto* const of_blocks = reinterpret_cast<Wide<T>*>(partials.sums);
+    leave_dots<kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count, w, of_blocks);
     if (!arrives_last(partials.arrivals)) return;
-    sums_of_blocks(of_blocks, count, results);
+    sums_of_blocks<kBlockSize>(of_blocks, count, results);
     if (threadIdx.x == 0) {
         S changed = now;
         then(changed);
@@ -226,27 +253,12 @@ template <class S, class T, class Count, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
     combine_grid_stride(index_t n, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors, double sign,
                         T* target, Then then, Partials partials) {
-    constexpr int kBlockSize = SweepTuning::kBlockSize, kVectors = SweepTuning::kBasisInFlight;
+    constexpr int kBlockSize = SweepTuning::kBlockSize;
     using W = Wide<T>;
     const S now = *scalars;
     if (now.stopped) return;
-    const int vectors = count(now);
-    W sum{};
-    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
-    for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
-        T value = target[i];
-        for (int first = 0; first < vectors; first += kVectors) {
-            T loaded[kVectors];
-#pragma unroll
-            for (int k = 0; k < kVectors; ++k) loaded[k] = first + k < vectors ? basis[first + k][i] : T(0);
-#pragma unroll
-            for (int k = 0; k < kVectors; ++k) {
-                if (first + k < vectors) value += T(sign * factors[first + k]) * loaded[k];
-            }
-        }
-        target[i] = value;
-        sum += square(value);
-    }
+    const W sum =
+        combine_elements<kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count(now), factors, sign, target);
     const W total = sum_block<W, kBlockSize>(sum);
     auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
     if (threadIdx.x == 0) of_blocks[blockIdx.x] = total;
