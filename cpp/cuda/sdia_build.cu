@@ -4,7 +4,9 @@
 
 namespace spmvgpu {
 
-#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(Sdia, T)
+#define INSTANTIATE(T)            \
+    SPMVGPU_BUILD_ON_GPU(Sdia, T) \
+    SPMVGPU_NEW_VALUES_ON_GPU(Sdia, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -6,6 +6,7 @@
 #include "formats/builder.hpp"
 #include "formats/csr_passes.hpp"
 #include "formats/dia.hpp"
+#include "formats/diagonal_places.hpp"
 
 namespace spmvgpu {
 
@@ -54,14 +55,10 @@ struct Builder<Dia<T>, Passes> {
         return dia;
     }
 
-    // Diagonals that are walked together. The map says for each row, and each group of diagonals, which entry in CSR
-    // order is the first one there: so the values of a row are read in short pieces, by several threads.
-    static constexpr index_t kGroup = 8;
-
     static Array<index_t> find_value_map(Passes& passes, const Dia<T>& dia) {
         const T* const slots = dia.values.data();
         const std::int64_t pitch = dia.pitch, rows = dia.rows;
-        const index_t diagonals = dia.diagonals(), groups = diagonals / kGroup + (diagonals % kGroup != 0);
+        const index_t diagonals = dia.diagonals();
         const Bits padding = dia.padding;
         const Array<index_t> row_offsets = sum_row_lengths(
             passes, dia.rows,
@@ -72,44 +69,39 @@ struct Builder<Dia<T>, Passes> {
             },
             diagonals);
         const index_t* const offsets = row_offsets.data();
-        Array<index_t> map = passes.template make<index_t>(groups * pitch);
-        index_t* const first = map.data();
+        Array<index_t> map = passes.template make<index_t>(DiagonalPlaces::size(diagonals, pitch));
+        index_t* const words = map.data();
         passes.each(
             pitch,
             SPMVGPU_BODY(std::int64_t row) {
-                index_t k = row < rows ? offsets[row] : 0;
-                for (index_t d = 0; d < diagonals; ++d) {
-                    if (d % kGroup == 0) first[d / kGroup * pitch + row] = k;
-                    k += Dia<T>::bits(slots[d * pitch + row]) != padding;
-                }
+                list_places(words, pitch, row, diagonals, row < rows ? offsets[row] : 0,
+                            [=](index_t d) { return Dia<T>::bits(slots[d * pitch + row]) != padding; });
             },
             diagonals);
         return map;
     }
 
     // What is padding stays padding, though its bits may become others.
-    static void store_values(Passes& passes, Dia<T>& dia, const index_t* first, const T* values) {
-        constexpr int kLanes = 32;  // neighbouring rows, whose slots are neighbours; the pitch is a multiple of that
-        const Bits before = dia.padding, after = find_padding(passes, dia.nnz, values);
-        const T padding = T(std::bit_cast<Real<T>>(after));
+    static void store_values(Passes& passes, Dia<T>& dia, const index_t* map, const T* values) {
+        dia.padding = find_padding(passes, dia.nnz, values);
+        spread_values(passes, dia, {map, dia.pitch}, values);
+    }
+
+    static void spread_values(Passes& passes, Dia<T>& dia, DiagonalPlaces places, const T* values) {
+        const T padding = T(std::bit_cast<Real<T>>(dia.padding));
         const std::int64_t pitch = dia.pitch;
-        const index_t diagonals = dia.diagonals(), groups = diagonals / kGroup + (diagonals % kGroup != 0);
+        const index_t diagonals = dia.diagonals();
         T* const to = dia.values.data();
-        dia.padding = after;
         passes.each(
-            groups * pitch,
+            DiagonalPiece::count(diagonals, pitch),
             SPMVGPU_BODY(std::int64_t i) {
-                const std::int64_t of_lanes = std::int64_t(groups) * kLanes, in_lanes = i % of_lanes;
-                const std::int64_t row = i / of_lanes * kLanes + in_lanes % kLanes, group = in_lanes / kLanes;
-                const index_t begin = static_cast<index_t>(group) * kGroup;
-                const index_t end = diagonals - begin < kGroup ? diagonals : begin + kGroup;
-                index_t k = first[group * pitch + row];
-                for (index_t d = begin; d < end; ++d) {
-                    T& slot = to[d * pitch + row];
-                    slot = Dia<T>::bits(slot) == before ? padding : values[k++];
+                const DiagonalPiece piece = DiagonalPiece::at(i, diagonals);
+                index_t k = places.position(piece.begin, piece.row);
+                for (index_t d = piece.begin; d < piece.end; ++d) {
+                    to[d * pitch + piece.row] = places.has(d, piece.row) ? values[k++] : padding;
                 }
             },
-            2 * kGroup);
+            2 * DiagonalPiece::kDiagonals);
     }
 
     // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte

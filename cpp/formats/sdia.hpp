@@ -49,8 +49,11 @@ struct SdiaPlan {
 template <class T>
 struct Sdia {
     static constexpr const char* kName = "sdia";
-    static constexpr Traits kTraits{
-        .needs_symmetry = true, .reads_whole_diagonals = true, .multiplies_panels = false, .builds_on_gpu = true};
+    static constexpr Traits kTraits{.needs_symmetry = true,
+                                    .reads_whole_diagonals = true,
+                                    .multiplies_panels = false,
+                                    .builds_on_gpu = true,
+                                    .new_values = NewValues::kPass};
     using value_type = T;
     using Tuning = SdiaTuning;
     using Plan = SdiaPlan;

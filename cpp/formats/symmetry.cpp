@@ -114,6 +114,17 @@ Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
 
 }  // namespace
 
+void refuse_new_values(const std::string& format, index_t k, index_t mirrored, bool hermitian) {
+    const std::string kind = hermitian ? "Hermitian" : "symmetric";
+    throw FormatError("format '" + format + "' holds half of a " + kind +
+                      " matrix, and with the new values it is not " + kind + ": those at " + std::to_string(k) +
+                      " and " + std::to_string(mirrored) +
+                      (k == mirrored ? " belong to the diagonal and are not real"
+                       : hermitian   ? " are not each other's conjugates"
+                                     : " are not the same") +
+                      "; format 'csr' takes any values");
+}
+
 void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, std::size_t bytes, Symmetry asked,
                         const std::string& why) {
     std::string needed = asked == Symmetry::kAuto        ? "a symmetric or Hermitian matrix: "

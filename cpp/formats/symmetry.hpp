@@ -52,6 +52,10 @@ Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, 
 [[noreturn]] void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, std::size_t bytes,
                                      Symmetry asked, const std::string& why);
 
+// Throws the FormatError for new values of which those at positions k and `mirrored` in CSR order, one if they are
+// equal, do not mirror each other as the format needs it.
+[[noreturn]] void refuse_new_values(const std::string& format, index_t k, index_t mirrored, bool hermitian);
+
 // Says what is wrong with an entry whose mirror image is another one, or null, which is not stored.
 template <class T>
 std::string describe_asymmetry(index_t row, index_t col, T here, const T* there, bool hermitian);

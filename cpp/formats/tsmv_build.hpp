@@ -1,9 +1,6 @@
 // How new values come into tsmv; see builder.hpp. It is planned and built on the host.
 #pragma once
 
-#include <string>
-
-#include "core/errors.hpp"
 #include "formats/builder.hpp"
 #include "formats/symmetry.hpp"
 #include "formats/tsmv.hpp"
@@ -109,13 +106,7 @@ struct Builder<Tsmv<T>, Passes> {
             });
         const index_t k = tsmv_sources::position_of(passes.read(map + all_places - from_end));
         const index_t mirrored = passes.read(mirrors + all_places - from_end);
-        const std::string kind = hermitian ? "Hermitian" : "symmetric";
-        throw FormatError("format 'tsmv' holds half of a " + kind + " matrix, and with the new values it is not " +
-                          kind + ": those at " + std::to_string(k) + " and " + std::to_string(mirrored) +
-                          (k == mirrored ? " belong to the diagonal and are not real"
-                           : hermitian   ? " are not each other's conjugates"
-                                         : " are not the same") +
-                          "; format 'csr' takes any values");
+        refuse_new_values(Tsmv<T>::kName, k, mirrored, hermitian);
     }
 };
 

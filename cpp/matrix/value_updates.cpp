@@ -10,6 +10,7 @@
 #include "formats/builder.hpp"
 #include "formats/dia_build.hpp"
 #include "formats/hyb_build.hpp"
+#include "formats/sdia_build.hpp"
 #include "formats/sell_build.hpp"
 #include "formats/tsmv_build.hpp"
 #include "passes/host_passes.hpp"

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "core/array.hpp"
@@ -117,10 +118,12 @@ SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
 #endif
 }
 
-constexpr int count_bits(Word word) {
-    int count = 0;
-    for (; word != 0; word &= word - 1) ++count;
-    return count;
+SPMVGPU_IN_BODY int count_bits(Word word) {
+#ifdef __CUDA_ARCH__
+    return __popc(word);
+#else
+    return std::popcount(word);
+#endif
 }
 
 // Of passes.distinct(): how many numbers were found, and how many different ones, each counted once for every group. A

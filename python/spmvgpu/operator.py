@@ -46,6 +46,8 @@ class Origin(Protocol):
         What finding the format took.
     threads : int or None
         The most threads of the CPU that the operator uses, where that was said.
+    gives_way : bool
+        Whether its format, which nobody asked for, is for symmetric matrices, as the matrix turned out to be one.
     """
 
     @property
@@ -60,6 +62,8 @@ class Origin(Protocol):
     def tuning(self) -> Tuning | None: ...
     @property
     def threads(self) -> int | None: ...
+    @property
+    def gives_way(self) -> bool: ...
     @property
     def device(self) -> Any:
         """The name of the device, or a tuple of names."""

@@ -36,6 +36,10 @@ class OneDevice:
     def device(self) -> str:
         return device_name(self.ordinal)
 
+    @property
+    def gives_way(self) -> bool:
+        return needs_symmetry(self.choice.format) and not (self.symmetric or self.is_format_asked)
+
     def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         if beside is not None:
             _check_beside(name, located, beside)
@@ -52,8 +56,7 @@ class OneDevice:
         try:
             return replace(self, tuning=None).make(csr)
         except _core.FormatError:
-            # A format that found out that the matrix was symmetric, and this one is not.
-            if self.symmetric or not needs_symmetry(self.choice.format) or self.is_format_asked:
+            if not self.gives_way:
                 raise
             return _chosen_anew(csr, self.requested, False, self.threads, self.stream)
 
@@ -129,6 +132,7 @@ class SeveralDevices:
     symmetric: Symmetry = False
     stream: int | None = None
     tuning: None = field(default=None, init=False)
+    gives_way: bool = field(default=False, init=False)
 
     @property
     def device(self) -> tuple[str, ...]:

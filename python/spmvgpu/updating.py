@@ -89,9 +89,7 @@ class UpdateMethods:
         with self._transposing, at_most(self.max_threads):
             if self._origin.symmetric == "hermitian":
                 _check_hermitian(self.tocsr(), values.on_host())
-            if is_in_one_format(self._matrix) and self._matrix.takes_new_values:
-                values.go_to(self._matrix)
-            else:
+            if not self._takes(values):
                 csr = self.tocsr()
                 csr.data = values.on_host()
                 updated = self._origin.like(csr)
@@ -99,6 +97,18 @@ class UpdateMethods:
                 if updated._origin.choice.format != self._origin.choice.format:
                     self._origin = updated._origin
             self._forget_copies()
+
+    def _takes(self, values: _NewValues) -> bool:
+        """Whether the matrix has the values now; it has the old ones where they do not suit its format."""
+        if not (is_in_one_format(self._matrix) and self._matrix.takes_new_values):
+            return False
+        try:
+            values.go_to(self._matrix)
+        except _core.FormatError:
+            if not self._origin.gives_way:
+                raise
+            return False
+        return True
 
     def _forget_copies(self) -> None:
         """`T` and `H` are made anew of the new values; those that there are stay what they are."""

@@ -62,7 +62,7 @@ class SolveInfo:
         systems with cg, bicgstab and minres.
     chained : bool
         Whether one kernel did all that lies between two products, as on a GPU it does for other systems with
-        these solvers.
+        these solvers, and with gmres.
 
     Examples
     --------
