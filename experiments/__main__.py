@@ -16,6 +16,7 @@ COMMANDS = {
     "jobs": ("jobs.measure", "whole jobs: matrix to solution, SciPy's loops, start of a process"),
     "speed": ("speed.run", "products of every library; calls from Python, round trips, memory"),
     "setup": ("speed.setup", "from a matrix to an operator, beside CuPy's upload"),
+    "updates": ("speed.updates", "new values for a matrix whose structure stays, in every format"),
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
     "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
     "complex": ("speed.complex_values", "products with complex matrices beside cuSPARSE and CuPy"),

@@ -1,7 +1,7 @@
 """Kernels of solvers whose blocks wait for each other: which systems they are for, and what comes out.
 
-Small systems are solved within one kernel; of others the sweeps between two products are one, and so is a step of
-gmres.
+Small systems are solved within one kernel; of others the sweeps between two products are one, and so
+is a step of gmres.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -192,7 +192,7 @@ def test_a_step_of_gmres(preconditioner, any_type, cuda_device, monkeypatch):
 @pytest.mark.parametrize("restart", [1, 15, 16, 17, 40])
 @pytest.mark.parametrize("rows", [1, 2, 511, 513, 132 * 512, 132 * 512 + 1, 1_000_003])
 def test_sizes_of_a_step_of_gmres(rows, restart, cuda_device, monkeypatch):
-    """From a block that is not full to many elements for each thread; bases that are read in one go and in several."""
+    """Blocks that are not full, many elements for each thread; bases read in one go and in several."""
     A = 2.5 * sp.eye_array(rows) + gallery.poisson1d(rows) + sp.eye_array(rows, k=1)
     op = sg.aslinearoperator(sp.csr_array(A), format="csr", device=cuda_device)
     b = vector(rows, np.dtype("float64"))

@@ -126,7 +126,9 @@ def test_values_of_many_diagonals(fmt, count, device):
     rng = np.random.default_rng(count)
     for main in (True, False):
         offsets = np.sort(rng.choice(np.arange(1, 400), count, replace=False))
-        half = sp.diags_array([rng.choice([0.0, 1.0], 500 - k) for k in offsets], offsets=offsets, shape=(500, 500))
+        half = sp.diags_array(
+            [rng.choice([0.0, 1.0], 500 - k) for k in offsets], offsets=offsets, shape=(500, 500)
+        )
         A = sp.csr_array(half + half.T + (sp.eye_array(500) if main else 0 * half))
         A.eliminate_zeros()
         op = sg.aslinearoperator(A, format=fmt, device=device, max_padding=1e6)

@@ -1,9 +1,8 @@
-"""What multi.json says: a table of products and of cg over several devices, and the goals."""
+"""What multi.json and multi_cg.json say: a table of products and cg over several devices, and the goals."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from experiments.records import Row
 
@@ -12,6 +11,7 @@ from .summary import Mark, Results
 GOALS = {2: 1.85, 4: 3.5}  # speed over one GPU with vectors that stay on the devices
 VARIANTS = {"distributed": "vectors on the devices", "cg": "an iteration of cg"}
 LEAST_NNZ = 500_000_000
+FILES = ("multi", "multi_cg")
 
 HEAD = (
     "matrix",
@@ -37,10 +37,10 @@ NOTE = (
 Case = tuple[str, str, tuple[str, ...]]
 
 
-def _times(content: dict[str, Any]) -> dict[Case, dict[str, Row]]:
+def _times(results: Results) -> dict[Case, dict[str, Row]]:
     """Rows of a list of devices by variant; in the order measured."""
     found: dict[Case, dict[str, Row]] = {}
-    for row in content["rows"]:
+    for row in [row for name in FILES if name in results for row in results[name]["rows"]]:
         case = (row["matrix"], row["dtype"], tuple(row["devices"]))
         found.setdefault(case, {})[row["variant"]] = row
     return found
@@ -55,9 +55,7 @@ def _speed(times: dict[Case, dict[str, Row]], case: Case, variant: str) -> float
 
 def rows(results: Results) -> list[tuple[str, ...]]:
     """The table, as `HEAD` names its columns; empty where nothing was measured."""
-    if "multi" not in results:
-        return []
-    times = _times(results["multi"])
+    times = _times(results)
     body: list[tuple[str, ...]] = []
     for case, by_variant in times.items():
         staying = by_variant.get("distributed")
@@ -80,9 +78,9 @@ def rows(results: Results) -> list[tuple[str, ...]]:
 
 def marks(results: Results) -> list[Mark]:
     """The goals beside what was measured; none where nothing was."""
-    if "multi" not in results or results["multi"]["environment"]["cuda"] is None:
+    if any(results[name]["environment"]["cuda"] is None for name in FILES if name in results):
         return []
-    times = _times(results["multi"])
+    times = _times(results)
     found = []
     for (variant, what), (count, goal) in itertools.product(VARIANTS.items(), GOALS.items()):
         speeds = {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
-from . import columns, complex_values, halos, imports, jobs, models, multi, setup, solvers, symmetric
+from . import columns, complex_values, halos, imports, jobs, models, multi, setup, solvers, symmetric, updates
 from .markdown import microseconds, number, table
 from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
@@ -132,7 +132,8 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
         parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
     parts += _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
-    parts += _setup_part(results) + _columns_part(results) + _complex_part(results) + _solvers_part(results)
+    parts += _setup_part(results) + _updates_part(results) + _columns_part(results) + _complex_part(results)
+    parts += _solvers_part(results)
     parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
         _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _imports_part(results)
@@ -143,7 +144,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
 
 def all_marks(results: Results) -> list[Mark]:
     """The goals of all experiments beside what was measured."""
-    others = (imports, setup, columns, complex_values, solvers, symmetric, multi, models)
+    others = (imports, setup, updates, columns, complex_values, solvers, symmetric, multi, models)
     return [
         *jobs.marks(results),
         *marks(results),
@@ -235,6 +236,11 @@ def _symmetric_part(results: Results) -> list[str]:
         return []
     title = "<details><summary>Symmetric matrices in half the storage</summary>"
     return [f"{title}\n\n{symmetric.NOTE}\n\n{table(symmetric.HEAD, rows)}\n\n</details>"]
+
+
+def _updates_part(results: Results) -> list[str]:
+    rows = updates.rows(results)
+    return [updates.NOTE, table(updates.HEAD, rows, words=2)] if rows else []
 
 
 def _multi_part(results: Results) -> list[str]:

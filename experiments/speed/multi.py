@@ -36,7 +36,7 @@ ROWS_PER_TASK = 250_000
 CHAIN = 20  # distributed products between two waits of the host
 ROUNDS = 7
 SHORT, LONG = 30, 150  # iterations of cg between which the slope is taken
-VARIANTS = ("products", "cg")
+FILES = {"products": "multi.json", "cg": "multi_cg.json"}  # by what is measured
 
 
 def stencil(rows: int, dtype: Any, threads: int | None = None) -> sp.csr_array:
@@ -102,8 +102,8 @@ def is_of_one_kind(devices: Sequence[str]) -> bool:
 class Run:
     """One matrix in one precision, over one list of devices after the other."""
 
-    def __init__(self, matrix: sp.csr_array, name: str, dtype: str, record: Recorder) -> None:
-        self.matrix, self.record = matrix, record
+    def __init__(self, matrix: sp.csr_array, name: str, dtype: str, records: dict[str, Recorder]) -> None:
+        self.matrix, self.records = matrix, records
         self.facts = {
             "matrix": name, "rows": matrix.shape[0], "cols": matrix.shape[1], "nnz": int(matrix.nnz),
             "dtype": dtype, "library": "spmvgpu", "cache": "hot",
@@ -188,7 +188,8 @@ class Run:
         us = statistics.median(times)
         vectors = (self.matrix.shape[0] + self.matrix.shape[1]) * self.matrix.dtype.itemsize
         shares = [int(share[0].nnz) for share in op._spread.shards] if variant != "graph" else [op.nnz]
-        self.record.add(
+        record = self.records["cg" if variant == "cg" else "products"]
+        record.add(
             **self.facts,
             variant=variant,
             devices=devices,
@@ -200,7 +201,7 @@ class Run:
             nnz_per_device=shares,
             **more,
         )
-        self.record.write()
+        record.write()
         print(
             f"{self.facts['dtype']} {variant:12s} {'+'.join(devices):32s} {us:10.1f} us  {op.format}",
             flush=True,
@@ -220,20 +221,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dtype", default="f64,f32", help="comma-separated, of f64 and f32")
     parser.add_argument("--counts", default="1,2,4", help="numbers of GPUs, comma-separated")
     parser.add_argument("--format", default="auto", help="of every part")
-    parser.add_argument("--variants", default=",".join(VARIANTS), help="comma-separated, of products and cg")
+    parser.add_argument("--variants", default=",".join(FILES), help="comma-separated, of products and cg")
     parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="start nothing after that")
     options = parser.parse_args(arguments)
     variants = options.variants.split(",")
-    if unknown := set(variants) - set(VARIANTS):
-        parser.error(f"--variants: {sorted(unknown)} are none of {', '.join(VARIANTS)}")
+    if unknown := set(variants) - set(FILES):
+        parser.error(f"--variants: {sorted(unknown)} are none of {', '.join(FILES)}")
     started = time.perf_counter()
     lists = device_lists([int(count) for count in options.counts.split(",")])
     facts = environment.describe("cpu" if lists[0] == ["cpu"] else "cuda:0", [])
-    record = Recorder(options.out / environment.slug(facts) / "multi.json", facts)
+    folder = options.out / environment.slug(facts)
+    records = {variant: Recorder(folder / FILES[variant], facts) for variant in variants}
     for dtype in options.dtype.split(","):
         seconds, matrix = timed(partial(stencil, options.rows, DTYPES[dtype]))
         print(f"{dtype}: {matrix.nnz} entries in {seconds:.1f} s", flush=True)
-        run = Run(matrix, f"stencil27_{options.rows}", dtype, record)
+        run = Run(matrix, f"stencil27_{options.rows}", dtype, records)
         if "products" in variants:
             run.one_gpu(lists[0][0], options.format)
         for devices in lists:
@@ -241,8 +243,10 @@ def main(arguments: list[str] | None = None) -> int:
             if not measured:
                 continue
             if time.perf_counter() - started > options.budget_seconds:
-                record.skip("out of time", dtype=dtype, devices=devices)
+                for variant in measured:
+                    records[variant].skip("out of time", dtype=dtype, devices=devices)
                 continue
             run.over(devices, options.format, measured)
-    record.write()
+    for record in records.values():
+        record.write()
     return 0

@@ -47,7 +47,8 @@ class Origin(Protocol):
     threads : int or None
         The most threads of the CPU that the operator uses, where that was said.
     gives_way : bool
-        Whether its format, which nobody asked for, is for symmetric matrices, as the matrix turned out to be one.
+        Whether its format is one for symmetric matrices that nobody asked for: the matrix turned out to be
+        symmetric.
     """
 
     @property
