@@ -123,7 +123,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     }
     csr = canonical_csr(made[case]() if case in made else matrix(case, np.dtype("float64")))
     monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
-    profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(False, "cuda")
+    profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(None, "cuda")
     every = predict.predict_csr(csr, 0, "roofline", profile, names, True)
     some = predict.predict_csr(csr, 0, "roofline", profile, names, True, choosing._may_be_close)
     known = {prediction.name: prediction for prediction in every}

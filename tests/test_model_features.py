@@ -129,6 +129,22 @@ def test_sectors_are_those_of_loads_one_by_one(case, dtype):
     assert {name: found[name] for name in expected} == expected
 
 
+@over("case", list(LENGTHS))
+def test_diagonals_of_some_rows(case, dtype):
+    csr = of_lengths(case, dtype)
+    rows, sampled = csr.shape[0], min(csr.shape[0], 48)
+    found = set()
+    for row in (rows * i // sampled for i in range(sampled)):
+        found.update((csr.indices[csr.indptr[row] : csr.indptr[row + 1]][:64] - row).tolist())
+    assert features(csr)["diagonals"] == len(found)
+
+
+def test_no_more_diagonals_than_there_are():
+    assert features(gallery.poisson3d(20))["diagonals"] == 7
+    columns = [column for row in range(50) for column in (row, row + 7, row + 2**31 - 60)]
+    assert of([3] * 50, columns, 2**31 - 1)["diagonals"] == 3
+
+
 def test_a_band_is_read_from_near():
     near = features(gallery.banded_random(20_000, 8, 20))
     far = features(gallery.banded_random(20_000, 8, 8000))

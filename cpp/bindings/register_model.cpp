@@ -25,7 +25,8 @@ py::dict to_dict(const Features& found) {
                     arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
                     arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
                     arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
-                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors);
+                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors,
+                    arg("diagonals") = found.diagonals);
 }
 
 namespace {

@@ -15,7 +15,7 @@ constexpr int kPassEntries = 4;  // per thread
 
 // What holds a number of a group, as atomic operations know it.
 template <class Group>
-using NumberOf = decltype(std::declval<const Group&>().number(Run{}, index_t{}));
+using NumberOf = decltype(std::declval<const Group&>().number(std::declval<const Group&>().run(0), index_t{}));
 template <class Group>
 using SlotOf = std::conditional_t<sizeof(NumberOf<Group>) == 4, unsigned, unsigned long long>;
 template <class Slot>
@@ -43,7 +43,7 @@ __device__ __forceinline__ Tally add_numbers(const Group& group, Slot* slots, in
     std::int64_t lanes = 8;
     while (lanes < threads && 2 * lanes * group.runs <= threads) lanes *= 2;
     for (std::int64_t i = thread / lanes; i < group.runs; i += threads / lanes) {
-        const Run run = group.run(static_cast<index_t>(i));
+        const auto run = group.run(static_cast<index_t>(i));
         for (std::int64_t first = run.begin + thread % lanes; first < run.end; first += kPassEntries * lanes) {
             Slot numbers[kPassEntries];
 #pragma unroll

@@ -118,9 +118,30 @@ struct Window {
     constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k] >> shift; }
 };
 
+// Of the first entries of rows that are spread evenly; its numbers are diagonals, counted from the lower left corner.
+struct SpreadRows {
+    Tally* tally;
+    index_t runs;  // rows of the sample
+    index_t rows;
+    const index_t *row_offsets, *col_indices;
+
+    struct RowRun : Run {
+        index_t row;
+    };
+    constexpr RowRun run(index_t i) const {
+        const auto row = static_cast<index_t>(std::int64_t(rows) * i / runs);
+        const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+        return {{begin, begin + std::min(length, Features::kDiagonalEntries)}, row};
+    }
+    constexpr std::int64_t number(const RowRun& run, index_t k) const {
+        return std::int64_t(rows) - 1 - run.row + col_indices[k];
+    }
+};
+
 // Sectors and entries, with 1, 2, 4, ... lanes a row where there are several.
 struct Sampled {
     Tally warps[Features::kLaneCounts], blocks[Features::kLaneCounts], run, long_run;
+    Tally diagonals;
 };
 
 // A sample is a thread block's rows: with 2^i lanes a row the block, and as many warps as have kWarp rows together.
@@ -175,6 +196,19 @@ void sample_windows(Passes& passes, const Features& features, const index_t* col
         4 * std::int64_t(window));
 }
 
+template <class Passes>
+void sample_diagonals(Passes& passes, const Features& features, const index_t* row_offsets, const index_t* col_indices,
+                      Tally* tally) {
+    constexpr index_t kRows = Features::kDiagonalRows, kMost = kRows * Features::kDiagonalEntries;
+    const index_t rows = features.rows, taken = std::min(rows, kRows);
+    passes.template distinct<SpreadRows>(
+        1, std::min(features.nnz, kMost),
+        SPMVGPU_BODY(std::int64_t) {
+            return SpreadRows{tally, taken, rows, row_offsets, col_indices};
+        },
+        10 * kMost);
+}
+
 inline double sectors_per_entry(const Tally& tally) {
     return static_cast<double>(tally.different) / static_cast<double>(std::max<std::int64_t>(tally.all, 1));
 }
@@ -194,6 +228,7 @@ Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const 
     sample_groups(passes, features, row_offsets, col_indices, shift, sampled);
     sample_windows(passes, features, col_indices, shift, Features::kRun, &sampled->run);
     sample_windows(passes, features, col_indices, shift, Features::kLongRun, &sampled->long_run);
+    sample_diagonals(passes, features, row_offsets, col_indices, &sampled->diagonals);
     read_row_lengths(passes, features, row_offsets);
     const Sampled found = passes.read(sampled);
     for (int i = 0; i < Features::kLaneCounts; ++i) {
@@ -202,6 +237,7 @@ Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const 
     }
     features.run_sectors = sectors_per_entry(found.run);
     features.long_run_sectors = sectors_per_entry(found.long_run);
+    features.diagonals = static_cast<index_t>(found.diagonals.different);
     return features;
 }
 

@@ -31,6 +31,10 @@ struct Features {
     // thread block reads, and from memory, if the L2 keeps what all of them read in a while.
     static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
     double run_sectors = 0, long_run_sectors = 0;
+
+    // Different diagonals that the first entries of a few rows lie on: there are no fewer.
+    static constexpr index_t kDiagonalRows = 48, kDiagonalEntries = 64;
+    index_t diagonals = 0;
 };
 
 // Of arrays in host memory.

@@ -129,7 +129,7 @@ public:
                 Tally found;
                 set.clear();
                 for (index_t i = 0; i < group.runs; ++i) {
-                    const Run run = group.run(i);
+                    const auto run = group.run(i);
                     for (index_t k = run.begin; k < run.end; ++k, ++found.all) set.add(group.number(run, k));
                 }
                 found.different = set.count();

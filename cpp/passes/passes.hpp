@@ -131,7 +131,7 @@ SPMVGPU_IN_BODY int count_bits(Word word) {
 // and a long run:
 //     Tally* tally                  to which what was found is added; groups may have the same one
 //     index_t runs                  how many runs there are, none if it is not above zero
-//     Run run(index_t i)            the entries of run i
+//     Run run(index_t i)            the entries of run i; of a type with that as its base, if numbers take more
 //     number(Run run, index_t k)    the number of an entry of the run: an index_t or a std::int64_t, which is not
 //                                   negative and below 2^kNumberBits
 // No group has more than `most` entries. For each of n * most a GPU takes up to 10 bytes of scratch memory if its

@@ -22,8 +22,10 @@ from . import roofline
 # keeps of every row, or of the diagonal, weighs little there.
 _ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
 
-# They store as many slots of every row as the longest one needs, or that half of them which is not mirrored.
-_AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t", "dia", "sdia"}
+# They store as many slots of every row as the longest one needs, or as there are diagonals, of which some may be
+# the mirror images of others.
+_AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t"}
+_A_SLOT_FOR_EACH_DIAGONAL = {"dia", "sdia"}
 
 # The least and the largest values of the options that a plan chooses and a time depends on.
 _SLICES = {"warps_per_slice": 1, "sigma": 1}, {"warps_per_slice": 32, "sigma": 16384}
@@ -64,6 +66,8 @@ def least_time_us(
     entries = features["nnz"]
     if format in _AS_LONG_AS_THE_LONGEST:
         entries = max(entries, features["rows"] * features["longest"])
+    elif format in _A_SLOT_FOR_EACH_DIAGONAL:
+        entries = max(entries, features["rows"] * max(features["longest"], features["diagonals"]))
     stored = _stored_of_a_band(format, dtype, ordinal, machine.processors)
     plan = {
         "slots": entries if stored.slots >= 1 else _LESS * entries * stored.slots,
