@@ -22,8 +22,8 @@ from . import roofline
 # keeps of every row, or of the diagonal, weighs little there.
 _ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
 
-# They store as many slots of every row as the longest one needs, or as there are diagonals; some of these may be
-# the mirror images of others.
+# They store as many slots of every row as the longest one needs, or as there are diagonals, some of which may
+# be mirror images of others.
 _AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t"}
 _A_SLOT_FOR_EACH_DIAGONAL = {"dia", "sdia"}
 
