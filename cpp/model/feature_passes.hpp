@@ -129,9 +129,10 @@ struct SpreadRows {
         index_t row;
     };
     constexpr RowRun run(index_t i) const {
+        constexpr index_t kMost = Features::kDiagonalEntries;  // a GPU knows no address of the member
         const auto row = static_cast<index_t>(std::int64_t(rows) * i / runs);
         const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
-        return {{begin, begin + std::min(length, Features::kDiagonalEntries)}, row};
+        return {{begin, begin + (length < kMost ? length : kMost)}, row};
     }
     constexpr std::int64_t number(const RowRun& run, index_t k) const {
         return std::int64_t(rows) - 1 - run.row + col_indices[k];
