@@ -171,7 +171,7 @@ def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
     if layout == "read-only":
         array = array.copy()
         array.flags.writeable = False
-    elif layout == "unaligned":
+    elif layout == "unaligned" and not array.dtype.hasobject:  # references have no bytes to be moved
         moved = np.zeros(array.nbytes + 1, np.uint8)[1:]
         moved[:] = np.frombuffer(array.tobytes(), np.uint8)
         return moved.view(array.dtype).reshape(array.shape) if array.size else array
