@@ -44,10 +44,10 @@ class UpdateMethods:
 
         Formats ``"csr"``, ``"csr_b"``, ``"csr_m"`` and ``"coo"`` hold values in the order in which they are
         given. In the others the first call finds out where they belong, and that is kept: 4 bytes a row, 8 in
-        ``"hyb"``, 4 for every 8 diagonals in ``"dia"``, and in ``"tsmv"``, which finds it on the CPU, 8 a
-        stored value; `nbytes` counts them. In ``"packed_sell"``, where the values decide how they are stored,
-        and where the rows are reordered or there are several parts, the matrix is converted anew, which takes
-        host memory and far longer.
+        ``"hyb"``, 8 for every 32 diagonals in ``"dia"`` and of the whole matrix in ``"sdia"``, and in
+        ``"tsmv"``, which finds it on the CPU, 8 a stored value; `nbytes` counts them. In ``"packed_sell"``,
+        where the values decide how they are stored, and where the rows are reordered or there are several
+        parts, the matrix is converted anew, which takes host memory and far longer.
 
         What was made of the operator before has the old values: `T` and `H`, which are made again when they
         are asked for, copies, multiples and preconditioners. No product, solve or other update with the
