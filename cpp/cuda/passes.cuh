@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <utility>
+#include <vector>
 
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
@@ -14,6 +15,7 @@
 #include "cuda/scratch.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/warp.cuh"
+#include "cuda/warp_lanes.cuh"
 #include "passes/passes.hpp"
 
 namespace spmvgpu::cuda {
@@ -66,8 +68,16 @@ __global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t 
     if (threadIdx.x == 0) sums[blockIdx.x] = shared[0];
 }
 
+template <class Body>
+__global__ void __launch_bounds__(kPassThreads) each_warp(std::int64_t n, Body body) {
+    const std::int64_t i = (std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x) / kWarp;
+    if (i < n) body(WarpLanes{}, i);
+}
+
 class CudaPasses {
 public:
+    using Lanes = WarpLanes;
+
     explicit CudaPasses(int ordinal) : guard_(ordinal), device_{ordinal}, leased_(lease_stream(ordinal)) {}
 
     Stream stream() const { return leased_.get(); }
@@ -99,6 +109,13 @@ public:
         if (n == 0) return;
         each_thread_per_element<<<blocks_for(n, kPassThreads), kPassThreads, 0, native(stream())>>>(n, body);
         check_launch("each_thread_per_element");
+    }
+
+    template <class Body>
+    void each_in_step(std::int64_t n, const Body& body, std::int64_t /*work*/ = 1) const {
+        if (n == 0) return;
+        each_warp<<<blocks_for(n, kPassThreads / kWarp), kPassThreads, 0, native(stream())>>>(n, body);
+        check_launch("each_warp");
     }
 
     template <class Body>
@@ -168,6 +185,20 @@ public:
         T value{};
         download(&value, from, sizeof(T));
         return value;
+    }
+
+    template <class T>
+    std::vector<T> read_all(const Array<T>& array) const {
+        std::vector<T> values(array.size());
+        if (array.size() > 0) download(values.data(), array.data(), array.bytes());
+        return values;
+    }
+    template <class T>
+    void write_all(Array<T>& array, const T* values) const {
+        if (array.size() == 0) return;
+        check(cudaMemcpyAsync(array.data(), values, array.bytes(), cudaMemcpyHostToDevice, native(stream())),
+              "cudaMemcpyAsync");
+        finish();  // the values may go then
     }
 
     template <class Wide, class Key>

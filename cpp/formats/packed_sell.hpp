@@ -71,15 +71,15 @@ struct PackedSellPlan {
     std::vector<T> dictionary;  // empty if no slot uses it
     Real<T> scale = 0;          // of 16-bit integers; 0 if no slot uses it
     // The parts of the stream that slices share, one behind the other from its start; then come those of the others.
-    std::vector<packed::Byte> common;
-    HostVector<packed::HeadWords> heads;
+    Array<packed::Byte> common;
+    Array<std::uint64_t> heads;
     std::int64_t granules = 0;  // of the stream
 };
 
 template <class T>
 struct PackedSell {
     static constexpr const char* kName = "packed_sell";
-    static constexpr Traits kTraits{.multiplies_panels = false};
+    static constexpr Traits kTraits{.multiplies_panels = false, .builds_on_gpu = true};
     using value_type = T;
     using Tuning = PackedSellTuning;
     using Plan = PackedSellPlan<T>;

@@ -1,120 +1,106 @@
-// How packed_sell lays out a slice.
+// How packed_sell lays out a slice; on the CPU and on a GPU, where a warp does it.
 #pragma once
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
 #include <limits>
-#include <utility>
-#include <vector>
 
-#include "core/csr_matrix.hpp"
 #include "formats/packed_sell_modes.hpp"
 #include "formats/packed_sell_values.hpp"
+#include "passes/lanes.hpp"
 
 namespace spmvgpu::packed {
 
-// The entries of one slot: those of the lanes in the mask, side by side.
+// The rows that slices are made of, and what stands for their values.
 template <class T>
-struct SlotEntries {
-    std::uint32_t mask = 0;
-    int count = 0;
-    index_t offsets[kLanes];  // column - row
-    T values[kLanes];
+struct SliceSource {
+    index_t rows;
+    const index_t *row_offsets, *col_indices;
+    const T* values;
+    const index_t* permutation;  // row at a place of a slice; nullptr where rows are in order
+    ValueCoder<T> coder;
 };
 
-// The entries of a slice, slot by slot. In either order of slots the columns of every row ascend.
-template <class T>
+// The entries of a slice, slot by slot: one of every diagonal, or the first entry of every row, the second, and so on.
+// In either order the columns of every row ascend.
+template <class T, class Lanes>
 class SliceReader {
+    template <class U>
+    using PerLane = typename Lanes::template PerLane<U>;
+    static constexpr index_t kEnded = std::numeric_limits<index_t>::max();  // no offset: columns are fewer
+
 public:
-    // At most kLanes rows of the matrix.
-    template <class RowAt>
-    SliceReader(const CsrMatrix<T>& csr, int lanes, const RowAt& row_at) : csr_(csr), lanes_(lanes) {
-        for (int lane = 0; lane < kLanes; ++lane) {
-            row_[lane] = lane < lanes ? row_at(lane) : 0;
-            begin_[lane] = lane < lanes ? csr.row_offsets[row_[lane]] : 0;
-            end_[lane] = lane < lanes ? csr.row_offsets[row_[lane] + 1] : 0;
-            width_ = std::max(width_, end_[lane] - begin_[lane]);
-        }
+    SPMVGPU_ANYWHERE SliceReader(const Lanes& lanes, const SliceSource<T>& source, index_t slice) : source_(source) {
+        lanes.each([&](int lane) {
+            const std::int64_t i = std::int64_t(slice) * kLanes + lane;
+            const bool is_there = i < source.rows;
+            index_t row = 0;
+            if (is_there) row = source.permutation == nullptr ? static_cast<index_t>(i) : source.permutation[i];
+            row_[lane] = row;
+            next_[lane] = is_there ? source.row_offsets[row] : 0;
+            end_[lane] = is_there ? source.row_offsets[row + 1] : 0;
+            look(lane);
+        });
     }
 
-    index_t width() const { return width_; }
+    // Entries of the longest row.
+    SPMVGPU_ANYWHERE index_t width(const Lanes& lanes) const {
+        return lanes.largest([&](int lane) { return end_[lane] - next_[lane]; });
+    }
 
     // How many diagonals have an entry, and thus how many slots they take; one more than `most` if there are more.
-    std::int64_t count_diagonals(std::int64_t most) const {
+    SPMVGPU_ANYWHERE std::int64_t count_diagonals(const Lanes& lanes, std::int64_t most) const {
+        SliceReader reader = *this;
         std::int64_t diagonals = 0;
-        walk_diagonals([&](std::uint32_t) { return ++diagonals <= most; }, [](int, index_t, index_t) {});
+        while (diagonals <= most && reader.advance(lanes, true)) ++diagonals;
         return diagonals;
     }
 
-    // Calls visit(entries) for a slot of every diagonal, in order.
-    template <class Visit>
-    void for_each_diagonal(const Visit& visit) const {
-        SlotEntries<T> entries;
-        const auto finish = [&](std::uint32_t mask) {
-            entries.mask = mask;
-            visit(entries);
-            entries.count = 0;
-            return true;
-        };
-        walk_diagonals(finish, [&](int /*lane*/, index_t k, index_t offset) { take(k, offset, entries); });
+    // Goes to the next slot; false if there is none.
+    SPMVGPU_ANYWHERE bool advance(const Lanes& lanes, bool by_diagonals) {
+        if (by_diagonals) {
+            const index_t least = lanes.least([&](int lane) { return ahead_[lane]; });
+            mask_ = least == kEnded ? 0 : lanes.those([&](int lane) { return ahead_[lane] == least; });
+        } else {
+            mask_ = lanes.those([&](int lane) { return ahead_[lane] != kEnded; });
+        }
+        lanes.each([&](int lane) {
+            if (!has(lane)) return;
+            offset_[lane] = ahead_[lane];
+            value_[lane] = source_.values[next_[lane]++];
+            look(lane);
+        });
+        return mask_ != 0;
+    }
+    SPMVGPU_ANYWHERE bool has_more(const Lanes& lanes) const {
+        return lanes.those([&](int lane) { return ahead_[lane] != kEnded; }) != 0;
     }
 
-    // Calls visit(entries) for a slot of the first entry of every row, one of the second, and so on.
-    template <class Visit>
-    void for_each_column(const Visit& visit) const {
-        SlotEntries<T> entries;
-        for (index_t j = 0; j < width_; ++j) {
-            entries.mask = 0;
-            entries.count = 0;
-            for (int lane = 0; lane < lanes_; ++lane) {
-                const index_t k = begin_[lane] + j;
-                if (k >= end_[lane]) continue;
-                entries.mask |= 1u << lane;
-                take(k, csr_.col_indices[k] - row_[lane], entries);
-            }
-            visit(entries);
-        }
+    // The slot: which lanes have an entry, and of those the column less the row, and the value.
+    SPMVGPU_ANYWHERE std::uint32_t mask() const { return mask_; }
+    SPMVGPU_ANYWHERE bool has(int lane) const { return (mask_ >> lane & 1) != 0; }
+    SPMVGPU_ANYWHERE index_t offset(int lane) const { return offset_[lane]; }
+    SPMVGPU_ANYWHERE const T& value(int lane) const { return value_[lane]; }
+    SPMVGPU_ANYWHERE index_t least_offset(const Lanes& lanes) const {
+        return lanes.least([&](int lane) { return has(lane) ? offset_[lane] : kEnded; });
+    }
+    SPMVGPU_ANYWHERE index_t largest_offset(const Lanes& lanes) const {
+        return lanes.largest([&](int lane) { return has(lane) ? offset_[lane] : -kEnded; });
+    }
+    SPMVGPU_ANYWHERE Bits<T> first_bits(const Lanes& lanes) const {
+        return lanes.of(first_lane(), [&](int lane) { return bits_of(value_[lane]); });
     }
 
 private:
-    void take(index_t k, index_t offset, SlotEntries<T>& entries) const {
-        entries.values[entries.count] = csr_.values[k];
-        entries.offsets[entries.count++] = offset;
+    SPMVGPU_ANYWHERE void look(int lane) {
+        ahead_[lane] = next_[lane] < end_[lane] ? source_.col_indices[next_[lane]] - row_[lane] : kEnded;
     }
+    SPMVGPU_ANYWHERE int first_lane() const { return count_ones((mask_ & (0u - mask_)) - 1); }
 
-    // Walks the diagonals with an entry, in order: calls take(lane, k, offset) for the entries of one, and then
-    // finish(mask) with their lanes, until that returns false.
-    template <class Finish, class Take>
-    void walk_diagonals(const Finish& finish, const Take& take) const {
-        constexpr index_t kEnded = std::numeric_limits<index_t>::max();  // no offset: columns are fewer
-        index_t next[kLanes], offset[kLanes];
-        const auto look = [&](int lane) {
-            offset[lane] = next[lane] < end_[lane] ? csr_.col_indices[next[lane]] - row_[lane] : kEnded;
-        };
-        for (int lane = 0; lane < kLanes; ++lane) {
-            next[lane] = begin_[lane];
-            look(lane);
-        }
-        while (true) {
-            index_t least = kEnded;
-            for (int lane = 0; lane < kLanes; ++lane) least = std::min(least, offset[lane]);
-            if (least == kEnded) return;
-            std::uint32_t mask = 0;
-            for (int lane = 0; lane < kLanes; ++lane) mask |= std::uint32_t(offset[lane] == least) << lane;
-            for (std::uint32_t left = mask; left != 0; left &= left - 1) {
-                const int lane = std::countr_zero(left);
-                take(lane, next[lane]++, least);
-                look(lane);
-            }
-            if (!finish(mask)) return;
-        }
-    }
-
-    const CsrMatrix<T>& csr_;
-    int lanes_;
-    index_t width_ = 0;
-    index_t row_[kLanes], begin_[kLanes], end_[kLanes];
+    const SliceSource<T>& source_;
+    PerLane<index_t> row_, next_, end_;
+    PerLane<index_t> ahead_;  // the offset of the next entry; kEnded behind the last one
+    PerLane<index_t> offset_{};
+    PerLane<T> value_{};
+    std::uint32_t mask_ = 0;
 };
 
 // How many slots are stored in which way.
@@ -123,14 +109,7 @@ struct ModeCounts {
     std::int64_t slots = 0, ragged = 0;
     std::int64_t alike = 0;  // slices whose part of the stream others share
 
-    void add(const Head& head, int slot, bool is_ragged) {
-        const bool shared = (head.shared >> slot & 1) != 0, constant = (head.constant >> slot & 1) != 0;
-        ++index[static_cast<int>(shared ? IndexMode::kShared : head.index)];
-        ++value[static_cast<int>(constant ? ValueMode::kConstant : head.value)];
-        ++slots;
-        ragged += is_ragged;
-    }
-    ModeCounts& operator+=(const ModeCounts& other) {
+    SPMVGPU_ANYWHERE ModeCounts& operator+=(const ModeCounts& other) {
         for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
         for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
         slots += other.slots;
@@ -138,182 +117,233 @@ struct ModeCounts {
         alike += other.alike;
         return *this;
     }
+    SPMVGPU_ANYWHERE void add(const Head& head, int ragged_slots) {
+        const int shared = count_ones(head.shared & head.every_slot()), constant = count_ones(head.constant);
+        index[static_cast<int>(IndexMode::kShared)] += shared;
+        index[static_cast<int>(head.index)] += head.slots - shared;
+        value[static_cast<int>(ValueMode::kConstant)] += constant;
+        value[static_cast<int>(head.value)] += head.slots - constant;
+        slots += head.slots;
+        ragged += ragged_slots;
+    }
     std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
 };
 
-// What is stored of a slice: the head of its first group, at position 0, and its part of the stream, in which nothing
-// depends on where that lies.
-template <class T>
-class SliceEncoder {
-public:
-    explicit SliceEncoder(const ValueCoder<T>& coder) : coder_(coder), group_(kGroupSlots) {}
+// Those of the slots whose batch has all of its slots among them.
+SPMVGPU_ANYWHERE constexpr std::uint32_t whole_batches(std::uint32_t slots) {
+    constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
+    std::uint32_t whole = 0;
+    for (int s = 0; s < kGroupSlots; s += kBatchSlots) whole |= (slots >> s & kBatch) == kBatch ? kBatch << s : 0;
+    return whole;
+}
 
-    // A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are
-    // few enough for lanes not to idle.
-    void encode(const SliceReader<T>& reader) {
-        const std::int64_t few = reader.width() + reader.width() / 4;
-        const std::int64_t diagonals = reader.count_diagonals(few);
-        if (diagonals <= few) write([&](const auto& visit) { reader.for_each_diagonal(visit); });
-        if (diagonals > reader.width()) {
-            if (diagonals <= few) by_diagonals_ = part_;
-            write([&](const auto& visit) { reader.for_each_column(visit); });
-            if (diagonals <= few && by_diagonals_.bytes.size() <= part_.bytes.size()) std::swap(part_, by_diagonals_);
+// The head of the group of slots that begins here, but for its position; the reader goes to its end.
+template <class T, class Lanes>
+SPMVGPU_ANYWHERE Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& reader, bool by_diagonals,
+                                     const ValueCoder<T>& coder, ModeCounts& counts) {
+    // The mode of fewest bytes, and of two with as many the one that is cheaper to read.
+    constexpr bool kNarrowIsSmaller = value_bytes<T>(ValueMode::kNarrow) <= value_bytes<T>(ValueMode::kInt16);
+    constexpr ValueMode kSmaller = kNarrowIsSmaller ? ValueMode::kNarrow : ValueMode::kInt16;
+    constexpr ValueMode kLarger = kNarrowIsSmaller ? ValueMode::kInt16 : ValueMode::kNarrow;
+    bool in_dictionary = true, in_smaller = true, in_larger = true;
+    Head head;
+    std::uint32_t farthest = 0;
+    int ragged = 0;
+    while (head.slots < kGroupSlots && reader.advance(lanes, by_diagonals)) {
+        const int s = head.slots++;
+        const std::uint32_t range = static_cast<std::uint32_t>(reader.largest_offset(lanes)) -
+                                    static_cast<std::uint32_t>(reader.least_offset(lanes));
+        const bool is_ragged = reader.mask() != kEveryLane;
+        if (range > farthest) farthest = range;
+        ragged += is_ragged;
+        head.shared |= std::uint32_t(range == 0 && !is_ragged) << s;
+        const Bits<T> first = reader.first_bits(lanes);
+        const auto all = [&](const auto& holds) {
+            return lanes.those([&](int lane) { return reader.has(lane) && !holds(reader.value(lane)); }) == 0;
+        };
+        const bool constant = all([&](const T& value) { return bits_of(value) == first; });
+        head.constant |= std::uint32_t(constant) << s;
+        if (constant) continue;
+        const auto still = [&](bool& fits, ValueMode mode) {
+            fits = fits && all([&](const T& value) { return coder.holds(mode, value); });
+        };
+        still(in_dictionary, ValueMode::kDictionary);
+        still(in_smaller, kSmaller);
+        still(in_larger, kLarger);
+    }
+    const std::uint32_t every_slot = head.every_slot();
+    head.index = head.shared == every_slot             ? IndexMode::kShared
+                 : farthest == 0                       ? IndexMode::kMasks
+                 : farthest < kNoEntry<IndexMode::k8>  ? IndexMode::k8
+                 : farthest < kNoEntry<IndexMode::k16> ? IndexMode::k16
+                                                       : IndexMode::k32;
+    if (head.index >= IndexMode::k8) head.shared = whole_batches(head.shared);
+    if (head.constant != every_slot) {
+        head.value = in_dictionary ? ValueMode::kDictionary
+                     : in_smaller  ? kSmaller
+                     : in_larger   ? kLarger
+                                   : ValueMode::kFull;
+    }
+    head.more = reader.has_more(lanes);
+    counts.add(head, ragged);
+    return head;
+}
+
+// What is stored of a slice: the head of its first group, at position 0, and how large its part of the stream is, in
+// which nothing depends on where that lies.
+struct SliceLayout {
+    Head head;
+    std::int64_t bytes = 0;
+    bool by_diagonals = false;
+    ModeCounts counts;
+};
+
+template <class T, class Lanes>
+SPMVGPU_ANYWHERE SliceLayout measure(const Lanes& lanes, SliceReader<T, Lanes> reader, bool by_diagonals,
+                                     const ValueCoder<T>& coder) {
+    SliceLayout layout;
+    layout.by_diagonals = by_diagonals;
+    bool is_first = true, more = reader.has_more(lanes);
+    while (more) {
+        const Head head = describe_group(lanes, reader, by_diagonals, coder, layout.counts);
+        if (is_first) layout.head = head;
+        is_first = false;
+        more = head.more;
+        layout.bytes += sections_of<T>(head).end;
+    }
+    return layout;
+}
+
+// A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are few
+// enough for lanes not to idle.
+template <class T, class Lanes>
+SPMVGPU_ANYWHERE SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lanes>& reader,
+                                     const ValueCoder<T>& coder) {
+    const std::int64_t width = reader.width(lanes), few = width + width / 4;
+    const std::int64_t diagonals = reader.count_diagonals(lanes, few);
+    if (diagonals <= width) return measure(lanes, reader, true, coder);
+    const SliceLayout by_columns = measure(lanes, reader, false, coder);
+    if (diagonals > few) return by_columns;
+    const SliceLayout by_diagonals = measure(lanes, reader, true, coder);
+    return by_diagonals.bytes <= by_columns.bytes ? by_diagonals : by_columns;
+}
+
+template <class T, class Sink>
+SPMVGPU_ANYWHERE void put_bits(Sink& sink, std::int64_t place, const Bits<T>& bits, int bytes) {
+    if (bytes <= 4) return sink.put(place, bits.word[0], bytes);
+    for (int word = 0; 4 * word < bytes; word += 2) {
+        sink.put(place + 4 * word, bits.word[word] | std::uint64_t(bits.word[(word + 1) % (sizeof(T) / 4)]) << 32, 8);
+    }
+}
+
+// Shows all that is stored of a slice to sink.put(place, bits, bytes): so many low bytes of `bits` belong `place` bytes
+// behind the start of its part. What nobody puts is zero. A lane shows what is its own.
+template <class T, class Lanes, class Sink>
+SPMVGPU_ANYWHERE void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader, const SliceLayout& layout,
+                                const ValueCoder<T>& coder, Sink& sink) {
+    const bool by_diagonals = layout.by_diagonals;
+    std::int64_t start = 0, before = -1;  // where this group begins, and the one before
+    bool more = layout.bytes > 0;
+    while (more) {
+        SliceReader<T, Lanes> group = reader;
+        ModeCounts ignored;
+        Head head = describe_group(lanes, reader, by_diagonals, coder, ignored);
+        head.position = static_cast<std::uint64_t>(start / kGranule);
+        more = head.more;
+        if (before >= 0) {
+            const HeadWords words = words_of(head);
+            lanes.once([&] {
+                sink.put(before, words.masks, 8);
+                sink.put(before + 8, words.rest, 8);
+            });
         }
-        counts_ += part_.counts;
-    }
-
-    const Head& head() const { return part_.head; }
-    const std::vector<Byte>& bytes() const { return part_.bytes; }
-    std::int64_t granules() const { return static_cast<std::int64_t>(part_.bytes.size()) / kGranule; }
-    const ModeCounts& counts() const { return counts_; }  // of all slices so far
-
-private:
-    static constexpr std::size_t kFirst = -1;
-
-    struct Part {
-        Head head;
-        std::vector<Byte> bytes;
-        ModeCounts counts;
-    };
-
-    // Writes the slots that for_each(visit) calls visit(entries) for.
-    template <class ForEach>
-    void write(const ForEach& for_each) {
-        part_.head = {};
-        part_.bytes.clear();
-        part_.counts = {};
-        before_ = kFirst;
-        slots_ = 0;
-        for_each([&](const SlotEntries<T>& entries) {
-            if (slots_ == kGroupSlots) close_group(true);
-            group_[slots_++] = entries;
-        });
-        if (slots_ > 0) close_group(false);
-    }
-
-    // Columns of a slot: offsets from the least of them, and whether lanes are missing.
-    struct Columns {
-        index_t least;
-        std::uint32_t range;
-        bool ragged;
-    };
-    static Columns columns_of(const SlotEntries<T>& entries) {
-        const auto [least, most] = std::minmax_element(entries.offsets, entries.offsets + entries.count);
-        return {*least, static_cast<std::uint32_t>(*most) - static_cast<std::uint32_t>(*least),
-                entries.mask != kEveryLane};
-    }
-
-    // Writes the slots of a group behind the groups before it.
-    void close_group(bool more) {
-        Columns columns[kGroupSlots];
-        Head head;
-        head.slots = slots_;
-        head.more = more;
-        head.position = part_.bytes.size() / kGranule;
-        std::uint32_t farthest = 0;
-        for (int s = 0; s < slots_; ++s) {
-            const SlotEntries<T>& entries = group_[s];
-            columns[s] = columns_of(entries);
-            farthest = std::max(farthest, columns[s].range);
-            const bool shared = columns[s].range == 0 && !columns[s].ragged;
-            const bool constant = coder_.holds(ValueMode::kConstant, entries.values, entries.count);
-            head.shared |= std::uint32_t(shared) << s;
-            head.constant |= std::uint32_t(constant) << s;
-        }
-        const std::uint32_t every_slot = head.every_slot();
-        head.index = head.shared == every_slot             ? IndexMode::kShared
-                     : farthest == 0                       ? IndexMode::kMasks
-                     : farthest < kNoEntry<IndexMode::k8>  ? IndexMode::k8
-                     : farthest < kNoEntry<IndexMode::k16> ? IndexMode::k16
-                                                           : IndexMode::k32;
-        if (head.index >= IndexMode::k8) head.shared = whole_batches(head.shared);
-        if (head.constant != every_slot) head.value = choose_values(head);
-        for (int s = 0; s < slots_; ++s) part_.counts.add(head, s, columns[s].ragged);
-        write_group(head, columns);
-        // The head, in the slice or in the room that the group before has left for it.
-        const HeadWords words = words_of(head);
-        if (before_ == kFirst) {
-            part_.head = head;
-        } else {
-            std::memcpy(part_.bytes.data() + before_, &words, sizeof(words));
-        }
-        before_ = head.position * kGranule;
-        slots_ = 0;
-    }
-
-    // Those of the slots whose batch has all of its slots among them.
-    static std::uint32_t whole_batches(std::uint32_t slots) {
-        constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
-        std::uint32_t whole = 0;
-        for (int s = 0; s < kGroupSlots; s += kBatchSlots) whole |= (slots >> s & kBatch) == kBatch ? kBatch << s : 0;
-        return whole;
-    }
-
-    ValueMode choose_values(const Head& head) const {
-        return ValueCoder<T>::cheapest([&](ValueMode mode) {
-            for (int s = 0; s < slots_; ++s) {
-                const bool constant = (head.constant >> s & 1) != 0;
-                if (!constant && !coder_.holds(mode, group_[s].values, group_[s].count)) return false;
-            }
-            return true;
-        });
-    }
-
-    void write_group(const Head& head, const Columns* columns) {
+        before = start;
         const Sections at = sections_of<T>(head);
-        const std::size_t start = part_.bytes.size();
-        part_.bytes.resize(start + at.end, Byte(0));
-        Byte* const group = part_.bytes.data() + start;
-        Byte *constants = group + at.constants, *indices = group + at.indices, *values = group + at.values;
-        for (int s = 0; s < slots_; ++s) {
-            const SlotEntries<T>& entries = group_[s];
-            std::memcpy(group + at.bases + 4 * s, &columns[s].least, sizeof(std::int32_t));
+        std::int64_t constants = start + at.constants, indices = start + at.indices, values = start + at.values;
+        const int index_size = index_bytes(head.index), value_size = value_bytes<T>(head.value);
+        for (int s = 0; s < head.slots; ++s) {
+            group.advance(lanes, by_diagonals);
+            const index_t base = group.least_offset(lanes);
+            const std::uint32_t mask = group.mask();
+            lanes.once([&] { sink.put(start + at.bases + 4 * s, static_cast<std::uint32_t>(base), 4); });
             if (head.index == IndexMode::kMasks) {
-                std::memcpy(indices, &entries.mask, sizeof(entries.mask));
-                indices += sizeof(entries.mask);
+                lanes.once([&] { sink.put(indices, mask, 4); });
+                indices += 4;
             } else if ((head.shared >> s & 1) == 0) {
-                write_offsets(head.index, columns[s].least, entries, indices);
-                indices += index_bytes(head.index) * kLanes;
+                lanes.each([&](int lane) {
+                    const std::uint32_t offset =
+                        static_cast<std::uint32_t>(group.offset(lane)) - static_cast<std::uint32_t>(base);
+                    sink.put(indices + lane * index_size, group.has(lane) ? offset : 0xffffffffu, index_size);
+                });
+                indices += index_size * kLanes;
             }
             if ((head.constant >> s & 1) != 0) {
-                std::memcpy(constants, entries.values, sizeof(T));
+                const Bits<T> bits = group.first_bits(lanes);
+                lanes.once([&] { put_bits(sink, constants, bits, sizeof(T)); });
                 constants += sizeof(T);
             } else {
-                const int bytes = value_bytes<T>(head.value);
-                for_each_entry(entries, [&](int lane, int i) {
-                    coder_.write(head.value, entries.values[i], values + lane * bytes);
+                lanes.each([&](int lane) {
+                    if (!group.has(lane)) return;
+                    put_bits(sink, values + lane * value_size, coder.element(head.value, group.value(lane)),
+                             value_size);
                 });
-                values += bytes * kLanes;
+                values += value_size * kLanes;
             }
         }
-        // Nobody has an entry in what is left of the last batch.
-        if (head.index >= IndexMode::k8) std::fill(indices, group + at.values, Byte(0xff));
+        // Nobody has an entry in what is left of the last batch, nor in what fills the section up.
+        if (head.index >= IndexMode::k8) {
+            lanes.each([&](int lane) {
+                for (std::int64_t place = indices + 4 * lane; place < start + at.values; place += 4 * kLanes) {
+                    sink.put(place, 0xffffffffu, 4);
+                }
+            });
+        }
+        start += at.end;
     }
+}
 
-    // How far each column is from that of the base; all ones where a lane has no entry.
-    static void write_offsets(IndexMode mode, index_t base, const SlotEntries<T>& entries, Byte* to) {
-        const int bytes = index_bytes(mode);
-        std::memset(to, 0xff, bytes * kLanes);
-        for_each_entry(entries, [&](int lane, int i) {
-            const std::uint32_t offset =
-                static_cast<std::uint32_t>(entries.offsets[i]) - static_cast<std::uint32_t>(base);
-            std::memcpy(to + lane * bytes, &offset, bytes);
-        });
+// Stores what is put.
+struct StoreSink {
+    Byte* to;
+
+    SPMVGPU_ANYWHERE void put(std::int64_t place, std::uint64_t bits, int bytes) const {
+        Byte* const here = to + place;
+        switch (bytes) {
+            case 1:
+                *here = static_cast<Byte>(bits);
+                break;
+            case 2:
+                store_element(here, static_cast<std::uint16_t>(bits));
+                break;
+            case 4:
+                store_element(here, static_cast<std::uint32_t>(bits));
+                break;
+            default:
+                store_element(here, bits);
+        }
     }
+};
 
-    // Calls visit(lane, i) for the entries of a slot.
-    template <class Visit>
-    static void for_each_entry(const SlotEntries<T>& entries, const Visit& visit) {
-        int i = 0;
-        for (std::uint32_t left = entries.mask; left != 0; left &= left - 1) visit(std::countr_zero(left), i++);
+// A number that follows from all that is put, in whatever order.
+struct HashSink {
+    std::uint64_t hash = 0;
+
+    SPMVGPU_ANYWHERE void put(std::int64_t place, std::uint64_t bits, int bytes) {
+        if (bytes < 8) bits &= (std::uint64_t(1) << 8 * bytes) - 1;
+        std::uint64_t mixed = (bits + static_cast<std::uint64_t>(place) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+        mixed = (mixed ^ mixed >> 31) * 0x94d049bb133111ebu;
+        hash += mixed ^ mixed >> 29;
     }
+};
 
-    const ValueCoder<T>& coder_;
-    std::vector<SlotEntries<T>> group_;  // the first slots_ of them
-    int slots_ = 0;
-    Part part_, by_diagonals_;
-    std::size_t before_ = kFirst;  // where the group before begins in the part
-    ModeCounts counts_;
+// Whether what is put is there already.
+struct CompareSink {
+    const Byte* with;
+    bool differs = false;
+
+    SPMVGPU_ANYWHERE void put(std::int64_t place, std::uint64_t bits, int bytes) {
+        for (int i = 0; i < bytes; ++i) differs |= with[place + i] != static_cast<Byte>(bits >> 8 * i);
+    }
 };
 
 }  // namespace spmvgpu::packed

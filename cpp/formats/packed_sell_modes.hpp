@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <compare>
 #include <cstdint>
 #include <cstring>
 
@@ -106,6 +107,9 @@ inline constexpr int kHeadWords = 2;
 
 struct HeadWords {
     std::uint64_t masks, rest;
+
+    constexpr bool operator==(const HeadWords&) const = default;
+    constexpr auto operator<=>(const HeadWords&) const = default;
 };
 static_assert(sizeof(HeadWords) == kHeadWords * sizeof(std::uint64_t) && sizeof(HeadWords) <= kGranule);
 
@@ -165,6 +169,15 @@ SPMVGPU_ANYWHERE Element load_element(const Byte* from) {
 #endif
 }
 
+template <class Element>
+SPMVGPU_ANYWHERE void store_element(Byte* to, Element element) {
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<Element*>(to) = element;
+#else
+    std::memcpy(to, &element, sizeof(element));
+#endif
+}
+
 // An unsigned number of so many bytes.
 template <int kBytes>
 struct UnsignedOf;
@@ -196,8 +209,8 @@ template <class T>
 struct Bits {
     std::uint32_t word[sizeof(T) / 4];
 
-    bool operator==(const Bits&) const = default;
-    auto operator<=>(const Bits&) const = default;
+    constexpr bool operator==(const Bits&) const = default;
+    constexpr auto operator<=>(const Bits&) const = default;
 };
 
 template <class T, int kBytes>

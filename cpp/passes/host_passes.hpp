@@ -8,6 +8,7 @@
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "passes/lanes.hpp"
 #include "passes/passes.hpp"
 
 namespace spmvgpu {
@@ -47,6 +48,8 @@ private:
 
 class HostPasses {
 public:
+    using Lanes = HostLanes;
+
     template <class T>
     Array<T> make(std::size_t n) const {
         return Array<T>(n);
@@ -64,6 +67,11 @@ public:
     template <class Body>
     void each(std::int64_t n, const Body& body, std::int64_t work = 1) const {
         parallel_for(n, work * n, body);
+    }
+
+    template <class Body>
+    void each_in_step(std::int64_t n, const Body& body, std::int64_t work) const {
+        parallel_for(n, work * n, [&](std::int64_t i) { body(Lanes{}, i); });
     }
 
     template <class Body>
@@ -152,6 +160,14 @@ public:
     template <class T>
     T read(const T* from) const {
         return *from;
+    }
+    template <class T>
+    std::vector<T> read_all(const Array<T>& array) const {
+        return {array.begin(), array.end()};
+    }
+    template <class T>
+    void write_all(Array<T>& array, const T* values) const {
+        std::copy_n(values, array.size(), array.data());
     }
 };
 

@@ -8,6 +8,8 @@
 //     passes.scratch<T>(n)                      one that the builder needs for itself
 //     passes.fill(to, n, value)                 to[i] = value
 //     passes.each(n, body, work)                body(i) for every i below n
+//     passes.each_in_step(n, body, work)        body(lanes, i) for every i below n, in which 32 lanes work in step; the
+//                                               type of the lanes, see passes/lanes.hpp, is Passes::Lanes
 //     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
 //     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum
 //     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
@@ -18,6 +20,8 @@
 //                                               g below n; what a Group is stands at Tally
 //     passes.chain(n, next)                     0, next(0), next(next(0)), ... as far as they lie below n; next(i) > i
 //     passes.read(from)                         the value at an address on the device
+//     passes.read_all(array)                    all values of an array, in host memory
+//     passes.write_all(array, values)           the same the other way
 // and what follows from these, below. Bodies are lambdas that begin with SPMVGPU_BODY, capture numbers and pointers by
 // value, and call nothing but constexpr functions and those of this file. `work` is how many nanoseconds a core takes
 // for one i; a GPU does not ask.

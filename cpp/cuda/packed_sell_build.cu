@@ -1,0 +1,10 @@
+// Built on a GPU: packed_sell.
+#include "cuda/build.cuh"
+#include "formats/packed_sell_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(PackedSell, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

@@ -1,0 +1,58 @@
+// The lanes of passes/lanes.hpp on a GPU: those of a warp.
+#pragma once
+
+#include "cuda/warp.cuh"
+#include "passes/passes.hpp"
+
+namespace spmvgpu::cuda {
+
+// All lanes of a warp call the same functions.
+struct WarpLanes {
+    static constexpr int kCount = kWarp;
+
+    template <class T>
+    struct PerLane {
+        T value;
+        __device__ __forceinline__ T& operator[](int) { return value; }
+        __device__ __forceinline__ const T& operator[](int) const { return value; }
+    };
+
+    static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % kWarp); }
+
+    template <class Body>
+    __device__ __forceinline__ void each(const Body& body) const {
+        body(lane());
+    }
+    template <class Holds>
+    __device__ __forceinline__ Word those(const Holds& holds) const {
+        return __ballot_sync(kAllLanes, holds(lane()));
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t least(const Value& value) const {
+        return __reduce_min_sync(kAllLanes, value(lane()));
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t largest(const Value& value) const {
+        return __reduce_max_sync(kAllLanes, value(lane()));
+    }
+    template <class Value>
+    __device__ __forceinline__ auto of(int from, const Value& value) const {
+        auto found = value(lane());
+        static_assert(sizeof(found) % sizeof(unsigned) == 0);
+        auto* const words = reinterpret_cast<unsigned*>(&found);
+        for (unsigned i = 0; i < sizeof(found) / sizeof(unsigned); ++i) {
+            words[i] = __shfl_sync(kAllLanes, words[i], from);
+        }
+        return found;
+    }
+    __device__ __forceinline__ std::uint64_t sum(unsigned long long own) const {
+        for (int mask = kWarp / 2; mask > 0; mask /= 2) own += __shfl_xor_sync(kAllLanes, own, mask);
+        return own;
+    }
+    template <class Body>
+    __device__ __forceinline__ void once(const Body& body) const {
+        if (lane() == 0) body();
+    }
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,65 @@
+// Work of 32 lanes in step, written once: on a GPU the lanes are those of a warp, whose threads run the same text, each
+// for its own lane; on the CPU one thread goes through them. What a lane keeps is a PerLane<T>, which is told which lane
+// is meant; all other variables are the same for all lanes.
+//
+//     lanes.each(body)        body(lane)
+//     lanes.those(holds)      a set of bits, of the lanes for which holds(lane)
+//     lanes.least(value)      the least index_t value(lane); and the largest
+//     lanes.of(lane, value)   value(lane) of one lane
+//     lanes.sum(own)          the sum of what every thread has, of all its lanes
+//     lanes.once(body)        body(), by one lane
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/types.hpp"
+#include "passes/passes.hpp"
+
+namespace spmvgpu {
+
+struct HostLanes {
+    static constexpr int kCount = 32;
+
+    template <class T>
+    struct PerLane {
+        T values[kCount];
+        T& operator[](int lane) { return values[lane]; }
+        const T& operator[](int lane) const { return values[lane]; }
+    };
+
+    template <class Body>
+    void each(const Body& body) const {
+        for (int lane = 0; lane < kCount; ++lane) body(lane);
+    }
+    template <class Holds>
+    Word those(const Holds& holds) const {
+        Word set = 0;
+        for (int lane = 0; lane < kCount; ++lane) set |= Word(bool(holds(lane))) << lane;
+        return set;
+    }
+    template <class Value>
+    index_t least(const Value& value) const {
+        index_t found = value(0);
+        for (int lane = 1; lane < kCount; ++lane) found = std::min<index_t>(found, value(lane));
+        return found;
+    }
+    template <class Value>
+    index_t largest(const Value& value) const {
+        index_t found = value(0);
+        for (int lane = 1; lane < kCount; ++lane) found = std::max<index_t>(found, value(lane));
+        return found;
+    }
+    template <class Value>
+    auto of(int lane, const Value& value) const {
+        return value(lane);
+    }
+    std::uint64_t sum(std::uint64_t own) const { return own; }
+    template <class Body>
+    void once(const Body& body) const {
+        body();
+    }
+};
+
+}  // namespace spmvgpu
