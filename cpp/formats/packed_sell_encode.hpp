@@ -119,10 +119,12 @@ struct ModeCounts {
     }
     SPMVGPU_ANYWHERE void add(const Head& head, int ragged_slots) {
         const int shared = count_ones(head.shared & head.every_slot()), constant = count_ones(head.constant);
-        index[static_cast<int>(IndexMode::kShared)] += shared;
-        index[static_cast<int>(head.index)] += head.slots - shared;
-        value[static_cast<int>(ValueMode::kConstant)] += constant;
-        value[static_cast<int>(head.value)] += head.slots - constant;
+        for (int i = 0; i < kIndexModes; ++i) {  // for a GPU, which keeps them in registers so
+            index[i] += (i == static_cast<int>(head.index) ? head.slots - shared : 0) + (i == 0 ? shared : 0);
+        }
+        for (int i = 0; i < kValueModes; ++i) {
+            value[i] += (i == static_cast<int>(head.value) ? head.slots - constant : 0) + (i == 0 ? constant : 0);
+        }
         slots += head.slots;
         ragged += ragged_slots;
     }
