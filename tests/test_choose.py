@@ -508,10 +508,9 @@ def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    on_host = {"packed_sell", "tsmv"}  # is where they are planned
-    assert set(choosing.general_formats(None, "cuda")) == set(sg.formats()) - on_host
-    assert set(choosing.general_formats(False, "cuda")) == set(sg.formats()) - on_host - {"sdia"}
-    assert set(choosing.general_formats(True, "cuda")) == set(sg.formats()) - {"packed_sell"}
+    assert set(choosing.general_formats(None, "cuda")) == set(sg.formats()) - {"tsmv"}  # planned on the host
+    assert set(choosing.general_formats(False, "cuda")) == set(sg.formats()) - {"tsmv", "sdia"}
+    assert set(choosing.general_formats(True, "cuda")) == set(sg.formats())
     assert set(choosing.general_formats(None, "cuda", True)) == set(sg.formats())
     assert set(choosing.general_formats(False, "cuda", True)) == set(sg.formats()) - {"sdia", "tsmv"}
     assert set(choosing.general_formats(None, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
