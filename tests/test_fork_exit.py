@@ -128,3 +128,72 @@ def test_exit_while_daemon_threads_work(work):
 
 def test_exit_while_daemon_threads_multiply_over_several_devices():
     run_python(EXIT.format(work="op @ x", device=["cpu", "cpu"]))
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "work",
+    [
+        "op @ x",
+        "sg.aslinearoperator(A, device={device!r})",
+        "sg.linalg.cg(op, x, maxiter=20)",
+        "sg.linalg.cg(op, x, maxiter=20, callback=lambda _: None)",
+        "op.T @ x",
+    ],
+    ids=["multiply", "build", "solve", "callback", "transpose"],
+)
+def test_exit_while_daemon_threads_work_on_a_gpu(work, cuda_device):
+    run_python(EXIT.format(work=work.format(device=cuda_device), device=cuda_device))
+
+
+# CUDA does not work in a child of a process that uses it: what is on a GPU says so, and what is on the CPU works.
+FORK_ON_A_GPU = """
+    import os, signal, threading, time, warnings
+    import numpy as np
+    import scipy.sparse as sp
+    import spmvgpu as sg
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads
+    A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(60_000, 60_000)).tocsr()
+    x = np.arange(60_000.0)
+    expected = A @ x
+    op = sg.aslinearoperator(A, format={format!r}, device={device!r})
+    done = False
+
+    def work():
+        while not done:
+            {work}
+
+    def is_refused(call):
+        try:
+            call()
+        except sg.CudaError:
+            return True
+        return False
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(8):
+        time.sleep(0.003)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(100)
+            here = sg.aslinearoperator(A, format={format!r}, device="cpu")
+            right = np.allclose(here @ x, expected) and np.allclose(here.T @ x, expected)
+            refused = is_refused(lambda: op @ x) and is_refused(lambda: sg.aslinearoperator(A, device={device!r}))
+            os._exit(0 if right and refused else 1)
+        status = os.waitpid(child, 0)[1]
+        if status != 0:
+            break
+    done = True
+    for thread in threads:
+        thread.join()
+    assert status == 0, f"a child gave wrong results or hung until its alarm: {{status}}"
+    assert np.allclose(op @ x, expected)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("work", ["op @ x", "sg.linalg.cg(op, x, maxiter=5)", "sg.aslinearoperator(A, device=op.device)"])
+def test_fork_while_another_thread_uses_a_gpu(work, cuda_device):
+    for format in ("csr", "csr_m"):
+        run_python(FORK_ON_A_GPU.format(format=format, device=cuda_device, work=work))
