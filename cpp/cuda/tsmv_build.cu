@@ -1,10 +1,12 @@
-// New values of tsmv on a GPU.
+// tsmv, built on a GPU.
 #include "cuda/build.cuh"
 #include "formats/tsmv_build.hpp"
 
 namespace spmvgpu {
 
-#define INSTANTIATE(T) SPMVGPU_NEW_VALUES_ON_GPU(Tsmv, T)
+#define INSTANTIATE(T)            \
+    SPMVGPU_BUILD_ON_GPU(Tsmv, T) \
+    SPMVGPU_NEW_VALUES_ON_GPU(Tsmv, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu

@@ -53,6 +53,47 @@ struct WarpLanes {
     __device__ __forceinline__ void once(const Body& body) const {
         if (lane() == 0) body();
     }
+
+    template <class Body>
+    __device__ __forceinline__ void share(index_t n, const Body& body) const {
+        for (index_t i = lane(); i < n; i += kWarp) body(i);
+        __syncwarp();
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t least_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = lane(); i < n; i += kWarp) {
+            const index_t own = value(i);
+            if (own < found) found = own;
+        }
+        return __reduce_min_sync(kAllLanes, found);
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t largest_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = lane(); i < n; i += kWarp) {
+            const index_t own = value(i);
+            if (own > found) found = own;
+        }
+        return __reduce_max_sync(kAllLanes, found);
+    }
+    template <class Value, class Body>
+    __device__ __forceinline__ index_t add_up(index_t n, const Value& value, const Body& body) const {
+        index_t sum = 0;
+        for (index_t first = 0; first < n; first += kWarp) {
+            const index_t i = first + lane(), own = i < n ? value(i) : 0;
+            index_t up_to_here = own;
+            for (int step = 1; step < kWarp; step *= 2) {
+                const index_t before = __shfl_up_sync(kAllLanes, up_to_here, step);
+                if (lane() >= step) up_to_here += before;
+            }
+            if (i < n) body(i, sum + up_to_here - own);
+            sum += __shfl_sync(kAllLanes, up_to_here, kWarp - 1);
+        }
+        __syncwarp();
+        return sum;
+    }
+    __device__ __forceinline__ void meet() const { __syncwarp(); }
 };
 
 }  // namespace spmvgpu::cuda

@@ -8,6 +8,7 @@
 #include "formats/dia_build.hpp"
 #include "formats/diagonal_places.hpp"
 #include "formats/sdia.hpp"
+#include "formats/symmetry_build.hpp"
 
 namespace spmvgpu {
 
@@ -16,7 +17,7 @@ struct Builder<Sdia<T>, Passes> {
     using OfDia = Builder<Dia<T>, Passes>;
 
     static SdiaPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const SdiaTuning& tuning, const Target& target) {
-        if (csr.rows != csr.cols) refuse(csr, tuning.symmetry, "");
+        check_square(Sdia<T>::kName, csr, tuning.symmetry);
         SdiaPlan plan{tuning, {}, {}, false};
         const Array<index_t> all = OfDia::find_diagonals(passes, csr);
         const auto diagonals = static_cast<std::int64_t>(all.size()), stored = (diagonals + 1) / 2;
@@ -26,7 +27,7 @@ struct Builder<Sdia<T>, Passes> {
         plan.cost.entries = count_upper(passes, csr);
         plan.cost.bytes = plan.cost.slots * sizeof(T) + stored * sizeof(index_t);
         check_padding(Sdia<T>::kName, plan.cost, tuning.max_padding, csr.bytes());
-        plan.tuning.symmetry = find_symmetry(passes, csr, tuning.symmetry);
+        plan.tuning.symmetry = find_symmetry(passes, Sdia<T>::kName, csr, tuning.symmetry);
 
         plan.offsets = passes.template make<index_t>(stored);
         plan.has_main = diagonals % 2 != 0;
@@ -191,78 +192,6 @@ struct Builder<Sdia<T>, Passes> {
                 const std::int64_t begin = row_offsets[row], end = row_offsets[row + 1];
                 return end - first_not_below(cols, begin, end, row);
             });
-    }
-
-    // Whether the mirror image of entry k, in this row, is stored and is as it should be.
-    static constexpr bool has_mirror(const index_t* row_offsets, const index_t* cols, const T* values, index_t row,
-                                     index_t k, bool hermitian) {
-        const index_t col = cols[k], end = row_offsets[col + 1];
-        const std::int64_t mirror = first_not_below(cols, row_offsets[col], end, row);
-        return mirror < end && cols[mirror] == row && are_mirrored(values[k], values[mirror], hermitian);
-    }
-
-    // As check_symmetric() finds it on the host.
-    static Symmetry find_symmetry(Passes& passes, const CsrMatrix<T>& csr, Symmetry asked) {
-        if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
-        const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const T* const values = csr.values.data();
-        const index_t rows = csr.rows;
-        // Of one that may be either, the message says what is in the way of that which it nearly is.
-        std::int64_t first = -1;
-        bool hermitian_is_nearer = false;
-        for (const bool hermitian : {false, true}) {
-            if (asked == (hermitian ? Symmetry::kSymmetric : Symmetry::kHermitian)) continue;
-            Array<Mark> found = passes.template scratch<Mark>(1);
-            Mark* const is_found = found.data();
-            passes.fill(is_found, 1, Mark(0));
-            passes.each_entry(
-                rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                    if (is_marked(is_found)) return;
-                    if (!has_mirror(row_offsets, cols, values, row, k, hermitian)) set_mark(is_found);
-                });
-            if (passes.read(is_found) == 0) return hermitian ? Symmetry::kHermitian : Symmetry::kSymmetric;
-            const index_t nnz = csr.nnz;
-            const std::int64_t k = nnz - largest<std::int64_t>(
-                                             passes, nnz, SPMVGPU_BODY(std::int64_t i) {
-                                                 const auto entry = static_cast<index_t>(i);
-                                                 const index_t row = row_of_entry(row_offsets, rows, entry);
-                                                 const bool mirrored =
-                                                     has_mirror(row_offsets, cols, values, row, entry, hermitian);
-                                                 return mirrored ? std::int64_t(0) : std::int64_t(nnz) - i;
-                                             });
-            if (k > first) {
-                first = k;
-                hermitian_is_nearer = hermitian;
-            }
-        }
-        refuse(csr, asked, describe(passes, csr, first, hermitian_is_nearer));
-    }
-
-    static std::string describe(Passes& passes, const CsrMatrix<T>& csr, std::int64_t k, bool hermitian) {
-        const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const index_t rows = csr.rows;
-        // row, column, and where the mirror image is, or -1
-        Array<index_t> found = passes.template scratch<index_t>(3);
-        index_t* const to = found.data();
-        passes.each(
-            1, SPMVGPU_BODY(std::int64_t) {
-                const auto entry = static_cast<index_t>(k);
-                const index_t row = row_of_entry(row_offsets, rows, entry), col = cols[entry];
-                const index_t end = row_offsets[col + 1];
-                const std::int64_t mirror = first_not_below(cols, row_offsets[col], end, row);
-                to[0] = row;
-                to[1] = col;
-                to[2] = mirror < end && cols[mirror] == row ? static_cast<index_t>(mirror) : -1;
-            });
-        const index_t mirror = passes.read(to + 2);
-        const T here = passes.read(csr.values.data() + k),
-                there = mirror < 0 ? T(0) : passes.read(csr.values.data() + mirror);
-        return describe_asymmetry(passes.read(to), passes.read(to + 1), here, mirror < 0 ? nullptr : &there, hermitian);
-    }
-
-    [[noreturn]] static void refuse(const CsrMatrix<T>& csr, Symmetry asked, const std::string& why) {
-        if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
-        refuse_unsymmetric(Sdia<T>::kName, csr.rows, csr.cols, csr.bytes(), asked, why);
     }
 };
 

@@ -90,14 +90,9 @@ std::string value_text(T value) {
     }
 }
 
-// The first entry without its mirror image, and what the message says of it.
-struct Asymmetry {
-    index_t k;
-    std::string text;
-};
-
+// What the message says of the first entry without its mirror image.
 template <class T>
-Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
+std::string first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
     InterruptTimer timer;
     for (index_t row = 0; row < matrix.rows; ++row) {
         timer.work(matrix.row_offsets[row + 1] - matrix.row_offsets[row] + 1);
@@ -106,10 +101,10 @@ Asymmetry first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
             const bool stored = mirror < matrix.row_offsets[col + 1] && matrix.col_indices[mirror] == row;
             if (stored && are_mirrored(matrix.values[k], matrix.values[mirror], hermitian)) continue;
             const T* const there = stored ? matrix.values.data() + mirror : nullptr;
-            return {k, describe_asymmetry(row, col, matrix.values[k], there, hermitian)};
+            return describe_asymmetry(row, col, matrix.values[k], there, hermitian);
         }
     }
-    return {matrix.nnz, ""};
+    return "";
 }
 
 }  // namespace
@@ -152,28 +147,12 @@ std::string describe_asymmetry(index_t row, index_t col, T here, const T* there,
 }
 
 template <class T>
-Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked) {
-    if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
-    // Of one that may be either, the message says what is in the way of that which it nearly is.
-    Asymmetry worst{-1, ""};
-    for (const Symmetry symmetry : {Symmetry::kSymmetric, Symmetry::kHermitian}) {
-        if (matrix.rows != matrix.cols || (asked != Symmetry::kAuto && asked != symmetry)) continue;
-        const bool hermitian = symmetry == Symmetry::kHermitian;
-        if (is_symmetric(matrix, hermitian)) return symmetry;
-        Asymmetry found = first_asymmetry(matrix, hermitian);
-        if (found.k > worst.k) worst = std::move(found);
-    }
-    refuse_unsymmetric(format, matrix.rows, matrix.cols, matrix.bytes(), asked, worst.text);
-}
-
-template <class T>
 std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
-    return is_symmetric(matrix, hermitian) ? "" : first_asymmetry(matrix, hermitian).text;
+    return is_symmetric(matrix, hermitian) ? "" : first_asymmetry(matrix, hermitian);
 }
 
-#define INSTANTIATE(T)                                                                    \
-    template Symmetry check_symmetric(const std::string&, const CsrMatrix<T>&, Symmetry); \
-    template std::string describe_asymmetry(index_t, index_t, T, const T*, bool);         \
+#define INSTANTIATE(T)                                                            \
+    template std::string describe_asymmetry(index_t, index_t, T, const T*, bool); \
     template std::string asymmetry(const CsrMatrix<T>&, bool);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 

@@ -40,15 +40,8 @@ constexpr bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
     return same_bits(a, b);
 }
 
-// The symmetry of a matrix, of a real one that which is asked for, as both are the same. Throws FormatError, in the
-// name of a format that needs it, unless the matrix is square and stores with every entry (i, j) an entry (j, i) that
-// is as `asked`. "The same" is to the last bit, so that half of the matrix gives the other half back; of a conjugate,
-// but for the sign of a zero imaginary part. Names the first entry, in row order, of which that is not so.
-template <class T>
-Symmetry check_symmetric(const std::string& format, const CsrMatrix<T>& matrix, Symmetry asked);
-
-// Throws the FormatError of check_symmetric() for a matrix of so many rows, columns and bytes; `why` says of a square
-// one which entry is in the way, see describe_asymmetry().
+// Throws the FormatError for a matrix of so many rows, columns and bytes that is not as a format needs it; `why` says
+// of a square one which entry is in the way, see describe_asymmetry().
 [[noreturn]] void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, std::size_t bytes,
                                      Symmetry asked, const std::string& why);
 

@@ -81,11 +81,6 @@ struct TsmvTuning {
     static std::vector<Options> candidates();
 };
 
-// Where a tile begins; it ends where the next one begins.
-struct TsmvTile {
-    index_t node, halo, slice;
-};
-
 // An entry of the poster's variant, packed.
 struct TsmvCoordinate {
     static constexpr std::uint32_t kFake = 0xFFFFFFFF;
@@ -101,6 +96,7 @@ struct TsmvPlan {
     TsmvTuning tuning;
     Cost cost;
     TsmvLayout layout;
+    Array<index_t> merge_nodes, merge_offsets, merge_sources;  // see Tsmv
     CsrMatrix<T> remainder;  // what the layout leaves out; without arrays if that is nothing
     CsrPlan remainder_plan;
 };
@@ -108,7 +104,8 @@ struct TsmvPlan {
 template <class T>
 struct Tsmv {
     static constexpr const char* kName = "tsmv";
-    static constexpr Traits kTraits{.needs_symmetry = true, .multiplies_panels = false, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{
+        .needs_symmetry = true, .multiplies_panels = false, .builds_on_gpu = true, .new_values = NewValues::kPass};
     static constexpr std::uint16_t kFake = 0xFFFF;    // as a column
     static constexpr std::uint16_t kNoNode = 0xFFFF;  // in thread_nodes
     using value_type = T;

@@ -2,63 +2,82 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
-#include "core/host_vector.hpp"
+#include "core/array.hpp"
 #include "core/types.hpp"
 #include "formats/node_pattern.hpp"
-#include "formats/tsmv_schedule.hpp"
 
 namespace spmvgpu {
 
 enum class TsmvVariant { kHalo, kPoster };
 
+// Where a tile begins; it ends where the next one begins.
+struct TsmvTile {
+    index_t node, halo, slice;
+};
+
+// Where a block of the stored triangle goes: its column in the numbering of its tile, and the step, of its slice, at
+// which its thread works on it.
+struct Placement {
+    static constexpr std::uint16_t kDropped = 0xFFFF;  // as a step: the block is left to the remainder
+
+    std::uint16_t column = 0, step = 0;
+};
+
+struct StepUse {
+    std::uint16_t blocks = 0;   // that are worked on in the step
+    std::uint16_t threads = 0;  // threads up to the last of these
+};
+
 // What the layout is to keep to.
 struct TsmvLimits {
+    static constexpr index_t kWarp = 32;
+    // Two blocks fit a multiprocessor of an H200, one that of any other.
+    static constexpr std::int64_t kMaxSharedBytes = 96 << 10;
+
     TsmvVariant variant;
     int threads;     // of a thread block
     int tile_nodes;  // at most
     int block;       // rows of a node, at most
     int value_bytes;
 
-    int slot_bytes() const { return block * block * value_bytes + (variant == TsmvVariant::kHalo ? 2 : 4); }
-};
-
-// One tile, with everything but its values. Its numbering has the nodes of its halo first, then its own.
-struct TsmvTilePlan {
-    index_t node_begin = 0, nodes = 0;
-    HostVector<index_t> halo_nodes;       // ascending
-    HostVector<Placement> blocks;         // of its nodes, in the order of the pattern
-    HostVector<std::uint16_t> positions;  // of each node: slice times threads plus thread, or NodeTask::kNone
-    HostVector<StepUse> steps;            // of all slices, one after the other
-    HostVector<index_t> slice_steps;      // how many of them each slice has
-    HostVector<index_t> slice_nodes;      // nodes in each slice
-    std::size_t kept = 0;                 // entries of the matrix that have a slot
-    std::size_t remainder = 0;            // entries of the matrix that are left to the remainder
-
-    int local_nodes() const { return static_cast<int>(halo_nodes.size()) + nodes; }
-    // Slots of a step: whole warps up to the last thread with a block, but no more than the slice has nodes.
-    index_t slots(std::size_t slice, const StepUse& use) const;
-    std::size_t count_slots() const;
+    constexpr bool is_poster() const { return variant == TsmvVariant::kPoster; }
+    constexpr int slot_bytes() const { return block * block * value_bytes + (is_poster() ? 4 : 2); }
+    // Blocks of a node; a longer one is a hub. With this a tile of one node always fits.
+    constexpr index_t max_blocks() const { return value_bytes > 8 ? 768 : 1536; }
     // What a thread block needs: x and y in the tile's numbering, and where its steps begin.
-    std::size_t shared_bytes(const TsmvLimits& limits) const {
-        return 2 * std::size_t(local_nodes()) * limits.block * limits.value_bytes +
-               (steps.size() + 1) * sizeof(index_t);
+    constexpr std::int64_t shared_bytes(std::int64_t local_nodes, std::int64_t steps) const {
+        return 2 * local_nodes * block * value_bytes + (steps + 1) * static_cast<std::int64_t>(sizeof(index_t));
+    }
+    constexpr bool fits(std::int64_t local_nodes, std::int64_t steps) const {
+        return shared_bytes(local_nodes, steps) <= kMaxSharedBytes;
+    }
+    // Slots of a step in a slice of so many nodes: whole warps up to the last thread with a block, but no more than the
+    // slice has nodes.
+    constexpr index_t slots(const StepUse& use, index_t slice_nodes) const {
+        const index_t whole = (use.threads + kWarp - 1) / kWarp * kWarp;
+        return whole < slice_nodes ? whole : slice_nodes;
     }
 };
 
-// Tiles of at most limits.tile_nodes nodes each, fewer where a thread block's shared memory would not hold them. Blocks
-// that would cost much more in the tiles than in a general format are dropped from them: those of hubs, whose row or
-// column takes a step for each. The same plan whatever the number of CPU threads.
-HostVector<TsmvTilePlan> plan_tiles(const NodePattern& pattern, const TsmvLimits& limits);
-
-// The tiles of a matrix, and how long the arrays get.
+// A matrix cut into tiles of at most limits.tile_nodes nodes each, fewer where a thread block's shared memory would not
+// hold them. All arrays are where the matrix is.
 struct TsmvLayout {
-    TsmvLimits limits;
+    static constexpr std::uint16_t kNone = 0xFFFF;
+
+    TsmvLimits limits{};
     NodePattern pattern;
-    HostVector<TsmvTilePlan> tiles;
-    HostVector<index_t> contributions;  // for each node, how many tiles have it in their halo; empty without halos
-    std::size_t halo = 0, slices = 0, steps = 0, slots = 0, entries = 0, merge_nodes = 0, remainder = 0;
-    std::size_t shared_bytes = 0;
+    Array<Placement> blocks;         // of the pattern
+    Array<std::uint16_t> positions;  // of each node: slice of its tile times threads, plus thread; or kNone
+    Array<TsmvTile> tiles;           // length tile_count + 1
+    Array<index_t> halo_nodes;       // tile by tile, ascending
+    Array<index_t> slice_steps;      // length slices + 1: first step of each
+    Array<index_t> step_offsets;     // length steps + 1: first slot of each
+    index_t tile_count = 0, halo = 0, slices = 0, steps = 0;
+    std::int64_t slots = 0;
+    std::int64_t entries = 0, remainder = 0;  // of the matrix: in slots, and left to the remainder
+    std::int64_t shared_bytes = 0;            // of the most demanding thread block
 };
 
 }  // namespace spmvgpu

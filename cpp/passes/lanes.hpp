@@ -1,6 +1,6 @@
 // Work of 32 lanes in step, written once: on a GPU the lanes are those of a warp, whose threads run the same text, each
-// for its own lane; on the CPU one thread goes through them. What a lane keeps is a PerLane<T>, which is told which lane
-// is meant; all other variables are the same for all lanes.
+// for its own lane; on the CPU one thread goes through them. What a lane keeps is a PerLane<T>, which is told which
+// lane is meant; all other variables are the same for all lanes.
 //
 //     lanes.each(body)        body(lane)
 //     lanes.those(holds)      a set of bits, of the lanes for which holds(lane)
@@ -8,6 +8,13 @@
 //     lanes.of(lane, value)   value(lane) of one lane
 //     lanes.sum(own)          the sum of what every thread has, of all its lanes
 //     lanes.once(body)        body(), by one lane
+//     lanes.share(n, body)    body(i) for every i below n, each by one lane
+//     lanes.least_of(n, value, none)      the least index_t value(i) of all i below n, or `none` if none is less
+//     lanes.largest_of(n, value, none)    and the largest, or `none` if none is larger
+//     lanes.add_up(n, value, body)        body(i, sum of the value(j) of all j below i) for every i below n; returns
+//     the
+//                                         sum of all
+//     lanes.meet()            what lanes wrote before is there for all of them afterwards
 #pragma once
 
 #include <algorithm>
@@ -60,6 +67,34 @@ struct HostLanes {
     void once(const Body& body) const {
         body();
     }
+
+    template <class Body>
+    void share(index_t n, const Body& body) const {
+        for (index_t i = 0; i < n; ++i) body(i);
+    }
+    template <class Value>
+    index_t least_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = 0; i < n; ++i) found = std::min<index_t>(found, value(i));
+        return found;
+    }
+    template <class Value>
+    index_t largest_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = 0; i < n; ++i) found = std::max<index_t>(found, value(i));
+        return found;
+    }
+    template <class Value, class Body>
+    index_t add_up(index_t n, const Value& value, const Body& body) const {
+        index_t sum = 0;
+        for (index_t i = 0; i < n; ++i) {
+            const index_t own = value(i);
+            body(i, sum);
+            sum += own;
+        }
+        return sum;
+    }
+    void meet() const {}
 };
 
 }  // namespace spmvgpu

@@ -1,0 +1,136 @@
+// How the nodes of a symmetric pattern are found, as passes over it on any device; see builder.hpp.
+#pragma once
+
+#include "formats/node_pattern.hpp"
+#include "passes/passes.hpp"
+
+namespace spmvgpu {
+
+namespace node_pattern {
+
+// Nodes that rows make if a node has at most one row, two, and so on.
+struct NodeCounts {
+    std::int64_t counts[kMaxBlock] = {};
+
+    constexpr NodeCounts& operator+=(const NodeCounts& other) {
+        for (int i = 0; i < kMaxBlock; ++i) counts[i] += other.counts[i];
+        return *this;
+    }
+};
+
+// The block of which the blocks, stored with value_bytes per value and index_bytes per block, take least memory.
+inline int choose_block(index_t rows, const NodeCounts& nodes, int value_bytes, int index_bytes) {
+    double least = 0;
+    int block = 0;
+    for (int candidate = 1; candidate <= kMaxBlock; ++candidate) {
+        // As many blocks as entries divided by the mean size of a node, squared.
+        const double count = nodes.counts[candidate - 1] > 0 ? static_cast<double>(nodes.counts[candidate - 1]) : 1.0;
+        const double mean = rows / count;
+        const double bytes = (index_bytes + candidate * candidate * value_bytes) / (mean * mean);
+        if (block != 0 && bytes >= least) continue;
+        least = bytes;
+        block = candidate;
+    }
+    return block;
+}
+
+// Calls visit(column, place) for every block of a node up to its diagonal.
+template <class Visit>
+SPMVGPU_IN_BODY void for_each_block(const index_t* row_offsets, const index_t* cols, const index_t* first_rows,
+                                    const index_t* nodes_before, index_t node, const Visit& visit) {
+    const index_t begin = row_offsets[first_rows[node]], end = row_offsets[first_rows[node] + 1];
+    for (index_t k = begin; k < end;) {
+        const index_t column = node_of_row(nodes_before, cols[k]);
+        if (column > node) return;
+        visit(column, k - begin);
+        k += first_rows[column + 1] - first_rows[column];
+    }
+}
+
+}  // namespace node_pattern
+
+// Of a symmetric CSR pattern. Block 0 chooses the one that takes least memory, see choose_block().
+template <class Passes>
+NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, const index_t* cols,
+                       int block, int value_bytes, int index_bytes) {
+    using namespace node_pattern;
+    // A run of rows with the same columns makes nodes from its begin on. Before each row, how many runs have begun:
+    Array<index_t> run_numbers = passes.template scratch<index_t>(rows + std::size_t(1));
+    index_t* const runs = run_numbers.data();
+    Array<Mark> marks = passes.template scratch<Mark>(rows);
+    Mark* const differs = marks.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) {
+            const index_t length = row_offsets[row + 1] - row_offsets[row];
+            differs[row] = row == 0 || length != row_offsets[row] - row_offsets[row - 1];
+        });
+    passes.each_entry(
+        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
+            if (is_marked(differs + row)) return;
+            if (cols[k] != cols[k - (row_offsets[row + 1] - row_offsets[row])]) set_mark(differs + row);
+        });
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) { runs[row] = differs[row]; });
+    Array<index_t> run_begins = passes.template scratch<index_t>(passes.scan(runs, rows));
+    index_t* const begins = run_begins.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) {
+            if (runs[row] != runs[row + 1]) begins[runs[row]] = static_cast<index_t>(row);
+        });
+    NodePattern pattern;
+    pattern.block = block;
+    if (block == 0) {
+        const auto found = passes.template reduce<NodeCounts>(
+            rows, SPMVGPU_BODY(std::int64_t row) {
+                NodeCounts nodes;
+                for (int i = 0; i < kMaxBlock; ++i) nodes.counts[i] = (row - begins[runs[row + 1] - 1]) % (i + 1) == 0;
+                return nodes;
+            });
+        pattern.block = choose_block(rows, found, value_bytes, index_bytes);
+    }
+    const int most = pattern.block;
+    pattern.matrix_rows = rows;
+    pattern.nodes_before = passes.template make<index_t>(rows + std::size_t(1));
+    index_t* const before = pattern.nodes_before.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) { before[row] = (row - begins[runs[row + 1] - 1]) % most == 0; });
+    pattern.nodes = passes.scan(before, rows);
+    const index_t nodes = pattern.nodes;
+    pattern.rows = passes.template make<index_t>(nodes + std::size_t(1));
+    index_t* const first_rows = pattern.rows.data();
+    passes.each(
+        std::int64_t(rows) + 1, SPMVGPU_BODY(std::int64_t row) {
+            if (row == rows || before[row] != before[row + 1]) first_rows[before[row]] = static_cast<index_t>(row);
+        });
+
+    constexpr std::int64_t kNanosecondsPerNode = 50;
+    pattern.offsets = passes.template make<index_t>(nodes + std::size_t(1));
+    index_t* const offsets = pattern.offsets.data();
+    passes.each(
+        nodes,
+        SPMVGPU_BODY(std::int64_t node) {
+            index_t count = 0;
+            for_each_block(row_offsets, cols, first_rows, before, static_cast<index_t>(node),
+                           [&](index_t, index_t) { ++count; });
+            offsets[node] = count;
+        },
+        kNanosecondsPerNode);
+    pattern.blocks = passes.scan(offsets, nodes);
+    pattern.columns = passes.template make<index_t>(pattern.blocks);
+    pattern.places = passes.template make<index_t>(pattern.blocks);
+    index_t *const columns = pattern.columns.data(), *const places = pattern.places.data();
+    passes.each(
+        nodes,
+        SPMVGPU_BODY(std::int64_t node) {
+            index_t at = offsets[node];
+            for_each_block(row_offsets, cols, first_rows, before, static_cast<index_t>(node),
+                           [&](index_t column, index_t place) {
+                               columns[at] = column;
+                               places[at++] = place;
+                           });
+        },
+        kNanosecondsPerNode);
+    return pattern;
+}
+
+}  // namespace spmvgpu
