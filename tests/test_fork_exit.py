@@ -128,6 +128,8 @@ def test_exit_while_daemon_threads_work(work):
 
 def test_exit_while_daemon_threads_multiply_over_several_devices():
     run_python(EXIT.format(work="op @ x", device=["cpu", "cpu"]))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "work",
@@ -144,7 +146,7 @@ def test_exit_while_daemon_threads_work_on_a_gpu(work, cuda_device):
     run_python(EXIT.format(work=work.format(device=cuda_device), device=cuda_device))
 
 
-# CUDA does not work in a child of a process that uses it: what is on a GPU says so, and what is on the CPU works.
+# CUDA does not work in a child of a process that uses it: what is on a GPU says so, what is on the CPU works.
 FORK_ON_A_GPU = """
     import os, signal, threading, time, warnings
     import numpy as np
@@ -179,7 +181,8 @@ FORK_ON_A_GPU = """
             signal.alarm(100)
             here = sg.aslinearoperator(A, format={format!r}, device="cpu")
             right = np.allclose(here @ x, expected) and np.allclose(here.T @ x, expected)
-            refused = is_refused(lambda: op @ x) and is_refused(lambda: sg.aslinearoperator(A, device={device!r}))
+            refused = is_refused(lambda: op @ x)
+            refused = refused and is_refused(lambda: sg.aslinearoperator(A, device={device!r}))
             os._exit(0 if right and refused else 1)
         status = os.waitpid(child, 0)[1]
         if status != 0:
@@ -193,7 +196,9 @@ FORK_ON_A_GPU = """
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("work", ["op @ x", "sg.linalg.cg(op, x, maxiter=5)", "sg.aslinearoperator(A, device=op.device)"])
+@pytest.mark.parametrize(
+    "work", ["op @ x", "sg.linalg.cg(op, x, maxiter=5)", "sg.aslinearoperator(A, device=op.device)"]
+)
 def test_fork_while_another_thread_uses_a_gpu(work, cuda_device):
     for format in ("csr", "csr_m"):
         run_python(FORK_ON_A_GPU.format(format=format, device=cuda_device, work=work))

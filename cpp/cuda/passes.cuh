@@ -32,6 +32,20 @@ __global__ void __launch_bounds__(kPassThreads) fill_thread_per_element(T* to, s
     if (i < n) to[i] = value;
 }
 
+// row_of_entry() by a warp, which looks at as many places at once as it has lanes.
+static __device__ index_t row_of_entry_by_warp(const index_t* row_offsets, index_t rows, index_t entry) {
+    std::int64_t begin = 0, end = std::int64_t(rows) + 1;  // the first row that begins behind the entry is between
+    while (begin < end) {
+        const std::int64_t step = (end - begin + kWarp - 1) / kWarp;
+        const std::int64_t place = begin + (threadIdx.x % kWarp + 1) * step - 1;
+        const unsigned behind = __ballot_sync(kAllLanes, place >= end || row_offsets[place] > entry);
+        if (behind == 0) return static_cast<index_t>(end) - 1;
+        begin += (__ffs(static_cast<int>(behind)) - 1) * step;
+        if (begin + step - 1 < end) end = begin + step - 1;
+    }
+    return static_cast<index_t>(begin) - 1;
+}
+
 // A block finds the rows of its first and of its last entry, and every thread its own between those.
 template <class Body>
 __global__ void __launch_bounds__(kPassThreads)
@@ -40,9 +54,10 @@ __global__ void __launch_bounds__(kPassThreads)
     __shared__ index_t bounds[2];
     const std::int64_t begin = std::int64_t(blockIdx.x) * kPerBlock;
     const std::int64_t end = begin + kPerBlock < nnz ? begin + kPerBlock : nnz;
-    if (threadIdx.x % kWarp == 0 && threadIdx.x < 2 * kWarp) {
-        const auto entry = static_cast<index_t>(threadIdx.x == 0 ? begin : end - 1);
-        bounds[threadIdx.x / kWarp] = row_of_entry(row_offsets, rows, entry);
+    if (threadIdx.x < 2 * kWarp) {
+        const auto entry = static_cast<index_t>(threadIdx.x < kWarp ? begin : end - 1);
+        const index_t row = row_of_entry_by_warp(row_offsets, rows, entry);
+        if (threadIdx.x % kWarp == 0) bounds[threadIdx.x / kWarp] = row;
     }
     __syncthreads();
     const index_t first = bounds[0], last = bounds[1];
@@ -72,6 +87,14 @@ template <class Body>
 __global__ void __launch_bounds__(kPassThreads) each_warp(std::int64_t n, Body body) {
     const std::int64_t i = (std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x) / kWarp;
     if (i < n) body(WarpLanes{}, i);
+}
+
+// A block has one warp, for the most memory; that of one in global memory where shared memory does not hold it.
+template <class Body>
+__global__ void __launch_bounds__(kWarp)
+    each_warp_with_memory(std::int64_t first, Body body, Word* all, std::int64_t words) {
+    extern __shared__ Word shared_words[];
+    body(WarpLanes{}, first + blockIdx.x, all == nullptr ? shared_words : all + std::int64_t(blockIdx.x) * words);
 }
 
 class CudaPasses {
@@ -116,6 +139,22 @@ public:
         if (n == 0) return;
         each_warp<<<blocks_for(n, kPassThreads / kWarp), kPassThreads, 0, native(stream())>>>(n, body);
         check_launch("each_warp");
+    }
+
+    template <class Body>
+    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t /*work*/ = 1) const {
+        constexpr std::int64_t kMostWordsAtOnce = 1 << 26;
+        if (n == 0) return;
+        const bool is_shared = words <= kFastWords;
+        const int bytes = is_shared ? static_cast<int>(words * sizeof(Word)) : 0;
+        const std::int64_t at_once = is_shared ? n : std::min(n, std::max<std::int64_t>(1, kMostWordsAtOnce / words));
+        Array<Word> memory = scratch<Word>(is_shared ? 0 : at_once * words);
+        allow_shared_bytes(each_warp_with_memory<Body>, bytes);
+        for (std::int64_t first = 0; first < n; first += at_once) {
+            each_warp_with_memory<<<static_cast<unsigned>(std::min(at_once, n - first)), kWarp, bytes,
+                                    native(stream())>>>(first, body, is_shared ? nullptr : memory.data(), words);
+            check_launch("each_warp_with_memory");
+        }
     }
 
     template <class Body>

@@ -49,7 +49,8 @@ SPMVGPU_IN_BODY void for_each_block(const index_t* row_offsets, const index_t* c
 
 }  // namespace node_pattern
 
-// Of a symmetric CSR pattern. Block 0 chooses the one that takes least memory, see choose_block().
+// The nodes of a CSR pattern, and of that no more. Block 0 chooses the one of which blocks take least memory, see
+// choose_block().
 template <class Passes>
 NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, const index_t* cols,
                        int block, int value_bytes, int index_bytes) {
@@ -95,15 +96,22 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
     passes.each(
         rows, SPMVGPU_BODY(std::int64_t row) { before[row] = (row - begins[runs[row + 1] - 1]) % most == 0; });
     pattern.nodes = passes.scan(before, rows);
-    const index_t nodes = pattern.nodes;
-    pattern.rows = passes.template make<index_t>(nodes + std::size_t(1));
+    pattern.rows = passes.template make<index_t>(pattern.nodes + std::size_t(1));
     index_t* const first_rows = pattern.rows.data();
     passes.each(
         std::int64_t(rows) + 1, SPMVGPU_BODY(std::int64_t row) {
             if (row == rows || before[row] != before[row + 1]) first_rows[before[row]] = static_cast<index_t>(row);
         });
+    return pattern;
+}
 
+// And the blocks of its lower triangle, if it is symmetric.
+template <class Passes>
+void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols, NodePattern& pattern) {
+    using namespace node_pattern;
     constexpr std::int64_t kNanosecondsPerNode = 50;
+    const index_t nodes = pattern.nodes;
+    const index_t *const first_rows = pattern.rows.data(), *const before = pattern.nodes_before.data();
     pattern.offsets = passes.template make<index_t>(nodes + std::size_t(1));
     index_t* const offsets = pattern.offsets.data();
     passes.each(
@@ -130,7 +138,6 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
                            });
         },
         kNanosecondsPerNode);
-    return pattern;
 }
 
 }  // namespace spmvgpu

@@ -47,10 +47,13 @@ struct Builder<Tsmv<T>, Passes> {
         check_square(Tsmv<T>::kName, csr, asked.symmetry);
         TsmvPlan<T> plan;
         TsmvTuning& tuning = plan.tuning = asked;
-        tuning.symmetry = find_symmetry(passes, Tsmv<T>::kName, csr, asked.symmetry);
         if (tuning.variant == TsmvVariant::kPoster) tuning.block = 1;
-        const NodePattern pattern = find_nodes(passes, csr.rows, csr.nnz, csr.row_offsets.data(),
-                                               csr.col_indices.data(), tuning.block, sizeof(T), sizeof(std::uint16_t));
+        const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        NodePattern pattern =
+            find_nodes(passes, csr.rows, csr.nnz, row_offsets, cols, tuning.block, sizeof(T), sizeof(std::uint16_t));
+        const NodeRows nodes{pattern.rows.data(), pattern.nodes_before.data()};
+        tuning.symmetry = find_symmetry(passes, Tsmv<T>::kName, csr, asked.symmetry, nodes);
+        find_blocks(passes, row_offsets, cols, pattern);
         tuning.block = pattern.block;
         tsmv_choice::complete(tuning, pattern.nodes, target, sizeof(T));
         const TsmvLimits limits{tuning.variant, tuning.threads, tuning.threads * tuning.slices, tuning.block,

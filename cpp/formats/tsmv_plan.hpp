@@ -19,7 +19,7 @@ struct TsmvTile {
 
 // Where a block of the stored triangle goes: its column in the numbering of its tile, and the step, of its slice, at
 // which its thread works on it.
-struct Placement {
+struct alignas(4) Placement {
     static constexpr std::uint16_t kDropped = 0xFFFF;  // as a step: the block is left to the remainder
 
     std::uint16_t column = 0, step = 0;

@@ -3,7 +3,6 @@
 // in step, see passes/lanes.hpp: a slice is scheduled by one warp of a GPU, or by one thread of the CPU.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "formats/tsmv_plan.hpp"
@@ -25,94 +24,123 @@ struct SliceTasks {
     constexpr index_t own_column(index_t task) const { return halo + nodes[task]; }
 };
 
-SPMVGPU_IN_BODY int lowest_bit(Word word) {
-#ifdef __CUDA_ARCH__
-    return __ffs(static_cast<int>(word)) - 1;
-#else
-    return std::countr_zero(word);
-#endif
-}
-
 // No two threads work on the same column in one step; where there is a choice, they read different banks of shared
 // memory. That is the edge colouring of a bipartite graph, for which as many steps suffice as the longest row or column
 // has blocks (Koenig); taking a step at which both are free needs hardly any more.
 class SliceScheduler {
 public:
-    // A block finds a free step below this whatever came before it: a column has one block of a node at most.
-    static constexpr index_t most_steps(index_t longest, index_t tasks) { return longest + tasks; }
+    // A block finds a free step below this whatever came before it, where no column has more than `highest` blocks.
+    static constexpr index_t most_steps(index_t longest, index_t highest) { return longest + highest; }
     // Memory for a slice: for each 32 steps a set of those that are taken, for every column, for every bank that each
-    // group of threads reads, and for the node at hand.
-    static constexpr std::int64_t words_of_slice(const TsmvLimits& limits, index_t longest, index_t tasks,
-                                                 index_t columns) {
-        return words_for(most_steps(longest, tasks)) * row_words(limits, tasks, columns);
+    // group of threads reads, and for the node at hand; and the use of each step.
+    static SPMVGPU_IN_BODY std::int64_t words_of_slice(const TsmvLimits& limits, index_t steps, index_t tasks,
+                                                       index_t columns) {
+        return words_for(steps) * Row(limits, tasks, columns).words;
     }
 
-    // Places all blocks, task t being thread t's, and counts in `uses`, which is zero. Returns how many steps it takes.
+    // Places all blocks, task t being thread t's, and says in `uses` how steps are used. Returns how many it takes.
     template <class Lanes>
     static SPMVGPU_IN_BODY index_t schedule(const Lanes& lanes, const TsmvLimits& limits, const SliceTasks& tasks,
                                             Word* words, StepUse* uses) {
-        const std::int64_t row = row_words(limits, tasks.count, tasks.columns);
-        const index_t banks = banks_of(limits), at_node = tasks.columns, at_banks = tasks.columns + 1;
+        const Row row(limits, tasks.count, tasks.columns);
         index_t open = 0;   // rows of words in use
         index_t steps = 0;  // up to the last one in use
-        index_t limit = 0;  // steps that are stored anyway, for the longest node of the warp
-        for (index_t thread = 0; thread < tasks.count; ++thread) {
-            const index_t node = tasks.nodes[thread], own = tasks.own_column(thread);
-            if (thread % TsmvLimits::kWarp == 0) limit = tasks.lengths[node];
-            lanes.once([&] {
-                for (index_t w = 0; w < open; ++w) words[w * row + at_node] = 0;
+        constexpr index_t kLanes = Lanes::kCount;
+        for (index_t first = 0; first < tasks.count; first += kLanes) {
+            typename Lanes::template PerLane<index_t> begins, ends, owns;
+            lanes.each([&](int lane) {
+                const index_t task = first + lane, node = task < tasks.count ? tasks.nodes[task] : -1;
+                begins[lane] = node < 0 ? 0 : tasks.offsets[node];
+                ends[lane] = node < 0 ? 0 : tasks.offsets[node + 1];
+                owns[lane] = tasks.halo + node;
             });
-            lanes.meet();
-            for (index_t k = tasks.offsets[node]; k < tasks.offsets[node + 1]; ++k) {
-                const Placement block = tasks.blocks[k];
-                if (block.step == Placement::kDropped) continue;
-                const bool adds = block.column != own;
-                const index_t at_bank = at_banks + thread / banks * banks + block.column * limits.block % banks;
-                // The first step at which node and column are free, without a bank conflict if there is one below the
-                // limit.
-                index_t first_free = -1, step = -1;
-                for (index_t w = 0; step < 0; ++w) {
-                    Word* const taken = words + w * row;
-                    if (w == open) {
-                        lanes.share(static_cast<index_t>(row), [&](index_t i) { taken[i] = 0; });
+            // Steps that are stored anyway, for the longest node of the warp.
+            const index_t limit = tasks.lengths[tasks.nodes[first]];
+            for (index_t thread = first; thread < tasks.count && thread < first + kLanes; ++thread) {
+                const int i = thread - first;
+                const index_t begin = lanes.of(i, [&](int lane) { return begins[lane]; });
+                const index_t end = lanes.of(i, [&](int lane) { return ends[lane]; });
+                const index_t own = lanes.of(i, [&](int lane) { return owns[lane]; });
+                lanes.share(open, [&](index_t w) { words[w * row.words + row.node] = 0; });
+                for (index_t chunk = begin; chunk < end; chunk += kLanes) {
+                    typename Lanes::template PerLane<Placement> held;
+                    lanes.each([&](int lane) {
+                        if (chunk + lane < end) held[lane] = tasks.blocks[chunk + lane];
+                    });
+                    for (int j = 0; j < kLanes && chunk + j < end; ++j) {
+                        const Placement block = lanes.of(j, [&](int lane) { return held[lane]; });
+                        if (block.step == Placement::kDropped) continue;
+                        const index_t column = block.column == own ? Row::kNobody : block.column;
+                        const index_t bank = row.bank_of(thread, block.column);
+                        const index_t step = find_step(lanes, row, words, column, bank, limit, open);
+                        lanes.once([&] {
+                            take(row, words, column, bank, step, thread);
+                            tasks.blocks[chunk + j].step = static_cast<std::uint16_t>(step);
+                        });
                         lanes.meet();
-                        ++open;
-                    }
-                    const Word free = ~(taken[at_node] | (adds ? taken[block.column] : 0));
-                    if (free == 0) continue;
-                    const auto first = static_cast<index_t>(kWordBits * w), left = limit - first;
-                    const Word below_limit = left >= kWordBits ? ~Word(0) : left > 0 ? (Word(1) << left) - 1 : 0;
-                    const Word clean = free & ~taken[at_bank] & below_limit;
-                    if (first_free < 0) first_free = first + lowest_bit(free);
-                    if (clean != 0) {
-                        step = first + lowest_bit(clean);
-                    } else if (left <= kWordBits) {
-                        step = first_free;
+                        if (step >= steps) steps = step + 1;
                     }
                 }
-                lanes.once([&] {
-                    Word* const taken = words + step / kWordBits * row;
-                    const Word bit = Word(1) << step % kWordBits;
-                    taken[at_node] |= bit;
-                    if (adds) taken[block.column] |= bit;
-                    taken[at_bank] |= bit;
-                    tasks.blocks[k].step = static_cast<std::uint16_t>(step);
-                    ++uses[step].blocks;
-                    uses[step].threads = static_cast<std::uint16_t>(thread + 1);
-                });
-                lanes.meet();
-                if (step >= steps) steps = step + 1;
             }
         }
+        lanes.share(steps, [&](index_t step) {
+            const Word use = words[step / kWordBits * row.words + row.uses + step % kWordBits];
+            uses[step] = {static_cast<std::uint16_t>(use), static_cast<std::uint16_t>(use >> 16)};
+        });
         return steps;
     }
 
 private:
-    static constexpr int kBankBytes = 128;  // that shared memory serves at once, in so many neighbouring threads
-    static constexpr index_t banks_of(const TsmvLimits& limits) { return kBankBytes / limits.value_bytes; }
-    static constexpr std::int64_t row_words(const TsmvLimits& limits, index_t tasks, index_t columns) {
-        const index_t banks = banks_of(limits);
-        return std::int64_t(columns) + 1 + (tasks + banks - 1) / banks * banks;
+    // Where things lie in the words for 32 steps: what is taken of each column, of the node at hand and of the banks,
+    // and how many blocks each step has, beside in the upper half the threads up to the last of these.
+    struct Row {
+        static constexpr index_t kNobody = -1;  // in place of a column to which nobody adds
+        static constexpr int kBankBytes = 128;  // that shared memory serves at once, in so many neighbouring threads
+
+        SPMVGPU_IN_BODY Row(const TsmvLimits& limits, index_t tasks, index_t columns)
+            : block(limits.block), banks(kBankBytes / limits.value_bytes), node(columns), first_bank(columns + 1) {
+            uses = first_bank + (tasks + banks - 1) / banks * banks;
+            words = uses + kWordBits;
+        }
+        SPMVGPU_IN_BODY index_t bank_of(index_t thread, index_t column) const {
+            return first_bank + thread / banks * banks + column * block % banks;
+        }
+
+        index_t block, banks, node, first_bank, uses;
+        std::int64_t words;
+    };
+
+    // The first step at which node and column are free, without a bank conflict if there is one below the limit.
+    template <class Lanes>
+    static SPMVGPU_IN_BODY index_t find_step(const Lanes& lanes, const Row& row, Word* words, index_t column,
+                                             index_t bank, index_t limit, index_t& open) {
+        index_t first_free = -1;
+        for (index_t w = 0;; ++w) {
+            Word* const taken = words + w * row.words;
+            if (w == open) {
+                lanes.share(static_cast<index_t>(row.words), [&](index_t i) { taken[i] = 0; });
+                ++open;
+            }
+            const Word free = ~(taken[row.node] | (column == Row::kNobody ? 0 : taken[column]));
+            const auto first = static_cast<index_t>(kWordBits * w), left = limit - first;
+            const Word below_limit = left >= kWordBits ? ~Word(0) : left > 0 ? (Word(1) << left) - 1 : 0;
+            const Word clean = free & ~taken[bank] & below_limit;
+            if (clean != 0) return first + lowest_bit(clean);
+            if (first_free < 0 && free != 0) first_free = first + lowest_bit(free);
+            if (first_free >= 0 && left <= kWordBits) return first_free;
+        }
+    }
+
+    static SPMVGPU_IN_BODY void take(const Row& row, Word* words, index_t column, index_t bank, index_t step,
+                                     index_t thread) {
+        constexpr auto kBits = static_cast<index_t>(kWordBits);
+        Word* const taken = words + step / kBits * row.words;
+        const Word bit = Word(1) << step % kBits;
+        taken[row.node] |= bit;
+        if (column != Row::kNobody) taken[column] |= bit;
+        taken[bank] |= bit;
+        Word& use = taken[row.uses + step % kBits];
+        use = ((use & 0xffff) + 1) | static_cast<Word>(thread + 1) << 16;
     }
 };
 

@@ -21,6 +21,8 @@ struct TsmvTiles {
     index_t* lengths;          // of each node, blocks that are not dropped
     index_t* order;            // of each tile its nodes, longest first, those of equal length in order
     index_t* tasks;            // of each tile, nodes with blocks
+    index_t* highest;          // of each tile, blocks below the diagonal in any of its columns, at most
+    const index_t* degrees;    // of each node as a column, blocks below the diagonal
     std::uint16_t* positions;  // see TsmvLayout
     index_t* slices;           // of each tile its first slice, and the end
     const index_t* tile_of;    // of each slice
@@ -42,7 +44,8 @@ struct TsmvTiles {
     }
     constexpr SliceTasks tasks_of(index_t s) const {
         const index_t t = tile_of[s], begin = begins[t];
-        return {count_tasks(s), order + begin, lengths + begin, offsets + begin, blocks, halo[t], local_nodes(t)};
+        return {count_tasks(s), order + begin + first_task(s), lengths + begin, offsets + begin, blocks, halo[t],
+                local_nodes(t)};
     }
     // Threads that a slice has slots for.
     constexpr index_t threads_of(index_t s) const { return limits.is_poster() ? limits.threads : count_tasks(s); }
@@ -61,6 +64,7 @@ public:
         positions_ = passes_.template make<std::uint16_t>(pattern.nodes);
         lengths_ = passes_.template scratch<index_t>(pattern.nodes);
         order_ = passes_.template scratch<index_t>(pattern.nodes);
+        count_degrees();
         work_per_tile_ = kNanosecondsPerBlock * (pattern.blocks / (pattern.nodes / limits.tile_nodes + 1) + 1);
     }
 
@@ -88,6 +92,21 @@ public:
     }
 
     // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
+    void count_degrees() {
+        degrees_ = passes_.template scratch<index_t>(pattern_.nodes);
+        index_t* const degrees = degrees_.data();
+        passes_.fill(degrees, pattern_.nodes, index_t(0));
+        const index_t *const offsets = pattern_.offsets.data(), *const columns = pattern_.columns.data();
+        passes_.each(
+            pattern_.nodes,
+            SPMVGPU_BODY(std::int64_t node) {
+                for (index_t k = offsets[node]; k < offsets[node + 1]; ++k) {
+                    if (columns[k] < node) count_one(degrees + columns[k]);
+                }
+            },
+            kNanosecondsPerBlock);
+    }
+
     void cut_evenly() {
         const index_t nodes = pattern_.nodes, most = limits_.tile_nodes;
         set_tile_count(nodes / most + (nodes % most != 0));
@@ -104,13 +123,14 @@ public:
         begins_ = passes_.template scratch<index_t>(count + std::size_t(1));
         halo_ = passes_.template scratch<index_t>(count + std::size_t(1));
         tasks_ = passes_.template scratch<index_t>(count);
+        highest_ = passes_.template scratch<index_t>(count);
         slices_ = passes_.template scratch<index_t>(count + std::size_t(1));
     }
 
     TsmvTiles tiles() {
-        return {limits_,        pattern_.offsets.data(), pattern_.columns.data(), begins_.data(), blocks_.data(),
-                halo_.data(),   lengths_.data(),         order_.data(),           tasks_.data(),  positions_.data(),
-                slices_.data(), tile_of_.data()};
+        return {limits_,         pattern_.offsets.data(), pattern_.columns.data(), begins_.data(), blocks_.data(),
+                halo_.data(),    lengths_.data(),         order_.data(),           tasks_.data(),  highest_.data(),
+                degrees_.data(), positions_.data(),       slices_.data(),          tile_of_.data()};
     }
 
     // Dropped from the outset: all but the last blocks of a very long node, and, as the poster has square blocks on the
@@ -204,50 +224,55 @@ public:
         list_slices();
         const TsmvTiles all = tiles();
         // The memory that a slice takes, and the steps that there may be.
-        Array<std::int64_t> words_before = passes_.template scratch<std::int64_t>(slice_count_ + std::size_t(1));
+        Array<std::int64_t> words_of = passes_.template scratch<std::int64_t>(slice_count_);
         uses_before_ = passes_.template scratch<std::int64_t>(slice_count_ + std::size_t(1));
-        std::int64_t *const words = words_before.data(), *const uses = uses_before_.data();
+        std::int64_t *const words = words_of.data(), *const uses = uses_before_.data();
         passes_.each(
             slice_count_, SPMVGPU_BODY(std::int64_t slice) {
                 const auto s = static_cast<index_t>(slice);
                 const SliceTasks tasks = all.tasks_of(s);
-                const index_t first = all.first_task(s);
-                const index_t longest = tasks.count > 0 ? tasks.lengths[tasks.nodes[first]] : 0;
-                const bool poster = all.limits.is_poster();
-                words[s] = poster ? ListScheduler::words_of_tile(all.limits, tasks.columns)
-                                  : SliceScheduler::words_of_slice(all.limits, longest, tasks.count, tasks.columns);
-                uses[s] = poster ? ListScheduler::most_steps(all.blocks_of(all.tile_of[s]))
-                                 : SliceScheduler::most_steps(longest, tasks.count);
+                if (all.limits.is_poster()) {
+                    words[s] = ListScheduler::words_of_tile(all.limits, tasks.columns);
+                    uses[s] = ListScheduler::most_steps(all.blocks_of(all.tile_of[s]));
+                } else {
+                    const index_t degree = all.highest[all.tile_of[s]];
+                    const index_t steps = SliceScheduler::most_steps(tasks.lengths[tasks.nodes[0]],
+                                                                     degree < tasks.count ? degree : tasks.count);
+                    words[s] = SliceScheduler::words_of_slice(all.limits, steps, tasks.count, tasks.columns);
+                    uses[s] = steps;
+                }
             });
-        const std::int64_t all_words = passes_.scan(words, slice_count_), all_uses = passes_.scan(uses, slice_count_);
-        uses_ = passes_.template scratch<StepUse>(all_uses);
-        passes_.fill(uses_.data(), all_uses, StepUse{});
+        uses_ = passes_.template scratch<StepUse>(passes_.scan(uses, slice_count_));
+        passes_.fill(uses_.data(), static_cast<std::int64_t>(uses_.size()), StepUse{});
         slice_steps_ = passes_.template make<index_t>(slice_count_ + std::size_t(1));
-        constexpr std::int64_t kMostWords = 1 << 25;
-        in_batches(words_before, all_words, kMostWords,
-                   [&](index_t from, index_t to, std::int64_t size) { schedule_slices(from, to, size, words); });
+        // Those of hubs, for which near memory is too small, by themselves.
+        const auto most = largest<std::int64_t>(
+            passes_, slice_count_, SPMVGPU_BODY(std::int64_t s) { return words[s]; });
+        if (most <= kFastWords) return schedule_slices(slice_count_, nullptr, words, most);
+        schedule_slices(slice_count_, nullptr, words, kFastWords);
+        const Array<index_t> large = select(
+            passes_, slice_count_, SPMVGPU_BODY(std::int64_t s) { return words[s] > kFastWords; });
+        schedule_slices(static_cast<index_t>(large.size()), large.data(), words, most);
     }
 
-    void schedule_slices(index_t from, index_t to, std::int64_t size, const std::int64_t* words) {
+    // Those of so many slices, of all or of a list, that take at most so many words.
+    void schedule_slices(index_t count, const index_t* list, const std::int64_t* words, std::int64_t most) {
         const TsmvTiles all = tiles();
-        Array<Word> memory = passes_.template scratch<Word>(size);
-        Word* const every_word = memory.data();
         const std::int64_t* const uses_before = uses_before_.data();
         StepUse* const uses = uses_.data();
         index_t* const steps = slice_steps_.data();
-        passes_.each_in_step(
-            to - from,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
-                const auto s = static_cast<index_t>(from + i);
-                SliceTasks tasks = all.tasks_of(s);
-                tasks.nodes += all.first_task(s);
-                Word* const own_words = every_word + (words[s] - words[from]);
+        passes_.each_in_step_with(
+            count, most,
+            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i, Word* memory) {
+                const index_t s = list == nullptr ? static_cast<index_t>(i) : list[i];
+                if (words[s] > most) return;
+                const SliceTasks tasks = all.tasks_of(s);
                 StepUse* const own_uses = uses + uses_before[s];
-                const index_t count = all.limits.is_poster()
-                                          ? ListScheduler::schedule(lanes, all.limits, tasks, own_words, own_uses,
+                const index_t taken = all.limits.is_poster()
+                                          ? ListScheduler::schedule(lanes, all.limits, tasks, memory, own_uses,
                                                                     all.positions + all.begins[all.tile_of[s]])
-                                          : SliceScheduler::schedule(lanes, all.limits, tasks, own_words, own_uses);
-                lanes.once([&] { steps[s] = count; });
+                                          : SliceScheduler::schedule(lanes, all.limits, tasks, memory, own_uses);
+                lanes.once([&] { steps[s] = taken; });
             },
             work_per_tile_);
     }
@@ -283,8 +308,13 @@ public:
                             all.positions[begin + n] = static_cast<std::uint16_t>(placed + before);
                         });
                 }
+                const index_t first = all.first_block(t);
+                const index_t highest = lanes.largest_of(
+                    all.blocks_of(t),
+                    [&](index_t i) { return all.is_kept(first + i) ? all.degrees[all.columns[first + i]] : 0; }, 0);
                 lanes.once([&] {
                     const index_t threads = all.limits.threads;
+                    all.highest[t] = highest;
                     all.tasks[t] = placed;
                     all.slices[t] = all.limits.is_poster() ? 1 : (placed + threads - 1) / threads;
                 });
@@ -588,8 +618,8 @@ private:
     index_t count_ = 0, slice_count_ = 0;
     Array<Placement> blocks_;
     Array<std::uint16_t> positions_;
-    Array<index_t> begins_, halo_, lengths_, order_, tasks_, slices_, tile_of_;  // see TsmvTiles
-    Array<std::int64_t> uses_before_;                                            // of each slice, and the end
+    Array<index_t> begins_, halo_, lengths_, order_, tasks_, highest_, degrees_, slices_, tile_of_;  // see TsmvTiles
+    Array<std::int64_t> uses_before_;  // of each slice, and the end
     Array<StepUse> uses_;
     Array<index_t> slice_steps_;  // of each slice
 };

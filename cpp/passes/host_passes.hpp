@@ -75,6 +75,15 @@ public:
     }
 
     template <class Body>
+    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
+        parallel_ranges(n, work * n, [&](std::int64_t begin, std::int64_t end) {
+            HostVector<Word> memory(words);
+            InterruptTimer timer;
+            for (std::int64_t i = begin; i < end; ++i, timer.work(work)) body(Lanes{}, i, memory.data());
+        });
+    }
+
+    template <class Body>
     void each_entry(index_t rows, const index_t* row_offsets, index_t nnz, const Body& body) const {
         parallel_ranges(nnz, nnz, [&](std::int64_t first, std::int64_t last) {
             const auto begin = static_cast<index_t>(first), end = static_cast<index_t>(last);

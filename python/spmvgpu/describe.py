@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from .devices import CPU, resolve_device
-from .formats import builds_on_gpu, needs_symmetry
+from .formats import needs_symmetry
 from .inputs import compressed
-from .planning.choosing import Tuning
+from .planning.budget import PLANNING
+from .planning.choosing import Tuning, takes_long_to_plan
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
 from .planning.model.roofline import variant_name
@@ -64,11 +65,11 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
-    if op.format != best and not builds_on_gpu(best) and (needs_symmetry(best) or ordinal != CPU):
+    kind = "cpu" if ordinal == CPU else "cuda"
+    if op.format != best and (takes_long_to_plan(best, kind) or best in PLANNING):
         asked = "symmetric=True or tune='full'" if needs_symmetry(best) else "tune='full'"
         lines.append(
-            f"{best} is considered with {asked} alone: it is planned on the CPU, which takes as long as "
-            "hundreds of products or more"
+            f"{best} takes as long to plan as tens of products or more: with {asked} it is considered"
         )
     return "\n".join(lines)
 
