@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats/node_pattern.hpp"
+#include "formats/symmetry_build.hpp"
 #include "passes/passes.hpp"
 
 namespace spmvgpu {
@@ -67,8 +68,9 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
         });
     passes.each_entry(
         rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            if (is_marked(differs + row)) return;
-            if (cols[k] != cols[k - (row_offsets[row + 1] - row_offsets[row])]) set_mark(differs + row);
+            const index_t length = row_offsets[row + 1] - row_offsets[row];
+            if (k < length || cols[k] == cols[k - length]) return;
+            if (!is_marked(differs + row)) set_mark(differs + row);
         });
     passes.each(
         rows, SPMVGPU_BODY(std::int64_t row) { runs[row] = differs[row]; });
@@ -91,12 +93,12 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
     }
     const int most = pattern.block;
     pattern.matrix_rows = rows;
-    pattern.nodes_before = passes.template make<index_t>(rows + std::size_t(1));
+    pattern.nodes_before = passes.template scratch<index_t>(rows + std::size_t(1));
     index_t* const before = pattern.nodes_before.data();
     passes.each(
         rows, SPMVGPU_BODY(std::int64_t row) { before[row] = (row - begins[runs[row + 1] - 1]) % most == 0; });
     pattern.nodes = passes.scan(before, rows);
-    pattern.rows = passes.template make<index_t>(pattern.nodes + std::size_t(1));
+    pattern.rows = passes.template scratch<index_t>(pattern.nodes + std::size_t(1));
     index_t* const first_rows = pattern.rows.data();
     passes.each(
         std::int64_t(rows) + 1, SPMVGPU_BODY(std::int64_t row) {
@@ -105,14 +107,15 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
     return pattern;
 }
 
-// And the blocks of its lower triangle, if it is symmetric.
+// And the blocks of its lower triangle, if it is symmetric. Of one that is not, some blocks, of which
+// blocks_are_mirrored() says so.
 template <class Passes>
 void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols, NodePattern& pattern) {
     using namespace node_pattern;
     constexpr std::int64_t kNanosecondsPerNode = 50;
     const index_t nodes = pattern.nodes;
     const index_t *const first_rows = pattern.rows.data(), *const before = pattern.nodes_before.data();
-    pattern.offsets = passes.template make<index_t>(nodes + std::size_t(1));
+    pattern.offsets = passes.template scratch<index_t>(nodes + std::size_t(1));
     index_t* const offsets = pattern.offsets.data();
     passes.each(
         nodes,
@@ -124,8 +127,8 @@ void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols
         },
         kNanosecondsPerNode);
     pattern.blocks = passes.scan(offsets, nodes);
-    pattern.columns = passes.template make<index_t>(pattern.blocks);
-    pattern.places = passes.template make<index_t>(pattern.blocks);
+    pattern.columns = passes.template scratch<index_t>(pattern.blocks);
+    pattern.places = passes.template scratch<index_t>(pattern.blocks);
     index_t *const columns = pattern.columns.data(), *const places = pattern.places.data();
     passes.each(
         nodes,
@@ -138,6 +141,36 @@ void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols
                            });
         },
         kNanosecondsPerNode);
+}
+
+// Whether the lower triangle of a matrix consists of the blocks of the pattern, all of their entries have mirror images
+// that are as they should be, and there are as many entries above the diagonal as below it.
+template <class T, class Passes>
+bool blocks_are_mirrored(Passes& passes, const CsrMatrix<T>& csr, const NodePattern& pattern, bool hermitian) {
+    if (symmetry_passes::count_surplus(passes, csr) != 0) return false;
+    const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+    const index_t *const first_rows = pattern.rows.data(), *const offsets = pattern.offsets.data();
+    const index_t *const columns = pattern.columns.data(), *const places = pattern.places.data();
+    const T* const values = csr.values.data();
+    return !any_entry(
+        passes, pattern.nodes, offsets, pattern.blocks, SPMVGPU_BODY(index_t node, index_t k) {
+            const index_t row = first_rows[node], rows = first_rows[node + 1] - row;
+            const index_t col = first_rows[columns[k]], width = first_rows[columns[k] + 1] - col;
+            const index_t length = row_offsets[row + 1] - row_offsets[row], begin = row_offsets[row] + places[k];
+            const index_t there = row_offsets[col], there_end = row_offsets[col + 1];
+            const auto mirror = static_cast<index_t>(first_not_below(cols, there, there_end, row));
+            if (places[k] + width > length || mirror + rows > there_end) return true;
+            bool same = true;
+            for (index_t i = 0; i < width; ++i) same &= cols[begin + i] == col + i;
+            for (index_t j = 0; j < rows; ++j) same &= cols[mirror + j] == row + j;
+            for (index_t j = 0; j < rows; ++j) {
+                for (index_t i = 0; i < width; ++i) {
+                    same &= are_mirrored(values[begin + j * length + i], values[mirror + i * (there_end - there) + j],
+                                         hermitian);
+                }
+            }
+            return !same;
+        });
 }
 
 }  // namespace spmvgpu

@@ -28,7 +28,7 @@ class SliceReader {
     static constexpr index_t kEnded = std::numeric_limits<index_t>::max();  // no offset: columns are fewer
 
 public:
-    SPMVGPU_ANYWHERE SliceReader(const Lanes& lanes, const SliceSource<T>& source, index_t slice) : source_(source) {
+    SPMVGPU_IN_BODY SliceReader(const Lanes& lanes, const SliceSource<T>& source, index_t slice) : source_(source) {
         lanes.each([&](int lane) {
             const std::int64_t i = std::int64_t(slice) * kLanes + lane;
             const bool is_there = i < source.rows;
@@ -42,12 +42,12 @@ public:
     }
 
     // Entries of the longest row.
-    SPMVGPU_ANYWHERE index_t width(const Lanes& lanes) const {
+    SPMVGPU_IN_BODY index_t width(const Lanes& lanes) const {
         return lanes.largest([&](int lane) { return end_[lane] - next_[lane]; });
     }
 
     // How many diagonals have an entry, and thus how many slots they take; one more than `most` if there are more.
-    SPMVGPU_ANYWHERE std::int64_t count_diagonals(const Lanes& lanes, std::int64_t most) const {
+    SPMVGPU_IN_BODY std::int64_t count_diagonals(const Lanes& lanes, std::int64_t most) const {
         SliceReader reader = *this;
         std::int64_t diagonals = 0;
         while (diagonals <= most && reader.advance(lanes, true)) ++diagonals;
@@ -55,7 +55,7 @@ public:
     }
 
     // Goes to the next slot; false if there is none.
-    SPMVGPU_ANYWHERE bool advance(const Lanes& lanes, bool by_diagonals) {
+    SPMVGPU_IN_BODY bool advance(const Lanes& lanes, bool by_diagonals) {
         if (by_diagonals) {
             const index_t least = lanes.least([&](int lane) { return ahead_[lane]; });
             mask_ = least == kEnded ? 0 : lanes.those([&](int lane) { return ahead_[lane] == least; });
@@ -70,30 +70,30 @@ public:
         });
         return mask_ != 0;
     }
-    SPMVGPU_ANYWHERE bool has_more(const Lanes& lanes) const {
+    SPMVGPU_IN_BODY bool has_more(const Lanes& lanes) const {
         return lanes.those([&](int lane) { return ahead_[lane] != kEnded; }) != 0;
     }
 
     // The slot: which lanes have an entry, and of those the column less the row, and the value.
-    SPMVGPU_ANYWHERE std::uint32_t mask() const { return mask_; }
-    SPMVGPU_ANYWHERE bool has(int lane) const { return (mask_ >> lane & 1) != 0; }
-    SPMVGPU_ANYWHERE index_t offset(int lane) const { return offset_[lane]; }
-    SPMVGPU_ANYWHERE const T& value(int lane) const { return value_[lane]; }
-    SPMVGPU_ANYWHERE index_t least_offset(const Lanes& lanes) const {
+    SPMVGPU_IN_BODY std::uint32_t mask() const { return mask_; }
+    SPMVGPU_IN_BODY bool has(int lane) const { return (mask_ >> lane & 1) != 0; }
+    SPMVGPU_IN_BODY index_t offset(int lane) const { return offset_[lane]; }
+    SPMVGPU_IN_BODY const T& value(int lane) const { return value_[lane]; }
+    SPMVGPU_IN_BODY index_t least_offset(const Lanes& lanes) const {
         return lanes.least([&](int lane) { return has(lane) ? offset_[lane] : kEnded; });
     }
-    SPMVGPU_ANYWHERE index_t largest_offset(const Lanes& lanes) const {
+    SPMVGPU_IN_BODY index_t largest_offset(const Lanes& lanes) const {
         return lanes.largest([&](int lane) { return has(lane) ? offset_[lane] : -kEnded; });
     }
-    SPMVGPU_ANYWHERE Bits<T> first_bits(const Lanes& lanes) const {
+    SPMVGPU_IN_BODY Bits<T> first_bits(const Lanes& lanes) const {
         return lanes.of(first_lane(), [&](int lane) { return bits_of(value_[lane]); });
     }
 
 private:
-    SPMVGPU_ANYWHERE void look(int lane) {
+    SPMVGPU_IN_BODY void look(int lane) {
         ahead_[lane] = next_[lane] < end_[lane] ? source_.col_indices[next_[lane]] - row_[lane] : kEnded;
     }
-    SPMVGPU_ANYWHERE int first_lane() const { return count_ones((mask_ & (0u - mask_)) - 1); }
+    SPMVGPU_IN_BODY int first_lane() const { return count_bits((mask_ & (0u - mask_)) - 1); }
 
     const SliceSource<T>& source_;
     PerLane<index_t> row_, next_, end_;
@@ -109,7 +109,7 @@ struct ModeCounts {
     std::int64_t slots = 0, ragged = 0;
     std::int64_t alike = 0;  // slices whose part of the stream others share
 
-    SPMVGPU_ANYWHERE ModeCounts& operator+=(const ModeCounts& other) {
+    SPMVGPU_IN_BODY ModeCounts& operator+=(const ModeCounts& other) {
         for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
         for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
         slots += other.slots;
@@ -117,8 +117,8 @@ struct ModeCounts {
         alike += other.alike;
         return *this;
     }
-    SPMVGPU_ANYWHERE void add(const Head& head, int ragged_slots) {
-        const int shared = count_ones(head.shared & head.every_slot()), constant = count_ones(head.constant);
+    SPMVGPU_IN_BODY void add(const Head& head, int ragged_slots) {
+        const int shared = count_bits(head.shared & head.every_slot()), constant = count_bits(head.constant);
         for (int i = 0; i < kIndexModes; ++i) {  // for a GPU, which keeps them in registers so
             index[i] += (i == static_cast<int>(head.index) ? head.slots - shared : 0) + (i == 0 ? shared : 0);
         }
@@ -132,7 +132,7 @@ struct ModeCounts {
 };
 
 // Those of the slots whose batch has all of its slots among them.
-SPMVGPU_ANYWHERE constexpr std::uint32_t whole_batches(std::uint32_t slots) {
+SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
     constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
     std::uint32_t whole = 0;
     for (int s = 0; s < kGroupSlots; s += kBatchSlots) whole |= (slots >> s & kBatch) == kBatch ? kBatch << s : 0;
@@ -141,8 +141,8 @@ SPMVGPU_ANYWHERE constexpr std::uint32_t whole_batches(std::uint32_t slots) {
 
 // The head of the group of slots that begins here, but for its position; the reader goes to its end.
 template <class T, class Lanes>
-SPMVGPU_ANYWHERE Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& reader, bool by_diagonals,
-                                     const ValueCoder<T>& coder, ModeCounts& counts) {
+SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& reader, bool by_diagonals,
+                                    const ValueCoder<T>& coder, ModeCounts& counts) {
     // The mode of fewest bytes, and of two with as many the one that is cheaper to read.
     constexpr bool kNarrowIsSmaller = value_bytes<T>(ValueMode::kNarrow) <= value_bytes<T>(ValueMode::kInt16);
     constexpr ValueMode kSmaller = kNarrowIsSmaller ? ValueMode::kNarrow : ValueMode::kInt16;
@@ -201,8 +201,8 @@ struct SliceLayout {
 };
 
 template <class T, class Lanes>
-SPMVGPU_ANYWHERE SliceLayout measure(const Lanes& lanes, SliceReader<T, Lanes> reader, bool by_diagonals,
-                                     const ValueCoder<T>& coder) {
+SPMVGPU_IN_BODY SliceLayout measure(const Lanes& lanes, SliceReader<T, Lanes> reader, bool by_diagonals,
+                                    const ValueCoder<T>& coder) {
     SliceLayout layout;
     layout.by_diagonals = by_diagonals;
     bool is_first = true, more = reader.has_more(lanes);
@@ -219,8 +219,8 @@ SPMVGPU_ANYWHERE SliceLayout measure(const Lanes& lanes, SliceReader<T, Lanes> r
 // A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are few
 // enough for lanes not to idle.
 template <class T, class Lanes>
-SPMVGPU_ANYWHERE SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lanes>& reader,
-                                     const ValueCoder<T>& coder) {
+SPMVGPU_IN_BODY SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lanes>& reader,
+                                    const ValueCoder<T>& coder) {
     const std::int64_t width = reader.width(lanes), few = width + width / 4;
     const std::int64_t diagonals = reader.count_diagonals(lanes, few);
     if (diagonals <= width) return measure(lanes, reader, true, coder);
@@ -231,7 +231,7 @@ SPMVGPU_ANYWHERE SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, La
 }
 
 template <class T, class Sink>
-SPMVGPU_ANYWHERE void put_bits(Sink& sink, std::int64_t place, const Bits<T>& bits, int bytes) {
+SPMVGPU_IN_BODY void put_bits(Sink& sink, std::int64_t place, const Bits<T>& bits, int bytes) {
     if (bytes <= 4) return sink.put(place, bits.word[0], bytes);
     for (int word = 0; 4 * word < bytes; word += 2) {
         sink.put(place + 4 * word, bits.word[word] | std::uint64_t(bits.word[(word + 1) % (sizeof(T) / 4)]) << 32, 8);
@@ -241,8 +241,8 @@ SPMVGPU_ANYWHERE void put_bits(Sink& sink, std::int64_t place, const Bits<T>& bi
 // Shows all that is stored of a slice to sink.put(place, bits, bytes): so many low bytes of `bits` belong `place` bytes
 // behind the start of its part. What nobody puts is zero. A lane shows what is its own.
 template <class T, class Lanes, class Sink>
-SPMVGPU_ANYWHERE void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader, const SliceLayout& layout,
-                                const ValueCoder<T>& coder, Sink& sink) {
+SPMVGPU_IN_BODY void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader, const SliceLayout& layout,
+                               const ValueCoder<T>& coder, Sink& sink) {
     const bool by_diagonals = layout.by_diagonals;
     std::int64_t start = 0, before = -1;  // where this group begins, and the one before
     bool more = layout.bytes > 0;
@@ -308,7 +308,7 @@ SPMVGPU_ANYWHERE void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader
 struct StoreSink {
     Byte* to;
 
-    SPMVGPU_ANYWHERE void put(std::int64_t place, std::uint64_t bits, int bytes) const {
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) const {
         Byte* const here = to + place;
         switch (bytes) {
             case 1:
@@ -330,7 +330,7 @@ struct StoreSink {
 struct HashSink {
     std::uint64_t hash = 0;
 
-    SPMVGPU_ANYWHERE void put(std::int64_t place, std::uint64_t bits, int bytes) {
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
         if (bytes < 8) bits &= (std::uint64_t(1) << 8 * bytes) - 1;
         std::uint64_t mixed = (bits + static_cast<std::uint64_t>(place) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
         mixed = (mixed ^ mixed >> 31) * 0x94d049bb133111ebu;
@@ -343,7 +343,7 @@ struct CompareSink {
     const Byte* with;
     bool differs = false;
 
-    SPMVGPU_ANYWHERE void put(std::int64_t place, std::uint64_t bits, int bytes) {
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
         for (int i = 0; i < bytes; ++i) differs |= with[place + i] != static_cast<Byte>(bits >> 8 * i);
     }
 };

@@ -8,12 +8,7 @@
 #include <cstring>
 
 #include "core/types.hpp"
-
-#ifdef __CUDACC__
-#define SPMVGPU_ANYWHERE __host__ __device__ __forceinline__
-#else
-#define SPMVGPU_ANYWHERE inline
-#endif
+#include "passes/passes.hpp"
 
 namespace spmvgpu::packed {
 
@@ -28,15 +23,7 @@ inline constexpr std::uint32_t kEveryLane = 0xffffffffu;
 
 using Byte = std::uint8_t;
 
-SPMVGPU_ANYWHERE constexpr int whole_granules(int bytes) { return (bytes + kGranule - 1) & -kGranule; }
-
-SPMVGPU_ANYWHERE int count_ones(std::uint32_t mask) {
-#ifdef __CUDA_ARCH__
-    return __popc(mask);
-#else
-    return std::popcount(mask);
-#endif
-}
+SPMVGPU_IN_BODY constexpr int whole_granules(int bytes) { return (bytes + kGranule - 1) & -kGranule; }
 
 // What is stored of the columns of a group, beside a base for each slot.
 enum class IndexMode : std::uint8_t {
@@ -62,12 +49,12 @@ template <class T>
 inline constexpr int kParts = kIsComplex<T> ? 2 : 1;  // real numbers in a value
 
 // Bytes of an element; 0 in a mode without elements.
-SPMVGPU_ANYWHERE constexpr int index_bytes(IndexMode mode) {
+SPMVGPU_IN_BODY constexpr int index_bytes(IndexMode mode) {
     return mode < IndexMode::k8 ? 0 : 1 << (static_cast<int>(mode) - static_cast<int>(IndexMode::k8));
 }
 
 template <class T>
-SPMVGPU_ANYWHERE constexpr int value_bytes(ValueMode mode) {
+SPMVGPU_IN_BODY constexpr int value_bytes(ValueMode mode) {
     switch (mode) {
         case ValueMode::kFull:
             return sizeof(T);
@@ -100,7 +87,7 @@ struct Head {
     ValueMode value = ValueMode::kConstant;
     bool more = false;
 
-    SPMVGPU_ANYWHERE std::uint32_t every_slot() const { return slots == kGroupSlots ? 0xffffffffu : (1u << slots) - 1; }
+    SPMVGPU_IN_BODY std::uint32_t every_slot() const { return slots == kGroupSlots ? 0xffffffffu : (1u << slots) - 1; }
 };
 
 inline constexpr int kHeadWords = 2;
@@ -119,7 +106,7 @@ constexpr HeadWords words_of(const Head& head) {
     return {std::uint64_t(head.constant) << 32 | head.shared, std::uint64_t(modes) << 48 | head.position};
 }
 
-SPMVGPU_ANYWHERE constexpr Head head_of(HeadWords words) {
+SPMVGPU_IN_BODY constexpr Head head_of(HeadWords words) {
     const auto modes = static_cast<std::uint32_t>(words.rest >> 48);
     Head head;
     head.shared = static_cast<std::uint32_t>(words.masks);
@@ -143,9 +130,9 @@ struct Sections {
 };
 
 template <class T>
-SPMVGPU_ANYWHERE Sections sections_of(const Head& head) {
-    const int constants = count_ones(head.constant);
-    const int sets = ((head.slots + kBatchSlots - 1) & -kBatchSlots) - count_ones(head.shared);
+SPMVGPU_IN_BODY Sections sections_of(const Head& head) {
+    const int constants = count_bits(head.constant);
+    const int sets = ((head.slots + kBatchSlots - 1) & -kBatchSlots) - count_bits(head.shared);
     const int index_section =
         head.index == IndexMode::kMasks ? 4 * head.slots : index_bytes(head.index) * kLanes * sets;
     Sections at;
@@ -159,7 +146,7 @@ SPMVGPU_ANYWHERE Sections sections_of(const Head& head) {
 
 // One element of the stream. Elements lie at multiples of their size.
 template <class Element>
-SPMVGPU_ANYWHERE Element load_element(const Byte* from) {
+SPMVGPU_IN_BODY Element load_element(const Byte* from) {
 #ifdef __CUDA_ARCH__
     return __ldcs(reinterpret_cast<const Element*>(from));  // read once: it leaves the caches to x
 #else
@@ -170,7 +157,7 @@ SPMVGPU_ANYWHERE Element load_element(const Byte* from) {
 }
 
 template <class Element>
-SPMVGPU_ANYWHERE void store_element(Byte* to, Element element) {
+SPMVGPU_IN_BODY void store_element(Byte* to, Element element) {
 #ifdef __CUDA_ARCH__
     *reinterpret_cast<Element*>(to) = element;
 #else
@@ -214,7 +201,7 @@ struct Bits {
 };
 
 template <class T, int kBytes>
-SPMVGPU_ANYWHERE Bits<T> load_bits(const Byte* from) {
+SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from) {
     Bits<T> bits{};
     if constexpr (kBytes <= 4) {
         bits.word[0] = load_element<typename UnsignedOf<kBytes>::Type>(from);
@@ -229,22 +216,22 @@ SPMVGPU_ANYWHERE Bits<T> load_bits(const Byte* from) {
 }
 
 // Unsigned, so that neither the base nor what comes on top can overflow on the way to a column that is there.
-SPMVGPU_ANYWHERE constexpr index_t column_of(std::int32_t base, index_t row, std::uint32_t offset) {
+SPMVGPU_IN_BODY constexpr index_t column_of(std::int32_t base, index_t row, std::uint32_t offset) {
     return static_cast<index_t>(static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(row) + offset);
 }
 
 // A real number of a narrow element: the upper half of a float32, or a float32 for a float64.
-SPMVGPU_ANYWHERE void widen(std::uint32_t bits, float& value) { value = std::bit_cast<float>(bits << 16); }
-SPMVGPU_ANYWHERE void widen(std::uint32_t bits, double& value) { value = std::bit_cast<float>(bits); }
+SPMVGPU_IN_BODY void widen(std::uint32_t bits, float& value) { value = std::bit_cast<float>(bits << 16); }
+SPMVGPU_IN_BODY void widen(std::uint32_t bits, double& value) { value = std::bit_cast<float>(bits); }
 
 template <class Real>
-SPMVGPU_ANYWHERE Real scaled_int16(std::uint32_t bits, Real scale) {
+SPMVGPU_IN_BODY Real scaled_int16(std::uint32_t bits, Real scale) {
     return static_cast<Real>(static_cast<std::int16_t>(bits)) * scale;
 }
 
 // The value that an element stands for, in a mode with elements.
 template <class T>
-SPMVGPU_ANYWHERE T value_of(ValueMode mode, Bits<T> bits, const T* dictionary, Real<T> scale) {
+SPMVGPU_IN_BODY T value_of(ValueMode mode, Bits<T> bits, const T* dictionary, Real<T> scale) {
     T value;
     if constexpr (kIsComplex<T>) {
         // The parts of a narrow element: halves of one word of complex64, words of complex128.

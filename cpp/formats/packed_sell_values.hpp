@@ -11,16 +11,16 @@
 namespace spmvgpu::packed {
 
 template <class T>
-SPMVGPU_ANYWHERE Bits<T> bits_of(T value) {
+SPMVGPU_IN_BODY Bits<T> bits_of(T value) {
     return std::bit_cast<Bits<T>>(value);
 }
 
 // Whether every processor converts a number alike: some change the bits of NaN, or take subnormal numbers for zero.
-SPMVGPU_ANYWHERE bool is_plain(float value) {
+SPMVGPU_IN_BODY bool is_plain(float value) {
     const std::uint32_t size = std::bit_cast<std::uint32_t>(value) << 1;
     return size == 0 || (size >= 0x01000000u && size <= 0xff000000u);
 }
-SPMVGPU_ANYWHERE bool is_plain(double value) {
+SPMVGPU_IN_BODY bool is_plain(double value) {
     const std::uint64_t size = std::bit_cast<std::uint64_t>(value) << 1;
     return size == 0 || (size >= 0x0020000000000000u && size <= 0xffe0000000000000u);
 }
@@ -32,11 +32,11 @@ struct MaybeElement {
 };
 
 // Of half a number's bytes.
-SPMVGPU_ANYWHERE MaybeElement narrowed(float value) {
+SPMVGPU_IN_BODY MaybeElement narrowed(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     return {(bits & 0xffff) == 0, bits >> 16};
 }
-SPMVGPU_ANYWHERE MaybeElement narrowed(double value) {
+SPMVGPU_IN_BODY MaybeElement narrowed(double value) {
     constexpr double kLargest = 3.4028234663852886e38;  // that float32 has
     const bool is_infinite = std::bit_cast<std::uint64_t>(value) << 1 == 0xffe0000000000000u;
     if ((value > kLargest || value < -kLargest) && !is_infinite) return {false, 0};
@@ -47,7 +47,7 @@ SPMVGPU_ANYWHERE MaybeElement narrowed(double value) {
 
 // The 16-bit integer.
 template <class Real>
-SPMVGPU_ANYWHERE MaybeElement as_int16(Real value, Real scale) {
+SPMVGPU_IN_BODY MaybeElement as_int16(Real value, Real scale) {
     constexpr Real kMost = 32767;
     const Real multiple = value / scale;  // exact, or too large, for the scale is a power of two
     if (!(multiple <= kMost && multiple >= -kMost) || !is_plain(value)) return {false, 0};
@@ -57,7 +57,7 @@ SPMVGPU_ANYWHERE MaybeElement as_int16(Real value, Real scale) {
 
 // Calls visit(part) for the real numbers of a value, as long as it returns true; whether it always did.
 template <class T, class Visit>
-SPMVGPU_ANYWHERE bool all_parts(T value, const Visit& visit) {
+SPMVGPU_IN_BODY bool all_parts(T value, const Visit& visit) {
     if constexpr (kIsComplex<T>) {
         return visit(value.real) && visit(value.imag);
     } else {
@@ -75,14 +75,14 @@ struct CodeTable {
     std::uint16_t codes[kPlaces];
 
     // Where bits are in the table, or would be.
-    SPMVGPU_ANYWHERE std::uint32_t place_of(const Bits<T>& bits) const {
+    SPMVGPU_IN_BODY std::uint32_t place_of(const Bits<T>& bits) const {
         std::uint64_t hash = 0;
         for (std::uint32_t word : bits.word) hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
         auto place = static_cast<std::uint32_t>(hash >> 54);
         while (codes[place] != kNone && !(known[place] == bits)) place = (place + 1) % kPlaces;
         return place;
     }
-    SPMVGPU_ANYWHERE std::uint16_t code_of(const Bits<T>& bits) const { return codes[place_of(bits)]; }
+    SPMVGPU_IN_BODY std::uint16_t code_of(const Bits<T>& bits) const { return codes[place_of(bits)]; }
 };
 
 template <class T>
@@ -105,13 +105,12 @@ struct ValueCoder {
     Real<T> scale;              // 0 without integers
 
     // Whether the very bits of a value come back from the element of a mode.
-    SPMVGPU_ANYWHERE bool holds(ValueMode mode, T value) const {
+    SPMVGPU_IN_BODY bool holds(ValueMode mode, T value) const {
         switch (mode) {
             case ValueMode::kNarrow:
                 return all_parts(value, [](auto part) { return narrowed(part).is_there; });
             case ValueMode::kInt16:
-                return scale != 0 &&
-                       all_parts(value, [s = scale](auto part) { return as_int16(part, s).is_there; });
+                return scale != 0 && all_parts(value, [s = scale](auto part) { return as_int16(part, s).is_there; });
             case ValueMode::kDictionary:
                 return table != nullptr && table->code_of(bits_of(value)) != CodeTable<T>::kNone;
             default:
@@ -120,7 +119,7 @@ struct ValueCoder {
     }
 
     // That element, of a value that the mode holds, in the low bytes.
-    SPMVGPU_ANYWHERE Bits<T> element(ValueMode mode, T value) const {
+    SPMVGPU_IN_BODY Bits<T> element(ValueMode mode, T value) const {
         Bits<T> bits{};
         switch (mode) {
             case ValueMode::kNarrow:
@@ -138,7 +137,7 @@ struct ValueCoder {
 private:
     // Elements of so many bytes of the parts, side by side.
     template <int kBytes, class Encode>
-    static SPMVGPU_ANYWHERE Bits<T> joined(T value, const Encode& encode) {
+    static SPMVGPU_IN_BODY Bits<T> joined(T value, const Encode& encode) {
         Bits<T> bits{};
         if constexpr (kIsComplex<T>) {
             if constexpr (kBytes == 4) {

@@ -51,9 +51,10 @@ struct Builder<Tsmv<T>, Passes> {
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         NodePattern pattern =
             find_nodes(passes, csr.rows, csr.nnz, row_offsets, cols, tuning.block, sizeof(T), sizeof(std::uint16_t));
-        const NodeRows nodes{pattern.rows.data(), pattern.nodes_before.data()};
-        tuning.symmetry = find_symmetry(passes, Tsmv<T>::kName, csr, asked.symmetry, nodes);
         find_blocks(passes, row_offsets, cols, pattern);
+        tuning.symmetry = find_symmetry(passes, Tsmv<T>::kName, csr, asked.symmetry, [&](bool hermitian) {
+            return blocks_are_mirrored(passes, csr, pattern, hermitian);
+        });
         tuning.block = pattern.block;
         tsmv_choice::complete(tuning, pattern.nodes, target, sizeof(T));
         const TsmvLimits limits{tuning.variant, tuning.threads, tuning.threads * tuning.slices, tuning.block,
@@ -88,7 +89,7 @@ struct Builder<Tsmv<T>, Passes> {
         tsmv.tuning = plan.tuning;
         tsmv.shared_bytes = static_cast<std::size_t>(layout.shared_bytes);
         tsmv.tiles = layout.tiles;
-        if (!pattern.uniform()) tsmv.node_rows = pattern.rows;
+        if (!pattern.uniform()) tsmv.node_rows = copy_of(passes, pattern.rows);
         tsmv.halo_nodes = layout.halo_nodes;
         tsmv.slice_steps = layout.slice_steps;
         tsmv.step_offsets = layout.step_offsets;
@@ -187,6 +188,17 @@ struct Builder<Tsmv<T>, Passes> {
             });
     }
 
+    // One that lasts.
+    static Array<index_t> copy_of(Passes& passes, const Array<index_t>& array) {
+        const auto n = static_cast<std::int64_t>(array.size());
+        Array<index_t> copy = passes.template make<index_t>(n);
+        index_t* const to = copy.data();
+        const index_t* const from = array.data();
+        passes.each(
+            n, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i]; });
+        return copy;
+    }
+
     // For every node that lies in halos, where its sums lie there, in order.
     static void list_merges(Passes& passes, TsmvPlan<T>& plan) {
         const index_t halo = plan.layout.halo, nodes = plan.layout.pattern.nodes;
@@ -195,10 +207,7 @@ struct Builder<Tsmv<T>, Passes> {
         const Array<index_t> order = passes.order_by_key(
             halo, halo, nodes - 1, SPMVGPU_BODY(index_t i) { return halo_nodes[i]; });
         const index_t* const from = order.data();
-        plan.merge_sources = passes.template make<index_t>(halo);
-        index_t* const sources = plan.merge_sources.data();
-        passes.each(
-            halo, SPMVGPU_BODY(std::int64_t i) { sources[i] = from[i]; });
+        plan.merge_sources = copy_of(passes, order);
         const Array<index_t> firsts = select(
             passes, halo,
             SPMVGPU_BODY(std::int64_t i) { return i == 0 || halo_nodes[from[i]] != halo_nodes[from[i - 1]]; });

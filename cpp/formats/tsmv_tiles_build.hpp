@@ -60,8 +60,8 @@ public:
 
     TsmvTiler(Passes& passes, const NodePattern& pattern, const TsmvLimits& limits)
         : passes_(passes), pattern_(pattern), limits_(limits) {
-        blocks_ = passes_.template make<Placement>(pattern.blocks);
-        positions_ = passes_.template make<std::uint16_t>(pattern.nodes);
+        blocks_ = passes_.template scratch<Placement>(pattern.blocks);
+        positions_ = passes_.template scratch<std::uint16_t>(pattern.nodes);
         lengths_ = passes_.template scratch<index_t>(pattern.nodes);
         order_ = passes_.template scratch<index_t>(pattern.nodes);
         count_degrees();

@@ -39,7 +39,7 @@
 
 #ifdef __CUDACC__
 #define SPMVGPU_BODY [=] __device__
-#define SPMVGPU_IN_BODY __host__ __device__ inline
+#define SPMVGPU_IN_BODY __host__ __device__ __forceinline__
 #else
 #define SPMVGPU_BODY [=]
 #define SPMVGPU_IN_BODY inline
@@ -199,6 +199,19 @@ T largest(Passes& passes, std::int64_t n, Value value) {
     const auto found = passes.template reduce<Largest<T>>(
         n, SPMVGPU_BODY(std::int64_t i) { return Largest<T>{static_cast<T>(value(i))}; });
     return found.value;
+}
+
+// Whether holds(row, k) is true of any entry; see passes.each_entry().
+template <class Passes, class Holds>
+bool any_entry(Passes& passes, index_t rows, const index_t* row_offsets, index_t nnz, Holds holds) {
+    Array<Mark> found = passes.template scratch<Mark>(1);
+    Mark* const is_found = found.data();
+    passes.fill(is_found, 1, Mark(0));
+    passes.each_entry(
+        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
+            if (holds(row, k)) set_mark(is_found);
+        });
+    return passes.read(is_found) != 0;
 }
 
 // The numbers below n for which holds(i) is true, ascending. As scratch memory takes 4 bytes for each of the n.

@@ -146,7 +146,7 @@ def choose(
             f"options {sorted(options)} belong to a format; "
             f"name it with format= (one of {', '.join(formats())})"
         )
-    if format == "auto" or mode == "full":  # what is planned, and tried, is made of one copy on the device
+    if format != "csr" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
     request = _Request(format, ordinal, mode, options, symmetric, budget)
     found = None
