@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "core/types.hpp"
-#include "passes/passes.hpp"
+#include "passes/bits.hpp"
 
 namespace spmvgpu::packed {
 

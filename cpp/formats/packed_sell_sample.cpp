@@ -68,8 +68,7 @@ std::vector<CommonPart> find_common_parts(const std::vector<PartKey>& sample) {
     constexpr std::int64_t kMostBytes = 16 << 10;  // of one: what is larger leaves the L1 again
     std::vector<std::int64_t> order(sample.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return sample[a] < sample[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return sample[a] < sample[b]; });
     struct Group {
         std::int64_t first, count;
     };
@@ -93,7 +92,7 @@ std::vector<CommonPart> find_common_parts(const std::vector<PartKey>& sample) {
     return parts;
 }
 
-#define INSTANTIATE(T)                                                \
+#define INSTANTIATE(T)                                              \
     template std::vector<T> find_dictionary(const std::vector<T>&); \
     template Real<T> find_scale(const std::vector<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)

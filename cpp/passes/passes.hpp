@@ -31,18 +31,16 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <cstdint>
 
 #include "core/array.hpp"
 #include "core/types.hpp"
+#include "passes/bits.hpp"
 
 #ifdef __CUDACC__
 #define SPMVGPU_BODY [=] __device__
-#define SPMVGPU_IN_BODY __host__ __device__ __forceinline__
 #else
 #define SPMVGPU_BODY [=]
-#define SPMVGPU_IN_BODY inline
 #endif
 
 namespace spmvgpu {
@@ -109,10 +107,6 @@ SPMVGPU_IN_BODY bool is_marked(const Mark* mark) {
 }
 
 // Sets of numbers, a bit each, to which several calls of a body may add at once.
-using Word = std::uint32_t;
-constexpr std::int64_t kWordBits = 32;
-constexpr std::int64_t words_for(std::int64_t numbers) { return (numbers + kWordBits - 1) / kWordBits; }
-
 SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
     Word* const word = words + number / kWordBits;
     const Word bit = Word(1) << number % kWordBits;
@@ -127,28 +121,12 @@ SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
 
 constexpr std::int64_t kFastWords = 24 << 10;  // of memory that is near to lanes in step, see each_in_step_with()
 
-SPMVGPU_IN_BODY int lowest_bit(Word word) {
-#ifdef __CUDA_ARCH__
-    return __ffs(static_cast<int>(word)) - 1;
-#else
-    return std::countr_zero(word);
-#endif
-}
-
 // Adds one, as several calls of a body may do at once.
 SPMVGPU_IN_BODY void count_one(index_t* count) {
 #ifdef __CUDA_ARCH__
     atomicAdd(count, 1);
 #else
     std::atomic_ref<index_t>(*count).fetch_add(1, std::memory_order_relaxed);
-#endif
-}
-
-SPMVGPU_IN_BODY int count_bits(Word word) {
-#ifdef __CUDA_ARCH__
-    return __popc(word);
-#else
-    return std::popcount(word);
 #endif
 }
 
