@@ -48,6 +48,33 @@ SPMVGPU_IN_BODY void for_each_block(const index_t* row_offsets, const index_t* c
     }
 }
 
+// Marks the rows that have other columns than the row before, of those that are as long as that. By the entry where
+// rows are short, so that no lanes idle.
+template <class Passes>
+void mark_other_columns(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, const index_t* cols,
+                        Mark* marks) {
+    constexpr index_t kLongRow = 16;
+    if (nnz / kLongRow < rows) {
+        passes.each_entry(
+            rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
+                const index_t length = row_offsets[row + 1] - row_offsets[row];
+                if (k < length || cols[k] == cols[k - length]) return;
+                if (!is_marked(marks + row)) set_mark(marks + row);
+            });
+        return;
+    }
+    passes.each_in_step(
+        rows,
+        SPMVGPU_BODY(const typename Passes::Lanes& lanes, std::int64_t row) {
+            if (is_marked(marks + row)) return;
+            const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+            lanes.share(length, [&](index_t i) {
+                if (cols[begin + i] != cols[begin + i - length]) set_mark(marks + row);
+            });
+        },
+        kLongRow);
+}
+
 }  // namespace node_pattern
 
 // The nodes of a CSR pattern, and of that no more. Block 0 chooses the one of which blocks take least memory, see
@@ -66,12 +93,7 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
             const index_t length = row_offsets[row + 1] - row_offsets[row];
             differs[row] = row == 0 || length != row_offsets[row] - row_offsets[row - 1];
         });
-    passes.each_entry(
-        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t length = row_offsets[row + 1] - row_offsets[row];
-            if (k < length || cols[k] == cols[k - length]) return;
-            if (!is_marked(differs + row)) set_mark(differs + row);
-        });
+    mark_other_columns(passes, rows, nnz, row_offsets, cols, differs);
     passes.each(
         rows, SPMVGPU_BODY(std::int64_t row) { runs[row] = differs[row]; });
     Array<index_t> run_begins = passes.template scratch<index_t>(passes.scan(runs, rows));

@@ -24,6 +24,15 @@ struct SliceTasks {
     constexpr index_t own_column(index_t task) const { return halo + nodes[task]; }
 };
 
+// To be read soon.
+SPMVGPU_IN_BODY void fetch_early(const void* address) {
+#ifdef __CUDA_ARCH__
+    asm volatile("prefetch.global.L1 [%0];" : : "l"(address));
+#else
+    __builtin_prefetch(address);
+#endif
+}
+
 // No two threads work on the same column in one step; where there is a choice, they read different banks of shared
 // memory. That is the edge colouring of a bipartite graph, for which as many steps suffice as the longest row or column
 // has blocks (Koenig); taking a step at which both are free needs hardly any more.
@@ -53,6 +62,7 @@ public:
                 begins[lane] = node < 0 ? 0 : tasks.offsets[node];
                 ends[lane] = node < 0 ? 0 : tasks.offsets[node + 1];
                 owns[lane] = tasks.halo + node;
+                if (begins[lane] < ends[lane]) fetch_early(tasks.blocks + begins[lane]);
             });
             // Steps that are stored anyway, for the longest node of the warp.
             const index_t limit = tasks.lengths[tasks.nodes[first]];
@@ -99,14 +109,14 @@ private:
 
         SPMVGPU_IN_BODY Row(const TsmvLimits& limits, index_t tasks, index_t columns)
             : block(limits.block), banks(kBankBytes / limits.value_bytes), node(columns), first_bank(columns + 1) {
-            uses = first_bank + (tasks + banks - 1) / banks * banks;
+            uses = first_bank + ((tasks + banks - 1) & -banks);
             words = uses + kWordBits;
         }
         SPMVGPU_IN_BODY index_t bank_of(index_t thread, index_t column) const {
-            return first_bank + thread / banks * banks + column * block % banks;
+            return first_bank + (thread & -banks) + (column * block & (banks - 1));
         }
 
-        index_t block, banks, node, first_bank, uses;
+        index_t block, banks, node, first_bank, uses;  // banks: a power of two
         std::int64_t words;
     };
 
@@ -136,11 +146,13 @@ private:
         constexpr auto kBits = static_cast<index_t>(kWordBits);
         Word* const taken = words + step / kBits * row.words;
         const Word bit = Word(1) << step % kBits;
-        taken[row.node] |= bit;
-        if (column != Row::kNobody) taken[column] |= bit;
-        taken[bank] |= bit;
-        Word& use = taken[row.uses + step % kBits];
-        use = ((use & 0xffff) + 1) | static_cast<Word>(thread + 1) << 16;
+        // All are read before any is written, for the compiler cannot know that they are different ones.
+        const index_t use = row.uses + step % kBits, maybe_column = column == Row::kNobody ? row.node : column;
+        const Word of_node = taken[row.node], of_column = taken[maybe_column], of_bank = taken[bank], used = taken[use];
+        taken[maybe_column] = of_column | bit;
+        taken[row.node] = of_node | bit;
+        taken[bank] = of_bank | bit;
+        taken[use] = ((used & 0xffff) + 1) | static_cast<Word>(thread + 1) << 16;
     }
 };
 
