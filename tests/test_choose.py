@@ -110,14 +110,6 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     assert max(record.most for record in built) == 2  # the best so far, and the one in trial
 
 
-def requested(mode="cached", symmetric=True):
-    return choosing._Request("auto", 0, mode, {}, symmetric, 50.0)
-
-
-def may_be_close(_format, least_us, error, best):
-    return choosing._may_be_close(least_us, error, best)
-
-
 @over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "pairs"])
 def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     made = {
@@ -133,7 +125,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
     profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(None, "cuda")
     every = predict.predict_csr(csr, 0, "roofline", profile, names, True)
-    some = predict.predict_csr(csr, 0, "roofline", profile, names, True, may_be_close)
+    some = predict.predict_csr(csr, 0, "roofline", profile, names, True, choosing._may_be_close)
     known = {prediction.name: prediction for prediction in every}
     assert all(known[prediction.name] == prediction for prediction in some)
     possible, planned = ([p for p in found if p.time_us is not None] for found in (every, some))
@@ -142,7 +134,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     if case in made:
         assert len(planned) < len(possible)
     for mode in ("off", "cached"):  # of the latter no trials are afforded
-        worth = partial(choosing._is_worth_a_plan, budgets.Budget(0.0, csr, 0), requested(mode))
+        worth = partial(choosing._is_worth_a_plan, budgets.Budget(0.0, csr, 0), mode)
         few = predict.predict_csr(csr, 0, "roofline", profile, names, True, worth)
         assert len(few) <= len(some)
         few = [p for p in few if p.time_us is not None]
@@ -156,28 +148,9 @@ def test_nothing_is_left_out_that_may_be_tried(monkeypatch):
     profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(False, "cuda")
     monkeypatch.setattr(budgets, "_CONVERSION_US", 0.0)
     monkeypatch.setattr(budgets.Budget, "_spent_us", lambda self: 0.0)
-    worth = partial(choosing._is_worth_a_plan, budgets.Budget(math.inf, csr, 0), requested("cached"))
+    worth = partial(choosing._is_worth_a_plan, budgets.Budget(math.inf, csr, 0), "cached")
     close = partial(predict.predict_csr, csr, 0, "roofline", profile, names, True)
-    assert list(close(worth)) == list(close(may_be_close))
-
-
-def test_what_takes_long_to_plan_needs_time_or_a_matrix_that_is_known_to_be_symmetric(monkeypatch):
-    csr = canonical_csr(gallery.elasticity3d(8))
-    best = predict.Prediction("csr", time_us=100.0)
-    least_us, error = 50.0, 0.1
-
-    def worth(format, products, symmetric=None):
-        budget = budgets.Budget(products, csr, 0)
-        monkeypatch.setattr(budget, "_spent_us", lambda: 1000.0)
-        request = requested("cached", symmetric)
-        return choosing._is_worth_a_plan(budget, request, format, least_us, error, best)
-
-    plan_us = budgets.PLANNING["tsmv"][0] + csr.nnz / budgets.PLANNING["tsmv"][1]
-    enough = (1000.0 + plan_us) / 100.0
-    assert worth("tsmv", 1.01 * enough)
-    assert not worth("tsmv", 0.99 * enough)
-    assert worth("tsmv", 0.99 * enough, symmetric=True)
-    assert worth("sell", 0.99 * enough)
+    assert list(close(worth)) == list(close(choosing._may_be_close))
 
 
 def test_a_clear_prediction_is_not_tried(predicted, measured):
@@ -535,10 +508,10 @@ def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    unasked = set(sg.formats()) - {"packed_sell"}
-    assert set(choosing.general_formats(None, "cuda")) == unasked
-    assert set(choosing.general_formats(False, "cuda")) == unasked - {"tsmv", "sdia"}
-    assert set(choosing.general_formats(True, "cuda")) == unasked
+    long_to_plan = {"packed_sell", "tsmv"}
+    assert set(choosing.general_formats(None, "cuda")) == set(sg.formats()) - long_to_plan
+    assert set(choosing.general_formats(False, "cuda")) == set(sg.formats()) - long_to_plan - {"sdia"}
+    assert set(choosing.general_formats(True, "cuda")) == set(sg.formats()) - {"packed_sell"}
     assert set(choosing.general_formats(None, "cuda", True)) == set(sg.formats())
     assert set(choosing.general_formats(False, "cuda", True)) == set(sg.formats()) - {"sdia", "tsmv"}
     assert set(choosing.general_formats(None, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}

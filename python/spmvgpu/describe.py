@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from .devices import CPU, resolve_device
 from .formats import needs_symmetry
 from .inputs import compressed
-from .planning.budget import PLANNING
 from .planning.choosing import Tuning, takes_long_to_plan
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
@@ -65,11 +64,10 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
     best = predictions.best.format
-    kind = "cpu" if ordinal == CPU else "cuda"
-    if op.format != best and (takes_long_to_plan(best, kind) or best in PLANNING):
+    if op.format != best and takes_long_to_plan(best, "cpu" if ordinal == CPU else "cuda"):
         asked = "symmetric=True or tune='full'" if needs_symmetry(best) else "tune='full'"
         lines.append(
-            f"{best} takes as long to plan as tens of products or more: with {asked} it is considered"
+            f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
         )
     return "\n".join(lines)
 

@@ -18,17 +18,11 @@ BUDGET = 50.0
 _CONVERSION_US, _CONVERSION_BYTES_PER_US = 1000.0, 500e3
 
 
-#: What planning on a GPU is reckoned to take of formats of which it takes long, which is left out if it does
-#: not fit into the budget: microseconds, beside so many non-zeros in one.
-PLANNING = {"tsmv": (1000.0, 15e3)}
-
-
 class Budget:
     """The time that choosing may take: so many products of the matrix, from now on."""
 
     def __init__(self, products: float, csr: Any, ordinal: int) -> None:
         self._products = products
-        self._nnz = csr.nnz
         self._start = perf_counter()
         self._trial_products = _core.trial_products(ordinal, csr.nnz)
 
@@ -46,13 +40,6 @@ class Budget:
     def lasts_for(self, prediction: Prediction, product_us: float) -> bool:
         """Whether there is time for a trial, now that a product takes so long."""
         return self._spent_us() + self._trial_us(prediction) <= self._all_us(product_us)
-
-    def lasts_for_plan(self, format: str, product_us: float) -> bool:
-        """Whether there is time to plan a format, if a product takes so long without it."""
-        if format not in PLANNING:
-            return True
-        base, entries_per_us = PLANNING[format]
-        return self._spent_us() + base + self._nnz / entries_per_us <= self._all_us(product_us)
 
     def _all_us(self, product_us: float) -> float:
         return self._products * product_us if self._products > 0 < product_us else 0.0

@@ -56,8 +56,8 @@ _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
 # On the CPU its product is that of csr, from more memory.
 _SAME_ON_CPU = {"csr_b"}
 
-# Planning takes as long as 30 to 60 products, and what a product gains by it nothing says beforehand.
-_LONG_TO_PLAN = {"packed_sell"}
+# On a GPU planning these takes as long as dozens of products, or hundreds.
+_LONG_TO_PLAN = {"packed_sell", "tsmv"}
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     names = general_formats(request.symmetric, kind, tuning.mode == "full")
     with step("profile"):
         profile = load_profile(ordinal)
-    worth = None if tuning.mode == "full" else partial(_is_worth_a_plan, budget, request)
+    worth = None if tuning.mode == "full" else partial(_is_worth_a_plan, budget, tuning.mode)
     predictions = predict_csr(csr, ordinal, "roofline", profile, names, True, worth)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
@@ -263,24 +263,21 @@ def _entries(csr: Any, request: _Request) -> list[Path | None]:
 def general_formats(symmetric: bool | None, kind: str, whatever_it_takes: bool = False) -> tuple[str, ...]:
     """The formats that come into question on a kind of device.
 
-    On a GPU these are most of the formats that are planned there, those for symmetric matrices too where the
-    matrix may be one. On the CPU planning those takes as long as hundreds of products: nobody gets them
+    Formats for symmetric matrices do where the matrix may be one. What takes long to plan nobody gets
     unasked, unless the matrix is known to be symmetric.
     """
 
     def may_be(name: str) -> bool:
         if needs_symmetry(name) and symmetric is not None:
             return symmetric
-        if whatever_it_takes:
-            return True
-        return not takes_long_to_plan(name, kind)
+        return whatever_it_takes or not takes_long_to_plan(name, kind)
 
     same = _SAME_ON_CPU if kind == "cpu" else set()
     return tuple(name for name in formats() if name not in same and may_be(name))
 
 
 def takes_long_to_plan(format: str, kind: str) -> bool:
-    """Whether nobody gets a format unasked on a kind of device, whatever the budget."""
+    """Whether planning a format takes longer than choosing one may, on a kind of device."""
     if kind == "cuda":
         return format in _LONG_TO_PLAN or not builds_on_gpu(format)
     return needs_symmetry(format)
@@ -353,16 +350,10 @@ def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
 
 
 def _is_worth_a_plan(
-    budget: Budget, request: _Request, format: str, least_us: float, error: float | None, best: Prediction
+    budget: Budget, mode: str, least_us: float, error: float | None, best: Prediction
 ) -> bool:
-    """Whether a format that takes at least so long may be tried, or chosen if there is no time to try any.
-
-    Where the matrix is known to be symmetric its formats are planned whatever that takes.
-    """
-    best_us = best.time_us or 0.0
-    if not request.symmetric and not budget.lasts_for_plan(format, best_us):
-        return False
-    if request.mode == "cached" and budget.may_afford_trials(best_us):
+    """Whether a format that takes at least so long may be tried, or chosen if there is no time to try any."""
+    if mode == "cached" and budget.may_afford_trials(best.time_us or 0.0):
         return _may_be_close(least_us, error, best)
     return least_us * (1 + _uncertainty(error)) < _pessimistic_us(best)
 

@@ -26,8 +26,8 @@ from .profile import Profile, is_profile_of, load_profile
 
 MODELS = ("roofline", "guo2011")
 
-#: Of a format, its least time in microseconds, its error, and the best prediction so far.
-WorthAPlan: TypeAlias = "Callable[[str, float, float | None, Prediction], bool]"
+#: Of a format's least time in microseconds, its error, and the best prediction so far.
+WorthAPlan: TypeAlias = "Callable[[float, float | None, Prediction], bool]"
 
 _NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
 
@@ -262,8 +262,8 @@ def predict_csr(
     follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
     If there are none, there is nothing better than bounds.
 
-    `is_worth_a_plan` is asked with a format, the least time that it could take, its error, and the best of
-    the others so far; what is not worth one is left out.
+    `is_worth_a_plan` is asked with the least time that a format could take, its error, and the best of the
+    others so far; what is not worth one is left out.
     """
     one_of("model", model, MODELS)
     by_roofline = model == "roofline"
@@ -328,7 +328,7 @@ def _by_roofline(
     refusing: set[str] = set()  # all variants alike
     for least, name, options, fit, correction in variants:
         error = fit.error if fit is not None and is_own else None
-        if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(name, least, error, best)):
+        if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(least, error, best)):
             continue
         try:
             plan = plan_csr(csr, name, planned, options, processors)
