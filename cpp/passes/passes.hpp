@@ -10,9 +10,8 @@
 //     passes.each(n, body, work)                body(i) for every i below n
 //     passes.each_in_step(n, body, work)        body(lanes, i) for every i below n, in which 32 lanes work in step; the
 //                                               type of the lanes, see passes/lanes.hpp, is Passes::Lanes
-//     passes.each_in_step_with(n, words, body, work)       body(lanes, i, memory) with so many words for each i, which
-//     hold
-//                                               anything; of shared memory where they are no more than kFastWords
+//     passes.each_in_step_with(n, words, body, work)       body(lanes, i, memory), with so many words of memory for
+//                                               each i, which is near if they are no more than kFastWords
 //     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
 //     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum
 //     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
@@ -119,7 +118,8 @@ SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
 #endif
 }
 
-constexpr std::int64_t kFastWords = 24 << 10;  // of memory that is near to lanes in step, see each_in_step_with()
+// Of memory for lanes in step, see each_in_step_with(): as many as the shared memory of a GPU's block holds.
+constexpr std::int64_t kFastWords = 24 << 10;
 
 // Adds one, as several calls of a body may do at once.
 SPMVGPU_IN_BODY void count_one(index_t* count) {
