@@ -235,7 +235,7 @@ def run_pieces(dtype: str, device: str) -> int:
 
 
 def run_others(dtype: str, device: str) -> int:
-    """What stands around the formats: orders, parts, devices, transposes."""
+    """What stands around the formats: orders, parts, transposes."""
     A = as_type(pattern("triples"), dtype)
     x = vector(A.shape[1], A.dtype)
     wide = sp.csr_array(A[:300] * vector(A.shape[1], A.dtype)[None, :]).astype(dtype)
@@ -246,20 +246,36 @@ def run_others(dtype: str, device: str) -> int:
     operators = [
         sg.aslinearoperator(A, device=device, format="sell", reorder="rcm", max_padding=1e6),
         sg.aslinearoperator(A, device=device, format="partitioned", separator=100),
+    ]
+    for op in operators:
+        check_products(op, A)
+    return len(operators) + 2
+
+
+def run_large(dtype: str, device: str) -> int:
+    """What matrices need that are not quite small: a part streamed through a GPU, and many columns."""
+    short = as_type(pattern("chain"), dtype)
+    limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
+    check_products(limited, short)
+    full = as_type(pattern("full"), dtype)
+    check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24, 33))
+    return 2
+
+
+def run_spread(dtype: str, device: str) -> int:
+    """Operators and vectors over several devices."""
+    A = as_type(pattern("triples"), dtype)
+    x = vector(A.shape[1], A.dtype)
+    operators = [
         sg.aslinearoperator(A, device=[device, "cpu"], powers=[2, 1], format="csr"),
         sg.aslinearoperator(A, device=[device] * 3, format="coo", partition="pmf"),
     ]
     for op in operators:
         check_products(op, A)
-    short = as_type(pattern("chain"), dtype)  # of which a part is streamed through a GPU
-    limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
-    check_products(limited, short)
-    full = as_type(pattern("full"), dtype)
-    check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24, 33))
     spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
     here, there = spread.distribute(x), spread.distribute()
     assert_product(spread.spmv(here, out=there).collect(), A, x)
-    return len(operators) + 5
+    return len(operators) + 1
 
 
 #: What is run by itself, by its name: how many operators a device was given.
@@ -271,6 +287,8 @@ GROUPS: dict[str, Callable[[str], int]] = {
         ("chained", run_chained),
         ("pieces", run_pieces),
         ("others", run_others),
+        ("large", run_large),
+        ("spread", run_spread),
     ]
     for dtype in TYPES
 }
