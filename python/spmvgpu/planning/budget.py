@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from .. import _core
+from ..formats import builds_on_gpu, needs_symmetry
 from .model.predict import Prediction
 
 #: What choosing may take, in products of the matrix, unless the caller says otherwise.
@@ -16,6 +17,10 @@ BUDGET = 50.0
 # What a conversion on a GPU is reckoned to take beside its bytes, and how fast it writes. Rather too long,
 # for a trial that is begun is ended: in the benchmarks' setup.json, of an H200, none took more than 1.6 ms.
 _CONVERSION_US, _CONVERSION_BYTES_PER_US = 1000.0, 500e3
+
+
+# On a GPU planning these takes as long as dozens of products, or hundreds.
+_LONG_TO_PLAN = {"packed_sell", "tsmv"}
 
 
 class Budget:
@@ -50,3 +55,10 @@ class Budget:
     def _trial_us(self, prediction: Prediction) -> float:
         conversion = _CONVERSION_US + (prediction.bytes or 0.0) / _CONVERSION_BYTES_PER_US
         return conversion + self._trial_products * (prediction.time_us or 0.0)
+
+
+def takes_long_to_plan(format: str, kind: str) -> bool:
+    """Whether planning a format takes longer than choosing one may, on a kind of device."""
+    if kind == "cuda":
+        return format in _LONG_TO_PLAN or not builds_on_gpu(format)
+    return needs_symmetry(format)

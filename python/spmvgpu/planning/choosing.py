@@ -13,13 +13,13 @@ import numpy as np
 
 from .. import _core, cache, parts
 from ..devices import CPU
-from ..formats import Choice, builds_on_gpu, candidates, check_format, formats, needs_symmetry
+from ..formats import Choice, candidates, check_format, formats, needs_symmetry
 from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
 from ..steps import Step, step
 from ..value_types import AnyMatrix
 from . import tuning_cache
-from .budget import BUDGET, Budget
+from .budget import BUDGET, Budget, takes_long_to_plan
 from .model.predict import Prediction, predict_csr, separator_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
@@ -55,9 +55,6 @@ _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
 
 # On the CPU its product is that of csr, from more memory.
 _SAME_ON_CPU = {"csr_b"}
-
-# On a GPU planning these takes as long as dozens of products, or hundreds.
-_LONG_TO_PLAN = {"packed_sell", "tsmv"}
 
 
 @dataclass(frozen=True)
@@ -274,13 +271,6 @@ def general_formats(symmetric: bool | None, kind: str, whatever_it_takes: bool =
 
     same = _SAME_ON_CPU if kind == "cpu" else set()
     return tuple(name for name in formats() if name not in same and may_be(name))
-
-
-def takes_long_to_plan(format: str, kind: str) -> bool:
-    """Whether planning a format takes longer than choosing one may, on a kind of device."""
-    if kind == "cuda":
-        return format in _LONG_TO_PLAN or not builds_on_gpu(format)
-    return needs_symmetry(format)
 
 
 def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
