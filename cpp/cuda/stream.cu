@@ -67,14 +67,10 @@ void order_after(Stream stream, Stream other) {
     reached.hold_back(stream);
 }
 
-void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes, Stream stream) {
+void copy_async(void* to, const void* from, std::size_t bytes, Stream stream) {
     if (bytes == 0) return;
-    if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
-        check(cudaMemcpyPeerAsync(to, to_device.ordinal, from, from_device.ordinal, bytes, native(stream)),
-              "cudaMemcpyPeerAsync");
-    } else {
-        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
-    }
+    // Not cudaMemcpyPeerAsync, which cannot be recorded into a graph: addresses say on which device they are.
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
 }
 
 void allow_peer_access(int ordinal, int other) {

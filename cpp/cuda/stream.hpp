@@ -29,7 +29,7 @@ private:
 };
 
 // A copy in the order of the stream, between any two of device memory and page-locked host memory.
-void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes, Stream stream);
+void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
 
 // Lets two devices read each other's memory, where they can; copies between them work without as well.
 void allow_peer_access(int ordinal, int other);

@@ -105,7 +105,7 @@ Event::Event() { unavailable(); }
 void Event::record(Stream) { unavailable(); }
 void Event::hold_back(Stream) const { unavailable(); }
 void Event::synchronize() const { unavailable(); }
-void copy_async(void*, Device, const void*, Device, std::size_t, Stream) { unavailable(); }
+void copy_async(void*, const void*, std::size_t, Stream) { unavailable(); }
 void allow_peer_access(int, int) { unavailable(); }
 
 }  // namespace spmvgpu::cuda

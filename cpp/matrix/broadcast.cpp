@@ -83,7 +83,7 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
     for (auto& lane : root.lanes) send(root, *lane, product);
     const auto multiply_lanes = [&](bool on_gpus) {
         for (auto& lane : root.lanes) {
-            if (lane->shard->device().is_cuda() == on_gpus) multiply_and_return(root, *lane, product);
+            if (lane->shard->device().is_cuda() == on_gpus) multiply_and_return(*lane, product);
         }
     };
     multiply_lanes(true);
@@ -111,18 +111,17 @@ void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product)
     }
     root.begun.hold_back(lane.stream.get());
     root.delivered.hold_back(lane.stream.get());
-    cuda::copy_async(lane.own_x(), shard.device(), product.x + shard.col_begin, root.device, shard.window() * sizeof(T),
-                     lane.stream.get());
+    cuda::copy_async(lane.own_x(), product.x + shard.col_begin, shard.window() * sizeof(T), lane.stream.get());
 }
 
 template <class T>
-void Broadcast<T>::multiply_and_return(const Root& root, Lane& lane, const Product<T>& product) {
+void Broadcast<T>::multiply_and_return(Lane& lane, const Product<T>& product) {
     const cuda::DeviceGuard guard(lane.works_on.ordinal);
     const Shard<T>& shard = *lane.shard;
     if (!shard.device().is_cuda()) cuda::synchronize(lane.stream.get(), lane.works_on.ordinal);  // x has come
     shard.matrix->spmv({as_whole(lane.own_x(), shard.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
     T* const to = goes_straight_into_y(shard, product) ? product.y + shard.rows.first : lane.staging.data();
-    cuda::copy_async(to, root.device, lane.own_y(), shard.device(), shard.row_count() * sizeof(T), lane.stream.get());
+    cuda::copy_async(to, lane.own_y(), shard.row_count() * sizeof(T), lane.stream.get());
     lane.done.record(lane.stream.get());
 }
 

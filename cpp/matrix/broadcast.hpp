@@ -51,7 +51,7 @@ private:
     };
     static std::unique_ptr<Lane> make_lane(const Shard<T>& shard, Device root);
     static void send(const Root& root, Lane& lane, const Product<T>& product);
-    static void multiply_and_return(const Root& root, Lane& lane, const Product<T>& product);
+    static void multiply_and_return(Lane& lane, const Product<T>& product);
     static void deliver(const Root& root, Lane& lane, const Product<T>& product, Stream stream);
 
     const std::vector<Shard<T>>& shards_;

@@ -63,7 +63,7 @@ void ColumnExchange<T>::send(const Block& block, const Columns<const T>& host, S
         };
         staging_.upload(block.data, cuda::Fill(fill), block.bytes(), stream);
     } else if (cuda::is_pinned(host.data, block.bytes())) {
-        cuda::copy_async(block.data, y_.device(), host.data, {}, block.bytes(), stream);
+        cuda::copy_async(block.data, host.data, block.bytes(), stream);
     } else {
         staging_.upload(block.data, host.data, block.bytes(), stream);
     }
@@ -72,7 +72,7 @@ void ColumnExchange<T>::send(const Block& block, const Columns<const T>& host, S
 template <class T>
 void ColumnExchange<T>::fetch(const Block& block, const Columns<T>& host, Stream stream) {
     if (block.lies_like(host) && cuda::is_pinned(host.data, block.bytes())) {
-        cuda::copy_async(host.data, {}, block.data, y_.device(), block.bytes(), stream);
+        cuda::copy_async(host.data, block.data, block.bytes(), stream);
         return;
     }
     const auto drain = [&](const void* chunk, std::size_t begin, std::size_t size) {

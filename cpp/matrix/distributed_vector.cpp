@@ -135,7 +135,7 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Dist
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
         if (other.made) other.made->hold_back(stream);
-        cuda::copy_async(own_x.data() + pull.begin, device, other.data() + pull.begin, other.device,
+        cuda::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
                          std::size_t(pull.end - pull.begin) * sizeof(T), stream);
     }
     own_x.pulled->record(stream);
@@ -162,7 +162,7 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
         const cuda::DeviceGuard guard(other.device.ordinal);
         const Stream stream = downward_[pull.from].get();
         other.made->hold_back(stream);
-        cuda::copy_async(to, {}, other.data() + pull.begin, other.device, bytes, stream);
+        cuda::copy_async(to, other.data() + pull.begin, bytes, stream);
     }
     for (const auto& pull : lane.pulls) {
         const Device other = x.pieces_[pull.from].device;

@@ -98,7 +98,7 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
         const Chunk& chunk = chunks_[i];
         Buffer& buffer = *buffers_[i % 2];
         buffer.used.hold_back(sending_.get());
-        cuda::copy_async(buffer.memory.data(), device_, chunk.block.get(), {}, block_bytes<T>(chunk.rows, chunk.nnz),
+        cuda::copy_async(buffer.memory.data(), chunk.block.get(), block_bytes<T>(chunk.rows, chunk.nnz),
                          sending_.get());
         buffer.filled.record(sending_.get());
         buffer.filled.hold_back(stream);

@@ -71,8 +71,8 @@ void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
         for (const auto& pull : lane.pulls) {
             const Lane& other = lanes[pull.from];
             made_[pull.from].hold_back(streams_[k]);
-            cuda::copy_async(own_x + pull.begin, lane.device(), own(x, pull.from) + (pull.begin - other.begin()),
-                             other.device(), std::size_t(pull.end - pull.begin) * sizeof(T), streams_[k]);
+            cuda::copy_async(own_x + pull.begin, own(x, pull.from) + (pull.begin - other.begin()),
+                             std::size_t(pull.end - pull.begin) * sizeof(T), streams_[k]);
         }
         pulled_[k].record(streams_[k]);
         lane.shard->matrix->spmv({own_x, own(y, k), alpha, beta}, streams_[k]);

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from .. import _core, cache, parts
+from .. import _core, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
 from ..inputs.source import DeviceCsr, on_device
@@ -179,22 +178,19 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     asked = Choice(format, options)
     if format != "auto" and tuning.mode != "full":
         return asked, _build(csr, asked, ordinal)
-    with step("cache"):
-        entries = _entries(csr, request)
-    for entry in entries:
-        with step("cache"):
-            known = tuning_cache.recall(entry, format, options)
-        if known is not None:
-            try:
-                matrix = _build(csr, known, ordinal)
-                tuning.cached = True
-                return known, matrix
-            except (_core.FormatError, MemoryError):
-                pass  # like that other matrix, but not enough
+    like = {"format": format, "options": options, "symmetric": request.symmetric}
+    results = tuning_cache.Results(csr, ordinal, request.mode, like, request.products)
+    for known in results.known():
+        try:
+            matrix = _build(csr, known, ordinal)
+            tuning.cached = True
+            return known, matrix
+        except (_core.FormatError, MemoryError):
+            pass  # like that other matrix, but not enough
     if format != "auto":
         variants = [candidate | options for candidate in candidates(format)]
         distinct = [Choice(format, v) for i, v in enumerate(variants) if v not in variants[:i]]
-        return _fastest(csr, distinct, ordinal, tuning, entries[-1])
+        return _fastest(csr, distinct, ordinal, tuning, results)
     if ordinal == CPU and tuning.mode != "full":
         choice = Choice("csr", {}, CSR_ON_CPU)
         return choice, _build(csr, choice, ordinal)
@@ -206,25 +202,21 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
     predictions = predict_csr(csr, ordinal, "roofline", profile, names, True, worth)
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
-        return _fastest(csr, list(_promising(possible)), ordinal, tuning, entries[-1])
+        return _fastest(csr, list(_promising(possible)), ordinal, tuning, results)
     close = list(_close(possible))
     choices = [_predicted(p, possible, predictions.device) for p in sorted(possible, key=_pessimistic_us)]
     if tuning.mode == "cached" and len(close) > 1:
         affordable = budget.affords(close)
         if len(affordable) > 1:
             tried = _while_time_lasts(affordable, budget, tuning)
-            return _fastest(csr, tried, ordinal, tuning, entries[-1])
+            return _fastest(csr, tried, ordinal, tuning, results)
         reason = (
             f"; others may be as fast, and to try them would take longer than {request.products:g} products"
         )
         choices = [replace(choice, reason=choice.reason + reason) for choice in choices]
     if not isinstance(csr, DeviceCsr):  # else there may be more room without it, see `choose`
         choices += _last_resort(choices)
-    choice, matrix = _first(csr, choices, ordinal)
-    if entries:
-        with step("cache"):
-            tuning_cache.keep(entries[-1], choice, None)
-    return choice, matrix
+    return _first(csr, choices, ordinal)
 
 
 def _while_time_lasts(predictions: Iterable[Prediction], budget: Budget, tuning: Tuning) -> Iterator[Choice]:
@@ -236,25 +228,6 @@ def _while_time_lasts(predictions: Iterable[Prediction], budget: Budget, tuning:
                 tuning.out_of_time = True
                 return
         yield Choice(prediction.format, prediction.options)
-
-
-def _entries(csr: Any, request: _Request) -> list[Path | None]:
-    """Where results for a request are kept: the best first, and what is found in this mode last.
-
-    What was tuned in full serves later requests with tune="cached". What follows from predictions, and from
-    trials of what was predicted to be close, holds as long as the device's profile.
-    """
-    mode, ordinal = request.mode, request.ordinal
-    if mode == "off" or (mode == "cached" and ordinal == CPU and not cache.holds_tuning()):
-        return []  # on a CPU, nothing is timed or kept unless tuning is asked for
-    asked = {"format": request.format, "options": request.options, "symmetric": request.symmetric}
-    matrix = tuning_cache.fingerprint(csr)
-    full = tuning_cache.entry_path(matrix, ordinal, asked | {"tune": "full"})
-    if mode == "full" or ordinal == CPU:
-        return [full]
-    measured = dict(load_profile(ordinal).measured)
-    own = asked | {"tune": mode, "profile": measured, "budget": request.products}
-    return [full, tuning_cache.entry_path(matrix, ordinal, own)]
 
 
 def general_formats(symmetric: bool | None, kind: str, whatever_it_takes: bool = False) -> tuple[str, ...]:
@@ -393,7 +366,7 @@ def _first(csr: Any, choices: Iterable[Choice], ordinal: int) -> tuple[Choice, A
 
 
 def _fastest(
-    csr: Any, choices: Iterable[Choice], ordinal: int, tuning: Tuning, entry: Path | None
+    csr: Any, choices: Iterable[Choice], ordinal: int, tuning: Tuning, results: tuning_cache.Results
 ) -> tuple[Choice, AnyMatrix]:
     """The fastest of all, the likeliest first.
 
@@ -420,8 +393,7 @@ def _fastest(
     if best is None:
         raise refusals[0]
     choice, matrix = best
-    with step("cache"):
-        tuning_cache.keep(entry, choice, best_time)
+    results.keep(choice, best_time)
     return replace(choice, reason=_found(best_time, tuning)), matrix
 
 

@@ -1,28 +1,68 @@
-"""Which format was chosen for a matrix, kept in the user's cache: a file per matrix, device and request."""
+"""Which format was the fastest for a matrix: a file per matrix, device and request in the user's cache."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache as cache_result
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import _core, cache
+from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.source import DeviceCsr
 from ..schema import Range, check
-from .model.profile import device_model, slug
+from ..steps import step
+from .model.profile import device_model, load_profile, slug
 
-SCHEMA = 2
-_TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": (type(None), Range(0, 1e12))}
+SCHEMA = 3
+_TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": Range(0, 1e12)}
 
 # Entries of every array of a matrix that tell it from others.
 _SAMPLES = 2048
+
+
+class Results:
+    """What tuning found for matrices like one and requests like one.
+
+    What was timed in full serves later requests with tune="cached". What trials of predicted formats found
+    holds as long as the device's profile. Predictions are not kept: another takes hardly longer than writing.
+    """
+
+    def __init__(self, csr: Any, ordinal: int, mode: str, asked: Mapping[str, Any], budget: float) -> None:
+        self._csr, self._ordinal = csr, ordinal
+        self._mode, self._asked, self._budget = mode, dict(asked), budget
+
+    def known(self) -> Iterator[Choice]:
+        """The best first."""
+        if self._mode == "off" or not cache.holds_tuning():
+            return
+        for path in self._paths:
+            with step("cache"):
+                found = recall(path, self._asked["format"], self._asked["options"])
+            if found is not None:
+                yield found
+
+    def keep(self, choice: Choice, time_us: float) -> None:
+        with step("cache"):
+            keep(self._paths[-1], choice, time_us)
+
+    @cached_property
+    def _paths(self) -> list[Path | None]:
+        """That of this mode is the last."""
+        with step("cache"):
+            matrix = fingerprint(self._csr)
+            full = entry_path(matrix, self._ordinal, self._asked | {"tune": "full"})
+            if self._mode == "full" or self._ordinal == CPU:  # nothing else is timed on a CPU
+                return [full]
+            measured = dict(load_profile(self._ordinal).measured)
+            own = self._asked | {"tune": self._mode, "profile": measured, "budget": self._budget}
+            return [full, entry_path(matrix, self._ordinal, own)]
 
 
 def fingerprint(csr: Any) -> str:
@@ -83,10 +123,7 @@ def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice
             "python -m spmvgpu cache --clear deletes all of them"
         )
         return None
-    if content["time_us"] is None:
-        reason = "it was predicted to be the best for a matrix like this one"
-    else:
-        reason = f"it was the fastest on a matrix like this one, at {content['time_us']:.1f} us a product"
+    reason = f"it was the fastest on a matrix like this one, at {content['time_us']:.1f} us a product"
     return Choice(name, content["options"], reason)
 
 
@@ -104,7 +141,7 @@ def _check_options(format: str, kept: Mapping[str, Any], given: Mapping[str, Any
     check(kept, {name: tuned[name] for name in kept}, "options")
 
 
-def keep(path: Path | None, choice: Choice, time_us: float | None) -> None:
+def keep(path: Path | None, choice: Choice, time_us: float) -> None:
     """Write a result. Where that is not possible, the next operator is tuned again: no reason to fail."""
     if path is None:
         return
