@@ -4,6 +4,7 @@
 #include "bindings/build_reason.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
 #include "matrix/matrix.hpp"
 #include "matrix/timing.hpp"
@@ -65,6 +66,8 @@ void register_runtime(py::module_& module) {
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
+    module.def("release_idle_memory", &cuda::release_idle_memory, py::arg("ordinal"),
+               "Give a GPU the memory that is kept for its next arrays.");
     module.def(
         "trial_products", [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); },
         py::arg("ordinal"), py::arg("nnz"), "Products that a trial of a matrix of so many stored entries takes.");

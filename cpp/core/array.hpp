@@ -72,7 +72,6 @@ public:
 
     std::size_t size() const { return size_; }
     std::size_t bytes() const { return size_ * sizeof(T); }
-    std::size_t footprint() const { return spmvgpu::footprint(bytes(), device_); }
     Device device() const { return device_; }
 
 private:

@@ -10,7 +10,6 @@
 namespace spmvgpu::cuda {
 
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
-std::size_t footprint(std::size_t bytes);  // what an allocation takes from the device
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 
 }  // namespace spmvgpu::cuda

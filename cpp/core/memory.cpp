@@ -40,8 +40,6 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
     return device.is_cuda() ? cuda::allocate(bytes, device.ordinal) : allocate_host(bytes);
 }
 
-std::size_t footprint(std::size_t bytes, Device device) { return device.is_cuda() ? cuda::footprint(bytes) : bytes; }
-
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
     if (bytes == 0) return;
     if (!to_device.is_cuda() && !from_device.is_cuda()) {

@@ -11,9 +11,6 @@ namespace spmvgpu {
 // Uninitialised memory, 64-byte aligned or better, freed with its last owner. Throws OutOfMemory.
 std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 
-// Bytes that an allocation of so many bytes takes from the device.
-std::size_t footprint(std::size_t bytes, Device device);
-
 // A copy between any two devices that is complete when the call returns.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 

@@ -3,8 +3,8 @@
 
 #include "core/mutex.hpp"
 #include "cuda/check.hpp"
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
-#include "cuda/scratch.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 
@@ -47,30 +47,8 @@ Memory memory(int ordinal) {
     const DeviceGuard guard(ordinal);
     Memory memory;
     check(cudaMemGetInfo(&memory.free, &memory.total), "cudaMemGetInfo");
+    memory.free += idle_bytes(ordinal);
     return memory;
-}
-
-std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
-    const DeviceGuard guard(ordinal);
-    void* pointer = nullptr;
-    cudaError_t status = cudaMalloc(&pointer, bytes);
-    if (status == cudaErrorMemoryAllocation) {  // what lies idle among the scratch memory may be what is missing
-        cudaGetLastError();
-        drop_scratch(ordinal);
-        status = cudaMalloc(&pointer, bytes);
-    }
-    if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
-        throw OutOfMemory(Device{ordinal}.name(), bytes, memory(ordinal).free);
-    }
-    check(status, "cudaMalloc");
-    return {pointer, [](void* memory) { cudaFree(memory); }};
-}
-
-std::size_t footprint(std::size_t bytes) {
-    // Large blocks come in whole pages, small ones share them.
-    constexpr std::size_t kPage = 2 << 20;
-    return bytes < kPage / 2 ? bytes : (bytes + kPage - 1) / kPage * kPage;
 }
 
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {

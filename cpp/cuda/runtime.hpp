@@ -20,7 +20,7 @@ struct Properties {
 };
 
 struct Memory {
-    std::size_t free = 0, total = 0;
+    std::size_t free = 0, total = 0;  // free for the library: what its pool keeps is counted
 };
 
 int device_count() noexcept;  // 0 without a driver or a device; never throws

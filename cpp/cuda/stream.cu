@@ -3,6 +3,7 @@
 
 #include "core/mutex.hpp"
 #include "cuda/check.hpp"
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
 
@@ -84,6 +85,7 @@ void allow_peer_access(int ordinal, int other) {
     } else {
         check(status, "cudaDeviceEnablePeerAccess");
     }
+    share_pool(ordinal, other);
 }
 
 Replay::Replay(Stream stream, const std::function<void()>& queue_work) : stream_(stream) {

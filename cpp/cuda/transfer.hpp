@@ -73,7 +73,7 @@ public:
         finish(host, store_y);
     }
 
-    std::size_t nbytes() const { return x_.footprint() + y_.footprint(); }
+    std::size_t nbytes() const { return x_.bytes() + y_.bytes(); }
 
 private:
     void begin(const Product<T>& host, const Crossing& crossing);

@@ -3,8 +3,8 @@
 #include "cuda/csr_passes.hpp"
 #include "cuda/gather.hpp"
 #include "cuda/residency.hpp"
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
-#include "cuda/scratch.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
 #include "cuda/transpose.hpp"
@@ -25,7 +25,6 @@ std::string version() { return "none"; }
 const Properties& properties(int) { unavailable(); }
 Memory memory(int) { unavailable(); }
 std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
-std::size_t footprint(std::size_t bytes) { return bytes; }
 void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
 void synchronize_device(int) { unavailable(); }
@@ -33,7 +32,7 @@ bool is_capturing(Stream) { unavailable(); }
 Device device_of(const void*) { return {}; }
 double time_launches(const std::function<void(Stream)>&, const Series&, int) { unavailable(); }
 DeviceGuard::DeviceGuard(int) { unavailable(); }
-void drop_scratch(int) noexcept {}
+void release_idle_memory(int) { unavailable(); }
 index_t longest_row(index_t, const index_t*, int) { unavailable(); }
 Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int) { unavailable(); }
 bool is_canonical(index_t, index_t, index_t, const index_t*, const index_t*, int) { unavailable(); }

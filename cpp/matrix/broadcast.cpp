@@ -142,13 +142,11 @@ std::size_t Broadcast<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const auto& [ordinal, root] : roots_) {
         for (const auto& lane : root->lanes) {
-            if (lane->shard->device().is_cuda()) {
-                bytes += footprint(lane->shard->window() * sizeof(T), lane->shard->device()) +
-                         footprint(lane->shard->row_count() * sizeof(T), lane->shard->device());
-            }
-            bytes += lane->staging.footprint() + lane->map.footprint();
+            const Shard<T>& shard = *lane->shard;
+            if (shard.device().is_cuda()) bytes += (shard.window() + shard.row_count()) * sizeof(T);
+            bytes += lane->staging.bytes() + lane->map.bytes();
         }
-        for (const Here& here : root->here) bytes += here.map.footprint();
+        for (const Here& here : root->here) bytes += here.map.bytes();
     }
     return bytes;
 }

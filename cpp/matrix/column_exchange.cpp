@@ -119,7 +119,7 @@ void ColumnExchange<T>::run(const AnyMatrix<T>& matrix, const Product<T>& produc
 template <class T>
 std::size_t ColumnExchange<T>::nbytes() const {
     const std::lock_guard lock(mutex_);
-    return x_.footprint() + y_.footprint();
+    return x_.bytes() + y_.bytes();
 }
 
 #define INSTANTIATE(T) template class ColumnExchange<T>;

@@ -3,7 +3,6 @@
 #include "core/errors.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
-#include "cuda/scratch.hpp"
 #include "formats/csr_passes.hpp"
 #include "formats/transpose.hpp"
 #include "passes/host_passes.hpp"
@@ -21,12 +20,6 @@ CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device) {
 
 template <class T>
 CsrSource<T>::CsrSource(const CsrMatrix<T>& csr, Device device) : device_(device), csr_(copy_to(csr, device)) {}
-
-template <class T>
-CsrSource<T>::~CsrSource() {
-    csr_ = {};
-    if (device_.is_cuda()) cuda::drop_scratch(device_.ordinal);
-}
 
 template <class T>
 bool CsrSource<T>::is_canonical() const {

@@ -15,7 +15,6 @@ class CsrSource {
 public:
     // Of a matrix that is canonical, and in host memory or on the device already.
     CsrSource(const CsrMatrix<T>& csr, Device device);
-    ~CsrSource();
     CsrSource(const CsrSource&) = delete;
     CsrSource& operator=(const CsrSource&) = delete;
 

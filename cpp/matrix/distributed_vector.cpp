@@ -65,7 +65,7 @@ template <class T>
 std::size_t DistributedVector<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const Piece& piece : pieces_) {
-        if (piece.device.is_cuda()) bytes += footprint(size_ * sizeof(T), piece.device);
+        if (piece.device.is_cuda()) bytes += size_ * sizeof(T);
     }
     return bytes;
 }

@@ -395,7 +395,7 @@ std::size_t Matrix<T>::array_bytes() const {
     std::size_t bytes = 0;
     std::visit(
         [&](const auto& format) {
-            format.each_array(format, [&](const char*, const auto& array) { bytes += array.footprint(); });
+            format.each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
         },
         storage_);
     return bytes;

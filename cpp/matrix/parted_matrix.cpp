@@ -169,7 +169,7 @@ std::size_t PartedMatrix<T>::nbytes_of_parts() const {
     for (const Part& part : parts_) {
         bytes += part.matrix->nbytes();
         for (const Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
-            if (counted.insert(map->data()).second) bytes += map->footprint();
+            if (counted.insert(map->data()).second) bytes += map->bytes();
         }
     }
     return bytes;

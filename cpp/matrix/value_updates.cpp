@@ -6,7 +6,6 @@
 #include "core/interrupt.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
-#include "cuda/scratch.hpp"
 #include "formats/builder.hpp"
 #include "formats/dia_build.hpp"
 #include "formats/hyb_build.hpp"
@@ -36,7 +35,6 @@ void spread_values(Format& format, std::optional<Array<index_t>>& map, const Arr
             const Uninterrupted whole;
             cuda::synchronize_device(device.ordinal);
             store_values_on_gpu(format, *map, values, device.ordinal);
-            if (!values.device().is_cuda()) cuda::drop_scratch(device.ordinal);
         }
         return;
     }

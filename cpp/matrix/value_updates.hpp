@@ -17,7 +17,7 @@ public:
     void store(AnyFormat<T>& format, const Array<T>& values, Device device);
 
     // Of the map, which says where values in CSR order belong.
-    std::size_t nbytes() const { return map_ ? map_->footprint() : 0; }
+    std::size_t nbytes() const { return map_ ? map_->bytes() : 0; }
 
 private:
     std::optional<Array<index_t>> map_;  // made by the first call, where a format needs one

@@ -66,8 +66,8 @@ void Workspaces::forget(Stream stream) {
 std::size_t Workspaces::nbytes() const {
     const std::lock_guard lock(mutex_);
     std::size_t bytes = 0;
-    for (const auto& [stream, space] : spaces_) bytes += space.memory.footprint();
-    for (const auto& memory : set_aside_) bytes += memory.footprint();
+    for (const auto& [stream, space] : spaces_) bytes += space.memory.bytes();
+    for (const auto& memory : set_aside_) bytes += memory.bytes();
     return bytes;
 }
 

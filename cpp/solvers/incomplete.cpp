@@ -203,8 +203,8 @@ template <class T>
 std::size_t IncompleteFactors<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const Triangle<T>* triangle : {&lower_, &upper_}) {
-        bytes += triangle->rows.footprint() + triangle->row_offsets.footprint() + triangle->col_indices.footprint() +
-                 triangle->values.footprint() + triangle->inverse_diagonal.footprint();
+        bytes += triangle->rows.bytes() + triangle->row_offsets.bytes() + triangle->col_indices.bytes() +
+                 triangle->values.bytes() + triangle->inverse_diagonal.bytes();
     }
     return bytes;
 }

@@ -36,7 +36,7 @@ SolverMemory::Lease::~Lease() {
 std::size_t SolverMemory::nbytes() const {
     const std::lock_guard lock(mutex_);
     std::size_t bytes = 0;
-    for (const auto& memory : idle_) bytes += memory.footprint();
+    for (const auto& memory : idle_) bytes += memory.bytes();
     return bytes;
 }
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._core import CudaError, FormatError
-from .devices import DeviceInfo, build_info, devices, limit_threads
+from .devices import DeviceInfo, build_info, devices, limit_threads, release_memory
 from .formats import estimate, format_options, formats
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ __all__ = [
     "plot_partition",
     "plot_symmetric",
     "predict",
+    "release_memory",
     "separator",
 ]
 

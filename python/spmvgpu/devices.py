@@ -26,7 +26,7 @@ class DeviceInfo:
     model : str
         What the maker calls it.
     memory_total, memory_free : int
-        Bytes.
+        Bytes. Free for operators: what is kept for the next ones counts, see `release_memory`.
     multiprocessors : int
         Streaming multiprocessors of a GPU; threads that the CPU backend uses.
     compute_capability : tuple of int or None
@@ -77,6 +77,22 @@ def devices() -> tuple[DeviceInfo, ...]:
             )
         )
     return tuple(found)
+
+
+def release_memory() -> None:
+    """Give memory that no operator uses any more back to the GPUs, for other libraries.
+
+    What an operator leaves behind is kept for the next one, up to a 32nd of a GPU's memory: asking the driver
+    for memory takes longer than a product with a small matrix. An operator for which there is no room has it
+    released by itself.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> sg.release_memory()
+    """
+    for ordinal in range(_core.device_count()):
+        _core.release_idle_memory(ordinal)
 
 
 @contextmanager

@@ -23,7 +23,6 @@
 // There is no GPU in this program.
 namespace spmvgpu::cuda {
 std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
-std::size_t footprint(std::size_t bytes) { return bytes; }
 void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
 }  // namespace spmvgpu::cuda
 
