@@ -1,8 +1,12 @@
-"""What builders of formats are written in, in a program of its own: `tests/cpp/passes.cpp`."""
+"""What builders of formats are written in, in programs of their own: in `tests/cpp`."""
+
+import os
+import subprocess
 
 import pytest
 
-from programs import check, compiled
+from find_nvcc import system_nvcc
+from programs import LONGEST, ROOT, check, compiled
 from support import over
 
 SOURCES = [f"core/{name}.cpp" for name in ("team", "interrupt", "memory", "parallel", "mutex")]
@@ -22,3 +26,13 @@ def test_a_primitive_says_what_a_loop_says(program, case):
 @over("case", ["tiles", "spans", "transposes", "canonical", "widths"])
 def test_a_builder_makes_what_is_described(program, case):
     check(program, case)
+
+
+def test_lanes_compile_for_the_oldest_gpus(tmp_path):
+    """Builds elsewhere are for newer ones, which have more instructions."""
+    nvcc = system_nvcc(os.environ)
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    flags = ["-std=c++20", "-arch=compute_75", "-Icpp", "--extended-lambda", "-ptx", "-o", tmp_path / "ptx"]
+    command = [nvcc.path, *flags, "tests/cpp/oldest_gpu.cu"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=LONGEST)

@@ -46,8 +46,8 @@ py::dict device_properties(int ordinal) {
     const auto& properties = cuda::properties(ordinal);
     const auto memory = cuda::memory(ordinal);
     return py::dict(py::arg("model") = properties.model, py::arg("multiprocessors") = properties.multiprocessors,
-                    py::arg("memory_free") = memory.free, py::arg("memory_total") = memory.total,
-                    py::arg("l2_bytes") = properties.l2_bytes,
+                    py::arg("memory_free") = memory.free, py::arg("memory_idle") = memory.idle,
+                    py::arg("memory_total") = memory.total, py::arg("l2_bytes") = properties.l2_bytes,
                     py::arg("compute_capability") = py::make_tuple(properties.major, properties.minor));
 }
 

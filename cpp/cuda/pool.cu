@@ -62,24 +62,32 @@ Pools& pools() {
     return *instance;
 }
 
+// Null where the pool cannot grow: it does so in larger steps than the driver itself gives memory away.
 void* take(std::size_t bytes, int ordinal, const Pool& pool, cudaStream_t stream) {
     void* pointer = nullptr;
-    const auto ask = [&] {
-        return pool.memory == nullptr ? cudaMalloc(&pointer, bytes)
-                                      : cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
-    };
-    cudaError_t status = ask();
+    cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
     if (status == cudaErrorMemoryAllocation) {  // what lies idle may be in pieces that are too small
         cudaGetLastError();
         release_idle_memory(ordinal);
-        status = ask();
+        status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
     }
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    check(status, "cudaMallocFromPoolAsync");
+    return pointer;
+}
+
+std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
+    void* pointer = nullptr;
+    const cudaError_t status = cudaMalloc(&pointer, bytes);
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         throw OutOfMemory(Device{ordinal}.name(), bytes, memory(ordinal).free);
     }
-    check(status, pool.memory == nullptr ? "cudaMalloc" : "cudaMallocFromPoolAsync");
-    return pointer;
+    check(status, "cudaMalloc");
+    return {pointer, [](void* memory) { cudaFree(memory); }};
 }
 
 // Waits for the device, as cudaFree does: what is queued there, on whatever stream, may use the memory. At the exit of
@@ -104,8 +112,8 @@ std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     const Pool& pool = pools().of(ordinal);
     const DeviceGuard guard(ordinal);
-    void* const pointer = take(bytes, ordinal, pool, pool.stream);
-    if (pool.memory == nullptr) return {pointer, [](void* memory) { cudaFree(memory); }};
+    void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, pool.stream);
+    if (pointer == nullptr) return take_from_driver(bytes, ordinal);
     std::shared_ptr<void> owner(pointer, [ordinal, &pool](void* memory) { give_back(memory, ordinal, pool); });
     check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // it is there for every stream
     return owner;
@@ -114,10 +122,10 @@ std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
 std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream stream) {
     if (bytes == 0) return {};
     const Pool& pool = pools().of(ordinal);
-    if (pool.memory == nullptr) return allocate(bytes, ordinal);
     const DeviceGuard guard(ordinal);
-    return {take(bytes, ordinal, pool, native(stream)),
-            [stream](void* memory) { cudaFreeAsync(memory, native(stream)); }};
+    void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, native(stream));
+    if (pointer == nullptr) return take_from_driver(bytes, ordinal);
+    return {pointer, [stream](void* memory) { cudaFreeAsync(memory, native(stream)); }};
 }
 
 std::size_t idle_bytes(int ordinal) {

@@ -47,8 +47,15 @@ Memory memory(int ordinal) {
     const DeviceGuard guard(ordinal);
     Memory memory;
     check(cudaMemGetInfo(&memory.free, &memory.total), "cudaMemGetInfo");
-    memory.free += idle_bytes(ordinal);
+    memory.idle = idle_bytes(ordinal);
     return memory;
+}
+
+void require_memory(std::size_t bytes, int ordinal) {
+    if (bytes <= memory(ordinal).free) return;
+    release_idle_memory(ordinal);
+    const std::size_t free = memory(ordinal).free;
+    if (bytes > free) throw OutOfMemory(Device{ordinal}.name(), bytes, free);
 }
 
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {

@@ -20,7 +20,8 @@ struct Properties {
 };
 
 struct Memory {
-    std::size_t free = 0, total = 0;  // free for the library: what its pool keeps is counted
+    std::size_t free = 0, total = 0;
+    std::size_t idle = 0;  // kept by the library's pool, which others do not find free
 };
 
 int device_count() noexcept;  // 0 without a driver or a device; never throws
@@ -28,6 +29,7 @@ std::string version();        // of the CUDA runtime in use, or why there is non
 
 const Properties& properties(int ordinal);
 Memory memory(int ordinal);
+void require_memory(std::size_t bytes, int ordinal);  // throws OutOfMemory where there is not as much
 
 void synchronize(Stream stream, int ordinal);
 void synchronize_device(int ordinal);  // with all of its streams

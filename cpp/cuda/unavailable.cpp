@@ -2,8 +2,8 @@
 #include "core/errors.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/gather.hpp"
-#include "cuda/residency.hpp"
 #include "cuda/pool.hpp"
+#include "cuda/residency.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/transfer.hpp"
@@ -24,6 +24,7 @@ int device_count() noexcept { return 0; }
 std::string version() { return "none"; }
 const Properties& properties(int) { unavailable(); }
 Memory memory(int) { unavailable(); }
+void require_memory(std::size_t, int) { unavailable(); }
 std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
 void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }

@@ -6,6 +6,24 @@
 
 namespace spmvgpu::cuda {
 
+// The best of the numbers of a warp's lanes: in one instruction from Ampere on.
+static __device__ __forceinline__ index_t least_in_warp(index_t own) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(kAllLanes, own);
+#else
+    for (int mask = kWarp / 2; mask > 0; mask /= 2) own = min(own, __shfl_xor_sync(kAllLanes, own, mask));
+    return own;
+#endif
+}
+static __device__ __forceinline__ index_t largest_in_warp(index_t own) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(kAllLanes, own);
+#else
+    for (int mask = kWarp / 2; mask > 0; mask /= 2) own = max(own, __shfl_xor_sync(kAllLanes, own, mask));
+    return own;
+#endif
+}
+
 // All lanes of a warp call the same functions.
 struct WarpLanes {
     static constexpr int kCount = kWarp;
@@ -29,11 +47,11 @@ struct WarpLanes {
     }
     template <class Value>
     __device__ __forceinline__ index_t least(const Value& value) const {
-        return __reduce_min_sync(kAllLanes, value(lane()));
+        return least_in_warp(value(lane()));
     }
     template <class Value>
     __device__ __forceinline__ index_t largest(const Value& value) const {
-        return __reduce_max_sync(kAllLanes, value(lane()));
+        return largest_in_warp(value(lane()));
     }
     template <class Value>
     __device__ __forceinline__ auto of(int from, const Value& value) const {
@@ -66,7 +84,7 @@ struct WarpLanes {
             const index_t own = value(i);
             if (own < found) found = own;
         }
-        return __reduce_min_sync(kAllLanes, found);
+        return least_in_warp(found);
     }
     template <class Value>
     __device__ __forceinline__ index_t largest_of(index_t n, const Value& value, index_t none) const {
@@ -75,7 +93,7 @@ struct WarpLanes {
             const index_t own = value(i);
             if (own > found) found = own;
         }
-        return __reduce_max_sync(kAllLanes, found);
+        return largest_in_warp(found);
     }
     template <class Value, class Body>
     __device__ __forceinline__ index_t add_up(index_t n, const Value& value, const Body& body) const {

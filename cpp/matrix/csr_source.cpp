@@ -11,10 +11,7 @@ namespace spmvgpu {
 
 template <class T>
 CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device) {
-    if (device.is_cuda() && csr.row_offsets.device() != device) {
-        const std::size_t available = cuda::memory(device.ordinal).free;
-        if (csr.bytes() > available) throw OutOfMemory(device.name(), csr.bytes(), available);
-    }
+    if (device.is_cuda() && csr.row_offsets.device() != device) cuda::require_memory(csr.bytes(), device.ordinal);
     return {csr.rows, csr.cols, csr.nnz, csr.row_offsets.to(device), csr.col_indices.to(device), csr.values.to(device)};
 }
 

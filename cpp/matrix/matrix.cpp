@@ -49,8 +49,7 @@ Format copy_to(const Format& format, Device device) {
     if (device.is_cuda()) {
         std::size_t bytes = 0;
         Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
-        const std::size_t available = cuda::memory(device.ordinal).free;
-        if (bytes > available) throw OutOfMemory(device.name(), bytes, available);
+        cuda::require_memory(bytes, device.ordinal);
     }
     Format copy = format;
     Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });

@@ -149,8 +149,7 @@ CsrMatrix<T> StreamedMatrix<T>::to_csr() const {
 
 template <class T>
 std::size_t StreamedMatrix<T>::nbytes() const {
-    return buffers_[0]->memory.bytes() + buffers_[1]->memory.bytes() + exchange_.nbytes() +
-           column_exchange_.nbytes();
+    return buffers_[0]->memory.bytes() + buffers_[1]->memory.bytes() + exchange_.nbytes() + column_exchange_.nbytes();
 }
 
 #define INSTANTIATE(T) template class StreamedMatrix<T>;

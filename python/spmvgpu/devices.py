@@ -71,7 +71,7 @@ def devices() -> tuple[DeviceInfo, ...]:
                 device_name(ordinal),
                 gpu["model"],
                 gpu["memory_total"],
-                gpu["memory_free"],
+                gpu["memory_free"] + gpu["memory_idle"],
                 gpu["multiprocessors"],
                 gpu["compute_capability"],
             )

@@ -258,7 +258,7 @@ def run_large(dtype: str, device: str) -> int:
     limited = sg.aslinearoperator(short, device=device, memory_limit=short.data.nbytes, format="csr")
     check_products(limited, short)
     full = as_type(pattern("full"), dtype)
-    check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24, 33))
+    check_products(sg.aslinearoperator(full, device=device, format="csr"), full, (24,))
     return 2
 
 

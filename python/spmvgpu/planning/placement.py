@@ -227,6 +227,7 @@ def _cpu_ms(csr: Any) -> float:
 
 def _room(ordinal: int) -> int:
     """Bytes of a GPU's memory that may be taken."""
+    _core.release_idle_memory(ordinal)  # for blocks larger than those that are kept
     free = int(_core.device_properties(ordinal)["memory_free"])
     return max(0, free - max(_LEAST_KEPT_FREE, int(free * _MEMORY_KEPT_FREE)))
 
