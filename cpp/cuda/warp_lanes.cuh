@@ -7,20 +7,19 @@
 namespace spmvgpu::cuda {
 
 // The best of the numbers of a warp's lanes: in one instruction from Ampere on.
-static __device__ __forceinline__ index_t least_in_warp(index_t own) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_min_sync(kAllLanes, own);
-#else
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) own = min(own, __shfl_xor_sync(kAllLanes, own, mask));
-    return own;
-#endif
-}
 static __device__ __forceinline__ index_t largest_in_warp(index_t own) {
 #if __CUDA_ARCH__ >= 800
     return __reduce_max_sync(kAllLanes, own);
 #else
     for (int mask = kWarp / 2; mask > 0; mask /= 2) own = max(own, __shfl_xor_sync(kAllLanes, own, mask));
     return own;
+#endif
+}
+static __device__ __forceinline__ index_t least_in_warp(index_t own) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(kAllLanes, own);
+#else
+    return ~largest_in_warp(~own);  // complements are in the reverse order
 #endif
 }
 
