@@ -91,7 +91,7 @@ std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
 }
 
 // Waits for the device, as cudaFree does: what is queued there, on whatever stream, may use the memory. At the exit of
-// the process, and where a stream of the device is captured, it stays where it is.
+// the process it stays where it is; also while a stream of the device is captured, which the attempt spoils.
 void give_back(void* memory, int ordinal, const Pool& pool) noexcept {
     int before = 0;
     if (cudaGetDevice(&before) == cudaSuccess && cudaSetDevice(ordinal) == cudaSuccess) {
