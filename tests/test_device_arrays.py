@@ -1,5 +1,7 @@
 """Arrays that live on the GPU: same library out, no way over the host, on the stream of the library."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -175,6 +177,35 @@ def test_capture_in_a_graph(op, A, x, library, cuda_device):
     library.fill(device_x, library.asarray(-x, cuda_device))
     replay[0]()
     assert_product(library.to_numpy(out), A, -x, alpha=2.0)
+
+
+def test_operators_that_go_while_a_graph_is_captured(op, A, fmt, x, library, cuda_device):
+    """Giving their memory back waits for the device, which CUDA refuses in most ways while it captures."""
+    device_x = library.asarray(x, cuda_device)
+    out = library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device)
+    op.spmv(device_x, out=out)
+    here, there = ([build(A, fmt, cuda_device)] for _ in range(2))
+    with ThreadPoolExecutor(1) as other, library.capture(cuda_device) as replay:
+        here.clear()
+        other.submit(there.clear).result()
+        op.spmv(device_x, out=out)
+    library.fill(out, library.asarray(np.full(A.shape[0], np.nan, A.dtype), cuda_device))
+    replay[0]()
+    assert_product(library.to_numpy(out), A, x)
+
+
+def test_products_of_an_operator_that_is_gone(A, fmt, x, library, cuda_device):
+    """They are done before its memory is given to the next one."""
+    device_x = library.asarray(x, cuda_device)
+    out = library.asarray(np.zeros(A.shape[0], A.dtype), cuda_device)
+    op = build(A, fmt, cuda_device)
+    with library.new_stream(cuda_device) as stream:
+        library.delay()
+        op.spmv(device_x, out=out)
+        del op
+        build(A * 2, fmt, cuda_device)
+        library.synchronize(stream)
+    assert_product(library.to_numpy(out), A, x)
 
 
 # Errors

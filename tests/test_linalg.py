@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -255,6 +256,21 @@ def test_threads_solve_side_by_side(op, b):
         thread.join()
     for x in results:
         np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.gpu
+def test_threads_that_record_iterations_while_operators_go(cuda_device):
+    """Each solver captures an iteration of a system of this size, and so must not be in the way of the others."""
+    A = gallery.poisson2d(260)
+
+    def solve(_):
+        return [
+            sg.linalg.cg(sg.aslinearoperator(A, format="dia", device=cuda_device), np.ones(A.shape[0]), maxiter=6)[1]
+            for _ in range(20)
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(solve, range(4))) == [[6] * 20] * 4
 
 
 # Arguments

@@ -87,18 +87,22 @@ std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
         throw OutOfMemory(Device{ordinal}.name(), bytes, memory(ordinal).free);
     }
     check(status, "cudaMalloc");
-    return {pointer, [](void* memory) { cudaFree(memory); }};
+    return {pointer, [](void* memory) {
+                const RelaxedCaptures relaxed;
+                cudaFree(memory);
+            }};
 }
 
 // Waits for the device, as cudaFree does: what is queued there, on whatever stream, may use the memory. At the exit of
-// the process it stays where it is; also while a stream of the device is captured, which the attempt spoils.
+// the process it stays where it is.
 void give_back(void* memory, int ordinal, const Pool& pool) noexcept {
-    int before = 0;
-    if (cudaGetDevice(&before) == cudaSuccess && cudaSetDevice(ordinal) == cudaSuccess) {
-        if (cudaDeviceSynchronize() == cudaSuccess) cudaFreeAsync(memory, pool.stream);
-        cudaSetDevice(before);
+    try {
+        const DeviceGuard guard(ordinal);
+        const RelaxedCaptures relaxed;
+        synchronize_device(ordinal);
+        check(cudaFreeAsync(memory, pool.stream), "cudaFreeAsync");
+    } catch (const CudaError&) {
     }
-    cudaGetLastError();
 }
 
 std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {

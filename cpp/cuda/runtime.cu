@@ -81,7 +81,16 @@ void synchronize(Stream stream, int ordinal) {
 
 void synchronize_device(int ordinal) {
     const DeviceGuard guard(ordinal);
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    const RelaxedCaptures relaxed;
+    // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
+    void* token = nullptr;
+    const cudaError_t status = cudaMalloc(&token, 1);
+    if (status == cudaErrorMemoryAllocation) {  // there is not so much as that
+        cudaGetLastError();
+        return check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    }
+    check(status, "cudaMalloc");
+    check(cudaFree(token), "cudaFree");
 }
 
 bool is_capturing(Stream stream) {
@@ -139,6 +148,17 @@ DeviceGuard::DeviceGuard(int ordinal) {
 
 DeviceGuard::~DeviceGuard() {
     if (previous_ >= 0) cudaSetDevice(previous_);
+}
+
+RelaxedCaptures::RelaxedCaptures() noexcept {
+    auto mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);  // fails only when the process ends
+    previous_ = mode;
+}
+
+RelaxedCaptures::~RelaxedCaptures() {
+    auto mode = static_cast<cudaStreamCaptureMode>(previous_);
+    cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
 }  // namespace spmvgpu::cuda

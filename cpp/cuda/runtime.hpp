@@ -32,7 +32,8 @@ Memory memory(int ordinal);
 void require_memory(std::size_t bytes, int ordinal);  // throws OutOfMemory where there is not as much
 
 void synchronize(Stream stream, int ordinal);
-void synchronize_device(int ordinal);  // with all of its streams
+// Waits for all streams of a device, though some may be captured.
+void synchronize_device(int ordinal);
 bool is_capturing(Stream stream);      // whether work put on the stream goes into a graph, to run later
 
 // The device that a pointer lives on; Device{} for host memory that CUDA does not know.
@@ -59,6 +60,20 @@ public:
 
 private:
     int previous_ = 0;
+};
+
+// Lets a thread allocate and free in a scope while streams are captured, its own and others. CUDA refuses that for
+// captures of its global mode, and those of the same thread, and ends them, as work that is queued may wait for work
+// that is recorded; what is done under this guard must not.
+class RelaxedCaptures {
+public:
+    RelaxedCaptures() noexcept;
+    ~RelaxedCaptures();
+    RelaxedCaptures(const RelaxedCaptures&) = delete;
+    RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
+
+private:
+    int previous_;
 };
 
 }  // namespace spmvgpu::cuda
