@@ -13,11 +13,12 @@ constexpr int kInFlight = 8;  // diagonals in flight per thread, as in dia
 // A thread per row. Diagonals left of the main one are the mirror images of the last `mirrored` stored ones, from the
 // last one on; then come the stored ones. What is read as a mirror image is not needed any more after that.
 template <class T>
-__global__ void sdia_thread_per_row(index_t rows, unsigned diagonals, unsigned mirrored, std::int64_t pitch,
-                                    typename Dia<T>::Bits padding, const index_t* __restrict__ offsets,
-                                    const T* __restrict__ values, Mirror<T> mirror, Product<T> product) {
-    const std::int64_t row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    const unsigned count = row < rows ? mirrored + diagonals : 0;
+__global__ void sdia_thread_per_row(index_t rows, index_t cols, index_t before, unsigned diagonals, unsigned mirrored,
+                                    std::int64_t pitch, typename Dia<T>::Bits padding,
+                                    const index_t* __restrict__ offsets, const T* __restrict__ values, Mirror<T> mirror,
+                                    Product<T> product) {
+    const std::int64_t own_row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x, row = own_row + before;
+    const unsigned count = own_row < rows ? mirrored + diagonals : 0;
     T sum = 0;
     for (unsigned begin = 0; begin < count; begin += kInFlight) {
         T factors[kInFlight], gathered[kInFlight];
@@ -36,7 +37,7 @@ __global__ void sdia_thread_per_row(index_t rows, unsigned diagonals, unsigned m
             } else if (k < count) {
                 const unsigned d = k - mirrored;
                 const std::int64_t col = row + offsets[d];
-                if (col < rows) {
+                if (col < cols) {
                     factors[i] = load(values + d * pitch + row);
                     gathered[i] = load(product.x + col);
                 }
@@ -48,7 +49,7 @@ __global__ void sdia_thread_per_row(index_t rows, unsigned diagonals, unsigned m
             sum += (begin + i < mirrored ? mirror(factors[i]) : factors[i]) * gathered[i];
         }
     }
-    store_rows(product, row, rows, sum);
+    store_rows(product, own_row, rows, sum);
 }
 
 }  // namespace
@@ -56,9 +57,11 @@ __global__ void sdia_thread_per_row(index_t rows, unsigned diagonals, unsigned m
 template <class T>
 void Sdia<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
+    Product<T> of_upper = product;
+    of_upper.x += first_col;
     sdia_thread_per_row<T><<<blocks_for(rows, tuning.block_size), tuning.block_size, 0, native(stream)>>>(
-        rows, static_cast<unsigned>(upper.diagonals()), static_cast<unsigned>(mirrored()), upper.pitch, upper.padding,
-        upper.offsets.data(), upper.values.data(), mirror(), product);
+        rows, upper.cols, before, static_cast<unsigned>(upper.diagonals()), static_cast<unsigned>(mirrored()),
+        upper.pitch, upper.padding, upper.offsets.data(), upper.values.data(), mirror(), of_upper);
     check_launch("sdia_thread_per_row");
 }
 

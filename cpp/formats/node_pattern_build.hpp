@@ -169,7 +169,7 @@ void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols
 // that are as they should be, and there are as many entries above the diagonal as below it.
 template <class T, class Passes>
 bool blocks_are_mirrored(Passes& passes, const CsrMatrix<T>& csr, const NodePattern& pattern, bool hermitian) {
-    if (symmetry_passes::count_surplus(passes, csr) != 0) return false;
+    if (symmetry_passes::count_surplus(passes, symmetry_passes::entries_of(csr, 0)) != 0) return false;
     const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
     const index_t *const first_rows = pattern.rows.data(), *const offsets = pattern.offsets.data();
     const index_t *const columns = pattern.columns.data(), *const places = pattern.places.data();

@@ -28,22 +28,26 @@ CsrMatrix<T> Sdia<T>::to_csr() const {
     const CsrMatrix<T> half = upper.to_csr();
     auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
+    // Of the rows of `upper` those from `before` on are here.
+    const auto is_here = [&](index_t row) { return row >= before && row - before < rows; };
     const auto for_each_entry = [&](const auto& visit) {
-        for (index_t row = 0; row < rows; ++row) {
+        for (index_t row = 0; row < half.rows; ++row) {
             for (index_t k = half.row_offsets[row]; k < half.row_offsets[row + 1]; ++k) {
                 visit(row, half.col_indices[k], half.values[k]);
             }
         }
     };
     for_each_entry([&](index_t row, index_t col, T) {
-        ++csr.row_offsets[row + 1];
-        if (col != row) ++csr.row_offsets[col + 1];
+        if (is_here(row)) ++csr.row_offsets[row - before + 1];
+        if (col != row && is_here(col)) ++csr.row_offsets[col - before + 1];
     });
     std::partial_sum(csr.row_offsets.begin(), csr.row_offsets.end(), csr.row_offsets.begin());
     HostVector<index_t> next(csr.row_offsets.begin(), csr.row_offsets.end() - 1);
     const auto add = [&](index_t row, index_t col, T value) {
-        csr.col_indices[next[row]] = col;
-        csr.values[next[row]++] = value;
+        if (!is_here(row)) return;
+        index_t& place = next[row - before];
+        csr.col_indices[place] = col + first_col;
+        csr.values[place++] = value;
     };
     // What lies left of the diagonal comes first, in the order of the rows that it is the mirror image of.
     for_each_entry([&](index_t row, index_t col, T value) {
@@ -57,7 +61,7 @@ namespace {
 
 constexpr index_t kBlockRows = 512;  // as in dia
 
-// The sums of rows [first, last), in the order of the columns.
+// The sums of rows [first, last) of `upper`, in the order of the columns.
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t first, std::int64_t last, const T* x,
                                           T* sums) {
@@ -75,7 +79,7 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t firs
         }
     }
     for (index_t d = 0; d < diagonals; ++d) {
-        const std::int64_t offset = upper.offsets[d], end = std::min<std::int64_t>(last, sdia.cols - offset);
+        const std::int64_t offset = upper.offsets[d], end = std::min<std::int64_t>(last, upper.cols - offset);
         const T* const values = upper.values.data() + d * upper.pitch;
 #pragma omp simd
         for (std::int64_t i = first; i < end; ++i) {
@@ -94,7 +98,7 @@ void Sdia<T>::spmv(const Product<T>& product) const {
         const std::int64_t first = std::int64_t(block) * kBlockRows;
         const std::int64_t last = std::min<std::int64_t>(rows, first + kBlockRows);
         T sums[kBlockRows] = {};
-        sum_block(*this, first, last, product.x, sums);
+        sum_block(*this, first + before, last + before, product.x + first_col, sums);
         for (std::int64_t row = first; row < last; ++row) {
             store_row(product, static_cast<index_t>(row), sums[row - first]);
         }

@@ -11,6 +11,15 @@
 // A slot lies at its row, so the mirror image of an entry d places right of the diagonal is read d slots earlier. That
 // was read as an entry d rows before, and comes from a cache, unless the rows between are more than it holds.
 //
+// Some rows of a symmetric matrix may be stored as well, with the columns that they reach, as one of several devices
+// has them. Every column from `first_col` on, before which there are no entries, then stands for a row of a matrix of
+// which these are the rows from `before` on; what they have left of that is stored as its mirror image above:
+//
+// clang-format off
+//     [ 6 3 7 . ]      before 1             offset 0          offset 1
+//     [ . 7 4 8 ]      values of `upper`    - 3 4             6 7 8
+// clang-format on
+//
 // The smallest of all formats for symmetric grids and bands: 5- and 7-point grids take 0.6 of the bytes that dia takes.
 // Do not use it where the diagonals are not full; beyond max_padding the matrix is refused, as it is by dia.
 //
@@ -44,6 +53,7 @@ struct SdiaPlan {
     Cost cost;
     Array<index_t> offsets;  // of the diagonals that are stored
     bool has_main = false;   // whether the first of them is the main one
+    index_t first_col = 0, before = 0;
 };
 
 template <class T>
@@ -58,9 +68,10 @@ struct Sdia {
     using Tuning = SdiaTuning;
     using Plan = SdiaPlan;
 
-    index_t rows = 0, cols = 0, nnz = 0;  // of the whole matrix
+    index_t rows = 0, cols = 0, nnz = 0;  // of the matrix with all of its entries
+    index_t first_col = 0, before = 0;    // columns without entries; others before that of the first row's diagonal
     bool has_main = false;                // whether the first diagonal is the main one
-    Dia<T> upper;
+    Dia<T> upper;                         // a row for each of those others, and then the rows
     Tuning tuning;
 
     template <class Self, class Visit>

@@ -125,7 +125,7 @@ void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, s
     std::string needed = asked == Symmetry::kAuto        ? "a symmetric or Hermitian matrix: "
                          : asked == Symmetry::kHermitian ? "a Hermitian matrix: "
                                                          : "a symmetric matrix: ";
-    if (rows != cols) {
+    if (why.empty()) {
         needed = "a square matrix, and this one has " + std::to_string(rows) + " rows and " + std::to_string(cols) +
                  " columns";
     }

@@ -41,7 +41,7 @@ constexpr bool are_mirrored(T a, T b, [[maybe_unused]] bool hermitian) {
 }
 
 // Throws the FormatError for a matrix of so many rows, columns and bytes that is not as a format needs it; `why` says
-// of a square one which entry is in the way, see describe_asymmetry().
+// which entry is in the way, see describe_asymmetry(), and is empty where the matrix is not square.
 [[noreturn]] void refuse_unsymmetric(const std::string& format, index_t rows, index_t cols, std::size_t bytes,
                                      Symmetry asked, const std::string& why);
 

@@ -52,7 +52,7 @@ struct Builder<Tsmv<T>, Passes> {
         NodePattern pattern =
             find_nodes(passes, csr.rows, csr.nnz, row_offsets, cols, tuning.block, sizeof(T), sizeof(std::uint16_t));
         find_blocks(passes, row_offsets, cols, pattern);
-        tuning.symmetry = find_symmetry(passes, Tsmv<T>::kName, csr, asked.symmetry, [&](bool hermitian) {
+        tuning.symmetry = find_symmetry(passes, Tsmv<T>::kName, csr, asked.symmetry, 0, [&](bool hermitian) {
             return blocks_are_mirrored(passes, csr, pattern, hermitian);
         });
         tuning.block = pattern.block;

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, matrix, vector
 from spmvgpu import gallery
-from support import build, over_types
+from support import assert_multiplies, assert_same_entries, build, over, over_types
 
 
 def with_diagonals(n, offsets, dtype, hermitian=False):
@@ -90,3 +90,75 @@ def test_what_is_not_symmetric_is_refused():
         build(A, "sdia")
     with pytest.raises(sg.FormatError, match="sdia"):
         build(matrix("uniform", np.dtype("float64")), "sdia")
+
+
+# Rows of a symmetric matrix, as a device has them that is one of several
+
+
+PARTS = [(0, 200), (200, 401), (401, 600)]
+
+
+def part_of(A, begin, end):
+    """Some rows, with the columns that they reach."""
+    rows = A[begin:end]
+    return sp.csr_array(rows[:, rows.indices.min() : rows.indices.max() + 1])
+
+
+def place_of(A, row, col):
+    """Of an entry in the data of a matrix."""
+    return A.indptr[row] + np.flatnonzero(A.indices[A.indptr[row] : A.indptr[row + 1]] == col)[0]
+
+
+@over("rows", PARTS)
+@over("symmetry", ["symmetric", "hermitian"])
+@over("dtype", TYPES + COMPLEX_TYPES)
+def test_rows_of_a_symmetric_matrix(rows, symmetry, dtype, device):
+    A = part_of(with_diagonals(600, (0, 1, 3, 40), dtype, symmetry == "hermitian"), *rows)
+    op = build(A, "sdia", device, symmetry=symmetry)
+    assert op.arrays()["offsets"].tolist() == [0, 1, 3, 40]
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+
+
+def test_the_layout_of_rows():
+    A = sp.csr_array(np.array([[6.0, 3, 7, 0], [0, 7, 4, 8]]))
+    values = sg.aslinearoperator(A, format="sdia", device="cpu").arrays()["values"].reshape(2, 32)
+    assert values[0, :3].tolist() == [0, 3, 4]
+    assert values[1, :3].tolist() == [6, 7, 8]
+
+
+@over("rows", PARTS)
+@over("symmetry", ["symmetric", "hermitian"])
+@over("dtype", TYPES + COMPLEX_TYPES)
+def test_new_values_of_rows(rows, symmetry, dtype, device):
+    A = part_of(with_diagonals(600, (0, 2, 33), dtype, symmetry == "hermitian"), *rows)
+    op = build(A, "sdia", device, symmetry=symmetry)
+    A.data *= -3
+    A.data[A.data.real < -7] = 0.0
+    op.update_values(A.data)
+    assert_multiplies(op, A)
+    assert_same_entries(op.tocsr(), A)
+    before = op.tocsr()
+    A.data[place_of(A, 50, 52 + (33 if rows[0] > 0 else 0))] += 1  # its mirror image is in another row
+    with pytest.raises(sg.FormatError, match="symmetric|Hermitian"):
+        op.update_values(A.data)
+    assert_same_entries(op.tocsr(), before)
+
+
+def test_rows_that_are_not_of_a_symmetric_matrix():
+    whole = with_diagonals(600, (0, 1, 40), np.float64)
+    A = part_of(whole, 200, 400)
+    A.data[place_of(A, 50, 91)] += 1
+    with pytest.raises(sg.FormatError, match=r"sdia.*symmetric matrix: entry \(50, 51\) is"):
+        build(A, "sdia")
+    for other in (A[:, :-41], sp.csr_array((3, 5)), np.ones((2, 7)), matrix("tall", np.dtype("float64"))):
+        with pytest.raises(sg.FormatError, match=r"sdia.*square"):
+            build(sp.csr_array(other), "sdia")
+
+
+def test_halves_of_a_grid_are_half_stored():
+    A = gallery.poisson3d(24)
+    half, whole = (sg.aslinearoperator(A, format=name, device=["cpu", "cpu"]) for name in ("sdia", "dia"))
+    assert half.nbytes < 0.65 * whole.nbytes
+    x = vector(A.shape[1], A.dtype)
+    np.testing.assert_array_equal(half @ x, whole @ x)
