@@ -120,6 +120,12 @@ public:
     Array<T> scratch(std::size_t n) const {
         return Array<T>::share(allocate_scratch(n * sizeof(T), device_.ordinal, stream()), n, device_);
     }
+    template <class T>
+    Array<T> keep(const Array<T>& array) const {
+        Array<T> kept = make<T>(array.size());
+        copy_async(kept.data(), array.data(), array.bytes(), stream());
+        return kept;
+    }
 
     template <class T>
     void fill(T* to, std::int64_t n, T value) const {

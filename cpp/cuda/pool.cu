@@ -129,7 +129,10 @@ std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream st
     const DeviceGuard guard(ordinal);
     void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, native(stream));
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
-    return {pointer, [stream](void* memory) { cudaFreeAsync(memory, native(stream)); }};
+    return {pointer, [stream](void* memory) {
+                const RelaxedCaptures relaxed;
+                cudaFreeAsync(memory, native(stream));
+            }};
 }
 
 std::size_t idle_bytes(int ordinal) {
@@ -142,7 +145,11 @@ std::size_t idle_bytes(int ordinal) {
 
 void release_idle_memory(int ordinal) {
     const Pool* const pool = pools().known(ordinal);
-    if (pool != nullptr) check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");
+    if (pool == nullptr) return;
+    const DeviceGuard guard(ordinal);
+    check(cudaStreamSynchronize(pool->stream),
+          "cudaStreamSynchronize");  // what was freed there counts as used till then
+    check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");
 }
 
 void share_pool(int ordinal, int other) {

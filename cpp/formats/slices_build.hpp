@@ -17,9 +17,9 @@ Slices cut_with_windows(Passes& passes, index_t rows, const index_t* row_offsets
     if (sigma > 1) {
         const auto longest = largest<index_t>(
             passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
-        result.permutation = passes.order_by_key(
+        result.permutation = passes.keep(passes.order_by_key(
             rows, sigma, longest,
-            SPMVGPU_BODY(index_t row) { return longest - (row_offsets[row + 1] - row_offsets[row]); });
+            SPMVGPU_BODY(index_t row) { return longest - (row_offsets[row + 1] - row_offsets[row]); }));
     }
     const index_t* const permutation = result.permutation.size() > 0 ? result.permutation.data() : nullptr;
     std::int64_t* const offsets = result.offsets.data();

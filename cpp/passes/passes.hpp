@@ -5,7 +5,8 @@
 //
 // A backend `passes` lets a builder say:
 //     passes.make<T>(n)                         an array of n on the device, which lasts: a part of the result
-//     passes.scratch<T>(n)                      one that the builder needs for itself
+//     passes.scratch<T>(n)                      one that the builder needs for itself; what others return is such, too
+//     passes.keep(array)                        the same numbers in an array that lasts
 //     passes.fill(to, n, value)                 to[i] = value
 //     passes.each(n, body, work)                body(i) for every i below n
 //     passes.each_in_step(n, body, work)        body(lanes, i) for every i below n, in which 32 lanes work in step; the
