@@ -260,14 +260,12 @@ def test_threads_solve_side_by_side(op, b):
 
 @pytest.mark.gpu
 def test_threads_that_record_iterations_while_operators_go(cuda_device):
-    """Each solver captures an iteration of a system of this size, and so must not be in the way of the others."""
+    """Each solver captures an iteration of a system of this size; nothing that others do may spoil it."""
     A = gallery.poisson2d(260)
 
     def solve(_):
-        return [
-            sg.linalg.cg(sg.aslinearoperator(A, format="dia", device=cuda_device), np.ones(A.shape[0]), maxiter=6)[1]
-            for _ in range(20)
-        ]
+        operators = (sg.aslinearoperator(A, format="dia", device=cuda_device) for _ in range(20))
+        return [sg.linalg.cg(op, np.ones(A.shape[0]), maxiter=6)[1] for op in operators]
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(solve, range(4))) == [[6] * 20] * 4
