@@ -15,7 +15,7 @@ import spmvgpu as sg
 from battery import CASES, SQUARE, TYPES, banded, matrix, uniform, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
-from spmvgpu import partition
+from spmvgpu import gallery, partition
 from spmvgpu.devices import CPU
 from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
@@ -513,6 +513,19 @@ def test_a_gpu_without_memory(gpu_names, monkeypatch):
         finally:
             cupy.cuda.runtime.free(filler)
     assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
+
+
+@pytest.mark.parametrize("fmt", ["dia", "sdia"])
+def test_parts_along_diagonals_read_what_lies_near_them(fmt):
+    """Solvers send no more than that from device to device."""
+    A = gallery.poisson2d(40)
+    op = sg.aslinearoperator(A, format=fmt, device=["cpu"] * 3)
+    shards = op._matrix.shards
+    assert {matrix.format for matrix, *_ in shards} == {fmt}
+    windows = [(begin, end) for _, _, begin, end in shards]
+    firsts = np.cumsum([0, *(matrix.rows for matrix, *_ in shards)])
+    near = [(max(0, begin - 40), min(1600, end + 40)) for begin, end in itertools.pairwise(firsts)]
+    assert windows == near
 
 
 # Arrays on a GPU

@@ -140,7 +140,7 @@ def test_new_values_of_rows(rows, symmetry, dtype, device):
     assert_same_entries(op.tocsr(), A)
     before = op.tocsr()
     A.data[place_of(A, 50, 52 + (33 if rows[0] > 0 else 0))] += 1  # its mirror image is in another row
-    with pytest.raises(sg.FormatError, match="symmetric|Hermitian"):
+    with pytest.raises(sg.FormatError, match=r"symmetric|Hermitian"):
         op.update_values(A.data)
     assert_same_entries(op.tocsr(), before)
 

@@ -296,7 +296,7 @@ def _window(csr: Any, matrix: Any) -> tuple[int, int]:
     if not filled.size:
         return 0, 0
     names = parts.formats_in(matrix)
-    if any(map(needs_symmetry, names)):
+    if any(needs_symmetry(name) and not reads_diagonals(name) for name in names):
         return 0, csr.shape[1]  # of a node with an entry in a column, all rows are columns too
     first = csr.indices[csr.indptr[filled]].astype(np.int64)
     last = csr.indices[csr.indptr[filled + 1] - 1].astype(np.int64)
