@@ -44,5 +44,6 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_model(module);
     spmvgpu::register_parts(module);
     spmvgpu::register_distributed(module);
+    spmvgpu::register_ranks(module);
     spmvgpu::register_solvers(module);
 }

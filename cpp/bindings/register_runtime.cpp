@@ -66,6 +66,7 @@ void register_runtime(py::module_& module) {
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
+    module.def("pci_bus_id", &cuda::pci_bus_id, py::arg("ordinal"), "Which of the GPUs of a host a device is.");
     module.def("release_idle_memory", &cuda::release_idle_memory, py::arg("ordinal"),
                "Give a GPU the memory that is kept for its next arrays.");
     module.def(

@@ -229,6 +229,7 @@ void register_type(py::module_& module, const std::string& suffix) {
             const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
                 GilRelease::with_gil([&] { ranks(py::array_t<double>(count, sums, py::none())); });
             };
+            const bool between_gpus = py::isinstance<cuda::NcclCommunicator>(ranks);
             const System<T> system{n,
                                    Device{ordinal},
                                    &A,
@@ -236,7 +237,8 @@ void register_type(py::module_& module, const std::string& suffix) {
                                    reinterpret_cast<const T*>(b),
                                    reinterpret_cast<const T*>(guess),
                                    reinterpret_cast<T*>(x),
-                                   ranks.is_none() ? nullptr : &add_over_ranks};
+                                   ranks.is_none() || between_gpus ? nullptr : &add_over_ranks,
+                                   between_gpus ? &ranks.cast<const cuda::NcclCommunicator&>() : nullptr};
             // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
             const auto look = [&callback](const Look& seen) {
                 if (!callback.is_none()) {
@@ -257,7 +259,8 @@ void register_type(py::module_& module, const std::string& suffix) {
         py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"), py::arg("threads"), py::arg("callback"),
         py::arg("ranks") = py::none(),
         "Solves with vectors on one device, given by address (0: none). Starts after what the stream holds; complete "
-        "on return. Of vectors in pieces, `ranks` adds what the other ranks have to an array of sums.");
+        "on return. Of vectors in pieces, `ranks` adds what the other ranks have to an array of sums, or is an "
+        "NcclCommunicator.");
 }
 
 }  // namespace

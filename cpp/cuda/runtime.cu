@@ -43,6 +43,12 @@ const Properties& properties(int ordinal) {
     return *known[ordinal];
 }
 
+std::string pci_bus_id(int ordinal) {
+    char id[32];
+    check(cudaDeviceGetPCIBusId(id, sizeof(id), ordinal), "cudaDeviceGetPCIBusId");
+    return id;
+}
+
 Memory memory(int ordinal) {
     const DeviceGuard guard(ordinal);
     Memory memory;

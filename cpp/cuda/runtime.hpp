@@ -28,13 +28,14 @@ int device_count() noexcept;  // 0 without a driver or a device; never throws
 std::string version();        // of the CUDA runtime in use, or why there is none
 
 const Properties& properties(int ordinal);
+std::string pci_bus_id(int ordinal);  // which of the GPUs of a host it is, whatever a process calls it
 Memory memory(int ordinal);
 void require_memory(std::size_t bytes, int ordinal);  // throws OutOfMemory where there is not as much
 
 void synchronize(Stream stream, int ordinal);
 // Waits for all streams of a device, though some may be captured.
 void synchronize_device(int ordinal);
-bool is_capturing(Stream stream);      // whether work put on the stream goes into a graph, to run later
+bool is_capturing(Stream stream);  // whether work put on the stream goes into a graph, to run later
 
 // The device that a pointer lives on; Device{} for host memory that CUDA does not know.
 Device device_of(const void* pointer);

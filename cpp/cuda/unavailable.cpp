@@ -2,6 +2,7 @@
 #include "core/errors.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/gather.hpp"
+#include "cuda/nccl.hpp"
 #include "cuda/pool.hpp"
 #include "cuda/residency.hpp"
 #include "cuda/runtime.hpp"
@@ -23,6 +24,7 @@ namespace {
 int device_count() noexcept { return 0; }
 std::string version() { return "none"; }
 const Properties& properties(int) { unavailable(); }
+std::string pci_bus_id(int) { unavailable(); }
 Memory memory(int) { unavailable(); }
 void require_memory(std::size_t, int) { unavailable(); }
 std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
@@ -105,6 +107,13 @@ Event::Event() { unavailable(); }
 void Event::record(Stream) { unavailable(); }
 void Event::hold_back(Stream) const { unavailable(); }
 void Event::synchronize() const { unavailable(); }
+NcclId NcclCommunicator::make_id(const std::string&) { unavailable(); }
+NcclCommunicator::NcclCommunicator(const std::string&, const NcclId&, int, int, int) { unavailable(); }
+int NcclCommunicator::version(const std::string&) { unavailable(); }
+void NcclCommunicator::exchange(const std::vector<NcclMessage>&, const std::vector<NcclMessage>&, Stream) const {
+    unavailable();
+}
+
 void copy_async(void*, const void*, std::size_t, Stream) { unavailable(); }
 void allow_peer_access(int, int) { unavailable(); }
 

@@ -1,4 +1,5 @@
-// The solvers with vectors in pieces on several GPUs, for files that compile them for some types each, side by side.
+// The solvers with vectors in pieces on several GPUs, of this process or of several, for files that compile them for
+// some types each, side by side.
 #pragma once
 
 #include "solvers/cuda.hpp"
@@ -35,8 +36,27 @@ Report solve_in_pieces(const SystemInPieces<T>& system, Method method, const Lim
     return run_in_pieces(queues, system, of_pieces, streams, method, limits, look);
 }
 
-#define SPMVGPU_SOLVERS_IN_PIECES_OF(T)                                                                            \
-    template Report solve_in_pieces(const SystemInPieces<T>&, Method, const Limits&, SolverMemory&, const Stream*, \
-                                    const std::function<void(const Look&)>&);
+template <class T>
+Report solve_over_ranks(const System<T>& system, const NcclCommunicator& ranks, Method method, const Limits& limits,
+                        SolverMemory& memory, std::size_t bytes, const Stream* after,
+                        const std::function<void(const Look&)>& look) {
+    const int ordinal = system.device.ordinal;
+    const DeviceGuard guard(ordinal);
+    const std::size_t partials = CudaQueue::partial_bytes(ordinal, limits.restart + 2, sizeof(Wide<T>));
+    const std::size_t aligned = (partials + 255) / 256 * 256;
+    SolverMemory::Lease lease(memory, aligned + bytes, system.device);
+    const std::shared_ptr<void> stream = lease_stream(ordinal);
+    if (after) order_after(stream.get(), *after);
+    CudaPieces pieces({ordinal, stream.get(), lease.data()}, sum_bytes<T>(limits), ranks);
+    const WaitForStream wait(stream.get());
+    PiecesQueue<CudaPieces> queue(pieces, {{system.n, 0, 0}});  // its memory is that of the first piece
+    return run_method(method, queue, system, limits, lease.data() + aligned, bytes, look);
+}
+
+#define SPMVGPU_SOLVERS_IN_PIECES_OF(T)                                                                               \
+    template Report solve_in_pieces(const SystemInPieces<T>&, Method, const Limits&, SolverMemory&, const Stream*,    \
+                                    const std::function<void(const Look&)>&);                                         \
+    template Report solve_over_ranks(const System<T>&, const NcclCommunicator&, Method, const Limits&, SolverMemory&, \
+                                     std::size_t, const Stream*, const std::function<void(const Look&)>&);
 
 }  // namespace spmvgpu::cuda

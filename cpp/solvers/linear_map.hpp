@@ -63,12 +63,14 @@ private:
 template <class T>
 class DiagonalMap : public LinearMap<T> {
 public:
-    explicit DiagonalMap(const T* diagonal) : diagonal_(diagonal) {}
+    // Where there are no elements there need be no address; a rank that has none goes the way of the others even so.
+    explicit DiagonalMap(const T* diagonal) : diagonal_(diagonal == nullptr ? &kNone : diagonal) {}
 
     void apply(const T*, T*, Stream) const override { throw std::logic_error("a diagonal is multiplied in passing"); }
     const T* diagonal() const override { return diagonal_; }
 
 private:
+    static constexpr T kNone{};
     const T* diagonal_;
 };
 

@@ -39,6 +39,9 @@ Report run(Method method, System<T> system, const Limits& limits, SolverMemory& 
     }
     const std::size_t bytes = work_bytes<T>(method, system.n, limits);
 #ifdef SPMVGPU_CUDA
+    if (system.gpus_of_ranks != nullptr) {
+        return cuda::solve_over_ranks(system, *system.gpus_of_ranks, method, limits, memory, bytes, after, look);
+    }
     if (system.device.is_cuda()) return cuda::solve(method, system, limits, memory, bytes, after, look);
 #endif
     SolverMemory::Lease lease(memory, bytes, system.device);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/nccl.hpp"
 #include "solvers/linear_map.hpp"
 #include "solvers/memory.hpp"
 #include "vector/ranks.hpp"
@@ -39,7 +40,8 @@ struct System {
     const T* b;
     const T* guess;                       // null: zero
     T* x;                                 // result; need not be initialised, must not overlap the others
-    const AddOverRanks* ranks = nullptr;  // null: the vectors are whole
+    const AddOverRanks* ranks = nullptr;  // of such a system, through host memory; null: none
+    const cuda::NcclCommunicator* gpus_of_ranks = nullptr;  // the same between GPUs
 };
 
 struct Limits {

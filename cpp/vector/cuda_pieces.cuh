@@ -1,16 +1,18 @@
 // Pieces of vectors on several GPUs, each with a stream of its own. Streams wait for each other by events, and the host
-// for none of them.
+// for none of them. Or the one piece that a rank has of vectors over the GPUs of several processes.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "core/gpu_memory.hpp"
+#include "cuda/nccl.hpp"
 #include "vector/cuda_queue.cuh"
 
 namespace spmvgpu::cuda {
 
 // Adds up what all pieces have kept, at kept[k + piece * stride] for k < count, in the order of the pieces; and does
-// scalar work with it. Other devices have written it to host memory: no cache may keep what was there before.
+// scalar work with it. Other devices have written it, to host memory perhaps: no cache may keep what was there before.
 template <class W, class S, class Work>
 __global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t stride, int count, W* totals, Work work) {
     if (scalars->stopped) return;
@@ -47,13 +49,16 @@ public:
 
     // No more than so many bytes of sums are kept of a piece at once.
     CudaPieces(const std::vector<Place>& places, std::size_t sum_bytes)
-        : slot_bytes_((sum_bytes + 255) / 256 * 256), kept_(allocate_pinned(2 * places.size() * slot_bytes_)) {
-        for (const Place& place : places) {
-            const DeviceGuard guard(place.ordinal);
-            auto queue = std::make_unique<CudaQueue>(place.ordinal, place.stream, place.partials);
-            lanes_.push_back({place.ordinal, std::move(queue), {}});
-        }
+        : CudaPieces(places, slot_of(sum_bytes), allocate_pinned(2 * places.size() * slot_of(sum_bytes))) {}
+
+    // The same for the only piece of a rank, whose sums are over all ranks.
+    CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator& ranks)
+        : CudaPieces({place}, slot_of(sum_bytes), allocate(2 * slot_of(sum_bytes), place.ordinal)) {
+        ranks_ = &ranks;
+        of_ranks_ = allocate(ranks.ranks() * slot_bytes_, place.ordinal);
     }
+
+    Stream stream() const { return lanes_[0].queue->stream(); }
 
     // Calls call(queue) with the device of a piece as the current one.
     template <class Call>
@@ -108,6 +113,17 @@ public:
     }
 
 private:
+    CudaPieces(const std::vector<Place>& places, std::size_t slot_bytes, std::shared_ptr<void> kept)
+        : slot_bytes_(slot_bytes), kept_(std::move(kept)) {
+        for (const Place& place : places) {
+            const DeviceGuard guard(place.ordinal);
+            auto queue = std::make_unique<CudaQueue>(place.ordinal, place.stream, place.partials);
+            lanes_.push_back({place.ordinal, std::move(queue), {}});
+        }
+    }
+
+    static std::size_t slot_of(std::size_t sum_bytes) { return (sum_bytes + 255) / 256 * 256; }
+
     struct Lane {
         int ordinal;
         std::unique_ptr<CudaQueue> queue;
@@ -127,6 +143,11 @@ private:
 
     template <class W, class Call>
     void add(int count, Call&& call) {
+        if (ranks_ != nullptr) {
+            auto* const all = static_cast<W*>(of_ranks_.get());
+            ranks_->all_gather(kept<W>(0), all, count * sizeof(W), lanes_[0].queue->stream());
+            return add_up(0, call, all, ranks_->ranks(), count, count);
+        }
         for (Lane& lane : lanes_) lane.kept.record(lane.queue->stream());
         for (int piece = 0; piece < static_cast<int>(lanes_.size()); ++piece) {
             Lane& lane = lanes_[piece];
@@ -135,18 +156,24 @@ private:
             for (const Lane& other : lanes_) {
                 if (&other != &lane) other.kept.hold_back(stream);
             }
-            const unsigned threads = count <= kWarp ? kWarp : SweepTuning::kBlockSize;
-            call(piece, [&](auto* scalars, W* totals, auto work) {
-                add_pieces<<<1, threads, 0, native(stream)>>>(scalars, kept<W>(0), static_cast<int>(lanes_.size()),
-                                                              slot_bytes_ / sizeof(W), count, totals, work);
-                check_launch("add_pieces");
-            });
+            add_up(piece, call, kept<W>(0), static_cast<int>(lanes_.size()), slot_bytes_ / sizeof(W), count);
         }
         turn_ = 1 - turn_;
     }
 
+    template <class W, class Call>
+    void add_up(int piece, Call&& call, const W* kept, int pieces, std::size_t stride, int count) {
+        const Stream stream = lanes_[piece].queue->stream();
+        const unsigned threads = count <= kWarp ? kWarp : SweepTuning::kBlockSize;
+        call(piece, [&](auto* scalars, W* totals, auto work) {
+            add_pieces<<<1, threads, 0, native(stream)>>>(scalars, kept, pieces, stride, count, totals, work);
+            check_launch("add_pieces");
+        });
+    }
+
     std::size_t slot_bytes_;
-    std::shared_ptr<void> kept_;
+    std::shared_ptr<void> kept_, of_ranks_;
+    const NcclCommunicator* ranks_ = nullptr;
     std::vector<Lane> lanes_;
     int turn_ = 0;
 };

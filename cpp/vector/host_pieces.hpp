@@ -14,6 +14,8 @@ public:
     // No more than so many bytes of sums are kept of a piece at once.
     HostPieces(int pieces, std::size_t sum_bytes) : kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))) {}
 
+    Stream stream() const { return nullptr; }
+
     template <class Call>
     void on(int, Call&& call) {
         call(queue_);

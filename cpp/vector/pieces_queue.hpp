@@ -44,7 +44,7 @@ public:
 
     PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
 
-    Stream stream() const { return nullptr; }  // each piece has one of its own, which products of pieces know
+    Stream stream() const { return pieces_.stream(); }  // of the first piece; products of several know those of all
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
     void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step, Then then) {

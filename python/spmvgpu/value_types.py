@@ -88,3 +88,8 @@ def is_value_type(dtype: np.dtype[Any]) -> bool:
 def value_type(dtype: Any) -> ValueType:
     """The entry of a type that is in the table."""
     return _VALUE_TYPES[np.dtype(dtype)]
+
+
+def core_class(name: str, dtype: Any) -> Any:
+    """The core's class of a name for a value type."""
+    return getattr(_core, name + value_type(dtype).suffix)

@@ -104,6 +104,24 @@ def test_intercommunicator():
     half.Free()
 
 
+def test_nccl_between_ranks_without_gpus():
+    reason = "there is one rank" if COMM.size == 1 else "rank 0 does not compute on one GPU"
+    with pytest.raises(ValueError, match=f"transport='nccl' is not possible: {reason}"):
+        build(device="cpu", transport="nccl")
+
+
+@pytest.mark.parametrize(("transport", "kind"), [("udp", ValueError), (None, TypeError)])
+def test_unknown_transport(transport, kind):
+    with pytest.raises(kind, match=r"transport=.* is not allowed; give one of 'auto', 'mpi', 'nccl'"):
+        build(transport=transport)
+
+
+@several
+def test_different_transports():
+    with pytest.raises(ValueError, match="transport="):
+        build(transport="mpi" if on_last else "auto")
+
+
 def test_communicator_of_the_caller_may_go():
     own = COMM.Dup()
     op = distributed.aslinearoperator(sp.csr_array((2, 2 * COMM.size)), own)

@@ -76,19 +76,19 @@ def local_rows(A: Any, dtype: Any) -> sp.csr_array:
 
 def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, Array, Array]:
     """Both blocks of a rank's rows as matrices, and what `Blocks` calls boundary and needed."""
-    mine = (csr.indices >= cols.begin) & (csr.indices < cols.end)
-    before = np.concatenate(([0], np.cumsum(mine, dtype=np.int64)))[
-        csr.indptr
-    ]  # of mine, those before each row
-    columns = (csr.indices[mine] - cols.begin).astype(np.int32)
-    inner = sp.csr_array((csr.data[mine], columns, _narrow(before)), shape=(csr.shape[0], len(cols)))
-    if mine.all():
-        return inner, None, np.empty(0, np.intp), np.empty(0, np.int64)
-    outside = csr.indptr - before
-    boundary = np.flatnonzero(np.diff(outside))
-    needed, columns = np.unique(csr.indices[~mine], return_inverse=True)
-    offsets = _narrow(np.concatenate((outside[boundary], outside[-1:])))
-    arrays = (csr.data[~mine], columns.reshape(-1).astype(np.int32), offsets)
+    rows, (begin, end) = csr.shape[0], (cols.begin, cols.end)
+    own = csr if len(cols) == csr.shape[1] else csr[:, begin:end]
+    columns = own.indices.astype(np.int32, copy=False)
+    inner = sp.csr_array((own.data, columns, _narrow(own.indptr)), shape=(rows, len(cols)))
+    outside = np.diff(csr.indptr) - np.diff(own.indptr)
+    boundary = np.flatnonzero(outside)
+    if boundary.size == 0:
+        return inner, None, boundary, np.empty(0, np.int64)
+    there = csr[boundary]
+    beyond = (there.indices < begin) | (there.indices >= end)
+    needed, columns = np.unique(there.indices[beyond], return_inverse=True)
+    offsets = _narrow(np.concatenate(([0], np.cumsum(outside[boundary], dtype=np.int64))))
+    arrays = (there.data[beyond], columns.reshape(-1).astype(np.int32), offsets)
     halo = sp.csr_array(arrays, shape=(len(boundary), len(needed)))
     return inner, halo, boundary, needed.astype(np.int64)
 

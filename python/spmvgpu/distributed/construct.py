@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import plain_options
+from ..arguments import one_of, plain_options
+from ..devices import CPU
+from . import between_gpus
 from .blocks import build, local_rows, split
 from .communicators import private
 from .describe import Summary
@@ -28,6 +30,7 @@ def aslinearoperator(
     dtype: Any = None,
     symmetric: bool | str | None = None,
     tune: str = "cached",
+    transport: str = "auto",
     **format_options: Any,
 ) -> DistributedOperator:
     """One operator of the rows that each rank has, called by all ranks together.
@@ -57,6 +60,9 @@ def aslinearoperator(
     symmetric : bool or "hermitian", optional
         True: the whole matrix is symmetric, so it serves as its own transpose, which is not checked;
         "hermitian": as its own conjugate transpose, which is checked within each rank's own block.
+    transport : {"auto", "mpi", "nccl"}
+        What carries entries of vectors on GPUs: NCCL from GPU to GPU, or MPI through host memory. By default
+        NCCL where it is found and every rank has a GPU of its own. Vectors in host memory always go by MPI.
 
     Returns
     -------
@@ -65,7 +71,8 @@ def aslinearoperator(
     Raises
     ------
     TypeError, ValueError, FormatError, MemoryError, CudaError
-        As `spmvgpu.aslinearoperator`; and for ranges, shapes or types that do not fit together. What one rank
+        As `spmvgpu.aslinearoperator`; for ranges, shapes or types that do not fit together; and for a
+        transport that is not possible, with the reason. What one rank
         raises is raised by all, with its message.
     ImportError
         If mpi4py is not installed.
@@ -84,9 +91,10 @@ def aslinearoperator(
     with agreement(own):
         if symmetric not in (None, False, True, "hermitian"):
             raise ValueError(f"symmetric={symmetric!r} is not allowed; give None, False, True or 'hermitian'")
+        one_of("transport", transport, between_gpus.TRANSPORTS)
         options = plain_options(format_options)
         csr = local_rows(A_local, dtype)
-    check_same(own, symmetric=symmetric or False)
+    check_same(own, symmetric=symmetric or False, transport=transport)
     facts = own.allgather((csr.shape[1], csr.dtype.name, csr.nnz))
     total_columns, common = facts[0][0], _common_type(facts)
     with agreement(own):
@@ -112,7 +120,10 @@ def aslinearoperator(
         wanted = {"device": placement.device(device), "dtype": common, "tune": tune, "symmetric": symmetric}
         blocks = build(inner, halo, boundary, needed, format, **wanted, **options)
     summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
-    shared = Shared(blocks, exchange, rows, cols, tuple(summaries), symmetric or False, placement.threads)
+    ordinal = blocks.inner._ordinal if isinstance(blocks.inner.device, str) else CPU
+    nccl = between_gpus.communicator(own, ordinal, transport)
+    told = tuple(summaries), symmetric or False, placement.threads
+    shared = Shared(blocks, exchange, rows, cols, nccl, *told)
     return DistributedOperator(shared)
 
 

@@ -35,6 +35,7 @@ class Shared:
     exchange: Exchange
     rows: Ranges
     cols: Ranges
+    nccl: Any  # or None
     summaries: tuple[Summary, ...]
     symmetric: bool | str
     threads: int | None
@@ -97,9 +98,10 @@ class DistributedOperator:
         shared.variants[self._which] = self
         self._product: Forward | Backward
         if transposed:
-            self._product = Backward(shared.blocks, shared.exchange, conjugated)
+            self._product = Backward(shared.blocks, shared.exchange, shared.nccl, conjugated)
         else:
-            self._product = Forward(shared.blocks.conj() if conjugated else shared.blocks, shared.exchange)
+            blocks = shared.blocks.conj() if conjugated else shared.blocks
+            self._product = Forward(blocks, shared.exchange, shared.nccl)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
         self.solve_info: SolveInfo | None = None
 
@@ -227,7 +229,8 @@ class DistributedOperator:
         >>> print(op.explain().splitlines()[0])
         <2x2 DistributedOperator of float64, 3 stored entries, over 1 ranks>
         """
-        return explanation(repr(self), self.dtype.itemsize, self._shared.summaries)
+        shared = self._shared
+        return explanation(repr(self), self.dtype.itemsize, shared.summaries, shared.nccl is not None)
 
     def __repr__(self) -> str:
         rows, cols = self.shape
@@ -386,6 +389,13 @@ class DistributedOperator:
         return Replicated(self)
 
     # What solvers call
+
+    @property
+    def _core_matrix(self) -> Any:
+        """The matrix of the core that multiplies this rank's pieces, and exchanges entries, or None."""
+        inner = self._shared.blocks.inner
+        alone = self.comm.size == 1 and isinstance(inner.device, str)
+        return self._product.matrix if alone or self._shared.nccl is not None else None
 
     def _shared_callback(self, callback: Any) -> Any:
         """A callback for every rank if any has one: its own, or one that does nothing.

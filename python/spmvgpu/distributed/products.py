@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from .. import operands
+from ..value_types import core_class
 from .blocks import Blocks
 from .exchange import Exchange
 from .staging import Staging, staging_of
@@ -29,6 +33,18 @@ class _IndexMap:
         return self.copies[device]
 
 
+class _BetweenGpus:
+    """What `operands` takes for an operator: products of vectors on a GPU, with messages over NCCL."""
+
+    _stream: int | None = None  # that of the vectors' library
+
+    def __init__(self, inner: Any, matrix: Any) -> None:
+        self.shape, self.dtype, self._origin, self._matrix = inner.shape, inner.dtype, inner._origin, matrix
+
+    def multiply(self, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
+        return operands.scaled_product(self, x, out, alpha, beta, None)
+
+
 class Forward:
     """``A @ x``: entries of x come from other ranks while the inner block is multiplied.
 
@@ -36,8 +52,8 @@ class Forward:
     in the halo.
     """
 
-    def __init__(self, blocks: Blocks, exchange: Exchange) -> None:
-        self.blocks, self.exchange = blocks, exchange
+    def __init__(self, blocks: Blocks, exchange: Exchange, nccl: Any = None) -> None:
+        self.blocks, self.exchange, self.nccl = blocks, exchange, nccl
         self._boundary = _IndexMap(blocks.boundary)
         self._index_map = _IndexMap(exchange.indices)
 
@@ -46,6 +62,8 @@ class Forward:
 
         `x` may have columns, if there is nothing but it.
         """
+        if self.nccl is not None and not isinstance(x, np.ndarray):
+            return _BetweenGpus(self.blocks.inner, self.matrix).multiply(x, out, alpha, beta)
         blocks, staging = self.blocks, staging_of(x)
         channel = self.exchange.channel(blocks.inner.dtype, _columns(x))
         staging.take(x, self._index_map.near(x, staging), channel.outgoing)
@@ -55,10 +73,15 @@ class Forward:
         finally:
             channel.finish()
         if blocks.halo is not None:
-            y[self._boundary.near(x, staging)] += _multiply(
-                blocks.halo, staging.like(channel.incoming, x), None, alpha, 0.0
-            )
+            of_halo = _multiply(blocks.halo, staging.like(channel.incoming, x), None, alpha, 0.0)
+            staging.add(y, self._boundary.near(x, staging), of_halo)
         return y
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The core's, of vectors where the block is: it sends what `exchange` says over NCCL."""
+        inner, halo = self.blocks.inner, self.blocks.halo
+        return _core_matrix("RankMatrix", self, inner, halo, self.exchange.targets, self.exchange.sources)
 
 
 class Backward:
@@ -68,8 +91,10 @@ class Backward:
     own, so that the result does not depend on which comes first.
     """
 
-    def __init__(self, blocks: Blocks, exchange: Exchange, conjugated: bool) -> None:
-        self.blocks, self.exchange = blocks, exchange
+    def __init__(
+        self, blocks: Blocks, exchange: Exchange, nccl: Any = None, conjugated: bool = False
+    ) -> None:
+        self.blocks, self.exchange, self.nccl = blocks, exchange, nccl
         self._turned = attrgetter("H" if conjugated else "T")  # of operators, made on first use
         self._boundary = _IndexMap(blocks.boundary)
         self._parts = [
@@ -78,10 +103,13 @@ class Backward:
 
     def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         """As `Forward`."""
+        if self.nccl is not None and not isinstance(x, np.ndarray):
+            return _BetweenGpus(self._turned(self.blocks.inner), self.matrix).multiply(x, out, alpha, beta)
         blocks, staging = self.blocks, staging_of(x)
         channel = self.exchange.channel(blocks.inner.dtype, _columns(x), back=True)
         if blocks.halo is not None:
-            sums = _multiply(self._turned(blocks.halo), x[self._boundary.near(x, staging)], None, alpha, 0.0)
+            of_boundary = staging.pick(x, self._boundary.near(x, staging))
+            sums = _multiply(self._turned(blocks.halo), of_boundary, None, alpha, 0.0)
             staging.download(sums, channel.outgoing)
         channel.start()
         try:
@@ -90,8 +118,27 @@ class Backward:
             channel.finish()
         received = staging.like(channel.incoming, x)
         for part, index_map in self._parts:  # of which none holds an entry twice
-            y[index_map.near(x, staging)] += received[part]
+            staging.add(y, index_map.near(x, staging), received[part])
         return y
+
+    @cached_property
+    def matrix(self) -> Any:
+        """As `Forward`."""
+        inner, halo = self._turned(self.blocks.inner), self.blocks.halo and self._turned(self.blocks.halo)
+        sent, received = self.exchange.sources, self.exchange.targets
+        return _core_matrix("TransposedRankMatrix", self, inner, halo, sent, received)
+
+
+def _core_matrix(
+    name: str, product: Forward | Backward, inner: Any, halo: Any, sent: Any, received: Any
+) -> Any:
+    if product.nccl is None:  # of the only rank
+        return inner._matrix
+    boundary, wanted = (
+        indices.astype(np.int32) for indices in (product.blocks.boundary, product.exchange.indices)
+    )
+    kind = core_class(name, inner.dtype)
+    return kind(product.nccl, inner._matrix, halo and halo._matrix, boundary, wanted, sent, received)
 
 
 def _columns(x: Any) -> int | None:

@@ -25,6 +25,12 @@ class Staging(Protocol):
     def take(self, x: Any, indices: Any, to: Array) -> None:
         """Copy entries, or rows, of `x` into an array in host memory, finished when it returns."""
 
+    def pick(self, x: Any, indices: Any) -> Any:
+        """Entries, or rows, of `x` as an array beside it."""
+
+    def add(self, y: Any, indices: Any, values: Any) -> None:
+        """Add to entries, or rows, of `y`, each of which is named once."""
+
     def download(self, x: Any, to: Array) -> None:
         """Copy all of `x`, as `take`."""
 
@@ -47,7 +53,17 @@ class _OnDevice:
         }
 
 
-class _Host:
+class _ByIndexing:
+    """Arrays that know by themselves where they are."""
+
+    def pick(self, x: Any, indices: Any) -> Any:
+        return x[indices]
+
+    def add(self, y: Any, indices: Any, values: Any) -> None:
+        y[indices] += values
+
+
+class _Host(_ByIndexing):
     def index_map(self, indices: Array, like: Any) -> Any:
         return indices
 
@@ -76,6 +92,14 @@ class _Cupy:
         with x.device:
             self.download(x.take(indices, axis=0), to)
 
+    def pick(self, x: Any, indices: Any) -> Any:
+        with x.device:
+            return x[indices]
+
+    def add(self, y: Any, indices: Any, values: Any) -> None:
+        with y.device:
+            y[indices] += values
+
     def download(self, x: Any, to: Array) -> None:
         with x.device:
             to[...] = x.get()
@@ -90,7 +114,7 @@ class _Cupy:
             return cupy.asarray(_OnDevice(address, length, dtype))
 
 
-class _Torch:
+class _Torch(_ByIndexing):
     def index_map(self, indices: Array, like: Any) -> Any:
         return self.like(indices.astype(np.int64, copy=False), like)
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from .. import _core
 from ..arrays import library_of
 from ..devices import CPU
-from ..linalg.preconditioners import core_class
 from ..linalg.vectors import DeviceVector, Vectors, check_square, right_hand_side
+from ..value_types import core_class
 from .errors import agreement, check_same
 from .pieces import check_shape
 from .staging import staging_of
@@ -21,8 +21,8 @@ from .staging import staging_of
 class PieceOfSystem:
     """This rank's piece of a square system, as `SparseOperator` is the whole of one.
 
-    Vectors are where `b` is. Inner products are added up over all ranks, in the order of the ranks, so that
-    all of them do the same and the same again.
+    Vectors are where `b` is, or on the rank's GPU. Inner products are added up over all ranks, in the order
+    of the ranks, so that all of them do the same and the same again.
 
     Attributes
     ----------
@@ -36,10 +36,15 @@ class PieceOfSystem:
             raise ValueError("rows and columns are not divided alike, so x would not be as b is")
         b, library = right_hand_side(b)
         located = library.locate(b, "b")
-        if located.host is None:
-            staging_of(b)  # refuses what its entries cannot be picked of
         self._op, self._library, self._b = op, library, b
-        self._ordinal = CPU if located.host is not None else located.ordinal
+        self._matrix = op._core_matrix
+        if self._matrix is not None:  # vectors are where it is, also those of NumPy
+            self._ordinal: int = op._shared.blocks.inner._ordinal
+        elif located.host is not None:
+            self._ordinal = CPU
+        else:
+            staging_of(b)  # refuses what its entries cannot be picked of
+            self._ordinal = located.ordinal
         self._stream: int | None = None
         self._origin = self
         self._solver_memory = op._memory_of_solvers(self._ordinal)
@@ -47,6 +52,8 @@ class PieceOfSystem:
         self.unknowns: int = op.shape[0]
         self.dtype: np.dtype[Any] = op.dtype
         self.max_threads: int | None = op._shared.threads
+        # What the core adds sums with; the only rank has no need of it.
+        self.ranks: Any = op._shared.nccl if self._matrix is not None else self._add_over_ranks
 
     @property
     def solve_info(self) -> Any:
@@ -70,6 +77,12 @@ class PieceOfSystem:
         if op.dtype != self.dtype:
             raise TypeError(f"M is of {op.dtype}, and the system of {self.dtype}; they must be alike")
 
+        matrix = op._core_matrix
+        if (matrix is None) != (self._matrix is None):
+            raise ValueError("M and the system send over different transports; give both the same transport=")
+        if matrix is not None:
+            return _core.matrix_map(matrix)
+
         def multiply(x: int, y: int) -> None:
             op._multiply(self._array_at(x), self._array_at(y))
             if self._ordinal != CPU:
@@ -86,7 +99,7 @@ class PieceOfSystem:
         like = np.empty(0) if self._ordinal == CPU else self._b
         return staging_of(like).array_at(address, self.shape[0], self.dtype, self._ordinal)
 
-    def add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
+    def _add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
         """Add what the other ranks have, in the order of the ranks."""
         everywhere = np.empty((self._op.comm.size, len(sums)))
         self._op.comm.Allgather(sums.copy(), everywhere)

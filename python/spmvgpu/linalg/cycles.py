@@ -12,7 +12,8 @@ from ..arguments import one_of, real_number, whole_number
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
-from .preconditioners import DevicePreconditioner, check_operator, core_class, of_diagonal
+from ..value_types import core_class
+from .preconditioners import DevicePreconditioner, check_operator, of_diagonal
 from .vectors import DeviceVector, staged
 
 _EIGENVALUE_STEPS = 15  # of the power method, whose estimate is then raised by a tenth

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..operator import SparseOperator
-from .preconditioners import DevicePreconditioner, check_operator, core_class
+from ..value_types import core_class
+from .preconditioners import DevicePreconditioner, check_operator
 
 
 class IncompleteFactors(DevicePreconditioner):

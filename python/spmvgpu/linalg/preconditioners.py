@@ -17,8 +17,8 @@ from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..operator import SparseOperator
+from ..value_types import core_class
 from ..value_types import is_distributed as is_spread
-from ..value_types import value_type
 from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
 
 
@@ -229,11 +229,6 @@ def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
 def callback_map(op: Any, function: Callable[[Any], Any], ordinal: int) -> Any:
     """A function of NumPy vectors as what the core multiplies by, of vectors on a device."""
     return core_class("CallbackMap", op.dtype)(function, op.shape[0], ordinal)
-
-
-def core_class(name: str, dtype: Any) -> Any:
-    """The core's class of a name for a value type."""
-    return getattr(_core, name + value_type(dtype).suffix)
 
 
 def checked_product(name: str, multiply: Callable[[Any], Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -151,7 +151,7 @@ def solve(
         vectors.stream,
         system.max_threads,
         looked,
-        None if ranks is None else system.add_over_ranks,
+        None if ranks is None else system.ranks,
     )
     if residuals is not None:
         residuals.extend(report["residuals"])

@@ -1,0 +1,86 @@
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "bindings/csr.hpp"
+#include "cuda/nccl.hpp"
+#include "matrix/rank_matrix.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+using GivenMessages = std::vector<std::tuple<int, index_t, index_t>>;
+
+std::vector<RankMessage> messages_of(const GivenMessages& given) {
+    std::vector<RankMessage> messages;
+    for (const auto& [rank, begin, end] : given) messages.push_back({rank, begin, end});
+    return messages;
+}
+
+Array<index_t> on_device(const Dense<index_t>& indices, Device device) {
+    return Array<index_t>::view(indices.data(), indices.size()).to(device);
+}
+
+template <class T, template <class> class Kind>
+void register_kind(py::module_& module, const std::string& name, const char* text) {
+    using M = Kind<T>;
+    using Block = std::shared_ptr<AnyMatrix<T>>;
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, (name + value_suffix<T>()).c_str(), text)
+        .def(py::init([](std::shared_ptr<cuda::NcclCommunicator> ranks, Block inner, std::optional<Block> halo,
+                         const Dense<index_t>& boundary, const Dense<index_t>& wanted, const GivenMessages& sent,
+                         const GivenMessages& received) {
+                 const GilRelease release;
+                 const Device device{ranks->ordinal()};
+                 RankBlocks<T> blocks{inner, halo.value_or(nullptr), on_device(boundary, device),
+                                      on_device(wanted, device)};
+                 RankExchange<T> exchange(std::move(ranks), messages_of(sent), messages_of(received));
+                 return std::make_shared<M>(std::move(blocks), std::move(exchange));
+             }),
+             py::arg("ranks"), py::arg("inner"), py::arg("halo"), py::arg("boundary"), py::arg("wanted"),
+             py::arg("sent"), py::arg("received"), "Messages are (rank, begin, end) in the buffers of what is sent.");
+}
+
+template <class T>
+void register_type(py::module_& module) {
+    register_kind<T, RankMatrix>(module, "RankMatrix", "A rank's rows of a matrix over the GPUs of several processes.");
+    register_kind<T, TransposedRankMatrix>(module, "TransposedRankMatrix", "The same transposed.");
+}
+
+}  // namespace
+
+void register_ranks(py::module_& module) {
+    py::class_<cuda::NcclCommunicator, std::shared_ptr<cuda::NcclCommunicator>>(
+        module, "NcclCommunicator", "Messages between GPUs of several processes.")
+        .def(py::init([](const std::string& library, const py::bytes& id, int ranks, int rank, int ordinal) {
+                 const std::string given = id;
+                 cuda::NcclId of_all{};
+                 if (given.size() != of_all.size()) throw std::invalid_argument("an id of NCCL has another length");
+                 std::copy(given.begin(), given.end(), of_all.begin());
+                 const GilRelease release;
+                 return std::make_shared<cuda::NcclCommunicator>(library, of_all, ranks, rank, ordinal);
+             }),
+             py::arg("library"), py::arg("id"), py::arg("ranks"), py::arg("rank"), py::arg("ordinal"),
+             "Called by all ranks together, each with a GPU of its own.")
+        .def_property_readonly("ordinal", &cuda::NcclCommunicator::ordinal);
+    module.def("nccl_version", &cuda::NcclCommunicator::version, py::arg("library"), "As in 22703 for 2.27.3.");
+    module.def(
+        "make_nccl_id",
+        [](const std::string& library) {
+            const cuda::NcclId id = cuda::NcclCommunicator::make_id(library);
+            return py::bytes(id.data(), id.size());
+        },
+        py::arg("library"), "Which processes are to find each other, for one of them to tell the others.");
+#define REGISTER(T) register_type<T>(module);
+    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
+}
+
+}  // namespace spmvgpu
