@@ -21,6 +21,7 @@ COMMANDS = {
     "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
     "complex": ("speed.complex_values", "products with complex matrices beside cuSPARSE and CuPy"),
     "multi": ("speed.multi", "products and solvers over several GPUs and the CPU"),
+    "scaling": ("speed.scaling", "products and cg over the GPUs of ranks, under mpiexec"),
     "halos": ("speed.halos", "what ranks send for a product, counted"),
     "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
     "prediction": ("speed.prediction", "predicted beside measured times of every format"),

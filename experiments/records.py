@@ -28,6 +28,7 @@ FILES = (
     "complex",
     "multi",
     "multi_cg",
+    "scaling",
     "solvers",
     "prediction",
     "reproduce/guo2011",

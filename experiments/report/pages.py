@@ -16,7 +16,20 @@ from typing import Any
 
 from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
-from . import columns, complex_values, halos, imports, jobs, models, multi, setup, solvers, symmetric, updates
+from . import (
+    columns,
+    complex_values,
+    halos,
+    imports,
+    jobs,
+    models,
+    multi,
+    scaling,
+    setup,
+    solvers,
+    symmetric,
+    updates,
+)
 from .markdown import microseconds, number, table
 from .products import cpu_parts, device_parts, overview_rows
 from .summary import Mark, Results, format_mark, marks
@@ -25,6 +38,8 @@ from .summary import Mark, Results, format_mark, marks
 TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
 SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
 HALOS = ("<!-- halos:begin -->", "<!-- halos:end -->")
+MEASURED = ("<!-- scaling:begin -->", "<!-- scaling:end -->")
+AHEAD = ("<!-- ahead:begin -->", "<!-- ahead:end -->")
 OVERVIEW_NOTE = (
     "Time over that of the fastest other library (CuPy, PyTorch, SciPy), with default settings: below 1 is "
     "faster, **above 1** slower. Conversion, choice of the format and transfers are in it. On the GPU it is "
@@ -67,8 +82,21 @@ def main(arguments: list[str] | None = None) -> int:
     if counted.is_file() and hosts.is_file():
         rows = halos.rows(json.loads(counted.read_text()))
         write_between(hosts, HALOS, f"{halos.NOTE}\n\n{table(halos.HEAD, rows, words=3)}")
+    page = pages.parent / "scaling.md"
+    if page.is_file():
+        for results in devices.values():
+            if "scaling" in results:
+                _write_scaling(page, results["scaling"])
     print(f"{options.readme}: {len(devices)} devices")
     return 0
+
+
+def _write_scaling(page: Path, content: dict[str, Any]) -> None:
+    note = scaling.NOTE.format(device=content["environment"]["device"])
+    write_between(page, MEASURED, f"{note}\n\n{table(scaling.HEAD, scaling.measured(content), words=4)}")
+    write_between(
+        page, AHEAD, f"{scaling.AHEAD_NOTE}\n\n{table(scaling.AHEAD, scaling.ahead(content), words=1)}"
+    )
 
 
 def _linked(paths: Iterable[Path], folder: Path) -> list[str]:

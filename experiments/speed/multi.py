@@ -35,7 +35,7 @@ from spmvgpu import linalg
 ROWS_PER_TASK = 250_000
 CHAIN = 20  # distributed products between two waits of the host
 ROUNDS = 7
-SHORT, LONG = 30, 150  # iterations of cg between which the slope is taken
+SHORT, LONG = 30, 630  # iterations of cg between which the slope is taken
 FILES = {"products": "multi.json", "cg": "multi_cg.json"}  # by what is measured
 
 

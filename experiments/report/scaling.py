@@ -1,0 +1,158 @@
+"""What scaling.json says of ranks with a GPU each, and a model of it for more of them than there were."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.records import Row
+
+HEAD = (
+    *("scaling", "rows", "ranks", "transport"),
+    *("product", "as fast", "cg", "as fast"),
+    *("model, product", "model, cg"),
+)
+NOTE = (
+    "Microseconds of a product, and of an iteration of `linalg.cg`, in float64 on {device}, with the stencil"
+    " of 27 points of `experiments multi`, cut into ranges of rows. *as fast*: as one GPU for the same rows in"
+    " strong scaling; for weak, one GPU's time for its own rows over this one. *model*: what the model below"
+    " says, and how far it is off."
+)
+AHEAD = (
+    *("GPUs", "strong, NVLink", "speed", "strong, network", "speed"),
+    *("weak, NVLink", "kept", "weak, network", "kept"),
+)
+AHEAD_NOTE = (
+    "Predicted, not measured: microseconds of an iteration of `cg` over more GPUs. Strong: 20 M rows in all,"
+    " beside one GPU; weak: 5 M rows each, and what is kept of one GPU's speed."
+)
+
+NVLINK = 450e3  # bytes a microsecond in one direction, of an H200
+NETWORK = 50e3  # of 400 Gb/s for every GPU
+HOP = 5.0  # microseconds from GPU to GPU over a network; assumed
+NEAR_HOP = 1.0  # over NVLink; assumed
+UNFUSED = (
+    16 / 4.25e6
+)  # microseconds a row: ranks read two vectors for a sum that one GPU has from the product
+ISLAND = 8  # GPUs that NVLink connects in most hosts
+LINKS = {"NVLink": math.inf, "network": ISLAND}  # how many GPUs NVLink connects
+SUMS = 2  # over all ranks in an iteration of cg
+
+
+@dataclass(frozen=True)
+class Model:
+    """Microseconds of a rank's own work, which are linear in its rows, and of what ranks add to that.
+
+    Attributes
+    ----------
+    product, cg : (float, float)
+        Of the work: once, and per row.
+    exchange : float
+        Of what of an exchange between two GPUs is not hidden behind the product.
+    total : float
+        Of a sum over two GPUs. Every further doubling takes two hops.
+    """
+
+    product: tuple[float, float]
+    cg: tuple[float, float]
+    exchange: float
+    total: float
+
+    def time(
+        self, variant: str, rows: int, ranks: int, reach: float = 0.0, connected: float = math.inf
+    ) -> float:
+        """Of ranks that have ranges of so many rows in all, and send `reach` entries to each neighbour.
+
+        Beyond as many GPUs as NVLink connects, messages and the doublings of sums go over the network.
+        """
+        once, per_row = self.product if variant == "product" else self.cg
+        own = once + per_row * rows / ranks
+        if ranks == 1:
+            return own
+        far = ranks > connected
+        message = 2 * 8 * reach / (NETWORK if far else NVLINK) + (HOP if far else 0.0)
+        hidden_behind = self.product[0] + self.product[1] * rows / ranks
+        exchange = self.exchange + max(0.0, message - hidden_behind)
+        if variant == "product":
+            return own + exchange
+        near = min(ranks, connected)
+        hops = 2 * NEAR_HOP * math.log2(near / 2) + 2 * HOP * math.log2(ranks / near)
+        return own + exchange + UNFUSED * rows / ranks + SUMS * (self.total + hops)
+
+
+def fitted(rows: list[Row]) -> Model | None:
+    """The model of the rows of one dtype over NCCL; None if they do not say enough."""
+    alone: dict[str, list[Row]] = {"product": [], "cg": []}
+    for row in rows:
+        if row["ranks"] == 1:
+            alone[row["variant"]].append(row)
+    pairs = [row for row in rows if row["ranks"] == 2 and row["transport"].startswith("NCCL")]
+    if not pairs or any(len({row["rows"] for row in found}) < 2 for found in alone.values()):
+        return None
+    lines = {variant: _line(found) for variant, found in alone.items()}
+    bare = Model(lines["product"], lines["cg"], 0.0, 0.0)
+    extra = {
+        variant: [r["time_us"] - bare.time(variant, r["rows"], 2) for r in pairs if r["variant"] == variant]
+        for variant in lines
+    }
+    exchange, iteration = (max(0.0, sum(found) / len(found)) for found in extra.values())
+    return Model(lines["product"], lines["cg"], exchange, max(0.0, iteration - exchange) / SUMS)
+
+
+def _line(rows: list[Row]) -> tuple[float, float]:
+    low, high = (pick(rows, key=lambda row: row["rows"]) for pick in (min, max))
+    slope = (high["time_us"] - low["time_us"]) / (high["rows"] - low["rows"])
+    return low["time_us"] - slope * low["rows"], slope
+
+
+def measured(content: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The table, as `HEAD` names its columns."""
+    rows = _of_float64(content)
+    model = fitted(rows)
+    times: dict[tuple[str, int, int, str], dict[str, float]] = {}
+    for row in rows:
+        transport = "-" if row["ranks"] == 1 else row["transport"].partition(" ")[0]
+        case = row["scaling"], row["rows"], row["ranks"], transport
+        times.setdefault(case, {})[row["variant"]] = row["time_us"]
+    body = []
+    for (scaling, count, ranks, transport), found in times.items():
+        cells = [scaling, f"{count:,}", str(ranks), transport]
+        base = next(t for (kind, _, n, _), t in times.items() if (kind, n) == (scaling, 1))
+        for variant in ("product", "cg"):
+            cells += [f"{found[variant]:,.0f}", f"{base[variant] / found[variant]:.2f}"]
+        for variant in ("product", "cg"):
+            if model is None or transport == "MPI":
+                cells.append("-")
+                continue
+            says = model.time(variant, count, ranks)
+            cells.append(f"{says:,.0f} ({100 * (says / found[variant] - 1):+.0f} %)")
+        body.append(tuple(cells))
+    return body
+
+
+def ahead(content: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The table, as `AHEAD` names its columns; empty without a model."""
+    rows = _of_float64(content)
+    model = fitted(rows)
+    if model is None:
+        return []
+    strong, weak = (
+        max(r["rows"] for r in rows if r["ranks"] == 1 and r["scaling"] == s) for s in ("strong", "weak")
+    )
+    body = []
+    for ranks in (8, 16, 32, 64, 128, 256, 512, 1024):
+        cells = [f"{ranks:,}"]
+        for kind, count in (("strong", strong), ("weak", weak * ranks)):
+            for connected in LINKS.values():
+                reach = round(count ** (1 / 3)) ** 2 if kind == "strong" else round(weak ** (1 / 3)) ** 2
+                us = model.time("cg", count, ranks, reach, connected)
+                alone = model.time("cg", strong if kind == "strong" else weak, 1)
+                gain = f"{alone / us:.1f}" if kind == "strong" else f"{100 * alone / us:.0f} %"
+                cells += [f"{us:,.0f}", gain]
+        body.append(tuple(cells))
+    return body
+
+
+def _of_float64(content: dict[str, Any]) -> list[Row]:
+    return [row for row in content["rows"] if row["dtype"] == "f64"]
