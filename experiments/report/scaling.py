@@ -15,9 +15,9 @@ HEAD = (
 )
 NOTE = (
     "Microseconds of a product, and of an iteration of `linalg.cg`, in float64 on {device}, with the stencil"
-    " of 27 points of `experiments multi`, cut into ranges of rows. *as fast*: as one GPU for the same rows in"
-    " strong scaling; for weak, one GPU's time for its own rows over this one. *model*: what the model below"
-    " says, and how far it is off."
+    " of 27 points of `experiments multi`, cut into ranges of rows. *as fast*: as one GPU for the same rows"
+    " in strong scaling; for weak, one GPU's time for its own rows over this one. *model*: what the model"
+    " below says, and how far it is off."
 )
 AHEAD = (
     *("GPUs", "strong, NVLink", "speed", "strong, network", "speed"),

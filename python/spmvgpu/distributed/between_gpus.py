@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +27,23 @@ class _Place(NamedTuple):
     trouble: str  # why it has no NCCL
 
 
-def communicator(comm: Any, ordinal: int, transport: str) -> Any:
-    """The communicator of NCCL for the GPUs of all ranks, who make it together; or None, where MPI is used.
+class Transport(NamedTuple):
+    """What carries entries of vectors on GPUs.
+
+    Attributes
+    ----------
+    nccl : NcclCommunicator or None
+        None: MPI does, through host memory.
+    reason : str
+        Why it is not NCCL; empty if it is.
+    """
+
+    nccl: Any
+    reason: str
+
+
+def choose(comm: Any, ordinal: int, transport: str) -> Transport:
+    """NCCL, if that is possible or asked for, by a communicator that all ranks make together; or MPI.
 
     It is made once for a communicator of MPI, with which it is kept. `ordinal` is this rank's GPU, or CPU.
 
@@ -36,16 +52,31 @@ def communicator(comm: Any, ordinal: int, transport: str) -> Any:
     ValueError
         On all ranks, if `transport` is "nccl" and that is not possible.
     CudaError
-        As NCCL says.
+        On all ranks, if NCCL is asked for and fails.
+
+    Warns
+    -----
+    RuntimeWarning
+        On rank 0, if NCCL is there, but fails.
     """
     if transport == "mpi":
-        return None
-    places = comm.allgather(_place(ordinal))
-    trouble = _trouble_of(places)
-    if trouble:
+        return Transport(None, "transport='mpi'")
+    reason = _trouble_of(comm.allgather(_place(ordinal)))
+    if reason:
         if transport == "nccl":
-            raise ValueError(f"transport='nccl' is not possible: {trouble}; give 'auto' or 'mpi'")
-        return None
+            raise ValueError(f"transport='nccl' is not possible: {reason}; give 'auto' or 'mpi'")
+        return Transport(None, reason)
+    try:
+        return Transport(_communicator(comm, ordinal), "")
+    except _core.CudaError as error:
+        if transport == "nccl":
+            raise
+        if comm.rank == 0:
+            warnings.warn(f"messages go through host memory, as NCCL fails: {error}", RuntimeWarning, 4)
+        return Transport(None, str(error))
+
+
+def _communicator(comm: Any, ordinal: int) -> Any:
     global _keyval
     if _keyval is None:
         _keyval = mpi().Comm.Create_keyval()
@@ -54,7 +85,9 @@ def communicator(comm: Any, ordinal: int, transport: str) -> Any:
         library = _library()
         with agreement(comm):
             own_id = _core.make_nccl_id(library) if comm.rank == 0 else b""
-        made = _core.NcclCommunicator(library, comm.bcast(own_id), comm.size, comm.rank, ordinal)
+        own_id = comm.bcast(own_id)
+        with agreement(comm):
+            made = _core.NcclCommunicator(library, own_id, comm.size, comm.rank, ordinal)
         comm.Set_attr(_keyval, made)
     return made
 

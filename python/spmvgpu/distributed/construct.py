@@ -121,9 +121,9 @@ def aslinearoperator(
         blocks = build(inner, halo, boundary, needed, format, **wanted, **options)
     summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
     ordinal = blocks.inner._ordinal if isinstance(blocks.inner.device, str) else CPU
-    nccl = between_gpus.communicator(own, ordinal, transport)
+    carried = between_gpus.choose(own, ordinal, transport)
     told = tuple(summaries), symmetric or False, placement.threads
-    shared = Shared(blocks, exchange, rows, cols, nccl, *told)
+    shared = Shared(blocks, exchange, rows, cols, carried, *told)
     return DistributedOperator(shared)
 
 

@@ -45,11 +45,10 @@ class Summary(NamedTuple):
         )
 
 
-def explanation(title: str, item: int, summaries: tuple[Summary, ...], nccl: bool) -> str:
-    """A table of the ranks, or of the first of many, and what a product sends, of `item` bytes an entry.
-
-    `nccl` says whether that is what messages between GPUs take.
-    """
+def explanation(
+    title: str, item: int, summaries: tuple[Summary, ...], transport: between_gpus.Transport
+) -> str:
+    """A table of the ranks, or of the first of many, and what a product sends, of `item` bytes an entry."""
     header = (
         f"{'rank':>6s} {'rows':>12s} {'non-zeros':>14s} {'in halo':>12s} {'x received':>11s} {'x sent':>11s}"
     )
@@ -66,17 +65,17 @@ def explanation(title: str, item: int, summaries: tuple[Summary, ...], nccl: boo
         "",
         f"each product: {messages:,d} messages with {sent * item:,d} bytes in all; of one rank at most "
         f"{most * item:,d} bytes, sent and received",
-        f"transport: {_transport(summaries, nccl)}",
+        f"transport: {_transport(summaries, transport)}",
     ]
     return "\n".join(lines)
 
 
-def _transport(summaries: tuple[Summary, ...], nccl: bool) -> str:
+def _transport(summaries: tuple[Summary, ...], transport: between_gpus.Transport) -> str:
     names: Any = {s.device for s in summaries}
     if len(summaries) == 1:
         return f"none, there is one rank ({library()})"
-    if nccl:
+    if transport.nccl is not None:
         return f"{between_gpus.name()} from GPU to GPU; of vectors in host memory MPI ({library()})"
     if any("cuda" in name for name in names):
-        return f"MPI ({library()}), from and to GPUs by copies in host memory"
+        return f"MPI ({library()}), from and to GPUs by copies in host memory ({transport.reason})"
     return f"MPI ({library()}), from host memory to host memory"

@@ -12,6 +12,7 @@ from .. import _core
 from ..devices import limit_threads
 from ..linalg.stopping import SolveInfo
 from . import pieces
+from .between_gpus import Transport
 from .blocks import Blocks
 from .describe import Summary, explanation
 from .errors import agreement
@@ -35,7 +36,7 @@ class Shared:
     exchange: Exchange
     rows: Ranges
     cols: Ranges
-    nccl: Any  # or None
+    transport: Transport
     summaries: tuple[Summary, ...]
     symmetric: bool | str
     threads: int | None
@@ -98,10 +99,10 @@ class DistributedOperator:
         shared.variants[self._which] = self
         self._product: Forward | Backward
         if transposed:
-            self._product = Backward(shared.blocks, shared.exchange, shared.nccl, conjugated)
+            self._product = Backward(shared.blocks, shared.exchange, shared.transport.nccl, conjugated)
         else:
             blocks = shared.blocks.conj() if conjugated else shared.blocks
-            self._product = Forward(blocks, shared.exchange, shared.nccl)
+            self._product = Forward(blocks, shared.exchange, shared.transport.nccl)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
         self.solve_info: SolveInfo | None = None
 
@@ -230,7 +231,7 @@ class DistributedOperator:
         <2x2 DistributedOperator of float64, 3 stored entries, over 1 ranks>
         """
         shared = self._shared
-        return explanation(repr(self), self.dtype.itemsize, shared.summaries, shared.nccl is not None)
+        return explanation(repr(self), self.dtype.itemsize, shared.summaries, shared.transport)
 
     def __repr__(self) -> str:
         rows, cols = self.shape
@@ -395,7 +396,7 @@ class DistributedOperator:
         """The matrix of the core that multiplies this rank's pieces, and exchanges entries, or None."""
         inner = self._shared.blocks.inner
         alone = self.comm.size == 1 and isinstance(inner.device, str)
-        return self._product.matrix if alone or self._shared.nccl is not None else None
+        return self._product.matrix if alone or self._product.nccl is not None else None
 
     def _shared_callback(self, callback: Any) -> Any:
         """A callback for every rank if any has one: its own, or one that does nothing.

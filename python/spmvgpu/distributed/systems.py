@@ -53,7 +53,7 @@ class PieceOfSystem:
         self.dtype: np.dtype[Any] = op.dtype
         self.max_threads: int | None = op._shared.threads
         # What the core adds sums with; the only rank has no need of it.
-        self.ranks: Any = op._shared.nccl if self._matrix is not None else self._add_over_ranks
+        self.ranks: Any = op._shared.transport.nccl if self._matrix is not None else self._add_over_ranks
 
     @property
     def solve_info(self) -> Any:
