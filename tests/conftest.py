@@ -34,6 +34,7 @@ collect_ignore = ["distributed"]
 CUDA_DEVICES = [info.name for info in sg.devices() if info.name != "cpu"]
 CUDA_PARAMS = [pytest.param(name, marks=pytest.mark.gpu) for name in CUDA_DEVICES or ["cuda:0"]]
 LEFT_OUT = pytest.StashKey[int]()
+TURN_IS_HELD = "SPMVGPU_TESTS_TURN_IS_HELD"  # in the environment of tests that a test starts
 
 
 def pytest_collection_modifyitems(config, items):
@@ -74,8 +75,12 @@ def pytest_runtest_protocol(item):
 
     All tests, because an operator without a device goes to a GPU: one that fills the memory would starve it.
     Long tests take most of the host's memory, and so run one after the other. One that runs alone lets them
-    end before it keeps the others from beginning.
+    end before it keeps the others from beginning. A test that starts others has its turn for them: they would
+    wait for one that waits for it.
     """
+    if os.environ.get(TURN_IS_HELD):
+        yield
+        return
     alone = bool(CUDA_DEVICES) and is_alone(item)
     with contextlib.ExitStack() as turns:
         if os.name == "posix" and (alone or item.get_closest_marker("long")):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import TURN_IS_HELD
+
 TESTS = Path(__file__).parent
 
 # Ranks that wait give their core to others: there are more of them than cores. Those that are ignored belong
@@ -64,7 +66,7 @@ def run_ranks(ranks, *arguments, timeout=600, **environment):
     subprocess.CompletedProcess
         With `stdout` and `stderr` of all ranks as text.
     """
-    variables = {**os.environ, **_ENVIRONMENT, **environment}
+    variables = {**os.environ, **_ENVIRONMENT, TURN_IS_HELD: "1", **environment}
     variables.pop("PYTEST_ADDOPTS", None)
     command = [_launcher(), "-n", str(ranks), sys.executable, *map(str, arguments)]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

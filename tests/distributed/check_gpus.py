@@ -18,7 +18,10 @@ from spmvgpu.linalg import systems as solver_settings
 from systems import convection
 
 GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
-pytestmark = pytest.mark.skipif(not GPUS, reason="this machine has no usable CUDA device")
+pytestmark = [
+    pytest.mark.skipif(not GPUS, reason="this machine has no usable CUDA device"),
+    pytest.mark.skipif(COMM.size > max(2, len(GPUS)), reason="two ranks that share a GPU say as much"),
+]
 
 DEVICE = GPUS[COMM.rank % len(GPUS)] if GPUS else None
 HAVE_THEIR_OWN = 1 < COMM.size <= len(GPUS)
