@@ -39,6 +39,7 @@ TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
 SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
 HALOS = ("<!-- halos:begin -->", "<!-- halos:end -->")
 MEASURED = ("<!-- scaling:begin -->", "<!-- scaling:end -->")
+BESIDE = ("<!-- petsc:begin -->", "<!-- petsc:end -->")
 AHEAD = ("<!-- ahead:begin -->", "<!-- ahead:end -->")
 OVERVIEW_NOTE = (
     "Time over that of the fastest other library (CuPy, PyTorch, SciPy), with default settings: below 1 is "
@@ -92,6 +93,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _write_scaling(page: Path, content: dict[str, Any]) -> None:
+    beside = scaling.beside_petsc(content)
+    if beside:
+        write_between(page, BESIDE, f"{scaling.BESIDE_NOTE}\n\n{table(scaling.BESIDE, beside)}")
+    if content["environment"]["cuda"] is None:
+        return
     note = scaling.NOTE.format(device=content["environment"]["device"])
     write_between(page, MEASURED, f"{note}\n\n{table(scaling.HEAD, scaling.measured(content), words=4)}")
     write_between(

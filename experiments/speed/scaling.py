@@ -30,6 +30,7 @@ from spmvgpu import distributed, linalg
 from .multi import CHAIN, LONG, ROUNDS, SHORT, stencil
 
 WORLD = MPI.COMM_WORLD
+RTOL = 1e-8  # of solves beside PETSc's
 
 
 class Run:
@@ -94,6 +95,29 @@ class Run:
         short, long = (self.times(partial(solve, count), ROUNDS) for count in (SHORT, LONG))
         return [1e6 * (b - a) / (LONG - SHORT) for a, b in zip(short, long, strict=True)]
 
+    def petsc(self) -> dict[str, Any]:
+        """How PETSc's cg and ours agree, to the same tolerance."""
+        from petsc4py import PETSc
+
+        vector = PETSc.Vec().createWithArray(np.asarray(self.x), comm=self.comm)
+        solver = PETSc.KSP().create(self.comm)
+        solver.setOperators(distributed.petsc(self.op))
+        solver.setType("cg")
+        solver.getPC().setType("none")
+        solver.setTolerances(rtol=RTOL, atol=0.0)
+        theirs = vector.duplicate()
+        seconds, _ = timed(lambda: solver.solve(vector, theirs))
+        own_seconds, (ours, _) = timed(lambda: linalg.cg(self.op, self.x, rtol=RTOL))
+        squares = [self.comm.allreduce(float((y**2).sum())) for y in (ours - theirs.array, ours)]
+        assert self.op.solve_info is not None
+        return {
+            "iterations": self.op.solve_info.iterations,
+            "petsc_iterations": solver.getIterationNumber(),
+            "difference": (squares[0] / squares[1]) ** 0.5,
+            "time_us": round(1e6 * own_seconds, 1),
+            "petsc_time_us": round(1e6 * seconds, 1),
+        }
+
     def norms(self) -> dict[str, float]:
         """What tells whether several ranks compute what one does: of a product, and of a short solve."""
         with warnings.catch_warnings():
@@ -116,6 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--dtype", default="f64", help="comma-separated, of f64 and f32")
     parser.add_argument("--transports", default="auto", help="comma-separated, of auto, nccl and mpi")
+    parser.add_argument("--petsc", action="store_true", help="solve with PETSc's cg, too, on CPU ranks")
     options = parser.parse_args(arguments)
     facts = environment.describe("cpu" if len(sg.devices()) == 1 else "cuda:0", [])
     record = Recorder(
@@ -151,6 +176,8 @@ def main(arguments: list[str] | None = None) -> int:
                         )
                         if comm.rank == 0:
                             print(f"{kind:7s} {dtype} {count} ranks, {variant:8s} {us:10.1f} us", flush=True)
+                    if options.petsc and kind == "strong":
+                        record.add(**run.facts, variant="beside petsc", **run.petsc())
                     del run
                     if comm.rank == 0:
                         record.write()

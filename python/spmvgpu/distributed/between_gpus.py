@@ -72,7 +72,7 @@ def choose(comm: Any, ordinal: int, transport: str) -> Transport:
         if transport == "nccl":
             raise
         if comm.rank == 0:
-            warnings.warn(f"messages go through host memory, as NCCL fails: {error}", RuntimeWarning, 4)
+            warnings.warn(f"messages go through host memory, as NCCL fails: {error}", RuntimeWarning, 3)
         return Transport(None, str(error))
 
 
@@ -118,11 +118,20 @@ def _trouble_of(places: list[_Place]) -> str:
 def _place(ordinal: int) -> _Place:
     if ordinal == CPU:
         return _Place(None, 0, "")
-    gpu = platform.node(), _core.pci_bus_id(ordinal)
+    gpu = _host(), _core.pci_bus_id(ordinal)
     try:
         return _Place(gpu, _core.nccl_version(_library()), "")
     except _core.CudaError as error:
         return _Place(gpu, 0, str(error))
+
+
+@cache
+def _host() -> str:
+    """This host, whatever it is called in containers."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
 
 
 @cache

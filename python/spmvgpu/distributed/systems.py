@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..arrays import library_of
-from ..devices import CPU
+from ..devices import CPU, device_name
 from ..linalg.vectors import DeviceVector, Vectors, check_square, right_hand_side
 from ..value_types import core_class
 from .errors import agreement, check_same
@@ -65,7 +65,8 @@ class PieceOfSystem:
 
     def check_device(self, name: str, located: Any, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
-            raise ValueError(f"{name} must lie where b does")
+            there, here = device_name(located.ordinal), device_name(self._ordinal)
+            raise ValueError(f"{name} is on {there}, and the vectors of the solve on {here}; move it there")
 
     def vectors(self) -> Vectors:
         return _Pieces(self, self._b)
