@@ -3,7 +3,8 @@
 "strong": the stencil of `multi`, of so many rows, over 1, 2, 4, ... ranks; "weak": a quarter as many for each
 rank. A product takes and gives pieces that stay on the GPUs; "cg" is an iteration of `linalg.cg`, as the
 slope between a short and a long run without a tolerance. With one rank the operator is what it is without
-ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores.
+ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores, where "petsc"
+solves the same system with PETSc's cg, too.
 """
 
 from __future__ import annotations
@@ -140,8 +141,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--dtype", default="f64", help="comma-separated, of f64 and f32")
     parser.add_argument("--transports", default="auto", help="comma-separated, of auto, nccl and mpi")
-    parser.add_argument("--petsc", action="store_true", help="solve with PETSc's cg, too, on CPU ranks")
+    parser.add_argument("--variants", default="product,cg", help="comma-separated, of product, cg and petsc")
     options = parser.parse_args(arguments)
+    variants = set(options.variants.split(","))
+    if unknown := variants - {"product", "cg", "petsc"}:
+        parser.error(f"--variants: {sorted(unknown)} are none of product, cg and petsc")
     facts = environment.describe("cpu" if len(sg.devices()) == 1 else "cuda:0", [])
     record = Recorder(
         options.out / environment.slug(facts) / "scaling.json", {**facts, "mpi": MPI.get_vendor()[0]}
@@ -164,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
                             raise SystemExit(
                                 f"{name} over {count} ranks: norm {norms[name]}, and {norm} over fewer"
                             )
-                    for variant in ("product", "cg"):
+                    for variant in sorted(variants - {"petsc"}, reverse=True):
                         times = run.product() if variant == "product" else run.cg()
                         us = statistics.median(times)
                         record.add(
@@ -176,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
                         )
                         if comm.rank == 0:
                             print(f"{kind:7s} {dtype} {count} ranks, {variant:8s} {us:10.1f} us", flush=True)
-                    if options.petsc and kind == "strong":
+                    if "petsc" in variants and kind == "strong":
                         record.add(**run.facts, variant="beside petsc", **run.petsc())
                     del run
                     if comm.rank == 0:
