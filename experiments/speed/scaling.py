@@ -3,8 +3,8 @@
 "strong": the stencil of `multi`, of so many rows, over 1, 2, 4, ... ranks; "weak": a quarter as many for each
 rank. A product takes and gives pieces that stay on the GPUs; "cg" is an iteration of `linalg.cg`, as the
 slope between a short and a long run without a tolerance. With one rank the operator is what it is without
-ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores, where "petsc"
-solves the same system with PETSc's cg, too.
+ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores, where
+"petsc" solves the same system with PETSc's cg, too.
 """
 
 from __future__ import annotations
@@ -146,6 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
     variants = set(options.variants.split(","))
     if unknown := variants - {"product", "cg", "petsc"}:
         parser.error(f"--variants: {sorted(unknown)} are none of product, cg and petsc")
+    if "petsc" in variants:
+        import petsc4py.PETSc  # noqa: F401, which starts PETSc on all ranks together
     facts = environment.describe("cpu" if len(sg.devices()) == 1 else "cuda:0", [])
     record = Recorder(
         options.out / environment.slug(facts) / "scaling.json", {**facts, "mpi": MPI.get_vendor()[0]}
