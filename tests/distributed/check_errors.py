@@ -112,6 +112,7 @@ def test_nccl_between_ranks_without_gpus():
         build(device="cpu", transport="nccl")
 
 
+@several
 def test_nccl_that_fails(monkeypatch):
     def fail(*_):
         raise sg.CudaError("no shared memory")

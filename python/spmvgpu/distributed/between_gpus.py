@@ -61,7 +61,7 @@ def choose(comm: Any, ordinal: int, transport: str) -> Transport:
     """
     if transport == "mpi":
         return Transport(None, "transport='mpi'")
-    reason = _trouble_of(comm.allgather(_place(ordinal)))
+    reason = "there is one rank" if comm.size == 1 else _trouble_of(comm.allgather(_place(ordinal)))
     if reason:
         if transport == "nccl":
             raise ValueError(f"transport='nccl' is not possible: {reason}; give 'auto' or 'mpi'")
@@ -100,8 +100,6 @@ def name() -> str:
 
 def _trouble_of(places: list[_Place]) -> str:
     """What is in the way, or nothing; the same on all ranks."""
-    if len(places) == 1:
-        return "there is one rank"
     for rank, place in enumerate(places):
         if place.gpu is None:
             return f"rank {rank} does not compute on one GPU"

@@ -72,8 +72,8 @@ def aslinearoperator(
     ------
     TypeError, ValueError, FormatError, MemoryError, CudaError
         As `spmvgpu.aslinearoperator`; for ranges, shapes or types that do not fit together; and for a
-        transport that is not possible, with the reason. What one rank
-        raises is raised by all, with its message.
+        transport that is not possible, with the reason. What one rank raises is raised by all, with its
+        message.
     ImportError
         If mpi4py is not installed.
 
