@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,11 +9,10 @@ import scipy.sparse as sp
 import libraries
 import spmvgpu as sg
 from battery import vector
-from ranks import COMM, case, each_division, operator, piece
+from ranks import COMM, SYSTEMS, case, each_division, each_system_and_solver, operator, piece
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import systems as solver_settings
-from systems import convection
 
 GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
 pytestmark = [
@@ -126,30 +123,12 @@ def test_vectors_in_host_memory(transport):
     assert_product(op.row_ranges.gather(op @ piece(x, op.col_ranges), root=None), A, x)
 
 
-SYSTEMS = {
-    "definite": lambda: gallery.poisson3d(9),
-    "indefinite": lambda: gallery.poisson2d(20) - 0.31 * sp.eye_array(400),
-    "unsymmetric": convection,
-}
-CASES = [
-    *(("definite", solver) for solver in ("cg", "bicgstab", "gmres", "minres")),
-    ("indefinite", "minres"),
-    ("unsymmetric", "bicgstab"),
-    ("unsymmetric", "gmres"),
-]
-
-
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator", "own block"])
-@pytest.mark.parametrize(
-    ("name", "solver", "division"),
-    [
-        (*names, division)
-        for names, division in zip(CASES, cycle(["even", "uneven", "last_has_all"]), strict=False)
-    ],
-)
+@each_system_and_solver
 def test_solvers(name, solver, division, preconditioner, recorded, transport, monkeypatch):
     monkeypatch.setattr(solver_settings, "RECORDED", recorded)
+    pytest.importorskip("cupy")
     library = libraries.Cupy()
     A = sp.csr_array(SYSTEMS[name]())
     b = A @ vector(A.shape[0], np.float64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import array_api_strict
 import numpy as np
 import pytest
@@ -11,10 +9,9 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import vector
-from ranks import COMM, DIVISIONS, divided, each_division, operator, piece
+from ranks import COMM, SYSTEMS, divided, each_division, each_system_and_solver, operator, piece
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning, cg, ilu0, jacobi
-from systems import convection
 
 LAST = COMM.size - 1
 
@@ -52,24 +49,8 @@ def test_solves_as_with_the_whole_matrix(division, dtype, preconditioned):
     )
 
 
-SYSTEMS = {
-    "definite": lambda: gallery.poisson3d(9),
-    "indefinite": lambda: gallery.poisson2d(20) - 0.31 * sp.eye_array(400),
-    "unsymmetric": convection,
-}
-CASES = [
-    *(("definite", solver) for solver in ("cg", "bicgstab", "gmres", "minres")),
-    ("indefinite", "minres"),
-    ("unsymmetric", "bicgstab"),
-    ("unsymmetric", "gmres"),
-]
-
-
 @pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator"])
-@pytest.mark.parametrize(
-    ("name", "solver", "division"),
-    [(*names, division) for names, division in zip(CASES, cycle(DIVISIONS), strict=False)],
-)
+@each_system_and_solver
 def test_every_solver(name, solver, preconditioner, division):
     A = sp.csr_array(SYSTEMS[name]())
     b = A @ vector(A.shape[0], np.float64)

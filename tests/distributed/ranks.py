@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from mpi4py import MPI
 
 from battery import matrix, vector
 from reference import assert_product
-from spmvgpu import distributed
+from spmvgpu import distributed, gallery
+from systems import convection
 
 COMM = MPI.COMM_WORLD
 
@@ -26,6 +30,23 @@ DIVISIONS = {
 }
 
 each_division = pytest.mark.parametrize("division", DIVISIONS)
+
+SYSTEMS = {
+    "definite": lambda: gallery.poisson3d(9),
+    "indefinite": lambda: gallery.poisson2d(20) - 0.31 * sp.eye_array(400),
+    "unsymmetric": convection,
+}
+_SOLVED = [
+    *(("definite", solver) for solver in ("cg", "bicgstab", "gmres", "minres")),
+    ("indefinite", "minres"),
+    ("unsymmetric", "bicgstab"),
+    ("unsymmetric", "gmres"),
+]
+
+each_system_and_solver = pytest.mark.parametrize(
+    ("name", "solver", "division"),
+    [(*names, division) for names, division in zip(_SOLVED, cycle(DIVISIONS), strict=False)],
+)
 
 
 def divided(total, division="even"):
