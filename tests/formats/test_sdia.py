@@ -120,6 +120,17 @@ def test_rows_of_a_symmetric_matrix(rows, symmetry, dtype, device):
     assert_same_entries(op.tocsr(), A)
 
 
+@over("rows", PARTS)
+@over("symmetry", ["symmetric", "hermitian"])
+@over("dtype", TYPES + COMPLEX_TYPES)
+def test_transposed_rows(rows, symmetry, dtype, device):
+    A = part_of(with_diagonals(600, (0, 1, 3, 40), dtype, symmetry == "hermitian"), *rows)
+    op = build(A, "sdia", device, symmetry=symmetry)
+    assert_multiplies(op.T, sp.csr_array(A.T))
+    assert_multiplies(op.H, sp.csr_array(A.conj().T))
+    assert op.T.T is op
+
+
 def test_the_layout_of_rows():
     A = sp.csr_array(np.array([[6.0, 3, 7, 0], [0, 7, 4, 8]]))
     values = sg.aslinearoperator(A, format="sdia", device="cpu").arrays()["values"].reshape(2, 32)

@@ -113,7 +113,9 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     numbered.data = np.arange(1.0, numbered.nnz + 1) + 0.1  # which no format can store in fewer bits
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
     stored = numbered
-    if needs_symmetry(format):  # an entry has the number of the one that is stored for both
+    if (
+        needs_symmetry(format) and A.shape[0] == A.shape[1]
+    ):  # an entry has the number of the one that is stored for both
         mirrored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
         if np.array_equal(mirrored.indptr, numbered.indptr) and np.array_equal(
             mirrored.indices, numbered.indices

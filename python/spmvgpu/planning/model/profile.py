@@ -141,19 +141,19 @@ def _check_lengths(ell: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
 
 _LARGE = 1e18
 _POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
-_COEFFICIENT = Range(-_LARGE, _LARGE)
+_NOT_NEGATIVE, _COEFFICIENT = Range(0, _LARGE), Range(-_LARGE, _LARGE)
 _SCALAR = (str, bool, type(None), _COEFFICIENT)
 _NOTHING: set[str] = set()
 
 _GUO2011 = {
     "csr": {
         "full_load": _COUNT,
-        "threshold": Range(0, _LARGE),
+        "threshold": _NOT_NEGATIVE,
         "conic": [_COEFFICIENT, 3],
         "line": [_COEFFICIENT, 2],
     },
     "ell": {"rows": [_COUNT], "widths": [_COUNT], "times": [[_POSITIVE]]},
-    "coo": {"line": [_COEFFICIENT, 2]},
+    "coo": {"line": [_NOT_NEGATIVE, 2]},
 }
 _VARIANT = {
     "format": str,
