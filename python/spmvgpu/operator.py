@@ -323,7 +323,8 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         return self._copy("T", self.conj if self._symmetric else lambda: self._turned())
 
     def _symmetry(self) -> Symmetry:
-        """What is declared, but for a format that knows; some rows of a symmetric matrix are not symmetric."""
+        """What is declared, but for a format that knows."""
+        # Some rows of a symmetric matrix are not symmetric, even if they are stored by half.
         if not needs_symmetry(self.format) or self.shape[0] != self.shape[1]:
             return self._origin.symmetric
         is_hermitian = self.dtype.kind == "c" and self.options.get("symmetry") == "hermitian"
