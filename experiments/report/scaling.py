@@ -38,9 +38,8 @@ NVLINK = 450e3  # bytes a microsecond in one direction, of an H200
 NETWORK = 50e3  # of 400 Gb/s for every GPU
 HOP = 5.0  # microseconds from GPU to GPU over a network; assumed
 NEAR_HOP = 1.0  # over NVLink; assumed
-UNFUSED = (
-    16 / 4.25e6
-)  # microseconds a row: ranks read two vectors for a sum that one GPU has from the product
+# Microseconds a row: ranks read two vectors for a sum that one GPU has from the product.
+UNFUSED = 16 / 4.25e6
 ISLAND = 8  # GPUs that NVLink connects in most hosts
 LINKS = {"NVLink": math.inf, "network": ISLAND}  # how many GPUs NVLink connects
 SUMS = 2  # over all ranks in an iteration of cg
@@ -150,8 +149,8 @@ def ahead(content: dict[str, Any]) -> list[tuple[str, ...]]:
     for ranks in (8, 16, 32, 64, 128, 256, 512, 1024):
         cells = [f"{ranks:,}"]
         for kind, count in (("strong", strong), ("weak", weak * ranks)):
+            reach = round(count ** (1 / 3)) ** 2  # a layer of the grid, as wide as a range's neighbours reach
             for connected in LINKS.values():
-                reach = round(count ** (1 / 3)) ** 2 if kind == "strong" else round(weak ** (1 / 3)) ** 2
                 us = model.time("cg", count, ranks, reach, connected)
                 alone = model.time("cg", strong if kind == "strong" else weak, 1)
                 gain = f"{alone / us:.1f}" if kind == "strong" else f"{100 * alone / us:.0f} %"

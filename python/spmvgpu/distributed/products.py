@@ -63,7 +63,7 @@ class Forward:
         `x` may have columns, if there is nothing but it.
         """
         if self.nccl is not None and not isinstance(x, np.ndarray):
-            return _BetweenGpus(self.blocks.inner, self.matrix).multiply(x, out, alpha, beta)
+            return self._between_gpus.multiply(x, out, alpha, beta)
         blocks, staging = self.blocks, staging_of(x)
         channel = self.exchange.channel(blocks.inner.dtype, _columns(x))
         staging.take(x, self._index_map.near(x, staging), channel.outgoing)
@@ -82,6 +82,10 @@ class Forward:
         """The core's, of vectors where the block is: it sends what `exchange` says over NCCL."""
         inner, halo = self.blocks.inner, self.blocks.halo
         return _core_matrix("RankMatrix", self, inner, halo, self.exchange.targets, self.exchange.sources)
+
+    @cached_property
+    def _between_gpus(self) -> _BetweenGpus:
+        return _BetweenGpus(self.blocks.inner, self.matrix)
 
 
 class Backward:
@@ -104,7 +108,7 @@ class Backward:
     def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         """As `Forward`."""
         if self.nccl is not None and not isinstance(x, np.ndarray):
-            return _BetweenGpus(self._turned(self.blocks.inner), self.matrix).multiply(x, out, alpha, beta)
+            return self._between_gpus.multiply(x, out, alpha, beta)
         blocks, staging = self.blocks, staging_of(x)
         channel = self.exchange.channel(blocks.inner.dtype, _columns(x), back=True)
         if blocks.halo is not None:
@@ -127,6 +131,10 @@ class Backward:
         inner, halo = self._turned(self.blocks.inner), self.blocks.halo and self._turned(self.blocks.halo)
         sent, received = self.exchange.sources, self.exchange.targets
         return _core_matrix("TransposedRankMatrix", self, inner, halo, sent, received)
+
+    @cached_property
+    def _between_gpus(self) -> _BetweenGpus:
+        return _BetweenGpus(self._turned(self.blocks.inner), self.matrix)
 
 
 def _core_matrix(
