@@ -167,6 +167,7 @@ def _use_profile():
         _set("guo2011", "f64", "ell", "times", 0, 0, 0.0),
         _set("guo2011", "f64", "coo", {"line": [1.0]}),
         _set("guo2011", "f64", "coo", {"line": [-1.0, 1.0]}),
+        _set("guo2011", "f64", "csr", "line", [6.0, 0]),
         _set("guo2011", "f64", "csr", "full_load", 0),
         _set("roofline", "f64", "places", [[1.0]]),
         _set("roofline", "f64", "launch_us", float("inf")),

@@ -119,12 +119,14 @@ class Profile:
             raise ValueError(f"it is of another schema; this version reads schema {SCHEMA}")
         check(content, _TABLE)
         for dtype in DTYPES:
-            _check_lengths(content["guo2011"][dtype]["ell"], content["roofline"][dtype])
+            _check_together(content["guo2011"][dtype], content["roofline"][dtype])
         return cls(**content)
 
 
-def _check_lengths(ell: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
-    """What the table cannot say: which lists belong together, and which options are whose."""
+def _check_together(guo2011: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
+    """What the table cannot say: which lists belong together, which options are whose, and what is divided by."""
+    check(guo2011["csr"]["line"][1], _POSITIVE, "the slope of csr's line")
+    ell = guo2011["ell"]
     rows, widths, samples = ell["rows"], ell["widths"], len(roofline["places"])
     if len(ell["times"]) != len(rows) or {len(row) for row in ell["times"]} != {len(widths)}:
         raise ValueError(f"its times of ell are not {len(rows)} rows of {len(widths)}")
