@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import os
+import pickle
 from functools import partial
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
-from spmvgpu import _core, gallery
+from spmvgpu import _core, gallery, origins
 from spmvgpu.formats import Choice, candidates
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import budget as budgets
@@ -519,6 +520,29 @@ def test_formats_that_plan_for_long_need_a_symmetric_matrix():
     assert set(choosing.general_formats(False, "cuda", True)) == set(sg.formats()) - {"sdia", "tsmv"}
     assert set(choosing.general_formats(None, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
     assert set(choosing.general_formats(False, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
+
+
+@pytest.mark.parametrize("said", [None, False, True])
+def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
+    """An operator that goes elsewhere, and its parts, look for symmetry no more than it did."""
+    asked = []
+
+    def ask(csr, format, ordinal, mode, options, symmetric=None, budget=None):
+        asked.append(symmetric)
+        return choose(csr, format, ordinal, mode, options, symmetric)
+
+    op = sg.aslinearoperator(A, device="cpu", symmetric=said)
+    for module in (origins, placement):
+        monkeypatch.setattr(module, "choose", ask)
+    several = op.to(["cpu", "cpu"])
+    of_parts = False if said is False else None
+    assert asked == [of_parts, of_parts]
+    assert several.to(["cpu"]).to("cpu")._origin.symmetric is said
+    assert asked[2:] == [of_parts, said]
+    assert pickle.loads(pickle.dumps(several))._origin.symmetric is said
+    for other in (op, several):
+        assert other[:5]._origin.symmetric is of_parts
+        assert (2 * other)._origin.symmetric is said
 
 
 @pytest.mark.parametrize("mode", ["off", "cached"])

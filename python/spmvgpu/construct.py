@@ -221,7 +221,7 @@ def aslinearoperator(
         request = replace(request, threads=_checked_threads(max_threads, request.devices), budget=budget)
         with at_most(request.threads):
             csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-            return spread(csr, request, symmetry_of(symmetric, csr.dtype), default_stream)
+            return spread(csr, replace(request, symmetric=symmetry_of(symmetric, csr.dtype)), default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
     with at_most(threads), recorded() as steps:
@@ -236,8 +236,7 @@ def aslinearoperator(
                 order = order_for(csr, reorder)
                 stored = csr if order is None else parts.submatrix(csr, order, order)
         symmetry = symmetry_of(symmetric, csr.dtype)
-        known = True if symmetry else None if symmetric is None else False
-        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, known, budget)
+        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, symmetry, budget)
     tuning.steps = steps
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)

@@ -38,8 +38,8 @@ class Origin(Protocol):
         Format, options, and why.
     ordinal : int
         The device that vectors of solvers are staged on.
-    symmetric : bool or "hermitian"
-        Whether the matrix is said to be symmetric, or known to be Hermitian.
+    symmetric : bool, "hermitian" or None
+        Whether the matrix is said to be symmetric or not, or known to be Hermitian; None if nothing was said.
     stream : int or None
         That products with device arrays run on, where one was given.
     tuning : Tuning or None
@@ -56,7 +56,7 @@ class Origin(Protocol):
     @property
     def ordinal(self) -> int: ...
     @property
-    def symmetric(self) -> Symmetry: ...
+    def symmetric(self) -> Symmetry | None: ...
     @property
     def stream(self) -> int | None: ...
     @property
@@ -322,7 +322,7 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
             return self
         return self._copy("T", self.conj if self._symmetric else lambda: self._turned())
 
-    def _symmetry(self) -> Symmetry:
+    def _symmetry(self) -> Symmetry | None:
         """What is declared, but for a format that knows."""
         # Some rows of a symmetric matrix are not symmetric, even if they are stored by half.
         if not needs_symmetry(self.format) or self.shape[0] != self.shape[1]:

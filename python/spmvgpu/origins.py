@@ -9,7 +9,7 @@ from . import _core, describe, parts
 from .arrays import Located
 from .devices import CPU, at_most, device_name, resolve_device
 from .formats import Choice, needs_symmetry
-from .inputs.canonical import Symmetry, canonical_csr
+from .inputs.canonical import Symmetry, canonical_csr, symmetry_of_part
 from .operator import SparseOperator
 from .parts import build
 from .planning import placement
@@ -26,7 +26,7 @@ class OneDevice:
     choice: Choice
     ordinal: int
     requested: Any
-    symmetric: Symmetry = False
+    symmetric: Symmetry | None = None
     stream: int | None = None
     tuning: Tuning | None = None
     threads: int | None = None
@@ -58,7 +58,7 @@ class OneDevice:
         except _core.FormatError:
             if not self.gives_way:
                 raise
-            return _chosen_anew(csr, self.requested, False, self.threads, self.stream)
+            return _chosen_anew(csr, self.requested, self.symmetric, self.threads, self.stream)
 
     def like_part(self, csr: Any) -> SparseOperator:
         name, options = self.choice.format, self.choice.options
@@ -70,7 +70,7 @@ class OneDevice:
 
     def _make_or_csr(self, csr: Any, choice: Choice, what: str) -> SparseOperator:
         """As chosen, or as CSR where the format refuses the matrix."""
-        other = replace(self, choice=choice, symmetric=False, tuning=None)
+        other = replace(self, choice=choice, symmetric=symmetry_of_part(self.symmetric), tuning=None)
         try:
             return other.make(csr)
         except _core.FormatError as refused:
@@ -106,7 +106,7 @@ def on_device(
     csr: Any,
     choice: Choice,
     device: str,
-    symmetric: Symmetry,
+    symmetric: Symmetry | None,
     threads: int | None = None,
     is_format_asked: bool = True,
 ) -> SparseOperator:
@@ -129,7 +129,6 @@ class SeveralDevices:
     shards: tuple[Shard, ...]
     choice: Choice  # of all shards, or named "parts" where they have different formats
     details: tuple[str, ...]  # what `explanation` says of each shard
-    symmetric: Symmetry = False
     stream: int | None = None
     tuning: None = field(default=None, init=False)
     gives_way: bool = field(default=False, init=False)
@@ -137,6 +136,10 @@ class SeveralDevices:
     @property
     def device(self) -> tuple[str, ...]:
         return tuple(device_name(shard.ordinal) for shard in self.shards)
+
+    @property
+    def symmetric(self) -> Symmetry | None:
+        return self.request.symmetric
 
     @property
     def threads(self) -> int | None:
@@ -159,18 +162,18 @@ class SeveralDevices:
             raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}; it must lie on {allowed}")
 
     def like(self, csr: Any) -> SparseOperator:
-        return spread(csr, self.request, self.symmetric, self.stream)
+        return spread(csr, self.request, self.stream)
 
     def like_part(self, csr: Any) -> SparseOperator:
         by = self.request.partition if isinstance(self.request.partition, str) else "nnz"
-        request = replace(self.request, partition=by)
+        request = replace(self.request, partition=by, symmetric=symmetry_of_part(self.symmetric))
         in_csr = replace(request, format="csr", options=())
         if request.format == PARTITIONED:  # a separator is a number of rows, and they are others
-            return spread(csr, in_csr, False, self.stream)
+            return spread(csr, in_csr, self.stream)
         try:
-            return spread(csr, request, False, self.stream)
+            return spread(csr, request, self.stream)
         except _core.FormatError:
-            return spread(csr, in_csr, False, self.stream)
+            return spread(csr, in_csr, self.stream)
 
     transposed = like_part  # which is cut by rows of its own
 
@@ -184,10 +187,10 @@ class SeveralDevices:
         return "\n".join(lines)
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
-        return on_devices, (csr, self.request, self.symmetric)
+        return on_devices, (csr, self.request)
 
 
-def spread(csr: Any, request: Request, symmetric: Symmetry, stream: int | None) -> MultiDeviceOperator:
+def spread(csr: Any, request: Request, stream: int | None) -> MultiDeviceOperator:
     """The operator of a canonical matrix over the requested devices."""
     ordinals = [resolve_device(name) for name in request.devices]
     with at_most(request.threads):
@@ -196,7 +199,7 @@ def spread(csr: Any, request: Request, symmetric: Symmetry, stream: int | None) 
     names = {parts.format_of(shard) for shard, *_ in matrix.shards}
     choice = Choice(names.pop() if len(names) == 1 else "parts")
     details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shards, strict=True))
-    origin = SeveralDevices(request, tuple(shards), choice, details, symmetric, stream)
+    origin = SeveralDevices(request, tuple(shards), choice, details, stream)
     return MultiDeviceOperator(matrix, csr.shape, origin)
 
 
@@ -206,10 +209,10 @@ def _detail(shard: Shard, stored: Any) -> str:
     return f"{facts}   {parts.format_of(stored)}"
 
 
-def on_devices(csr: Any, request: Request, symmetric: Symmetry) -> MultiDeviceOperator:
+def on_devices(csr: Any, request: Request) -> MultiDeviceOperator:
     """The operator of a matrix over devices that were requested before; what pickle calls."""
     with at_most(request.threads):
-        return spread(canonical_csr(csr), request, symmetric, None)
+        return spread(canonical_csr(csr), request, None)
 
 
 def _check_beside(name: str, located: Located, beside: int) -> None:
@@ -219,7 +222,7 @@ def _check_beside(name: str, located: Located, beside: int) -> None:
 
 
 def _chosen_anew(
-    csr: Any, device: Any, symmetric: Symmetry, threads: int | None, stream: int | None = None
+    csr: Any, device: Any, symmetric: Symmetry | None, threads: int | None, stream: int | None = None
 ) -> SparseOperator:
     """The operator on a device, or several, in the format that suits the matrix there."""
     names = device if isinstance(device, list | tuple) else [device]
@@ -227,10 +230,10 @@ def _chosen_anew(
     with at_most(threads):
         if isinstance(device, list | tuple):
             request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
-            return spread(csr, replace(request, threads=threads), symmetric, stream)
+            return spread(csr, replace(request, threads=threads, symmetric=symmetric), stream)
         ordinal, csr = resolve_device(device), canonical_csr(csr)
         with recorded() as steps:
-            choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, bool(symmetric) or None)
+            choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
         tuning.steps = steps
         origin = OneDevice(choice, ordinal, device, symmetric, stream, tuning, threads, False)
         return SparseOperator(matrix, csr.shape, origin)

@@ -130,10 +130,17 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return checked
 
 
-def symmetry_of(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry:
-    """What an operator of a matrix for which the caller said this may rely on."""
+def symmetry_of(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry | None:
+    """What an operator of a matrix for which the caller said this may rely on; None if it was nothing."""
     declared = checked_symmetry(symmetric)
-    return "hermitian" if declared == "hermitian" and dtype.kind == "c" else declared is not None
+    if declared is None:
+        return None if symmetric is None else False
+    return "hermitian" if declared == "hermitian" and dtype.kind == "c" else True
+
+
+def symmetry_of_part(symmetric: Symmetry | None) -> bool | None:
+    """What is known of some rows where this is known of all: who rules symmetry out does so for them, too."""
+    return False if symmetric is False else None
 
 
 def _complete(csr: Any, symmetric: _Declared) -> Any:

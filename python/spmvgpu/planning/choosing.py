@@ -13,6 +13,7 @@ import numpy as np
 from .. import _core, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_symmetry
+from ..inputs.canonical import Symmetry
 from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
 from ..steps import Step, step
@@ -103,7 +104,7 @@ def choose(
     ordinal: int,
     mode: str,
     options: dict[str, Any],
-    symmetric: bool | None = None,
+    symmetric: Symmetry | None = None,
     budget: float = BUDGET,
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
@@ -120,9 +121,9 @@ def choose(
         Whether to decide by timing.
     options : dict
         Tunables given by the caller; these are kept.
-    symmetric : bool or None
-        Whether the matrix is symmetric; None: it may be, and some formats find out. False keeps formats for
-        symmetric matrices out.
+    symmetric : bool, "hermitian" or None
+        Whether the matrix is symmetric, or Hermitian; None: it may be, and some formats find out. False keeps
+        formats for symmetric matrices out.
     budget : float
         Products that choosing with mode "cached" may take the time of.
     """
@@ -144,7 +145,7 @@ def choose(
         )
     if format != "csr" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
-    request = _Request(format, ordinal, mode, options, symmetric, budget)
+    request = _Request(format, ordinal, mode, options, None if symmetric is None else bool(symmetric), budget)
     found = None
     try:
         found = _choose(csr, request, tuning)

@@ -13,6 +13,7 @@ from .. import _core, partition, parts
 from ..arguments import whole_number
 from ..devices import CPU, device_name, resolve_device
 from ..formats import Choice, build_in_one, needs_symmetry, reads_diagonals
+from ..inputs.canonical import Symmetry, symmetry_of_part
 from ..inputs.compressed import narrowed, pieces_of, rows_of
 from ..partition import Partition
 from ..partition.parts import check_powers
@@ -59,6 +60,8 @@ class Request:
         The most threads of the CPU; None for no bound.
     budget : float
         As `aslinearoperator` takes it; for every shard.
+    symmetric : bool, "hermitian" or None
+        What the caller said of the whole matrix; None for nothing.
     """
 
     devices: tuple[str, ...]
@@ -70,6 +73,7 @@ class Request:
     memory_limit: int | None = None
     threads: int | None = None
     budget: float = BUDGET
+    symmetric: Symmetry | None = None
 
 
 def checked_request(
@@ -248,16 +252,15 @@ def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
     elif request.format == "auto" and ordinal == CPU:
         choice = Choice("csr")
     elif request.format == "auto":
-        names = general_formats(None, "cuda")  # those that `choose` asks
+        names = general_formats(symmetry_of_part(request.symmetric), "cuda")  # those that `choose` asks
         expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal), names, True).best
         choice = Choice(expected.format, expected.options)
     return parts.estimate(piece, choice, ordinal)
 
 
 def _build(piece: Any, request: Request, ordinal: int) -> Any:
-    _, matrix, _ = choose(
-        piece, request.format, ordinal, request.tune, dict(request.options), budget=request.budget
-    )
+    options, symmetric = dict(request.options), symmetry_of_part(request.symmetric)
+    _, matrix, _ = choose(piece, request.format, ordinal, request.tune, options, symmetric, request.budget)
     return matrix
 
 

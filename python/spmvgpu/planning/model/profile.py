@@ -124,7 +124,7 @@ class Profile:
 
 
 def _check_together(guo2011: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
-    """What the table cannot say: which lists belong together, which options are whose, and what is divided by."""
+    """What the table cannot say: what is divided by, which lists belong together, which options are whose."""
     check(guo2011["csr"]["line"][1], _POSITIVE, "the slope of csr's line")
     ell = guo2011["ell"]
     rows, widths, samples = ell["rows"], ell["widths"], len(roofline["places"])
