@@ -5,8 +5,8 @@
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/coo_build.hpp"
+#include "formats/host_build.hpp"
 #include "formats/row_products.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -24,17 +24,7 @@ std::vector<Options> CooTuning::candidates() {
     return list;
 }
 
-template <class T>
-CooPlan Coo<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Coo<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Coo<T> Coo<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Coo<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Coo)
 
 template <class T>
 CsrMatrix<T> Coo<T>::to_csr() const {

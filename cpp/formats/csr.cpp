@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "formats/csr_build.hpp"
+#include "formats/host_build.hpp"
 #include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -40,17 +40,7 @@ std::vector<Options> CsrTuning::candidates() {
     return list;
 }
 
-template <class T>
-CsrPlan Csr<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Csr<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Csr<T> Csr<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Csr<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Csr)
 
 template <class T>
 void Csr<T>::spmv(const Product<T>& product) const {

@@ -1,9 +1,9 @@
 #include "formats/csr_b.hpp"
 
 #include "formats/csr_b_build.hpp"
+#include "formats/host_build.hpp"
 #include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -15,17 +15,7 @@ std::vector<Options> CsrBTuning::candidates() {
     return list;
 }
 
-template <class T>
-CsrBPlan CsrB<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<CsrB<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-CsrB<T> CsrB<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<CsrB<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(CsrB)
 
 template <class T>
 CsrMatrix<T> CsrB<T>::to_csr() const {

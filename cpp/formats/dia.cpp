@@ -7,22 +7,12 @@
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "formats/dia_build.hpp"
+#include "formats/host_build.hpp"
 #include "formats/row_products.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
-template <class T>
-DiaPlan Dia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Dia<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Dia<T> Dia<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Dia<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Dia)
 
 namespace {
 

@@ -1,21 +1,11 @@
 #include "formats/ellpack.hpp"
 
 #include "formats/ell_build.hpp"
-#include "passes/host_passes.hpp"
+#include "formats/host_build.hpp"
 
 namespace spmvgpu {
 
-template <class T>
-typename Ellpack<T>::Plan Ellpack<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Ellpack<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Ellpack<T> Ellpack<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Ellpack<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Ellpack)
 
 template <class T>
 CsrMatrix<T> Ellpack<T>::to_csr() const {

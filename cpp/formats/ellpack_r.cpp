@@ -1,21 +1,11 @@
 #include "formats/ellpack_r.hpp"
 
 #include "formats/ell_build.hpp"
-#include "passes/host_passes.hpp"
+#include "formats/host_build.hpp"
 
 namespace spmvgpu {
 
-template <class T>
-typename EllpackR<T>::Plan EllpackR<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<EllpackR<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-EllpackR<T> EllpackR<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<EllpackR<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(EllpackR)
 
 template <class T>
 void EllpackR<T>::spmv(const Product<T>& product) const {

@@ -1,7 +1,7 @@
 #include "formats/ellr_t.hpp"
 
 #include "formats/ell_build.hpp"
-#include "passes/host_passes.hpp"
+#include "formats/host_build.hpp"
 
 namespace spmvgpu {
 
@@ -31,17 +31,7 @@ std::vector<Options> EllrTTuning::candidates() {
     return list;
 }
 
-template <class T>
-typename EllrT<T>::Plan EllrT<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<EllrT<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-EllrT<T> EllrT<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<EllrT<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(EllrT)
 
 template <class T>
 void EllrT<T>::spmv(const Product<T>& product) const {

@@ -4,8 +4,8 @@
 
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
+#include "formats/host_build.hpp"
 #include "formats/hyb_build.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -37,17 +37,7 @@ std::vector<Options> HybTuning::candidates() {
     return list;
 }
 
-template <class T>
-HybPlan Hyb<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Hyb<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Hyb<T> Hyb<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Hyb<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Hyb)
 
 template <class T>
 CsrMatrix<T> Hyb<T>::to_csr() const {

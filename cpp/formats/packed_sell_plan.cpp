@@ -1,6 +1,6 @@
+#include "formats/host_build.hpp"
 #include "formats/packed_sell.hpp"
 #include "formats/packed_sell_build.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -10,17 +10,7 @@ std::vector<Options> PackedSellTuning::candidates() {
     return list;
 }
 
-template <class T>
-PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<PackedSell<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-PackedSell<T> PackedSell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<PackedSell<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(PackedSell)
 
 #define INSTANTIATE(T)                                                                                           \
     template PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>&, const PackedSellTuning&, const Target&); \

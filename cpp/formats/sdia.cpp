@@ -5,23 +5,13 @@
 
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
+#include "formats/host_build.hpp"
 #include "formats/row_products.hpp"
 #include "formats/sdia_build.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
-template <class T>
-SdiaPlan Sdia<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Sdia<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Sdia<T> Sdia<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Sdia<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Sdia)
 
 template <class T>
 CsrMatrix<T> Sdia<T>::to_csr() const {

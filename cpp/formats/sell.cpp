@@ -5,11 +5,11 @@
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/host_build.hpp"
 #include "formats/row_products.hpp"
 #include "formats/sell_build.hpp"
 #include "formats/slice_products.hpp"
 #include "formats/slices.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -26,17 +26,7 @@ std::vector<Options> SellTuning::candidates() {
     return list;
 }
 
-template <class T>
-SellPlan Sell<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Sell<T>, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Sell<T> Sell<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Sell<T>, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Sell)
 
 template <class T>
 CsrMatrix<T> Sell<T>::to_csr() const {

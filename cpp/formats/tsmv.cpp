@@ -6,10 +6,10 @@
 #include "core/host_vector.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/host_build.hpp"
 #include "formats/row_products.hpp"
 #include "formats/tsmv_build.hpp"
 #include "formats/tsmv_entries.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -25,17 +25,7 @@ std::vector<Options> TsmvTuning::candidates() {
     return list;
 }
 
-template <class T>
-TsmvPlan<T> Tsmv<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    HostPasses passes;
-    return Builder<Tsmv, HostPasses>::plan_for(passes, csr, tuning, target);
-}
-
-template <class T>
-Tsmv<T> Tsmv<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    HostPasses passes;
-    return Builder<Tsmv, HostPasses>::from_csr(passes, csr, plan);
-}
+SPMVGPU_BUILD_ON_HOST(Tsmv)
 
 template <class T>
 CsrMatrix<T> Tsmv<T>::to_csr() const {
