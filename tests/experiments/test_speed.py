@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
-from experiments.peers import layouts, usable
+from experiments import clock
+from experiments.peers import layouts, mkl, usable
 from experiments.peers.base import NotApplicableError
 from experiments.peers.problem import Problem, WrongResultError
 from experiments.records import SPMV_FIELDS, Recorder, Times, geometric_mean, ratio
@@ -20,6 +21,7 @@ from experiments.report import pages as report
 from experiments.report.summary import marks, summary
 from experiments.speed import run, suite
 from experiments.speed.store import load, save
+from spmvgpu import gallery
 
 # -- suite and checks ----------------------------------------------------------------------------------------
 
@@ -386,3 +388,23 @@ def test_report_says_what_is_missing(
     readme.write_text("no markers\n")
     with pytest.raises(SystemExit, match="benchmarks:begin"):
         report.write_between(readme, report.TABLES, "text")
+
+
+def test_after_a_library_whose_threads_go_on_there_is_a_pause(monkeypatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(clock.time, "sleep", slept.append)
+    clock.take_turns({"a": lambda: None, "b": lambda: None}, 0.0, settle={"a": 0.5})
+    assert slept == [0.5, 0.0] * clock.ROUNDS
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_mkl_multiplies_what_its_inspector_saw(dtype) -> None:
+    reason = mkl.available()
+    if reason is not None:
+        pytest.skip(reason)
+    problem = Problem.make(gallery.powerlaw(2000, 8.0), dtype)
+    (job,) = mkl.prepare(problem)
+    variant = job.build()
+    problem.check(variant.result())
+    assert variant.settle_seconds > 0
+    assert set(mkl.versions()) == {"mkl"}
