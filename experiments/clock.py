@@ -94,12 +94,10 @@ def in_turns(
     return samples
 
 
-def take_turns(
-    calls: dict[str, Call], seconds: float, warm_up: int = 2, settle: Mapping[str, float] | None = None
-) -> dict[str, Timing]:
+def take_turns(calls: dict[str, Call], seconds: float, warm_up: int = 2) -> dict[str, Timing]:
     """Wall time per call of short calls, in series that take turns; `seconds` is for each of them.
 
-    After a series of those that `settle` names nothing is done for so many seconds.
+    A call may have an attribute `settle_seconds`: for so long nothing is done after its series.
     """
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
@@ -107,7 +105,7 @@ def take_turns(
             for _ in range(warm_up):
                 call()
             samples[name] += wall_us(call, seconds / ROUNDS, least=3)
-            time.sleep((settle or {}).get(name, 0.0))
+            time.sleep(getattr(call, "settle_seconds", 0.0))
     return {name: Timing.of(values) for name, values in samples.items()}
 
 

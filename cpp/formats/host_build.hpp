@@ -13,7 +13,7 @@
         return Builder<Format<T>, HostPasses>::plan_for(passes, csr, tuning, target);                               \
     }                                                                                                               \
     template <class T>                                                                                              \
-    Format<T> Format<T>::from_csr(const CsrMatrix<T>& csr, const typename Format<T>::Plan& plan) {                  \
+    Format<T> Format<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {                                      \
         HostPasses passes;                                                                                          \
         return Builder<Format<T>, HostPasses>::from_csr(passes, csr, plan);                                         \
     }

@@ -20,8 +20,7 @@ class Variant:
     Exactly one of `launch` and `call` is set. `launch(stream)` enqueues a product on a CUDA stream (a handle;
     it is also CuPy's current stream), so that it can be captured in a graph and timed on the device. `call()`
     is what a user writes in Python, timed by the wall clock. `result()` computes the product once more, from
-    a poisoned y where the caller gives one, and returns it as a NumPy or CuPy array. For `settle_seconds`
-    after a call threads of the library may go on looking for work, which would cost others time.
+    a poisoned y where the caller gives one, and returns it as a NumPy or CuPy array.
     """
 
     library: str
@@ -32,7 +31,6 @@ class Variant:
     call: Callable[[], object] | None = None
     options: dict[str, Any] = field(default_factory=dict)
     setup_seconds: dict[str, float] = field(default_factory=dict)
-    settle_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

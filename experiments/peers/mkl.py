@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from .base import Job, NotApplicableError, Variant
 from .problem import Problem
 
+Array = npt.NDArray[Any]
+
 NAME = "mkl"
 DEVICES = ("cpu",)
 THREADED = True
-
-#: For so long MKL's threads look for more work after a product, and keep the cores from whoever comes next.
-SETTLE_SECONDS = 0.3
 
 LIBRARY_VARIABLE = "MKL_RT"  # the library, if it is not where `pip install mkl` puts it
 
@@ -55,37 +55,41 @@ def available() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    found = (
-        ctypes.c_int * 64
-    )()  # more than struct MKLVersion takes, of which the first three are the version
+    found = (ctypes.c_int * 64)()  # struct MKLVersion, which is smaller, begins with the three numbers
     _library().mkl_get_version(found)
     return {"mkl": ".".join(map(str, found[:3]))}
 
 
-class _Inspected:
-    """A matrix in a handle of MKL, which is destroyed with it."""
+class _Product:
+    """``A @ x`` with the handle of a matrix, which is destroyed with it."""
 
-    def __init__(self, A: sp.csr_array) -> None:
+    #: For so long its threads look for more work after a product, and keep the cores from whoever comes next.
+    settle_seconds = 0.3
+
+    def __init__(self, A: sp.csr_array, x: Array) -> None:
         if A.dtype.char not in _PREFIXES:
             raise NotApplicableError(f"MKL is measured with real matrices, and this one is {A.dtype}")
-        prefix, self._number = _PREFIXES[A.dtype.char]
-        self._mkl, self._handle, self._kept = _library(), ctypes.c_void_p(), A
-        self._multiply = self._mkl[f"mkl_sparse_{prefix}_mv"]
-        begin, end = A.indptr[:-1], A.indptr[1:]
-        arrays = (_address(array) for array in (begin, end, A.indices, A.data))
-        create = self._mkl[f"mkl_sparse_{prefix}_create_csr"]
-        _check(create(ctypes.byref(self._handle), _BASE_ZERO, *A.shape, *arrays))
-        weakref.finalize(self, self._mkl.mkl_sparse_destroy, self._handle)
-        _check(self._mkl.mkl_sparse_set_mv_hint(self._handle, _NOT_TRANSPOSED, _General(), _CALLS))
-        _check(self._mkl.mkl_sparse_optimize(self._handle))
+        prefix, number = _PREFIXES[A.dtype.char]
+        library, handle = _library(), ctypes.c_void_p()
+        arrays = A.indptr[:-1], A.indptr[1:], A.indices, A.data
+        create = library[f"mkl_sparse_{prefix}_create_csr"]
+        _check(create(ctypes.byref(handle), _BASE_ZERO, *A.shape, *map(_address, arrays)))
+        weakref.finalize(self, library.mkl_sparse_destroy, handle)
+        _check(library.mkl_sparse_set_mv_hint(handle, _NOT_TRANSPOSED, _General(), _CALLS))
+        _check(library.mkl_sparse_optimize(handle))
+        self._kept = A, x
+        self._y = np.zeros(A.shape[0], A.dtype)
+        self._multiply = library[f"mkl_sparse_{prefix}_mv"]
+        self._arguments = (
+            _NOT_TRANSPOSED, number(1), handle, _General(), _address(x), number(0), _address(self._y)
+        )  # fmt: skip
 
-    def multiply(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> None:
-        one, zero = self._number(1), self._number(0)
-        how = _NOT_TRANSPOSED, one, self._handle, _General()
-        _check(self._multiply(*how, _address(x), zero, _address(y)))
+    def __call__(self) -> Array:
+        _check(self._multiply(*self._arguments))
+        return self._y
 
 
-def _address(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
+def _address(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
@@ -96,13 +100,7 @@ def _check(status: int) -> None:
 
 def prepare(problem: Problem) -> list[Job]:
     def build() -> Variant:
-        A, x = sp.csr_array(problem.matrix), problem.x
-        inspected, y = _Inspected(A), np.zeros(A.shape[0], problem.dtype)
-
-        def call() -> np.ndarray[Any, Any]:
-            inspected.multiply(x, y)
-            return y
-
-        return Variant(NAME, "csr", problem.csr_bytes, call, call=call, settle_seconds=SETTLE_SECONDS)
+        product = _Product(sp.csr_array(problem.matrix), problem.x)
+        return Variant(NAME, "csr", problem.csr_bytes, product, call=product)
 
     return [Job("csr", build)]

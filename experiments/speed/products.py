@@ -174,8 +174,7 @@ def _measure_on_cpu(run: Run, problem: Problem, record: Recorder) -> None:
         with limit_threads(threads):
             variants = build_variants(run, problem, record, peers)
             calls = {name: variant.call for name, variant in variants.items() if variant.call is not None}
-            settle = {name: variants[name].settle_seconds for name in calls}
-            for name, timing in take_turns(calls, WALL_SECONDS, settle=settle).items():
+            for name, timing in take_turns(calls, WALL_SECONDS).items():
                 _add(record, problem, variants[name], "hot", "call", timing, threads=threads)
 
 
