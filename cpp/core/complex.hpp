@@ -5,6 +5,8 @@
 // as in NumPy and SciPy.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <type_traits>
 
 namespace spmvgpu {
@@ -74,6 +76,26 @@ using Real = typename RealOf<T>::Type;
 
 template <class T>
 inline constexpr bool kIsComplex = !std::is_same_v<Real<T>, T>;
+
+// Equal to the bit: 0.0 is not -0.0, and a NaN equals itself.
+template <class T>
+constexpr bool same_bits(T a, T b) {
+    if constexpr (kIsComplex<T>) {
+        return same_bits(a.real, b.real) && same_bits(a.imag, b.imag);
+    } else {
+        using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+        return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
+    }
+}
+
+template <class T>
+constexpr bool is_finite(T value) {
+    if constexpr (kIsComplex<T>) {
+        return is_finite(value.real) && is_finite(value.imag);
+    } else {
+        return value - value == 0;
+    }
+}
 
 template <class T>
 constexpr Real<T> real_part(T value) {

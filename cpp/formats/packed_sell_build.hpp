@@ -103,14 +103,6 @@ struct Builder<PackedSell<T>, Passes> {
     }
 
     // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
-    // Place i of a sample of `count` out of so many: in stretch i, where it keeps no step with rows or grids.
-    static constexpr std::int64_t sample_place(std::int64_t all, std::int64_t count, std::int64_t i) {
-        const std::int64_t each = all / count, more = all % count;
-        const std::int64_t begin = each * i + more * i / count, end = each * (i + 1) + more * (i + 1) / count;
-        const std::uint64_t mixed = (static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u) >> 33;
-        return begin + static_cast<std::int64_t>(mixed % static_cast<std::uint64_t>(end - begin));
-    }
-
     // Values from everywhere, the same ones every time.
     static std::vector<T> sample_values(Passes& passes, const CsrMatrix<T>& csr) {
         constexpr index_t kSample = 4096;

@@ -332,9 +332,7 @@ struct HashSink {
 
     SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
         if (bytes < 8) bits &= (std::uint64_t(1) << 8 * bytes) - 1;
-        std::uint64_t mixed = (bits + static_cast<std::uint64_t>(place) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-        mixed = (mixed ^ mixed >> 31) * 0x94d049bb133111ebu;
-        hash += mixed ^ mixed >> 29;
+        hash += mixed(bits, place);
     }
 };
 

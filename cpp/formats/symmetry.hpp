@@ -1,10 +1,7 @@
 // The check that half of a matrix stands for all of it.
 #pragma once
 
-#include <bit>
-#include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "core/csr_matrix.hpp"
 
@@ -12,17 +9,6 @@ namespace spmvgpu {
 
 // How the entry (j, i) follows from (i, j): it is the same, or its conjugate. kAuto: as the matrix has it.
 enum class Symmetry { kAuto, kSymmetric, kHermitian };
-
-// Equal to the bit: 0.0 is not -0.0, and a NaN equals itself.
-template <class T>
-constexpr bool same_bits(T a, T b) {
-    if constexpr (kIsComplex<T>) {
-        return same_bits(a.real, b.real) && same_bits(a.imag, b.imag);
-    } else {
-        using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-        return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
-    }
-}
 
 // Zeros of any sign are equal here, and all NaN.
 template <class T>

@@ -33,4 +33,12 @@ SPMVGPU_IN_BODY int lowest_bit(Word word) {
 #endif
 }
 
+// A number that any bits and their place give, as if by chance. The sum of those of many says whether two sets of them
+// are the same, all but certainly (after the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+constexpr std::uint64_t mixed(std::uint64_t bits, std::int64_t place) {
+    std::uint64_t word = (bits + static_cast<std::uint64_t>(place) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    word = (word ^ word >> 31) * 0x94d049bb133111ebu;
+    return word ^ word >> 29;
+}
+
 }  // namespace spmvgpu

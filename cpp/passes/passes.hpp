@@ -69,8 +69,8 @@ constexpr std::int64_t first_above(const T* array, std::int64_t begin, std::int6
     }
     return begin;
 }
-template <class T>
-constexpr std::int64_t first_not_below(const T* array, std::int64_t begin, std::int64_t end, std::int64_t value) {
+template <class T, class Value>
+constexpr std::int64_t first_not_below(const T* array, std::int64_t begin, std::int64_t end, Value value) {
     while (begin < end) {
         const std::int64_t middle = begin + (end - begin) / 2;
         if (array[middle] < value) {
@@ -85,6 +85,14 @@ constexpr std::int64_t first_not_below(const T* array, std::int64_t begin, std::
 // The row of an entry is the last one that begins at or before it.
 constexpr index_t row_of_entry(const index_t* row_offsets, index_t rows, index_t entry) {
     return static_cast<index_t>(first_above(row_offsets, 0, std::int64_t(rows) + 1, entry)) - 1;
+}
+
+// Place i of a sample of `count` out of so many: in stretch i, where it keeps no step with rows or grids.
+constexpr std::int64_t sample_place(std::int64_t all, std::int64_t count, std::int64_t i) {
+    const std::int64_t each = all / count, more = all % count;
+    const std::int64_t begin = each * i + more * i / count, end = each * (i + 1) + more * (i + 1) / count;
+    const std::uint64_t random = (static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u) >> 33;
+    return begin + static_cast<std::int64_t>(random % static_cast<std::uint64_t>(end - begin));
 }
 
 // Marks of single places, which several calls of a body may set and read at once.
@@ -128,6 +136,19 @@ SPMVGPU_IN_BODY void count_one(index_t* count) {
     atomicAdd(count, 1);
 #else
     std::atomic_ref<index_t>(*count).fetch_add(1, std::memory_order_relaxed);
+#endif
+}
+
+// Makes a number the least of itself and another, as several calls of a body may do at once.
+SPMVGPU_IN_BODY void lower(index_t* least, index_t other) {
+    // Read first, as for sets.
+#ifdef __CUDA_ARCH__
+    if (*static_cast<volatile index_t*>(least) > other) atomicMin(least, other);
+#else
+    const std::atomic_ref<index_t> shared(*least);
+    index_t known = shared.load(std::memory_order_relaxed);
+    while (known > other && !shared.compare_exchange_weak(known, other, std::memory_order_relaxed)) {
+    }
 #endif
 }
 
