@@ -45,12 +45,16 @@ struct Builder<Dia<T>, Passes> {
         T* const to = dia.values.data();
         passes.fill(to, plan.cost.slots, T(std::bit_cast<Real<T>>(dia.padding)));
         const index_t *const offsets = plan.offsets.data(), *const cols = csr.col_indices.data();
+        const index_t* const row_offsets = csr.row_offsets.data();
         const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
         const std::int64_t pitch = dia.pitch;
         const T* const values = csr.values.data();
         passes.each_entry(
-            csr.rows, csr.row_offsets.data(), csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                to[first_not_below(offsets, 0, diagonals, std::int64_t(cols[k]) - row) * pitch + row] = values[k];
+            csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
+                // Of the others of its row each has a diagonal of its own, so there is little to search, or nothing.
+                const index_t begin = k - row_offsets[row], after = row_offsets[row + 1] - 1 - k;
+                const std::int64_t d = first_not_below(offsets, begin, diagonals - after - 1, cols[k] - row);
+                to[d * pitch + row] = values[k];
             });
         return dia;
     }
