@@ -225,7 +225,7 @@ def test_special_x_reaches_only_the_rows_that_use_it(special, names, by, dtype):
 @pytest.mark.parametrize("fmt", sorted(set(sg.formats()) - {"sdia", "tsmv"}))  # whose parts are rectangles
 @over_types
 def test_every_format(names, fmt, dtype):
-    A = matrix("equal_rows", dtype) if fmt != "dia" else matrix("banded", dtype)
+    A = matrix("banded" if fmt in ("dia", "stencil") else "equal_rows", dtype)
     op = spread(A, names, format=fmt)
     assert op.format == fmt
     assert_multiplies(op, A)
@@ -473,7 +473,11 @@ def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch)
     A = matrix(case, dtype)
     monkeypatch.setattr(placement, "_BUS_RATE", bus_rate)
     # A GPU that other tests use at the moment measures so slow that its share fits.
-    monkeypatch.setattr(placement, "measured_powers", lambda csr, request, ordinals: (1.0,) * len(ordinals))
+    monkeypatch.setattr(
+        placement,
+        "measured_powers",
+        lambda csr, request, ordinals: [8.0 if o >= 0 else 1.0 for o in ordinals],
+    )
     limit = dtype.itemsize * sum(A.shape) + int(0.3 * (A.nnz * (4 + dtype.itemsize)) / len(gpu_names))
     op = spread(A, gpu_names, partition=by, memory_limit=limit, powers=None)
     assert "do not fit" in op.explain()
@@ -495,6 +499,7 @@ def test_a_gpu_without_memory(gpu_names, monkeypatch):
     """With 64 MiB free, a plan that expects more ends in an error and leaves nothing behind; ours fits."""
     cupy = pytest.importorskip("cupy")
     A = sp.csr_array(banded(1_000_000, range(-10, 11)))
+    A.data = vector(A.nnz, A.dtype)
     x = vector(A.shape[1], A.dtype)
     home = next(name for name in gpu_names if name != "cpu")
     with cupy.cuda.Device(int(home.partition(":")[2])):

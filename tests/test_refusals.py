@@ -12,7 +12,17 @@ REFUSED = [(case, fmt) for case in CASES for fmt in sg.formats() if fmt not in f
 def test_only_some_formats_refuse():
     """Those that pad or idle, and those that store half; no one refuses everything."""
     refusing = {fmt for _, fmt in REFUSED}
-    assert refusing == {"ellpack", "ellpack_r", "ellr_t", "dia", "sell", "packed_sell", "sdia", "tsmv"}
+    assert refusing == {
+        "ellpack",
+        "ellpack_r",
+        "ellr_t",
+        "dia",
+        "sell",
+        "packed_sell",
+        "sdia",
+        "stencil",
+        "tsmv",
+    }
     for fmt in refusing:
         assert sum(fmt == other for _, other in REFUSED) < 0.9 * len(CASES)
 
@@ -36,6 +46,7 @@ def test_refused(case, fmt, dtype, device):
         ("ellpack", ["long_row_first", "power_law_rows", "arrow"]),
         ("sell", ["long_row_first", "long_row_among_empty"]),
         ("sdia", ["uniform", "upper_triangle", "wide", "tall"]),
+        ("stencil", ["uniform", "power_law_rows"]),
         ("tsmv", ["uniform", "upper_triangle", "wide", "tall"]),
     ],
 )

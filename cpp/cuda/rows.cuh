@@ -11,6 +11,7 @@
 #include "formats/ellpack_r.hpp"
 #include "formats/ellr_t.hpp"
 #include "formats/sell.hpp"
+#include "formats/stencil.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -135,6 +136,33 @@ DiaRows<T> rows_of(const Dia<T>& dia) {
             dia.padding,
             dia.offsets.data(),
             dia.values.data()};
+}
+
+template <class T>
+struct StencilRows {
+    const std::uint16_t* __restrict__ kinds;
+    const RowKind* __restrict__ all;
+    const Word* __restrict__ masks;
+    const index_t* __restrict__ offsets;
+    const T* __restrict__ values;
+
+    __device__ RowKind kind(index_t number) const {
+        const int4 kind = *reinterpret_cast<const int4*>(all + number);
+        return {kind.x, kind.y, kind.z, static_cast<std::uint16_t>(kind.w), static_cast<std::uint16_t>(kind.w >> 16)};
+    }
+    __device__ Row row(index_t r) const { return {r, static_cast<unsigned>(kind(kinds[r]).length)}; }
+    __device__ index_t number(index_t r) const { return r; }
+    __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
+        const RowKind own = kind(kinds[row.begin]);
+        if (!own.has_slot(masks, static_cast<index_t>(k))) return;
+        col = static_cast<index_t>(row.begin) + offsets[own.begin + k];
+        value = cuda::load(values + own.begin + k);
+    }
+};
+template <class T>
+StencilRows<T> rows_of(const Stencil<T>& stencil) {
+    return {stencil.kinds.data(), reinterpret_cast<const RowKind*>(stencil.stencils.data()), stencil.masks.data(),
+            stencil.offsets.data(), stencil.values.data()};
 }
 
 }  // namespace spmvgpu::cuda

@@ -16,6 +16,7 @@
 #include "formats/packed_sell.hpp"
 #include "formats/sdia.hpp"
 #include "formats/sell.hpp"
+#include "formats/stencil.hpp"
 #include "formats/tsmv.hpp"
 
 namespace spmvgpu {
@@ -28,6 +29,6 @@ struct Checked {
 
 template <class T>
 using AnyFormat = typename Checked<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>,
-                                   Sell<T>, PackedSell<T>, Sdia<T>, Tsmv<T>>::Variant;
+                                   Sell<T>, PackedSell<T>, Sdia<T>, Stencil<T>, Tsmv<T>>::Variant;
 
 }  // namespace spmvgpu

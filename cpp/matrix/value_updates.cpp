@@ -11,6 +11,7 @@
 #include "formats/hyb_build.hpp"
 #include "formats/sdia_build.hpp"
 #include "formats/sell_build.hpp"
+#include "formats/stencil_build.hpp"
 #include "formats/tsmv_build.hpp"
 #include "passes/host_passes.hpp"
 

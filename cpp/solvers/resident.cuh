@@ -25,6 +25,7 @@ public:
     AnyRows(const SellRows<T>& rows) : kind_(Kind::kSell), sell_(rows) {}
     AnyRows(const EllRows<T>& rows) : kind_(Kind::kEll), ell_(rows) {}
     AnyRows(const DiaRows<T>& rows) : kind_(Kind::kDia), dia_(rows) {}
+    AnyRows(const StencilRows<T>& rows) : kind_(Kind::kStencil), stencil_(rows) {}
 
     // Whether they are stored in another order than that of the matrix.
     __device__ __forceinline__ bool are_permuted() const {
@@ -42,16 +43,19 @@ public:
                 return call(ell_);
             case Kind::kDia:
                 return call(dia_);
+            case Kind::kStencil:
+                return call(stencil_);
         }
     }
 
 private:
-    enum class Kind { kCsr, kSell, kEll, kDia } kind_;
+    enum class Kind { kCsr, kSell, kEll, kDia, kStencil } kind_;
     union {
         CsrRows<T> csr_;
         SellRows<T> sell_;
         EllRows<T> ell_;
         DiaRows<T> dia_;
+        StencilRows<T> stencil_;
     };
 };
 

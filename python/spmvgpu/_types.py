@@ -21,6 +21,7 @@ Format: TypeAlias = (
         "sell",
         "packed_sell",
         "sdia",
+        "stencil",
         "tsmv",
     ]
     | str

@@ -18,7 +18,7 @@ from experiments.peers.base import Job
 from experiments.peers.base import Variant as Other
 
 NAMES = [f"{mesh.name} small" for mesh in MATRICES]
-GENERAL = [name for name in sg.formats() if name not in ("tsmv", "dia", "sdia")]
+GENERAL = [name for name in sg.formats() if name not in ("tsmv", "dia", "sdia", "stencil")]
 
 
 def test_the_posters_tables_are_about_its_matrices() -> None:

@@ -150,6 +150,8 @@ def format_choice(rng: np.random.Generator, names: Sequence[str] = ()) -> dict[s
         allowed = option["allowed"]
         if option["name"] in ("max_padding", "max_memory"):
             chosen[option["name"]] = allowed[1]
+        elif option["name"] == "max_stencils":
+            chosen[option["name"]] = pick(rng, [1, 200, allowed[1]])
         elif maybe(rng, 0.4):
             chosen[option["name"]] = pick(
                 rng, [0, 1, 3, 200, "max"] if isinstance(allowed, tuple) else allowed

@@ -81,7 +81,8 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     Made from the arrays themselves: the matrix is stored with its entries numbered, and the numbers are
     looked for. Every slot of an array of values is a cell, coloured by the row of the entry in it and grey if
     it is padding; addresses grow to the right, then downwards. Of a format that packs values together with
-    other things, nothing can be packed here, and what is no value is grey as well.
+    other things, nothing can be packed here, and what is no value is grey as well; nor are any two rows the
+    same, which ``"stencil"`` stores once.
 
     Parameters
     ----------

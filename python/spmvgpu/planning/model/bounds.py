@@ -27,6 +27,10 @@ _ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
 _AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t"}
 _A_SLOT_FOR_EACH_DIAGONAL = {"dia", "sdia"}
 
+# Many rows of few kinds lie on few diagonals: with so many times more of these than the longest row is long,
+# hardly two rows are the same.
+_STENCIL, _MANY_ROWS, _MOST_STENCILS = "stencil", 8192, 8
+
 # The least and the largest values of the options that a plan chooses and a time depends on.
 _SLICES = {"warps_per_slice": 1, "sigma": 1}, {"warps_per_slice": 32, "sigma": 16384}
 _EXTREMES: dict[str, tuple[dict[str, int], ...]] = {
@@ -68,6 +72,8 @@ def least_time_us(
         entries = max(entries, features["rows"] * features["longest"])
     elif format in _A_SLOT_FOR_EACH_DIAGONAL:
         entries = max(entries, features["rows"] * max(features["longest"], features["diagonals"]))
+    elif format == _STENCIL and _rows_differ(features):
+        return float("inf")
     stored = _stored_of_a_band(format, dtype, ordinal, machine.processors)
     plan = {
         "slots": entries if stored.slots >= 1 else _LESS * entries * stored.slots,
@@ -82,6 +88,11 @@ def least_time_us(
     ]
     terms = found[0] if len(found) == 1 else {term: min(some[term] for some in found) for term in found[0]}
     return fit.time(terms, correction)
+
+
+def _rows_differ(features: Mapping[str, Any]) -> bool:
+    many = features["rows"] > _MANY_ROWS
+    return many and bool(features["diagonals"] > _MOST_STENCILS * features["longest"])
 
 
 @lru_cache(maxsize=256)

@@ -140,6 +140,12 @@ def _dia(work: Work) -> Terms:
     }
 
 
+def _stencil(work: Work) -> Terms:
+    # Of neighbours that are the same stencil a warp reads each slot once, and of others once for each.
+    mean = work["nnz"] / max(work["rows"], 1)
+    return _dia(work) | {"changes": work.plan["counts"]["changes"] * mean / _MILLION}
+
+
 def _hyb(work: Work) -> Terms:
     in_coo = work.plan["counts"]["coo_entries"]
     in_ell = work.slots - in_coo
@@ -189,6 +195,7 @@ _CPU_ROWS = {
     "hyb": 2048,
     "dia": 512,
     "sdia": 512,
+    "stencil": 512,
     "sell": 32,
     "packed_sell": 32,
 }
@@ -243,6 +250,7 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
     "sell": _sell,
     "packed_sell": _sell,  # with its own bytes; what unpacking takes is in the cost of a slot
     "sdia": _dia,
+    "stencil": _stencil,
     "tsmv": _tsmv,
 }
 
