@@ -150,7 +150,6 @@ def test_rows_of_a_thread_are_layers_apart(grid, rows_per_thread, dtype, device)
     op = build(A, "stencil", device, rows_per_thread=rows_per_thread)
     assert_multiplies(op, A)
     x = vector(A.shape[1], dtype)
-    x[::7] = 0.0
     assert (op @ x).tobytes() == (op @ x).tobytes()
 
 
