@@ -15,6 +15,7 @@ import spmvgpu as sg
 COMMANDS = {
     "jobs": ("jobs.measure", "whole jobs: matrix to solution, SciPy's loops, start of a process"),
     "speed": ("speed.run", "products of every library; calls from Python, round trips, memory"),
+    "auto": ("speed.automatic", "what one gets by default beside all of cuSPARSE, on matrices of every kind"),
     "setup": ("speed.setup", "from a matrix to an operator, beside CuPy's upload"),
     "updates": ("speed.updates", "new values for a matrix whose structure stays, in every format"),
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),

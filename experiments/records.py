@@ -19,6 +19,7 @@ FILES = (
     "jobs",
     "imports",
     "info",
+    "auto",
     "setup",
     "updates",
     *EXPERIMENTS,

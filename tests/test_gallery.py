@@ -17,6 +17,7 @@ SMALL = {
     "uniform_random": lambda **options: gallery.uniform_random(40, 60, 7, **options),
     "powerlaw": lambda **options: gallery.powerlaw(300, 5, **options),
     "powerlaw_local": lambda **options: gallery.powerlaw(300, 5, locality=0.7, max_length=30, **options),
+    "rmat": lambda **options: gallery.rmat(7, 5, **options),
     "lp_like": lambda **options: gallery.lp_like(30, 200, 4, **options),
 }
 GRIDS = [name for name in SMALL if name.startswith(("poisson", "elasticity"))]
@@ -161,6 +162,21 @@ def test_powerlaw_has_hub_rows_and_hub_columns():
 def test_powerlaw_locality_gathers_entries_near_the_diagonal():
     A = gallery.powerlaw(20_000, 6, locality=0.8).tocoo()
     assert np.mean(np.abs(A.row - A.col) <= 50) > 0.6
+
+
+def test_rmat_has_hubs_at_the_same_rows_and_columns():
+    A = gallery.rmat(12, 8)
+    assert A.shape == (4096, 4096)
+    assert 0.7 * 8 * 4096 < A.nnz <= 8 * 4096
+    by_row, by_column = np.diff(A.indptr), np.bincount(A.indices, minlength=4096)
+    assert by_row.argmax() == by_column.argmax() == 0
+    assert by_row.max() > 30 * by_row.mean()
+    assert (by_row == 0).sum() > 400
+
+
+def test_rmat_has_columns_of_32_bits():
+    with pytest.raises(ValueError, match="at most 30"):
+        gallery.rmat(31, 1)
 
 
 def test_lp_like_is_a_wide_matrix_of_ones():

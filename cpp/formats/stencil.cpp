@@ -1,6 +1,9 @@
 #include "formats/stencil.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
@@ -24,6 +27,30 @@ void refuse_new_values() {
 }
 
 }  // namespace stencil_choice
+
+void learn_from(std::vector<KnownRow> sample, std::vector<KnownRow>& known, KnownRows& table) {
+    const auto by_key = [](const KnownRow& a, const KnownRow& b) { return a.key < b.key; };
+    std::stable_sort(sample.begin(), sample.end(), by_key);
+    std::vector<std::pair<std::ptrdiff_t, KnownRow>> counted;  // how many rows of the sample have a key
+    for (auto begin = sample.begin(); begin != sample.end();) {
+        const auto end = std::upper_bound(begin, sample.end(), *begin, by_key);
+        if (!std::binary_search(known.begin(), known.end(), *begin, by_key)) {
+            begin->kind = static_cast<std::uint16_t>(known.size() + counted.size());
+            counted.push_back({end - begin, *begin});
+        }
+        begin = end;
+    }
+    const bool is_first = known.empty();
+    for (const auto& [count, row] : counted) known.push_back(row);
+    std::sort(known.begin(), known.end(), by_key);
+    if (!is_first) return;
+    constexpr std::ptrdiff_t kMany = 16;  // a sixteenth of the rows
+    std::stable_sort(counted.begin(), counted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [count, row] : counted) {
+        if (table.frequent_count == KnownRows::kMostFrequent || kMany * count < std::ssize(sample)) break;
+        table.frequent[table.frequent_count++] = row;
+    }
+}
 
 SPMVGPU_BUILD_ON_HOST(Stencil)
 

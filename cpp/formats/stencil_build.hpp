@@ -2,16 +2,16 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "formats/builder.hpp"
 #include "formats/csr_passes.hpp"
 #include "formats/stencil.hpp"
 #include "formats/stencil_kinds.hpp"
+#include "formats/stencil_rows.hpp"
+#include "passes/lanes.hpp"
 
 namespace spmvgpu {
 
@@ -28,7 +28,6 @@ struct Builder<Stencil<T>, Passes> {
     using Lanes = typename Passes::Lanes;
     using Kind = std::uint16_t;
 
-    static constexpr Kind kUnknown = 65535;
     static constexpr std::int64_t kNanosecondsPerRow = 50;
 
     static StencilPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const StencilTuning& tuning,
@@ -38,7 +37,6 @@ struct Builder<Stencil<T>, Passes> {
         plan.kinds = passes.template make<Kind>(csr.rows);
         find_kinds(passes, csr, plan);
         place_stencils(passes, csr, plan);
-        if (!are_alike(passes, csr, plan)) stencil_choice::refuse("has different rows with one key", csr.bytes());
 
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         plan.cost.bytes = plan.kinds.bytes() + plan.stencils.bytes() + plan.masks.bytes() + plan.examples.bytes() +
@@ -90,15 +88,36 @@ struct Builder<Stencil<T>, Passes> {
             passes, stencil.rows, SPMVGPU_BODY(index_t row) { return all[kinds[row]].entries(masks); });
     }
 
-    // What was the same has to be the same again.
+    // What was the same has to be the same again: in all rows of a kind, and in all kinds that share slots.
     static void store_values(Passes& passes, Stencil<T>& stencil, const index_t* row_offsets, const T* values) {
-        const Examples examples{stencil.kinds.data(), kinds_of(stencil.stencils), stencil.masks.data(),
-                                stencil.examples.data(), row_offsets};
-        const bool differ = any_entry(
-            passes, stencil.rows, row_offsets, stencil.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                return !same_bits(values[k], values[examples.entry_like(row, k)]);
+        const Kind* const kinds = stencil.kinds.data();
+        const RowKind* const all = kinds_of(stencil.stencils);
+        const Word* const masks = stencil.masks.data();
+        const index_t* const examples = stencil.examples.data();
+        Array<Mark> found = passes.template scratch<Mark>(1);
+        Mark* const differ = found.data();
+        passes.fill(differ, 1, Mark(0));
+        each_row(
+            passes, are_long(passes, stencil.rows, row_offsets), stencil.rows,
+            SPMVGPU_BODY(const auto& lanes, std::int64_t row) {
+                const T *const own = values + row_offsets[row], *const same =
+                                                                    values + row_offsets[examples[kinds[row]]];
+                lanes.share(row_offsets[row + 1] - row_offsets[row], [&](index_t i) {
+                    if (!same_bits(own[i], same[i])) set_mark(differ);
+                });
             });
-        if (differ) stencil_choice::refuse_new_values();
+        passes.each_in_step(
+            stencil.kind_count(),
+            SPMVGPU_BODY(const Lanes& lanes, std::int64_t k) {
+                const RowKind kind = all[k];
+                const T* const own = values + row_offsets[examples[k]];
+                const T* const same = values + row_offsets[examples[kind.owner]];
+                lanes.share(kind.owner == k ? 0 : kind.entries(masks), [&](index_t i) {
+                    if (!same_bits(own[i], same[kind.slot_of(masks, i)])) set_mark(differ);
+                });
+            },
+            kNanosecondsPerRow);
+        if (passes.read(differ) != 0) stencil_choice::refuse_new_values();
         store_examples(passes, stencil, row_offsets, values);
     }
 
@@ -112,33 +131,77 @@ struct Builder<Stencil<T>, Passes> {
     }
 
     // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
-    // Rows are told apart by keys, which all but certainly differ where they do. Rows from everywhere say what keys
-    // there are; those that have another come after that, from among themselves, until there are none.
-    static void find_kinds(Passes& passes, const CsrMatrix<T>& csr, StencilPlan& plan) {
-        std::vector<std::uint64_t> known;
-        learn(passes, csr, nullptr, csr.rows, plan.tuning, known);
+    static bool are_long(Passes& passes, index_t rows, const index_t* row_offsets) {
         constexpr index_t kLong = 64;
-        const bool are_long = longest_row(passes, csr.rows, csr.row_offsets.data()) > kLong;
-        const Array<std::uint64_t> keys_of_rows = keys_of(passes, csr, nullptr, csr.rows, are_long);
-        const std::uint64_t* const keys = keys_of_rows.data();
+        return longest_row(passes, rows, row_offsets) > kLong;
+    }
+
+    // body(lanes, i) for every i below n, which looks at a row: by several lanes if rows are long.
+    template <class Body>
+    static void each_row(Passes& passes, bool are_long, index_t n, Body body) {
+        if (are_long) return passes.each_in_step(n, body, kNanosecondsPerRow);
+        passes.each(
+            n, SPMVGPU_BODY(std::int64_t i) { body(OneLane{}, i); }, kNanosecondsPerRow);
+    }
+
+    // Rows from everywhere say what kinds there are. Those that are of another come after that, from among themselves,
+    // until there are none.
+    static void find_kinds(Passes& passes, const CsrMatrix<T>& csr, StencilPlan& plan) {
+        const RelativeRows<T> rows(csr);
+        const bool rows_are_long = are_long(passes, csr.rows, csr.row_offsets.data());
         Kind* const kinds = plan.kinds.data();
-        while (true) {
-            const Array<std::uint64_t> placed = write(passes, known);
-            const std::uint64_t* const known_keys = placed.data();
-            const auto count = static_cast<std::int64_t>(known.size());
-            passes.each(
-                csr.rows,
-                SPMVGPU_BODY(std::int64_t row) {
-                    const std::int64_t place = first_not_below(known_keys, 0, count, keys[row]);
-                    kinds[row] = place < count && known_keys[place] == keys[row] ? static_cast<Kind>(place) : kUnknown;
-                },
-                kNanosecondsPerRow);
-            const Array<index_t> unknown = select(
-                passes, csr.rows, SPMVGPU_BODY(std::int64_t row) { return kinds[row] == kUnknown; });
-            if (unknown.size() == 0) break;
-            learn(passes, csr, unknown.data(), static_cast<index_t>(unknown.size()), plan.tuning, known);
+        Array<Mark> marks = passes.template scratch<Mark>(2);
+        Mark *const is_unknown = marks.data(), *const differs = is_unknown + 1;
+        passes.fill(is_unknown, 2, Mark(0));
+        std::vector<KnownRow> known;
+        Array<index_t> unknown;
+        KnownRows table{};
+        for (index_t count = csr.rows; count > 0; count = static_cast<index_t>(unknown.size())) {
+            const index_t* const list = unknown.size() > 0 ? unknown.data() : nullptr;  // null: all rows
+            learn(passes, csr, list, count, plan.tuning, known, table);
+            const Array<KnownRow> placed = write(passes, known);
+            table.all = placed.data();
+            table.count = static_cast<std::int64_t>(known.size());
+            const KnownRows there = table;
+            each_row(
+                passes, rows_are_long, count, SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+                    const index_t row = list == nullptr ? static_cast<index_t>(i) : list[i];
+                    const Kind kind = there.kind_of(lanes, rows, row, differs);
+                    lanes.once([&] {
+                        kinds[row] = kind;
+                        if (kind == KnownRows::kUnknown) set_mark(is_unknown);
+                    });
+                });
+            const std::vector<Mark> found = passes.read_all(marks);
+            if (found[1] != 0) stencil_choice::refuse("has different rows with one key", csr.bytes());
+            if (found[0] == 0) break;
+            passes.fill(is_unknown, 1, Mark(0));
+            unknown = select(
+                passes, csr.rows, SPMVGPU_BODY(std::int64_t row) { return kinds[row] == KnownRows::kUnknown; });
         }
         number_by_first_rows(passes, csr.rows, static_cast<index_t>(known.size()), plan);
+    }
+
+    // Adds what a sample of the rows in a list (null: of all) shows, and refuses if there are too many different ones.
+    static void learn(Passes& passes, const CsrMatrix<T>& csr, const index_t* list, index_t count,
+                      const StencilTuning& tuning, std::vector<KnownRow>& known, KnownRows& table) {
+        const RelativeRows<T> rows(csr);
+        const auto most = static_cast<std::int64_t>(tuning.max_stencils);
+        const std::int64_t all = count, size = all < 2 * most + 2 ? all : 2 * most + 2;
+        Array<KnownRow> sample = passes.template scratch<KnownRow>(size);
+        KnownRow* const to = sample.data();
+        passes.each_in_step(
+            size,
+            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
+                const std::int64_t place = sample_place(all, size, i);
+                const index_t row = list == nullptr ? static_cast<index_t>(place) : list[place];
+                const std::uint64_t key = rows.key(lanes, row);
+                lanes.once([&] { to[i] = {key, row, KnownRows::kUnknown}; });
+            },
+            kNanosecondsPerRow);
+        learn_from(passes.read_all(sample), known, table);
+        if (static_cast<std::int64_t>(known.size()) <= most) return;
+        stencil_choice::refuse("has more than max_stencils=" + std::to_string(most) + " different rows", csr.bytes());
     }
 
     // Numbers the kinds by the first rows of each, so that they do not depend on what the keys are.
@@ -170,93 +233,11 @@ struct Builder<Stencil<T>, Passes> {
         return reinterpret_cast<const RowKind*>(stencils.data());
     }
 
-    // The rows that others are compared with.
-    struct Examples {
-        const Kind* kinds;
-        const RowKind* all;
-        const Word* masks;
-        const index_t *rows, *row_offsets;
-
-        SPMVGPU_IN_BODY index_t row_like(index_t row) const { return rows[all[kinds[row]].owner]; }
-        // The entry, of the row that has all slots, which entry k is to be the same as.
-        SPMVGPU_IN_BODY index_t entry_like(index_t row, index_t k) const {
-            const RowKind& kind = all[kinds[row]];
-            const index_t i = k - row_offsets[row];
-            return row_offsets[rows[kind.owner]] + (kind.owner == kinds[row] ? i : kind.slot_of(masks, i));
-        }
-    };
-
     template <class Number>
     static Array<Number> write(Passes& passes, const std::vector<Number>& numbers) {
         Array<Number> there = passes.template scratch<Number>(numbers.size());
         passes.write_all(there, numbers.data());
         return there;
-    }
-
-    // Keys of some rows: of those in a list, or of the first ones, if that is null. Long rows are shared by lanes.
-    static Array<std::uint64_t> keys_of(Passes& passes, const CsrMatrix<T>& csr, const index_t* list, index_t count,
-                                        bool are_long) {
-        Array<std::uint64_t> keys = passes.template scratch<std::uint64_t>(count);
-        std::uint64_t* const to = keys.data();
-        const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const T* const values = csr.values.data();
-        if (!are_long) {
-            passes.each(
-                count,
-                SPMVGPU_BODY(std::int64_t i) {
-                    const index_t row = list == nullptr ? static_cast<index_t>(i) : list[i];
-                    std::uint64_t key = 0;
-                    for (index_t k = row_offsets[row]; k < row_offsets[row + 1]; ++k) {
-                        key += key_of(values[k], std::int64_t(cols[k]) - row);
-                    }
-                    to[i] = key;
-                },
-                2 * kNanosecondsPerRow);
-            return keys;
-        }
-        passes.each_in_step(
-            count,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
-                const index_t row = list == nullptr ? static_cast<index_t>(i) : list[i];
-                const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
-                std::uint64_t own = 0;
-                lanes.share(length,
-                            [&](index_t k) { own += key_of(values[begin + k], std::int64_t(cols[begin + k]) - row); });
-                const std::uint64_t key = lanes.sum(own);
-                lanes.once([&] { to[i] = key; });
-            },
-            2 * kNanosecondsPerRow);
-        return keys;
-    }
-    template <class Number>
-    static SPMVGPU_IN_BODY std::uint64_t key_of(Number value, std::int64_t offset) {
-        if constexpr (kIsComplex<Number>) {
-            return key_of(value.real, 2 * offset) + key_of(value.imag, 2 * offset + 1);
-        } else {
-            using Bits = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
-            return mixed(std::bit_cast<Bits>(value), offset) + 1;  // a zero on the diagonal is not nothing
-        }
-    }
-
-    // Adds the keys of a sample of the rows in a list (null: of all), and refuses if there are too many of them.
-    static void learn(Passes& passes, const CsrMatrix<T>& csr, const index_t* list, index_t count,
-                      const StencilTuning& tuning, std::vector<std::uint64_t>& known) {
-        const auto most = static_cast<std::int64_t>(tuning.max_stencils);
-        const std::int64_t all = count, size = all < 2 * most + 2 ? all : 2 * most + 2;
-        Array<index_t> sample = passes.template scratch<index_t>(size);
-        index_t* const to = sample.data();
-        passes.each(
-            size, SPMVGPU_BODY(std::int64_t i) {
-                const std::int64_t place = sample_place(all, size, i);
-                to[i] = list == nullptr ? static_cast<index_t>(place) : list[place];
-            });
-        for (const std::uint64_t key : passes.read_all(keys_of(passes, csr, to, static_cast<index_t>(size), true))) {
-            known.push_back(key);
-        }
-        std::sort(known.begin(), known.end());
-        known.erase(std::unique(known.begin(), known.end()), known.end());
-        if (static_cast<std::int64_t>(known.size()) <= most) return;
-        stencil_choice::refuse("has more than max_stencils=" + std::to_string(most) + " different rows", csr.bytes());
     }
 
     // Which kinds there are, and where the slots of their stencils lie, one after the other.
@@ -326,25 +307,6 @@ struct Builder<Stencil<T>, Passes> {
                               {numbers.begin() + begin, numbers.begin() + end}};
         }
         return patterns;
-    }
-
-    // Whether every row is the same as the example of its kind.
-    static bool are_alike(Passes& passes, const CsrMatrix<T>& csr, const StencilPlan& plan) {
-        const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const T* const values = csr.values.data();
-        const Examples examples{plan.kinds.data(), kinds_of(plan.stencils), plan.masks.data(), plan.examples.data(),
-                                row_offsets};
-        const auto others = passes.template reduce<std::int64_t>(
-            csr.rows, SPMVGPU_BODY(std::int64_t row) {
-                return examples.all[examples.kinds[row]].entries(examples.masks) !=
-                       row_offsets[row + 1] - row_offsets[row];
-            });
-        return others == 0 && !any_entry(
-                                  passes, csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                                      const index_t there = examples.entry_like(row, k);
-                                      return cols[k] - row != cols[there] - examples.row_like(row) ||
-                                             !same_bits(values[k], values[there]);
-                                  });
     }
 
     // to[slot] is what entry(kind, i) says of slot i of a kind that has all, and 0 where that is padding.

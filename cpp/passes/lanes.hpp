@@ -26,7 +26,20 @@
 
 namespace spmvgpu {
 
-struct HostLanes {
+// One thread by itself, for work too short to be shared.
+struct OneLane {
+    SPMVGPU_IN_BODY std::uint64_t sum(std::uint64_t own) const { return own; }
+    template <class Body>
+    SPMVGPU_IN_BODY void once(const Body& body) const {
+        body();
+    }
+    template <class Body>
+    SPMVGPU_IN_BODY void share(index_t n, const Body& body) const {
+        for (index_t i = 0; i < n; ++i) body(i);
+    }
+};
+
+struct HostLanes : OneLane {
     static constexpr int kCount = 32;
 
     template <class T>
@@ -61,16 +74,6 @@ struct HostLanes {
     template <class Value>
     auto of(int lane, const Value& value) const {
         return value(lane);
-    }
-    std::uint64_t sum(std::uint64_t own) const { return own; }
-    template <class Body>
-    void once(const Body& body) const {
-        body();
-    }
-
-    template <class Body>
-    void share(index_t n, const Body& body) const {
-        for (index_t i = 0; i < n; ++i) body(i);
     }
     template <class Value>
     index_t least_of(index_t n, const Value& value, index_t none) const {

@@ -1,4 +1,4 @@
-"""NVIDIA cuSPARSE: every algorithm of ``cusparseSpMV`` for CSR, COO, SELL and BSR."""
+"""NVIDIA cuSPARSE: algorithms of ``cusparseSpMVOp``, and of ``cusparseSpMV`` for CSR, COO, SELL and BSR."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from functools import partial
 from typing import Any
 
 from .base import Job, Variant, device_result
-from .cusparse_api import ALGORITHMS, BASE_ZERO, INDEX_32I, ORDER_ROW, VALUE_TYPES, Product, load
+from .cusparse_api import (
+    ALGORITHMS,
+    BASE_ZERO,
+    INDEX_32I,
+    OPERATION_ALGORITHMS,
+    ORDER_ROW,
+    VALUE_TYPES,
+    Operation,
+    Product,
+    load,
+)
 from .layouts import SLICE_ROWS, block_csr, dense_block_size, row_of_entry, sliced_ell
 from .problem import Problem
 
@@ -38,17 +48,30 @@ def prepare(problem: Problem) -> list[Job]:
         Job("csr_alg2_preprocess", partial(_csr, problem, "csr_alg2", True)),
     ]
     coo = [Job(name, partial(_coo, problem, name)) for name in ("coo_alg1", "coo_alg2")]
-    return [*csr, Job("sell", partial(_sell, problem)), *coo, Job("bsr", partial(_bsr, problem))]
+    operations = [Job(name, partial(_operation, problem, name)) for name in OPERATION_ALGORITHMS]
+    others = [Job("sell", partial(_sell, problem)), *coo, Job("bsr", partial(_bsr, problem))]
+    return [*csr, *(operations if load().has("cusparseSpMVOp") else []), *others]
 
 
 def _csr(problem: Problem, algorithm: str, preprocess: bool) -> Variant:
+    descriptor, parts = _csr_matrix(problem)
+    name = f"{algorithm}_preprocess" if preprocess else algorithm
+    return _variant(problem, name, descriptor, parts, ALGORITHMS[algorithm], preprocess)
+
+
+def _operation(problem: Problem, name: str) -> Variant:
+    descriptor, parts = _csr_matrix(problem)
+    y = _result_of(problem)
+    launch = Operation(descriptor, parts, problem.on_device.x, y, OPERATION_ALGORITHMS[name])
+    return _measured(name, parts, y, launch)
+
+
+def _csr_matrix(problem: Problem) -> tuple[c_void_p, tuple[Any, ...]]:
     arrays = problem.on_device
     parts = (arrays.indptr, arrays.indices, arrays.data)
     sizes = (*problem.matrix.shape, problem.matrix.nnz)
     tail = (INDEX_32I, INDEX_32I, BASE_ZERO, VALUE_TYPES[problem.dtype])
-    descriptor = _create("cusparseCreateCsr", sizes, parts, tail)
-    name = f"{algorithm}_preprocess" if preprocess else algorithm
-    return _variant(problem, name, descriptor, parts, ALGORITHMS[algorithm], preprocess)
+    return _create("cusparseCreateCsr", sizes, parts, tail), parts
 
 
 def _coo(problem: Problem, algorithm: str) -> Variant:
@@ -105,11 +128,17 @@ def _variant(
     algorithm: int,
     preprocess: bool = False,
 ) -> Variant:
+    y = _result_of(problem)
+    launch = Product(descriptor, parts, problem.on_device.x, y, algorithm, preprocess)
+    return _measured(name, parts, y, launch)
+
+
+def _result_of(problem: Problem) -> Any:
     import cupy
 
-    y = cupy.empty(problem.matrix.shape[0], dtype=problem.dtype)
-    launch: Callable[[int], object] = Product(
-        descriptor, parts, problem.on_device.x, y, algorithm, preprocess
-    )
+    return cupy.empty(problem.matrix.shape[0], dtype=problem.dtype)
+
+
+def _measured(name: str, parts: tuple[Any, ...], y: Any, launch: Callable[[int], object]) -> Variant:
     nbytes = sum(int(part.nbytes) for part in parts)
     return Variant(NAME, name, nbytes, device_result(launch, y), launch=launch)

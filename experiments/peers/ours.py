@@ -40,13 +40,11 @@ def prepare(problem: Problem, device: str) -> list[Job]:
     others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
     if device == "cpu":
         return [*jobs, *others, job("auto", format="auto")]
-    automatic = cache(partial(_operator, problem, device, format="auto"))
     return [
         *jobs,
         job("csr_tuned", format="csr", tune="full"),
         *others,
-        Job("auto", lambda: variant(problem, "auto", automatic())),
-        Job("auto_called", lambda: _called(problem, automatic())),
+        *_automatic(problem, device),
         job("sell_tuned", optional=True, format="sell", tune="full"),
         *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
     ]
@@ -57,6 +55,21 @@ def prepare_general(problem: Problem, device: str) -> list[Job]:
     return [
         Job(name, partial(_variant_of, problem, name, device=device, format=name))
         for name in ("csr", "sell", "auto")
+    ]
+
+
+def prepare_default(problem: Problem, device: str) -> list[Job]:
+    """What one gets by default, and CSR beside it."""
+    csr = Job("csr", partial(_variant_of, problem, "csr", device=device, format="csr"))
+    return [csr, *_automatic(problem, device)[: 1 if device == "cpu" else None]]
+
+
+def _automatic(problem: Problem, device: str) -> list[Job]:
+    """The format that is chosen: its product by itself, and called from Python."""
+    operator = cache(partial(_operator, problem, device, format="auto"))
+    return [
+        Job("auto", lambda: variant(problem, "auto", operator())),
+        Job("auto_called", lambda: _called(problem, operator())),
     ]
 
 

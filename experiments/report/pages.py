@@ -17,6 +17,7 @@ from typing import Any
 from experiments.records import RESULTS, Row, Times, geometric_mean, ratio, read
 
 from . import (
+    automatic,
     columns,
     complex_values,
     halos,
@@ -164,7 +165,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
     goals = _goals(results)
     if goals:
         parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
-    parts += _product_parts(results)
+    parts += _automatic_part(results) + _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
     parts += _setup_part(results) + _updates_part(results) + _columns_part(results) + _complex_part(results)
     parts += _solvers_part(results)
@@ -178,7 +179,7 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
 
 def all_marks(results: Results) -> list[Mark]:
     """The goals of all experiments beside what was measured."""
-    others = (imports, setup, updates, columns, complex_values, solvers, symmetric, multi, models)
+    others = (imports, automatic, setup, updates, columns, complex_values, solvers, symmetric, multi, models)
     return [
         *jobs.marks(results),
         *marks(results),
@@ -209,6 +210,11 @@ def _jobs_part(results: Results) -> list[str]:
         loops,
         jobs.skipped_text(results),
     ]
+
+
+def _automatic_part(results: Results) -> list[str]:
+    rows = automatic.rows(results)
+    return [automatic.note(results), table(automatic.HEAD, rows)] if rows else []
 
 
 def _product_parts(results: Results) -> list[str]:

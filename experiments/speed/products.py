@@ -40,6 +40,7 @@ class Run:
     clock: DeviceClock | None  # None on the CPU
     skip: Any  # compiled pattern of "library/variant" to leave out, or None
     started: float
+    flushes: bool = True  # whether small matrices are also measured with nothing in the cache
 
     def say(self, text: str) -> None:
         print(f"[{time.perf_counter() - self.started:6.1f} s] {text}", flush=True)
@@ -151,9 +152,9 @@ def _measure_on_device(run: Run, problem: Problem, record: Recorder) -> None:
     in_cache = {
         name: launch
         for name, launch in launches.items()
-        if variants[name].nbytes + problem.vector_bytes <= clock.l2_bytes
+        if run.flushes and variants[name].nbytes + problem.vector_bytes <= clock.l2_bytes
     }
-    for cache, times in (("hot", clock.hot(launches)), ("cold", clock.cold(in_cache))):
+    for cache, times in (("hot", clock.hot(launches)), ("cold", clock.cold(in_cache) if in_cache else {})):
         for name, timing in times.items():
             _add(record, problem, variants[name], cache, "graph", timing)
     for variant in variants.values():

@@ -13,7 +13,7 @@ All of them work on whole index arrays, so that tens of millions of non-zeros ta
 
 from . import meshes
 from .elasticity import elasticity2d, elasticity2d_load, elasticity3d, elasticity3d_load
-from .patterns import banded_random, lp_like, powerlaw, uniform_random
+from .patterns import banded_random, lp_like, powerlaw, rmat, uniform_random
 from .stencils import poisson1d, poisson2d, poisson3d
 from .suite import SUITE
 
@@ -30,5 +30,6 @@ __all__ = [
     "poisson2d",
     "poisson3d",
     "powerlaw",
+    "rmat",
     "uniform_random",
 ]

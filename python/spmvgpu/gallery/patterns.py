@@ -110,6 +110,53 @@ def powerlaw(
     return _random_matrix(rng, columns, lengths, n, dtype)
 
 
+# How likely an entry of `rmat` is in the first quarter, the one beside it, and the one below it (Graph 500).
+_RMAT_QUARTERS = (0.57, 0.19, 0.19)
+
+
+def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0) -> sp.csr_array:
+    """Recursive graph (R-MAT): ``2**levels`` rows, `per_row` entries for each, less the coinciding ones.
+
+    The matrix is cut into quarters, one of them is chosen, and so on until an entry is left: rows and columns
+    of very different lengths, that no order brings together.
+
+    Parameters
+    ----------
+    levels : int
+        How often the matrix is cut, 1 to 30.
+    per_row : int
+        Entries per row that are drawn, on average.
+    dtype : dtype
+        Of the values.
+    seed : int
+        Of everything random.
+
+    References
+    ----------
+    Chakrabarti, Zhan, Faloutsos: R-MAT: a recursive model for graph mining. SDM 2004. The quarters are as
+    likely as in the Graph 500 benchmark.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.rmat(8, 4).shape
+    (256, 256)
+    """
+    levels, per_row = whole_number("levels", levels, 1), count("per_row", per_row, 0)
+    if levels > 30:
+        raise ValueError(f"levels is {levels}; columns are 32-bit numbers, so at most 30 are allowed")
+    rng, n = generator(seed), 1 << levels
+    first, beside, below = np.cumsum(_RMAT_QUARTERS)
+    rows, columns = np.zeros(n * per_row, np.int32), np.zeros(n * per_row, np.int32)
+    for _ in range(levels):
+        chosen = rng.random(n * per_row)
+        is_lower = chosen >= beside
+        rows = 2 * rows + is_lower
+        columns = 2 * columns + np.where(is_lower, chosen >= below, chosen >= first)
+    order = np.argsort(rows, kind="stable")
+    return _random_matrix(rng, columns[order].astype(np.int32), np.bincount(rows, minlength=n), n, dtype)
+
+
 def lp_like(
     rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
