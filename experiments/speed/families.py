@@ -41,7 +41,7 @@ OF_SUITE = {
 
 
 def all_items(quick: bool = False) -> tuple[list[Item], dict[str, str]]:
-    """The suite and the families, small matrices first, each in its family; and what is left out.
+    """The families and the suite, each matrix in its family; and what is left out.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def all_items(quick: bool = False) -> tuple[list[Item], dict[str, str]]:
     if quick:
         return [*grouped, Item("poisson3d7_20", CONSTANT_7, partial(gallery.poisson3d, 20))], left_out
     families = [Item(name, family, partial(build, name)) for name, (family, _) in BUILDERS.items()]
-    return grouped + families, left_out
+    return families + grouped, left_out
 
 
 def build(name: str) -> sp.csr_array:
