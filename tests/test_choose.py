@@ -23,7 +23,8 @@ from spmvgpu.planning.model import predict
 from spmvgpu.planning.model.guo2011 import Separator
 from spmvgpu.planning.model.predict import Prediction, Predictions
 from spmvgpu.planning.model.profile import SHIPPED, Profile
-from support import over
+from spmvgpu.planning.on_cpu import CSR_ON_CPU, STENCIL_ON_CPU, share_like_next
+from support import assert_multiplies, over
 
 A = gallery.poisson2d(40)
 #: With time for every trial.
@@ -551,8 +552,47 @@ def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, measured, m
     monkeypatch.setattr(choosing, "predict_csr", None)
     choice, _, tuning = choose(A, "auto", -1, mode, {})
     assert [record.choice.format for record in built] == ["csr"]
-    assert (choice.format, choice.reason, tuning.products) == ("csr", choosing.CSR_ON_CPU, 0)
+    assert (choice.format, choice.reason, tuning.products) == ("csr", CSR_ON_CPU, 0)
     assert not cache.exists()
+
+
+def test_on_the_cpu_rows_like_the_next_one_are_a_stencil(cache):
+    grid = gallery.poisson2d(160)
+    op = sg.aslinearoperator(grid, device="cpu")
+    assert op.format == "stencil"
+    assert STENCIL_ON_CPU in op.explain()
+    assert not op.tuning.trials
+    assert sg.aslinearoperator(gallery.poisson2d(100), device="cpu").format == "csr"  # too small to look
+    assert sg.aslinearoperator(gallery.elasticity3d(12), device="cpu").format == "csr"  # runs of one row
+    values = grid.copy()
+    values.data = np.random.default_rng(0).random(grid.nnz)
+    assert sg.aslinearoperator(values, device="cpu").format == "csr"
+
+
+def test_a_stencil_on_the_cpu_that_is_refused_is_csr(cache):
+    """Rows that the sample does not have may all be different."""
+    grid = sp.csr_array(gallery.poisson2d(400))
+    odd = np.flatnonzero(np.arange(grid.nnz) % 50 == 7)
+    grid.data[odd] += np.arange(len(odd))
+    op = sg.aslinearoperator(grid, device="cpu")
+    assert op.format == "csr"
+    assert_multiplies(op, grid)
+
+
+@pytest.mark.parametrize(
+    ("rows", "share"),
+    [
+        ([[1, 2, 0], [0, 1, 2]], 1.0),
+        ([[1, 2, 0], [0, 1, 3]], 0.0),
+        ([[1, 2, 0], [1, 2, 0]], 0.0),
+        ([[1, 2, 0], [0, 1, 0]], 0.0),
+        ([[0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0]], 2 / 3),
+        ([[1, 2, 0]], 0.0),
+        ([[np.nan, 2, 0], [0, np.nan, 2]], 0.0),
+    ],
+)
+def test_rows_like_the_next_one(rows, share):
+    assert share_like_next(canonical_csr(sp.csr_array(np.array(rows, float)))) == share
 
 
 def test_numpy_numbers_are_options():

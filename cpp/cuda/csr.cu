@@ -19,6 +19,7 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     csr_shuffle(index_t rows, const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                 const T* __restrict__ values, Product<T> product) {
+    let_next_kernel_start();
     const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
     T sum = 0;
     if (row < rows) {
@@ -26,6 +27,7 @@ __global__ void __launch_bounds__(kBlockSize)
                                      row_offsets[row + 1], kLanes);
     }
     sum = sum_lanes(sum, kLanes);
+    wait_for_kernel_before();
     if (row < rows && threadIdx.x % kLanes == 0) store_row(product, row, sum);
 }
 
@@ -34,6 +36,7 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     csr_shared(index_t rows, const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                const T* __restrict__ values, Product<T> product) {
+    let_next_kernel_start();
     __shared__ T sums[kBlockSize];
     const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
     const int lane = threadIdx.x % kLanes;
@@ -43,6 +46,7 @@ __global__ void __launch_bounds__(kBlockSize)
                                      row_offsets[row + 1], kLanes);
     }
     sum = sum_lanes_shared(sums, sum, kLanes);
+    wait_for_kernel_before();
     if (row < rows && lane == 0) store_row(product, row, sum);
 }
 
@@ -67,6 +71,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     T sum =
         sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kThreads);
     sum = sum_block<T, kThreads>(sum);
+    wait_for_kernel_before();
     if (tile.rows == 1) {
         if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
         return;
@@ -97,6 +102,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 template <class T, int kItems, int kThreads>
 __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads / (sizeof(T) > 8 ? 2 : 1))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
+    let_next_kernel_start();
     T* const products = shared_array<T, kThreads * kItems>();
     __shared__ std::uint16_t left_over[kThreads * kItems / Tile::kMaxPerLane];
     __shared__ int left_over_count;
@@ -117,6 +123,7 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
     int begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
     int end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
     if (threadIdx.x == 0) left_over_count = 0;
+    wait_for_kernel_before();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (cols[i] >= 0) store(products + i * kThreads + threadIdx.x, factors[i] * load(product.x + cols[i]));
@@ -159,16 +166,14 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
 
 template <class T, int kLanes>
 void launch_shuffle(const Csr<T>& csr, const Product<T>& product, Stream stream) {
-    csr_shuffle<T, kLanes><<<blocks_for(std::int64_t(csr.rows) * kLanes, kBlockSize), kBlockSize, 0, native(stream)>>>(
-        csr.rows, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(), product);
-    check_launch("csr_shuffle");
+    launch_early(csr_shuffle<T, kLanes>, {blocks_for(std::int64_t(csr.rows) * kLanes, kBlockSize), kBlockSize}, stream,
+                 csr.rows, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(), product);
 }
 
 template <class T, int kLanes>
 void launch_shared(const Csr<T>& csr, const Product<T>& product, Stream stream) {
-    csr_shared<T, kLanes><<<blocks_for(std::int64_t(csr.rows) * kLanes, kBlockSize), kBlockSize, 0, native(stream)>>>(
-        csr.rows, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(), product);
-    check_launch("csr_shared");
+    launch_early(csr_shared<T, kLanes>, {blocks_for(std::int64_t(csr.rows) * kLanes, kBlockSize), kBlockSize}, stream,
+                 csr.rows, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(), product);
 }
 
 template <class T, int kTile>
@@ -182,8 +187,7 @@ void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream
     const auto kernel = csr_balanced_block_per_tile<T, kTile / kThreads, kThreads>;
     constexpr int kBytes = dynamic_bytes<T, kTile>();
     if constexpr (kBytes > 0) allow_shared_bytes(kernel, kBytes);
-    kernel<<<static_cast<unsigned>(csr.tiles.size()), kThreads, kBytes, native(stream)>>>(plan, product);
-    check_launch("csr_balanced_block_per_tile");
+    launch_early(kernel, {static_cast<unsigned>(csr.tiles.size()), kThreads, kBytes}, stream, plan, product);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     csr_b_block_per_fragment(index_t rows, index_t nnz, const RowBound* __restrict__ bounds,
                              const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                              const T* __restrict__ values, int lanes, Product<T> product, T* entering, T* leaving) {
+    let_next_kernel_start();
     constexpr int kFragment = kBlockSize * kItems;
     T* const products = shared_array<T, kFragment>();
     __shared__ T sums[kBlockSize];
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     const RowBound bound = bounds[blockIdx.x];
     const index_t row_before = blockIdx.x > 0 ? bounds[blockIdx.x - 1].last : -1;
     const index_t row_after = blockIdx.x + 1 < gridDim.x ? bounds[blockIdx.x + 1].first : rows;
+    wait_for_kernel_before();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (cols[i] >= 0) store(products + i * kBlockSize + threadIdx.x, factors[i] * load(product.x + cols[i]));
@@ -87,10 +89,9 @@ void launch(const CsrB<T>& csr_b, const Product<T>& product, Stream stream) {
     const auto kernel = csr_b_block_per_fragment<T, kItems>;
     constexpr int kBytes = dynamic_bytes<T, kBlockSize * kItems>();
     if constexpr (kBytes > 0) allow_shared_bytes(kernel, kBytes);
-    kernel<<<static_cast<unsigned>(csr_b.bounds.size()), kBlockSize, kBytes, native(stream)>>>(
-        csr_b.rows, csr_b.nnz, csr_b.bounds.data(), csr_b.row_offsets.data(), csr_b.col_indices.data(),
-        csr_b.values.data(), csr_b.tuning.lanes_per_row, product, entering, leaving);
-    check_launch("csr_b_block_per_fragment");
+    launch_early(kernel, {static_cast<unsigned>(csr_b.bounds.size()), kBlockSize, kBytes}, stream, csr_b.rows,
+                 csr_b.nnz, csr_b.bounds.data(), csr_b.row_offsets.data(), csr_b.col_indices.data(),
+                 csr_b.values.data(), csr_b.tuning.lanes_per_row, product, entering, leaving);
     merge_spans(csr_b.spans, product, stream, CutRowSums<T>{entering, leaving});
 }
 

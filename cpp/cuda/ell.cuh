@@ -13,6 +13,7 @@ template <class T, int kThreads>
 __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ row_lengths,
                                     const index_t* __restrict__ col_indices, const T* __restrict__ values,
                                     Product<T> product) {
+    let_next_kernel_start();
     constexpr int kInFlight = 4;  // columns in flight per thread
     // 64-bit: a step of kInFlight columns may leave the 2^31 slots, and rows without entries may take more threads.
     const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -26,6 +27,7 @@ __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ 
                                                    shape.pitch);
     }
     sum = sum_lanes(sum, kThreads);
+    wait_for_kernel_before();
     if (row < shape.rows && lane == 0) store_row(product, static_cast<index_t>(row), sum);
 }
 
@@ -35,9 +37,8 @@ void launch_ell(const EllSlots<T>& slots, const index_t* row_lengths, const Prod
     const EllShape& shape = slots.shape;
     if (shape.rows == 0) return;
     const unsigned blocks = blocks_for(std::int64_t(shape.rows) * kThreads, block_size);
-    ell_threads_per_row<T, kThreads><<<blocks, block_size, 0, native(stream)>>>(
-        shape, row_lengths, slots.col_indices.data(), slots.values.data(), product);
-    check_launch("ell_threads_per_row");
+    launch_early(ell_threads_per_row<T, kThreads>, {blocks, static_cast<unsigned>(block_size)}, stream, shape,
+                 row_lengths, slots.col_indices.data(), slots.values.data(), product);
 }
 
 }  // namespace spmvgpu::cuda

@@ -1,43 +1,52 @@
-// Programmatic dependent launch: the second of two kernels of one product starts while the first one ends, which hides
-// most of its launch. On GPUs before compute capability 9.0 the two follow each other as ever.
+// Programmatic dependent launch: a kernel starts while the one before it on its stream ends. It reads its matrix, which
+// no kernel before it writes, and waits before it reads x or writes anything; so its launch and its first loads cost
+// next to nothing between products. On GPUs before compute capability 9.0 kernels follow each other as ever.
+//
+// A block that ends has waited: else a kernel could be over before the one before it, and the next one go ahead.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "cuda/check.hpp"
+#include "cuda/runtime.hpp"
 
 namespace spmvgpu::cuda {
 
-// In the first kernel: from here on the blocks of the next one may be started where there is room.
+// From here on the blocks of the next kernel may be started, where there is room and if it was launched early. Until
+// all blocks of a kernel have said so, or have ended, none is.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
 
-// In a kernel that launch_early launched: returns when all that the kernel before it wrote can be read. To be called by
-// every thread, before anything is read or written that the kernel before has to do with.
+// In a kernel that launch_early launched: returns when all that the kernel before it wrote can be read, at once if that
+// was so before. To be called by every thread that reads or writes what the kernel before has to do with.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
 #endif
 }
 
+struct Grid {
+    unsigned blocks, threads;  // of each block
+    int shared_bytes = 0;      // asked for beyond those that the kernel always has
+};
+
 template <class... Parameters, class... Arguments>
-void launch_early(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, Stream stream,
-                  Arguments... arguments) {
-    int ordinal = 0, major = 0;
+void launch_early(void (*kernel)(Parameters...), const Grid& grid, Stream stream, Arguments... arguments) {
+    int ordinal = 0;
     check(cudaGetDevice(&ordinal), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "cudaDeviceGetAttribute");
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = threads;
+    config.gridDim = grid.blocks;
+    config.blockDim = grid.threads;
+    config.dynamicSmemBytes = grid.shared_bytes;
     config.stream = native(stream);
     config.attrs = &early;
-    config.numAttrs = major >= 9 ? 1 : 0;
+    config.numAttrs = properties(ordinal).major >= 9 ? 1 : 0;
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 }
 

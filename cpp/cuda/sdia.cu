@@ -17,38 +17,44 @@ __global__ void sdia_thread_per_row(index_t rows, index_t cols, index_t before, 
                                     std::int64_t pitch, typename Dia<T>::Bits padding,
                                     const index_t* __restrict__ offsets, const T* __restrict__ values, Mirror<T> mirror,
                                     Product<T> product) {
+    let_next_kernel_start();
     const std::int64_t own_row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x, row = own_row + before;
     const unsigned count = own_row < rows ? mirrored + diagonals : 0;
     T sum = 0;
     for (unsigned begin = 0; begin < count; begin += kInFlight) {
+        index_t own_cols[kInFlight];  // -1 where there is none
         T factors[kInFlight], gathered[kInFlight];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             const unsigned k = begin + i;
             factors[i] = T(std::bit_cast<Real<T>>(padding));
-            gathered[i] = T(0);
+            own_cols[i] = -1;
             if (k < mirrored) {
                 const unsigned d = diagonals - 1 - k;
                 const std::int64_t col = row - offsets[d];
                 if (col >= 0) {
                     factors[i] = load_once(values + d * pitch + col);
-                    gathered[i] = load(product.x + col);
+                    own_cols[i] = static_cast<index_t>(col);
                 }
             } else if (k < count) {
                 const unsigned d = k - mirrored;
                 const std::int64_t col = row + offsets[d];
                 if (col < cols) {
                     factors[i] = load(values + d * pitch + row);
-                    gathered[i] = load(product.x + col);
+                    own_cols[i] = static_cast<index_t>(col);
                 }
             }
         }
+        if (begin == 0) wait_for_kernel_before();
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) gathered[i] = own_cols[i] >= 0 ? load(product.x + own_cols[i]) : T(0);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             if (Dia<T>::bits(factors[i]) == padding) continue;
             sum += (begin + i < mirrored ? mirror(factors[i]) : factors[i]) * gathered[i];
         }
     }
+    wait_for_kernel_before();
     store_rows(product, own_row, rows, sum);
 }
 
@@ -59,10 +65,10 @@ void Sdia<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
     Product<T> of_upper = product;
     of_upper.x += first_col;
-    sdia_thread_per_row<T><<<blocks_for(rows, tuning.block_size), tuning.block_size, 0, native(stream)>>>(
-        rows, upper.cols, before, static_cast<unsigned>(upper.diagonals()), static_cast<unsigned>(mirrored()),
-        upper.pitch, upper.padding, upper.offsets.data(), upper.values.data(), mirror(), of_upper);
-    check_launch("sdia_thread_per_row");
+    const auto threads = static_cast<unsigned>(tuning.block_size);
+    launch_early(sdia_thread_per_row<T>, {blocks_for(rows, tuning.block_size), threads}, stream, rows, upper.cols,
+                 before, static_cast<unsigned>(upper.diagonals()), static_cast<unsigned>(mirrored()), upper.pitch,
+                 upper.padding, upper.offsets.data(), upper.values.data(), mirror(), of_upper);
 }
 
 #define INSTANTIATE(T) template void Sdia<T>::spmv_cuda(const Product<T>&, Stream) const;

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
     sell_lane_per_row(index_t rows, index_t slices, const index_t* __restrict__ slice_offsets,
                       const index_t* __restrict__ col_indices, const T* __restrict__ values,
                       const index_t* __restrict__ permutation, Product<T> product) {
+    let_next_kernel_start();
     constexpr int kSlicesPerBlock = kWarps * kWarp > kBlockSize ? 1 : kBlockSize / (kWarps * kWarp);
     const int lane = threadIdx.x % kWarp;
     const int warp = threadIdx.x / kWarp % kWarps;
@@ -37,6 +38,7 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
         for (int w = 1; w < kWarps; ++w) sum += sums[block_slice][w][lane];
     }
     if (slice >= slices) return;
+    wait_for_kernel_before();
     const index_t position = slice * kWarp + lane;  // at most 2^31 - 1, rows being fewer than 2^31
     if (position < rows) store_row(product, permutation ? permutation[position] : position, sum);
 }
@@ -45,10 +47,9 @@ template <class T, int kWarps, int kInFlight>
 void launch_in_flight(const Sell<T>& sell, const Product<T>& product, Stream stream) {
     constexpr int kThreads = kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize;
     const unsigned blocks = blocks_for(std::int64_t(sell.slices) * kWarps * kWarp, kThreads);
-    sell_lane_per_row<T, kWarps, kInFlight><<<blocks, kThreads, 0, native(stream)>>>(
-        sell.rows, sell.slices, sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(),
-        sell.permutation.data(), product);
-    check_launch("sell_lane_per_row");
+    launch_early(sell_lane_per_row<T, kWarps, kInFlight>, {blocks, kThreads}, stream, sell.rows, sell.slices,
+                 sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(), sell.permutation.data(),
+                 product);
 }
 
 template <class T, int kWarps>

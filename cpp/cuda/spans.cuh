@@ -12,9 +12,11 @@ namespace spmvgpu::cuda {
 // partial(span, i) gives partial sum i of [span.first, span.last].
 template <class T, class Partial>
 __global__ void merge_spans_warp_per_row(const RowSpan* spans, index_t count, Product<T> product, Partial partial) {
+    let_next_kernel_start();
     const index_t i = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp;
     if (i >= count) return;
     const RowSpan span = spans[i];
+    wait_for_kernel_before();
     T sum = 0;
     for (index_t part = span.first + threadIdx.x % kWarp; part <= span.last; part += kWarp) sum += partial(span, part);
     sum = sum_lanes(sum, kWarp);
@@ -36,9 +38,8 @@ void merge_spans(const Array<RowSpan>& spans, const Product<T>& product, Stream 
     constexpr int kThreads = 128;
     const auto count = static_cast<index_t>(spans.size());
     if (count == 0) return;
-    merge_spans_warp_per_row<<<blocks_for(count, kThreads / kWarp), kThreads, 0, native(stream)>>>(spans.data(), count,
-                                                                                                   product, partial);
-    check_launch("merge_spans_warp_per_row");
+    launch_early(merge_spans_warp_per_row<T, Partial>, {blocks_for(count, kThreads / kWarp), kThreads}, stream,
+                 spans.data(), count, product, partial);
 }
 
 }  // namespace spmvgpu::cuda

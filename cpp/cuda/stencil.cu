@@ -191,6 +191,7 @@ template <bool kFinite, bool kLayers, int kRows, class T>
 __global__ void __launch_bounds__(kBlockSize)
     stencil_thread_per_rows(StencilRows<T> stencils, index_t rows, index_t rows_apart, std::int64_t threads,
                             Product<T> product) {
+    let_next_kernel_start();
     const std::int64_t thread = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
     const std::int64_t apart = kLayers ? rows_apart : kBlockSize;
     const auto group = static_cast<unsigned>(kLayers ? static_cast<unsigned>(thread) / rows_apart : blockIdx.x);
@@ -212,6 +213,7 @@ __global__ void __launch_bounds__(kBlockSize)
     unsigned left = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) left |= unsigned(own[r].is_there() && !own[r].is_like(kind)) << r;
+    wait_for_kernel_before();
     T sums[kRows];
     if constexpr (kLayers) {
         sum_layers(stencils, kind, product.x + first, rows_apart, needed, sums);
@@ -248,9 +250,8 @@ template <class T>
 void Stencil<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
     const auto launch = [&](auto* kernel) {
-        kernel<<<blocks_for(threads(), kBlockSize), kBlockSize, 0, native(stream)>>>(rows_of(*this), rows, rows_apart(),
-                                                                                     threads(), product);
-        check_launch("stencil_thread_per_rows");
+        launch_early(kernel, {blocks_for(threads(), kBlockSize), kBlockSize}, stream, rows_of(*this), rows,
+                     rows_apart(), threads(), product);
     };
     if (!is_finite) return launch(stencil_thread_per_rows<false, false, 1, T>);
     dispatch<1, 2, 4>("rows_per_thread", tuning.rows_per_thread, [&]<int kRows>() {

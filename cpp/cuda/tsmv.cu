@@ -269,7 +269,7 @@ void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product,
     constexpr int kThreads = 128, kBlock = Walk::kNodeRows;
     const auto rows = static_cast<index_t>(tsmv.merge_nodes.size()) * kBlock;
     if (rows == 0) return;
-    launch_early(tsmv_merge<T, kBlock>, blocks_for(rows, kThreads), kThreads, stream, rows, tsmv.merge_nodes.data(),
+    launch_early(tsmv_merge<T, kBlock>, {blocks_for(rows, kThreads), kThreads}, stream, rows, tsmv.merge_nodes.data(),
                  all.node_rows, tsmv.merge_offsets.data(), tsmv.merge_sources.data(),
                  static_cast<const T*>(all.halo_sums), product);
 }

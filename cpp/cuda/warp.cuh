@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/types.hpp"
+#include "cuda/overlap.cuh"
 
 namespace spmvgpu::cuda {
 
@@ -100,7 +101,8 @@ __device__ __forceinline__ T shuffle_from(T value, int lane) {
 
 // Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
 // used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are
-// padding. Position is a type in which end + kInFlight * stride does not overflow: unsigned, where the stride is short.
+// padding. x may be what the kernel before writes. Position is a type in which end + kInFlight * stride does not
+// overflow: unsigned, where the stride is short.
 template <int kInFlight, class Position = unsigned, class T>
 __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values,
                                          const T* x, std::type_identity_t<Position> begin,
@@ -115,6 +117,7 @@ __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices
             cols[i] = valid ? load_once(col_indices + k + i * stride) : -1;
             factors[i] = valid ? load_once(values + k + i * stride) : T(0);
         }
+        if (k == begin) wait_for_kernel_before();
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(x + cols[i]) : T(0);
 #pragma unroll

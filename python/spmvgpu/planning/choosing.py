@@ -23,6 +23,7 @@ from .budget import BUDGET, Budget, takes_long_to_plan
 from .model.predict import Prediction, predict_csr, separator_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
+from .on_cpu import choices_on_cpu
 
 MODES = ("off", "cached", "full")
 
@@ -40,12 +41,6 @@ _NOISE = 1.05
 
 # Series per variant that is timed, of which the fastest counts: what disturbs one makes it slower.
 _SERIES = {"cached": 1, "full": 3}
-
-#: Why the CPU has csr where nothing was timed before.
-CSR_ON_CPU = (
-    "on a CPU csr needs no conversion, and others are seldom faster by much; tune='full' times them, once "
-    "for all matrices like this one"
-)
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
@@ -193,8 +188,7 @@ def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMat
         distinct = [Choice(format, v) for i, v in enumerate(variants) if v not in variants[:i]]
         return _fastest(csr, distinct, ordinal, tuning, results)
     if ordinal == CPU and tuning.mode != "full":
-        choice = Choice("csr", {}, CSR_ON_CPU)
-        return choice, _build(csr, choice, ordinal)
+        return _first(csr, choices_on_cpu(csr), ordinal)
     kind = "cpu" if ordinal == CPU else "cuda"
     names = general_formats(request.symmetric, kind, tuning.mode == "full")
     with step("profile"):

@@ -1,0 +1,63 @@
+"""What a CPU's operator is where nothing was timed before: chosen by a look at some rows, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..formats import Choice
+
+#: Why the CPU has csr where nothing was timed before.
+CSR_ON_CPU = (
+    "on a CPU csr needs no conversion, and others are seldom faster by much; tune='full' times them, once "
+    "for all matrices like this one"
+)
+
+#: Why it has stencil.
+STENCIL_ON_CPU = (
+    "nearly all of the rows looked at are like the next one, value for value, so a CPU multiplies runs of "
+    "them without reading the matrix"
+)
+
+# Below so many entries a product takes less time than the look at the rows.
+_LEAST_NNZ = 100_000
+_SAMPLE = 512
+# Runs of eight rows are multiplied side by side, shorter ones row by row.
+_LEAST_ALIKE = 7 / 8
+
+
+def choices_on_cpu(csr: Any) -> Iterator[Choice]:
+    """The formats to build a matrix in, the second if the first refuses it.
+
+    Parameters
+    ----------
+    csr : csr_array
+        Canonical, in host memory.
+    """
+    if csr.nnz >= _LEAST_NNZ and share_like_next(csr) >= _LEAST_ALIKE:
+        yield Choice("stencil", {}, STENCIL_ON_CPU)
+    yield Choice("csr", {}, CSR_ON_CPU)
+
+
+def share_like_next(csr: Any) -> float:
+    """How many of a sample of the rows are like the next one: the same distances from the diagonal and values.
+
+    As a part of 1; 0 of a matrix of one row.
+    """
+    if csr.shape[0] < 2:
+        return 0.0
+    rows = np.unique(np.linspace(0, csr.shape[0] - 2, _SAMPLE, dtype=np.int64))
+    begin, middle, end = (csr.indptr[rows + k].astype(np.int64) for k in range(3))
+    lengths = middle - begin
+    same_length = lengths == end - middle
+    # Every entry of the rows that are as long as the next one, and the entry of that at its place.
+    step = np.where(same_length, lengths, 0)
+    before = np.concatenate(([0], np.cumsum(step)))
+    entries = np.arange(before[-1]) + np.repeat(begin - before[:-1], step)
+    others = entries + np.repeat(step, step)
+    differ = (csr.indices[others] != csr.indices[entries] + 1) | (csr.data[others] != csr.data[entries])
+    different = np.add.reduceat(np.append(differ, False), before[:-1], dtype=np.int64)
+    alike = same_length & ((step == 0) | (different == 0))
+    return float(np.mean(alike))
