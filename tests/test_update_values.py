@@ -15,7 +15,7 @@ import libraries
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, SYMMETRIC_CASES, TYPES, hermitian, matrix, typed, vector
 from reference import assert_product
-from support import assert_same_entries, formats_of, over, run_python
+from support import assert_multiplies, assert_same_entries, formats_of, over, run_python
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 #: Options with which every format holds a matrix of small blocks.
@@ -65,8 +65,11 @@ def assert_is_as_new(op, A, fmt, device, **options):
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert found[name].tobytes() == array.tobytes(), name
-    x = vector(A.shape[1], A.dtype)
-    assert (op @ x).tobytes() == (new @ x).tobytes()
+    if fmt == "stencil":  # which adds rows of different kinds up in other orders
+        assert_multiplies(op, A)
+    else:
+        x = vector(A.shape[1], A.dtype)
+        assert (op @ x).tobytes() == (new @ x).tobytes()
     assert op.options == new.options
 
 

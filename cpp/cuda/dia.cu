@@ -16,30 +16,24 @@ template <class T>
 __global__ void dia_thread_per_row(index_t rows, unsigned cols, unsigned diagonals, std::int64_t pitch,
                                    typename Dia<T>::Bits padding, const index_t* __restrict__ offsets,
                                    const T* __restrict__ values, Product<T> product) {
-    let_next_kernel_start();
     const std::int64_t row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (row >= rows) diagonals = 0;
     T sum = 0;
+    wait_for_kernel_before();
     for (unsigned d = 0; d < diagonals; d += kInFlight) {
-        unsigned own_cols[kInFlight];
         T factors[kInFlight], gathered[kInFlight];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
-            own_cols[i] = d + i < diagonals ? static_cast<unsigned>(row) + offsets[d + i] : cols;
-            factors[i] = own_cols[i] < cols ? load_once(values + (d + i) * pitch + row) : T(0);
-        }
-        if (d == 0) wait_for_kernel_before();
-#pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
-            gathered[i] = own_cols[i] < cols ? load(product.x + own_cols[i]) : T(0);
+            const unsigned col = d + i < diagonals ? static_cast<unsigned>(row) + offsets[d + i] : cols;
+            factors[i] = col < cols ? load_once(values + (d + i) * pitch + row) : T(0);
+            gathered[i] = col < cols ? load(product.x + col) : T(0);
         }
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             if (Dia<T>::bits(factors[i]) != padding) sum += factors[i] * gathered[i];
         }
     }
-    wait_for_kernel_before();
     store_rows(product, row, rows, sum);
 }
 

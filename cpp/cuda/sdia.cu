@@ -17,44 +17,39 @@ __global__ void sdia_thread_per_row(index_t rows, index_t cols, index_t before, 
                                     std::int64_t pitch, typename Dia<T>::Bits padding,
                                     const index_t* __restrict__ offsets, const T* __restrict__ values, Mirror<T> mirror,
                                     Product<T> product) {
-    let_next_kernel_start();
     const std::int64_t own_row = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x, row = own_row + before;
     const unsigned count = own_row < rows ? mirrored + diagonals : 0;
     T sum = 0;
+    wait_for_kernel_before();
     for (unsigned begin = 0; begin < count; begin += kInFlight) {
-        index_t own_cols[kInFlight];  // -1 where there is none
         T factors[kInFlight], gathered[kInFlight];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             const unsigned k = begin + i;
             factors[i] = T(std::bit_cast<Real<T>>(padding));
-            own_cols[i] = -1;
+            gathered[i] = T(0);
             if (k < mirrored) {
                 const unsigned d = diagonals - 1 - k;
                 const std::int64_t col = row - offsets[d];
                 if (col >= 0) {
                     factors[i] = load_once(values + d * pitch + col);
-                    own_cols[i] = static_cast<index_t>(col);
+                    gathered[i] = load(product.x + col);
                 }
             } else if (k < count) {
                 const unsigned d = k - mirrored;
                 const std::int64_t col = row + offsets[d];
                 if (col < cols) {
                     factors[i] = load(values + d * pitch + row);
-                    own_cols[i] = static_cast<index_t>(col);
+                    gathered[i] = load(product.x + col);
                 }
             }
         }
-        if (begin == 0) wait_for_kernel_before();
-#pragma unroll
-        for (int i = 0; i < kInFlight; ++i) gathered[i] = own_cols[i] >= 0 ? load(product.x + own_cols[i]) : T(0);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             if (Dia<T>::bits(factors[i]) == padding) continue;
             sum += (begin + i < mirrored ? mirror(factors[i]) : factors[i]) * gathered[i];
         }
     }
-    wait_for_kernel_before();
     store_rows(product, own_row, rows, sum);
 }
 

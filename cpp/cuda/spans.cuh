@@ -12,7 +12,6 @@ namespace spmvgpu::cuda {
 // partial(span, i) gives partial sum i of [span.first, span.last].
 template <class T, class Partial>
 __global__ void merge_spans_warp_per_row(const RowSpan* spans, index_t count, Product<T> product, Partial partial) {
-    let_next_kernel_start();
     const index_t i = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp;
     if (i >= count) return;
     const RowSpan span = spans[i];

@@ -191,7 +191,6 @@ template <bool kFinite, bool kLayers, int kRows, class T>
 __global__ void __launch_bounds__(kBlockSize)
     stencil_thread_per_rows(StencilRows<T> stencils, index_t rows, index_t rows_apart, std::int64_t threads,
                             Product<T> product) {
-    let_next_kernel_start();
     const std::int64_t thread = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
     const std::int64_t apart = kLayers ? rows_apart : kBlockSize;
     const auto group = static_cast<unsigned>(kLayers ? static_cast<unsigned>(thread) / rows_apart : blockIdx.x);

@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "formats/bsell.hpp"
 #include "formats/coo.hpp"
 #include "formats/csr.hpp"
 #include "formats/csr_b.hpp"
@@ -29,6 +30,6 @@ struct Checked {
 
 template <class T>
 using AnyFormat = typename Checked<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>,
-                                   Sell<T>, PackedSell<T>, Sdia<T>, Stencil<T>, Tsmv<T>>::Variant;
+                                   Sell<T>, Bsell<T>, PackedSell<T>, Sdia<T>, Stencil<T>, Tsmv<T>>::Variant;
 
 }  // namespace spmvgpu

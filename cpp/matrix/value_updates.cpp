@@ -7,6 +7,7 @@
 #include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
 #include "formats/builder.hpp"
+#include "formats/bsell_build.hpp"
 #include "formats/dia_build.hpp"
 #include "formats/hyb_build.hpp"
 #include "formats/sdia_build.hpp"

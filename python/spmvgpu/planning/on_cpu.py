@@ -42,7 +42,7 @@ def choices_on_cpu(csr: Any) -> Iterator[Choice]:
 
 
 def share_like_next(csr: Any) -> float:
-    """How many of a sample of the rows are like the next one: the same distances from the diagonal and values.
+    """How many rows of a sample are like the next one: the same distances from the diagonal and values.
 
     As a part of 1; 0 of a matrix of one row.
     """

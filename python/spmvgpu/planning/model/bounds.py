@@ -37,6 +37,7 @@ _EXTREMES: dict[str, tuple[dict[str, int], ...]] = {
     "csr kernel=shuffle": ({"lanes_per_row": 1}, {"lanes_per_row": 32}),
     "ellr_t": ({"threads_per_row": 1}, {"threads_per_row": 32}),
     "sell": _SLICES,
+    "bsell": ({"warps_per_slice": 1, "sigma": 1}, {"warps_per_slice": 8, "sigma": 16384}),
     "packed_sell": _SLICES,
 }
 

@@ -175,6 +175,14 @@ def _sell(work: Work) -> Terms:
     }
 
 
+def _bsell(work: Work) -> Terms:
+    # A row of blocks for each lane, which reads x once for all rows of a block.
+    block = work.plan["counts"]["block"] or 1
+    terms = _sell(work)
+    shared = ("x_block", "x_loads", "x_chain", "chain", "threads")
+    return terms | {name: terms[name] / block for name in shared}
+
+
 def _tsmv(work: Work) -> Terms:
     # Half of the matrix is stored; what is not a value says where the values belong, and how the tiles meet.
     base, slots = work.base(), work.slots
@@ -197,6 +205,7 @@ _CPU_ROWS = {
     "sdia": 512,
     "stencil": 512,
     "sell": 32,
+    "bsell": 32,
     "packed_sell": 32,
 }
 
@@ -248,6 +257,7 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
     "hyb": _hyb,
     "dia": _dia,
     "sell": _sell,
+    "bsell": _bsell,
     "packed_sell": _sell,  # with its own bytes; what unpacking takes is in the cost of a slot
     "sdia": _dia,
     "stencil": _stencil,

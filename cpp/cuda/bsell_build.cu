@@ -1,0 +1,12 @@
+// Built on a GPU: bsell.
+#include "cuda/build.cuh"
+#include "formats/bsell_build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T)             \
+    SPMVGPU_BUILD_ON_GPU(Bsell, T) \
+    SPMVGPU_NEW_VALUES_ON_GPU(Bsell, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu
