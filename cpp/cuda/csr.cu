@@ -19,6 +19,7 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     csr_shuffle(index_t rows, const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                 const T* __restrict__ values, Product<T> product) {
+    let_next_kernel_start();
     const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
     T sum = 0;
     if (row < rows) {
@@ -35,6 +36,7 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     csr_shared(index_t rows, const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                const T* __restrict__ values, Product<T> product) {
+    let_next_kernel_start();
     __shared__ T sums[kBlockSize];
     const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
     const int lane = threadIdx.x % kLanes;
@@ -100,6 +102,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 template <class T, int kItems, int kThreads>
 __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads / (sizeof(T) > 8 ? 2 : 1))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
+    let_next_kernel_start();
     T* const products = shared_array<T, kThreads * kItems>();
     __shared__ std::uint16_t left_over[kThreads * kItems / Tile::kMaxPerLane];
     __shared__ int left_over_count;

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     csr_b_block_per_fragment(index_t rows, index_t nnz, const RowBound* __restrict__ bounds,
                              const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
                              const T* __restrict__ values, int lanes, Product<T> product, T* entering, T* leaving) {
+    let_next_kernel_start();
     constexpr int kFragment = kBlockSize * kItems;
     T* const products = shared_array<T, kFragment>();
     __shared__ T sums[kBlockSize];

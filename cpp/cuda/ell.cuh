@@ -13,6 +13,7 @@ template <class T, int kThreads>
 __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ row_lengths,
                                     const index_t* __restrict__ col_indices, const T* __restrict__ values,
                                     Product<T> product) {
+    let_next_kernel_start();
     constexpr int kInFlight = 4;  // columns in flight per thread
     // 64-bit: a step of kInFlight columns may leave the 2^31 slots, and rows without entries may take more threads.
     const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -13,7 +13,10 @@
 namespace spmvgpu::cuda {
 
 // From here on the blocks of the next kernel may be started, where there is room and if it was launched early. Until
-// all blocks of a kernel have said so, or have ended, none is.
+// all blocks of a kernel have said so, or have ended, none is. Where blocks are short, several kernels may wait in a
+// row. Where they are long, and all of them fit the processors, they must not, for the blocks of one that waited lie
+// unevenly, where those before it left room (elasticity, 59 k rows, in stencil: 15 us in place of 9): a kernel of such
+// blocks says nothing, and lets the next one start when it has waited itself.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
@@ -21,9 +24,8 @@ __device__ __forceinline__ void let_next_kernel_start() {
 }
 
 // In a kernel that launch_early launched: returns when all that the kernel before it wrote can be read, at once if that
-// was so before. To be called by every thread that reads or writes what the kernel before has to do with. Only then may
-// the next kernel start: one that waits is enough, and where several do, their blocks lie unevenly on the processors,
-// as those before left them room (elasticity, 59 k rows, in stencil: 15 us in place of 9).
+// was so before, and lets the next one start. To be called by every thread that reads or writes what the kernel before
+// has to do with.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
     sell_lane_per_row(index_t rows, index_t slices, const index_t* __restrict__ slice_offsets,
                       const index_t* __restrict__ col_indices, const T* __restrict__ values,
                       const index_t* __restrict__ permutation, Product<T> product) {
+    let_next_kernel_start();
     constexpr int kSlicesPerBlock = kWarps * kWarp > kBlockSize ? 1 : kBlockSize / (kWarps * kWarp);
     const int lane = threadIdx.x % kWarp;
     const int warp = threadIdx.x / kWarp % kWarps;
