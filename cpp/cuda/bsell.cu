@@ -11,14 +11,6 @@ using namespace cuda;
 
 constexpr int kBlockSize = 256;  // as sell, whose neighbouring slices share x in the L1
 
-// As BlockColumns::at(), with both loads under way at once.
-__device__ __forceinline__ index_t load_column(const BlockColumns& columns, index_t slot, int lane) {
-    const index_t base = columns.bases[slot];
-    const std::uint16_t distance = load_once(columns.near_cols + (std::int64_t(slot) * kSliceLanes + lane));
-    if (base < 0) return columns.far_cols[std::int64_t(~base) * kSliceLanes + lane];
-    return distance == Bsell<float>::kPadding ? -1 : base + distance;
-}
-
 // kWarps warps per slice: warp w takes slots w, w + kWarps, ...; a lane per block row. Sums meet in shared memory.
 template <class T, int kBlock, int kWarps>
 __global__ void __launch_bounds__(kBlockSize)
@@ -37,12 +29,16 @@ __global__ void __launch_bounds__(kBlockSize)
 #pragma unroll
     for (int r = 0; r < kBlock; ++r) sums[r] = T(0);
     for (index_t slot = begin; slot < end; slot += kInFlight * kWarps) {
-        index_t cols[kInFlight];
+        // All loads but those of x are under way before one is looked at.
+        index_t bases[kInFlight], cols[kInFlight];
+        std::uint16_t distances[kInFlight];
         T factors[kInFlight][kBlock][kBlock], gathered[kInFlight][kBlock];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             const bool valid = slot + i * kWarps < end;
-            cols[i] = valid ? load_column(columns, slot + i * kWarps, lane) : -1;
+            const std::int64_t place = std::int64_t(slot + i * kWarps) * kSliceLanes + lane;
+            bases[i] = valid ? columns.bases[slot + i * kWarps] : 0;
+            distances[i] = valid ? load_once(columns.near_cols + place) : Bsell<T>::kPadding;
 #pragma unroll
             for (int r = 0; r < kBlock; ++r) {
 #pragma unroll
@@ -51,6 +47,11 @@ __global__ void __launch_bounds__(kBlockSize)
                     factors[i][r][c] = valid ? load_once(from) : T(0);
                 }
             }
+        }
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            cols[i] = distances[i] == Bsell<T>::kPadding ? -1 : bases[i] + distances[i];
+            if (bases[i] < 0) cols[i] = columns.far_cols[std::int64_t(~bases[i]) * kSliceLanes + lane];
         }
         if (slot == begin) wait_for_kernel_before();
 #pragma unroll

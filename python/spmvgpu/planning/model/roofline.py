@@ -177,10 +177,16 @@ def _sell(work: Work) -> Terms:
 
 def _bsell(work: Work) -> Terms:
     # A row of blocks for each lane, which reads x once for all rows of a block.
-    block = work.plan["counts"]["block"] or 1
-    terms = _sell(work)
+    block, terms = work.plan["counts"]["block"] or 1, _sell(work)
     shared = ("x_block", "x_loads", "x_chain", "chain", "threads")
-    return terms | {name: terms[name] / block for name in shared}
+    return (
+        terms
+        | {name: terms[name] / block for name in shared}
+        | {
+            "slots": work.slots / block**2 / _MILLION,
+            "entries": work["nnz"] / _MILLION,
+        }
+    )
 
 
 def _tsmv(work: Work) -> Terms:
