@@ -113,7 +113,14 @@ def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     assert max(record.most for record in built) == 2  # the best so far, and the one in trial
 
 
-@over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "pairs"])
+def mesh_of_nodes(side):
+    """Blocks on a grid, no two values the same."""
+    A = gallery.elasticity3d(side)
+    A.data = np.random.default_rng(0).random(A.nnz)
+    return A
+
+
+@over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "mesh of nodes", "pairs"])
 def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     made = {
         "pairs": lambda: sp.kron(
@@ -123,6 +130,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
         "powerlaw": lambda: gallery.powerlaw(20_000, 12),
         "uniform_random": lambda: gallery.uniform_random(20_000, 20_000, 30),
         "elasticity3d": lambda: gallery.elasticity3d(8),
+        "mesh of nodes": lambda: mesh_of_nodes(14),
     }
     csr = canonical_csr(made[case]() if case in made else matrix(case, np.dtype("float64")))
     monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)

@@ -31,6 +31,9 @@ _A_SLOT_FOR_EACH_DIAGONAL = {"dia", "sdia"}
 # hardly two rows are the same.
 _STENCIL, _MANY_ROWS, _MOST_STENCILS = "stencil", 8192, 8
 
+# Sides of the blocks that bsell stores, where the matrix consists of them.
+_BLOCKS = 6, 4, 3, 2
+
 # The least and the largest values of the options that a plan chooses and a time depends on.
 _SLICES = {"warps_per_slice": 1, "sigma": 1}, {"warps_per_slice": 32, "sigma": 16384}
 _EXTREMES: dict[str, tuple[dict[str, int], ...]] = {
@@ -47,6 +50,7 @@ class _Stored(NamedTuple):
 
     slots: float
     bytes: float
+    counts: Mapping[str, float]
 
 
 def at_best(features: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,12 +79,13 @@ def least_time_us(
         entries = max(entries, features["rows"] * max(features["longest"], features["diagonals"]))
     elif format == _STENCIL and _rows_differ(features):
         return float("inf")
-    stored = _stored_of_a_band(format, dtype, ordinal, machine.processors)
+    block = _largest_block(features) if format == "bsell" else 1
+    stored = _stored_of_a_band(format, dtype, ordinal, machine.processors, block)
     plan = {
         "slots": entries if stored.slots >= 1 else _LESS * entries * stored.slots,
         "bytes": _LESS * entries * stored.bytes,
         "padding": 1.0,
-        "counts": defaultdict(float),
+        "counts": defaultdict(float, stored.counts if format == "bsell" else {}),
     }
     name = roofline.variant_name(format, options)
     found = [
@@ -96,13 +101,26 @@ def _rows_differ(features: Mapping[str, Any]) -> bool:
     return many and bool(features["diagonals"] > _MOST_STENCILS * features["longest"])
 
 
+def _largest_block(features: Mapping[str, Any]) -> int:
+    """The largest block that a matrix of so many rows, columns and entries can consist of."""
+    sides = tuple(features[name] for name in ("rows", "cols"))
+    for block in _BLOCKS:
+        if features["nnz"] % block**2 == 0 and all(side % block == 0 for side in sides):
+            return block
+    return 1
+
+
 @lru_cache(maxsize=256)
-def _stored_of_a_band(format: str, dtype: np.dtype[Any], ordinal: int, processors: int) -> _Stored:
-    """Nothing of a format that does not hold it."""
-    offsets = np.arange(_DIAGONALS) - _DIAGONALS // 2
-    band = sp.diags_array(np.ones((_DIAGONALS, _ROWS), dtype), offsets=offsets, shape=(_ROWS, _ROWS)).tocsr()
+def _stored_of_a_band(
+    format: str, dtype: np.dtype[Any], ordinal: int, processors: int, block: int
+) -> _Stored:
+    """Of a band of entries, or of blocks. Nothing of a format that does not hold it."""
+    offsets, rows = np.arange(_DIAGONALS) - _DIAGONALS // 2, _ROWS // block
+    band = sp.diags_array(np.ones((_DIAGONALS, rows), dtype), offsets=offsets, shape=(rows, rows)).tocsr()
+    if block > 1:
+        band = sp.kron(band, np.ones((block, block), dtype), format="csr")
     try:
         plan = plan_csr(band, format, ordinal, {}, processors)
     except _core.FormatError:
-        return _Stored(0.0, 0.0)
-    return _Stored(float(plan["slots"]) / int(band.nnz), float(plan["bytes"]) / int(band.nnz))
+        return _Stored(0.0, 0.0, {})
+    return _Stored(float(plan["slots"]) / int(band.nnz), float(plan["bytes"]) / int(band.nnz), plan["counts"])
