@@ -15,6 +15,7 @@ import libraries
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, SYMMETRIC_CASES, TYPES, hermitian, matrix, typed, vector
 from reference import assert_product
+from spmvgpu import gallery
 from support import assert_multiplies, assert_same_entries, formats_of, over, run_python
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
@@ -365,6 +366,24 @@ def test_values_that_fit(dtype, device):
     for given in (data, np.repeat(data, 2)[::2]):  # of any layout
         op.update_values(given)
         assert_same_entries(op.tocsr(), with_values(A, data.astype(np.float64)))
+
+
+def test_a_stencil_that_was_found_gives_way(device):
+    """Nobody asked for rows that are the same, so values of any kind are taken."""
+    A = sp.csr_array(gallery.poisson2d(180))
+    B = with_values(A, np.random.default_rng(0).random(A.nnz))
+    op = sg.aslinearoperator(A, device=device)
+    if op.format != "stencil":  # a GPU may have a faster one
+        op = sg.aslinearoperator(A, format="stencil", device=device)
+        op._origin = replace(op._origin, is_format_asked=False)
+    for found in (op, pickle.loads(pickle.dumps(op))):
+        found.update_values(B.data)
+        assert found.format != "stencil"
+        assert_multiplies(found, B)
+    asked = sg.aslinearoperator(A, format="stencil", device=device)
+    with pytest.raises(sg.FormatError, match="differ between rows"):
+        asked.update_values(B.data)
+    assert_multiplies(asked, A)
 
 
 def test_a_format_that_was_found_gives_way(device):

@@ -76,6 +76,11 @@ def reads_diagonals(format: str) -> bool:
     return format in _FORMATS and bool(_FORMATS[format]["reads_diagonals"])
 
 
+def needs_rows_that_repeat(format: str) -> bool:
+    """Whether it holds only matrices most rows of which have the values of others."""
+    return format == "stencil"
+
+
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
     return format in _FORMATS and bool(_FORMATS[format]["symmetric"])

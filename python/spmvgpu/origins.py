@@ -8,7 +8,7 @@ from typing import Any
 from . import _core, describe, parts
 from .arrays import Located
 from .devices import CPU, at_most, device_name, resolve_device
-from .formats import Choice, needs_symmetry
+from .formats import Choice, needs_rows_that_repeat, needs_symmetry
 from .inputs.canonical import Symmetry, canonical_csr, symmetry_of_part
 from .operator import SparseOperator
 from .parts import build
@@ -38,7 +38,10 @@ class OneDevice:
 
     @property
     def gives_way(self) -> bool:
-        return needs_symmetry(self.choice.format) and not (self.symmetric or self.is_format_asked)
+        """Whether other values may go to another format: nobody asked for what suits some only."""
+        format = self.choice.format
+        is_found = needs_rows_that_repeat(format) or (needs_symmetry(format) and not self.symmetric)
+        return is_found and not self.is_format_asked
 
     def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         if beside is not None:

@@ -72,8 +72,9 @@ class UpdateMethods:
             checked, as there.
         FormatError
             In a format for symmetric matrices that was asked for, or that `symmetric=` allowed, for values
-            that are not symmetric, or not Hermitian, as those before. One that was found to suit the old
-            values gives way to another format.
+            that are not symmetric, or not Hermitian, as those before; and in ``"stencil"``, if it was asked
+            for, for values that differ between rows that had the same. A format that was found to suit the
+            old values gives way to another one.
         MemoryError, CudaError
             If the device lacks memory, or fails. After every error but the last the values are the old ones.
 
