@@ -52,12 +52,19 @@ def share_like_next(csr: Any) -> float:
     begin, middle, end = (csr.indptr[rows + k].astype(np.int64) for k in range(3))
     lengths = middle - begin
     same_length = lengths == end - middle
-    # Every entry of the rows that are as long as the next one, and the entry of that at its place.
-    step = np.where(same_length, lengths, 0)
-    before = np.concatenate(([0], np.cumsum(step)))
-    entries = np.arange(before[-1]) + np.repeat(begin - before[:-1], step)
-    others = entries + np.repeat(step, step)
-    differ = (csr.indices[others] != csr.indices[entries] + 1) | (csr.data[others] != csr.data[entries])
+    # First the first entries, for long rows are seldom alike: then all those of rows in which these are.
+    alike = same_length & (lengths > 0)
+    alike[alike] = _are_alike(csr, begin[alike], middle[alike])
+    compared = np.where(alike, lengths, 0)
+    before = np.concatenate(([0], np.cumsum(compared)))
+    entries = np.arange(before[-1]) + np.repeat(begin - before[:-1], compared)
+    differ = ~_are_alike(csr, entries, entries + np.repeat(compared, compared))
     different = np.add.reduceat(np.append(differ, False), before[:-1], dtype=np.int64)
-    alike = same_length & ((step == 0) | (different == 0))
-    return float(np.mean(alike))
+    alike &= different == 0
+    return float(np.mean(alike | (same_length & (lengths == 0))))
+
+
+def _are_alike(csr: Any, entries: Any, others: Any) -> Any:
+    """Whether entries of rows are like those of the next ones at these places."""
+    is_beside = csr.indices[others] == csr.indices[entries] + 1
+    return is_beside & (csr.data[others] == csr.data[entries])
