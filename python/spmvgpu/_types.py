@@ -19,6 +19,7 @@ Format: TypeAlias = (
         "hyb",
         "dia",
         "sell",
+        "bsell",
         "packed_sell",
         "sdia",
         "stencil",
