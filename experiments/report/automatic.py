@@ -92,11 +92,9 @@ def note(results: Results) -> str:
 
 def marks(results: Results) -> list[Mark]:
     """The goals beside what was measured; none where nothing was."""
-    if "auto" in results and _times(results) is None:
-        return _cpu_marks(Times(results["auto"]))
     times = _times(results)
     if times is None:
-        return []
+        return _cpu_marks(Times(results["auto"])) if "auto" in results else []
     found = []
     for dtype in ("f64", "f32"):
         speeds = _speeds(times, "auto", _of(None, dtype))

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ... import _core
-from ...formats import plan_csr
+from ...formats import format_options, plan_csr
 from . import roofline
 
 # A symmetric band, which every format stores with hardly any padding. Of long rows it takes less, as what it
@@ -30,9 +30,6 @@ _A_SLOT_FOR_EACH_DIAGONAL = {"dia", "sdia"}
 # Many rows of few kinds lie on few diagonals: with so many times more of these than the longest row is long,
 # hardly two rows are the same.
 _STENCIL, _MANY_ROWS, _MOST_STENCILS = "stencil", 8192, 8
-
-# Sides of the blocks that bsell stores, where the matrix consists of them.
-_BLOCKS = 6, 4, 3, 2
 
 # The least and the largest values of the options that a plan chooses and a time depends on.
 _SLICES = {"warps_per_slice": 1, "sigma": 1}, {"warps_per_slice": 32, "sigma": 16384}
@@ -103,11 +100,12 @@ def _rows_differ(features: Mapping[str, Any]) -> bool:
 
 def _largest_block(features: Mapping[str, Any]) -> int:
     """The largest block that a matrix of so many rows, columns and entries can consist of."""
-    sides = tuple(features[name] for name in ("rows", "cols"))
-    for block in _BLOCKS:
-        if features["nnz"] % block**2 == 0 and all(side % block == 0 for side in sides):
-            return block
-    return 1
+    allowed: list[int] = next(o["allowed"] for o in format_options("bsell") if o["name"] == "max_block")
+    return max(
+        block
+        for block in allowed
+        if features["nnz"] % block**2 == 0 and features["rows"] % block == features["cols"] % block == 0
+    )
 
 
 @lru_cache(maxsize=256)
