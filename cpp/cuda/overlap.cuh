@@ -36,22 +36,30 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 struct Grid {
     unsigned blocks, threads;  // of each block
     int shared_bytes = 0;      // asked for beyond those that the kernel always has
+    bool cooperative = false;  // whether the blocks wait for each other, and so all run at the same time
 };
 
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), const Grid& grid, Stream stream, Arguments... arguments) {
     int ordinal = 0;
     check(cudaGetDevice(&ordinal), "cudaGetDevice");
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
     config.gridDim = grid.blocks;
     config.blockDim = grid.threads;
     config.dynamicSmemBytes = grid.shared_bytes;
     config.stream = native(stream);
-    config.attrs = &early;
-    config.numAttrs = properties(ordinal).major >= 9 ? 1 : 0;
+    config.attrs = attributes;
+    if (properties(ordinal).major >= 9) {
+        cudaLaunchAttribute& early = attributes[config.numAttrs++];
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (grid.cooperative) {
+        cudaLaunchAttribute& together = attributes[config.numAttrs++];
+        together.id = cudaLaunchAttributeCooperative;
+        together.val.cooperative = 1;
+    }
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 }
 

@@ -112,9 +112,12 @@ private:
                                           std::integer_sequence<int, kIndex...> indices) {
         using Result = decltype(step(*s, reads.template at<kIndex>(0)...));
         if (s->stopped) return;
+        const std::int64_t first = std::int64_t(blockIdx.x) * ChainTuning::kBlockSize + threadIdx.x;
+        const std::int64_t stride = std::int64_t(gridDim.x) * ChainTuning::kBlockSize;
+        const std::int64_t last = first < chain_.n ? first + (chain_.n - 1 - first) / stride * stride : -1;
         const auto sums = sweep_elements<Result, kInFlight>(
-            chain_.n, std::int64_t(blockIdx.x) * ChainTuning::kBlockSize + threadIdx.x,
-            std::int64_t(gridDim.x) * ChainTuning::kBlockSize, *s, reads, writes, step, indices);
+            chain_.n, backwards_ ? last : first, backwards_ ? -stride : stride, *s, reads, writes, step, indices);
+        backwards_ = !backwards_;
         if constexpr (Result::kSums > 0) add_up(s, sums, then);
     }
 
@@ -129,6 +132,7 @@ private:
     const int wanted_;
     int segment_ = 0;
     bool has_changed_scalars_ = false;
+    bool backwards_ = true;  // the next sweep, for what the product or the sweep before ended with is in the L2
 };
 
 // One segment of iteration k.
@@ -139,6 +143,7 @@ __global__ void __launch_bounds__(ChainTuning::kBlockSize)
     __shared__ alignas(S) unsigned char memory[sizeof(S)];
     __shared__ double unread;
     S* const s = reinterpret_cast<S*>(memory);
+    wait_for_kernel_before();
     if (threadIdx.x == 0) copy_scalars(memory, *scalars, &unread);
     __syncthreads();
     ChainRun<T> run(chain, segment);
@@ -216,8 +221,8 @@ private:
 
     void end_segment() {
         if (has_sweeps_) {
-            void* arguments[] = {&chain_, &scalars_, &iteration_, &k_, &segment_};
-            launch_cooperative(kKernel, blocks_, ChainTuning::kBlockSize, arguments, solve_.queue.stream());
+            launch_cooperative(kKernel, blocks_, ChainTuning::kBlockSize, solve_.queue.stream(), chain_, scalars_,
+                               iteration_, k_, segment_);
         }
         has_sweeps_ = false;
         ++segment_;

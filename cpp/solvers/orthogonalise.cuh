@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     constexpr int kVectors = OrthogonaliseTuning::kInFlightBytes / sizeof(W);
     __shared__ alignas(W) unsigned char memory[OrthogonaliseTuning::kMaxVectors * sizeof(W)];
     __shared__ double scale;
+    wait_for_kernel_before();
     if (scalars->stopped) return;  // all threads of all blocks alike, as block 0 changes it behind the last barrier
     W* const factors = reinterpret_cast<W*>(memory);
     T* const w = basis[count];
@@ -92,12 +93,8 @@ bool orthogonalise_together(Context<T, CudaQueue>& solve, S* s, const Basis<T>& 
     const auto blocks = std::clamp<unsigned>(blocks_for(solve.n, Tuning::kBlockSize), 1u,
                                              static_cast<unsigned>(properties(ordinal).multiprocessors));
     if (!solve.report.chained && !can_cooperate(kKernel, blocks, Tuning::kBlockSize, ordinal)) return false;
-    index_t n = solve.n;
-    Basis<T> v = basis;
-    unsigned* arrivals = solve.queue.partials().arrivals + 1;
-    auto* partials = reinterpret_cast<Wide<T>*>(solve.queue.partials().sums);
-    void* arguments[] = {&n, &s, &v, &count, &h, &again, &arrivals, &partials};
-    launch_cooperative(kKernel, blocks, Tuning::kBlockSize, arguments, solve.queue.stream());
+    launch_cooperative(kKernel, blocks, Tuning::kBlockSize, solve.queue.stream(), solve.n, s, basis, count, h, again,
+                       solve.queue.partials().arrivals + 1, reinterpret_cast<Wide<T>*>(solve.queue.partials().sums));
     return solve.report.chained = true;
 }
 

@@ -249,6 +249,7 @@ __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     __shared__ alignas(S) unsigned char memory[sizeof(S)];
     __shared__ double unread;
     S* const s = reinterpret_cast<S*>(memory);
+    wait_for_kernel_before();
     if (threadIdx.x == 0) copy_scalars(memory, *scalars, &unread);
     __syncthreads();
     ResidentRun<T> run(system);
@@ -289,7 +290,7 @@ std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const 
 template <class T, class S, class Iteration>
 bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
     if (!solve.limits.cooperative) return false;
-    auto system = resident_system(solve.system(), solve.queue.partials());
+    const auto system = resident_system(solve.system(), solve.queue.partials());
     if (!system) return false;
     const auto kernel = iterate_resident_grid<T, S, Iteration>;
     if (!can_cooperate(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.system().device.ordinal)) {
@@ -297,8 +298,8 @@ bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
     }
     std::int64_t first = 0, count = solve.iterations_per_look();
     do {
-        void* arguments[] = {&*system, &s, &iteration, &first, &count};
-        launch_cooperative(kernel, system->shape.blocks, ResidentTuning::kBlockSize, arguments, solve.queue.stream());
+        launch_cooperative(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.queue.stream(), *system, s,
+                           iteration, first, count);
         solve.report.products += Iteration::kProducts;
         first += count;
     } while (!solve.look(s));

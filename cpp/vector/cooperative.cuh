@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/check.hpp"
+#include "cuda/overlap.cuh"
 #include "cuda/runtime.hpp"
 
 namespace spmvgpu::cuda {
@@ -16,11 +17,11 @@ bool can_cooperate(Kernel* kernel, int blocks, int block_size, int ordinal) {
     return cooperates != 0 && per_processor * properties(ordinal).multiprocessors >= blocks;
 }
 
-template <class Kernel>
-void launch_cooperative(Kernel* kernel, int blocks, int block_size, void** arguments, Stream stream) {
-    check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(block_size), arguments,
-                                      0, native(stream)),
-          "cudaLaunchCooperativeKernel");
+// Every thread of such a kernel waits for the kernel before it first.
+template <class... Parameters, class... Arguments>
+void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, unsigned block_size, Stream stream,
+                        Arguments... arguments) {
+    launch_early(kernel, {.blocks = blocks, .threads = block_size, .cooperative = true}, stream, arguments...);
 }
 
 }  // namespace spmvgpu::cuda

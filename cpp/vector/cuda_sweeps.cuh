@@ -101,8 +101,8 @@ __device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
     return total;
 }
 
-// Does the step with the elements base, base + stride, ... and returns the sums of these. An element is always the same
-// thread's.
+// Does the step with the elements base, base + stride, ... from 0 to n, and returns the sums of these. An element is
+// always the same thread's. A negative stride goes through them backwards.
 template <class Result, int kInFlight, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step,
           int... kIndex>
 __device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std::int64_t stride, const S& now,
@@ -110,16 +110,17 @@ __device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std
                                                const Writes<T, kWrites>& writes, const Step& step,
                                                std::integer_sequence<int, kIndex...>) {
     Sums<T, Result::kSums> sums;
-    for (; base < n; base += kInFlight * stride) {
+    const auto is_element = [n](std::int64_t i) { return static_cast<std::uint64_t>(i) < n; };
+    for (; is_element(base); base += kInFlight * stride) {
         T loaded[kInFlight][kReads];
 #pragma unroll
         for (int e = 0; e < kInFlight; ++e) {
             const auto i = static_cast<index_t>(base + e * stride);
-            if (base + e * stride < n) ((loaded[e][kIndex] = reads.template at<kIndex>(i)), ...);
+            if (is_element(base + e * stride)) ((loaded[e][kIndex] = reads.template at<kIndex>(i)), ...);
         }
 #pragma unroll
         for (int e = 0; e < kInFlight; ++e) {
-            if (base + e * stride >= n) continue;
+            if (!is_element(base + e * stride)) continue;
             const auto i = static_cast<index_t>(base + e * stride);
             const Result result = step(now, loaded[e][kIndex]...);
 #pragma unroll
