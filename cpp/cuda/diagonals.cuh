@@ -83,19 +83,21 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
     for (int j = 0; j < kRows; ++j) store_rows(product, own_row + j * kWarp, matrix.rows, sums[j]);
 }
 
-// Of large matrices a thread has several rows. In single precision it is the instructions that count: 5-point grid of
-// 9 M rows in sdia, 85 us with one row and 56 with four. In double precision it is the memory, and two rows are a tenth
-// faster where x and y lie in the L2, and then only for what is mirrored.
+// Of large matrices a thread has several rows. In single precision it is the instructions that count: with one row a
+// thread a 5-point grid of 9 M rows took 86 us in sdia, whose bytes take 43. In double precision it is the memory, and
+// two rows are faster where x and y lie in the L2, and then only for what is mirrored (docs/performance-log.md).
 template <bool kMirrors, class T>
 void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const T* values, const Product<T>& product,
                       int block_size, Stream stream) {
     constexpr index_t kLarge = 1 << 18;  // as many rows keep the processors busy with a quarter of the threads
     constexpr int kRows = sizeof(T) == 4 ? 4 : sizeof(T) == 8 && kMirrors ? 2 : 1;
-    const bool large = matrix.rows >= kLarge;
-    launch_early(large      ? multiply_diagonals < T, kRows, kRows == 1 ? 8 : 4,
-                 kMirrors > : multiply_diagonals<T, 1, 8, kMirrors>,
-                 {blocks_for(matrix.rows, block_size * (large ? kRows : 1)), static_cast<unsigned>(block_size)}, stream,
-                 matrix, offsets, values, product);
+    constexpr int kAtOnce = kRows == 1 ? 8 : 4;
+    constexpr auto kOfSmall = multiply_diagonals<T, 1, 8, kMirrors>;
+    constexpr auto kOfLarge = multiply_diagonals<T, kRows, kAtOnce, kMirrors>;
+    const bool is_large = matrix.rows >= kLarge;
+    const unsigned blocks = blocks_for(matrix.rows, block_size * (is_large ? kRows : 1));
+    launch_early(is_large ? kOfLarge : kOfSmall, {blocks, static_cast<unsigned>(block_size)}, stream, matrix, offsets,
+                 values, product);
 }
 
 }  // namespace spmvgpu::cuda
