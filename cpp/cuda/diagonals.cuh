@@ -6,7 +6,7 @@
 
 #include "cuda/warp.cuh"
 #include "formats/dia.hpp"
-#include "formats/symmetry.hpp"
+#include "formats/sdia.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -21,6 +21,19 @@ struct Diagonals {
     typename Dia<T>::Bits padding;
     Mirror<T> mirror;
 };
+
+// Those of sdia, for products with x from the column `first_col` on.
+template <class T>
+Diagonals<T> diagonals_of(const Sdia<T>& sdia) {
+    return {.rows = sdia.rows,
+            .before = sdia.before,
+            .cols = static_cast<unsigned>(sdia.upper.cols),
+            .stored = static_cast<unsigned>(sdia.upper.diagonals()),
+            .mirrored = static_cast<unsigned>(sdia.mirrored()),
+            .pitch = sdia.upper.pitch,
+            .padding = sdia.upper.padding,
+            .mirror = sdia.mirror()};
+}
 
 // A warp has kRows * 32 rows, each of its lanes every 32nd: so where a diagonal lies is found out once for all of them.
 // kAtOnce diagonals are in flight; no index stands between a thread and its loads. x is read where a diagonal lies

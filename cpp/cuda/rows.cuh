@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include "core/types.hpp"
+#include "cuda/diagonals.cuh"
 #include "cuda/warp.cuh"
+#include "formats/bsell.hpp"
 #include "formats/csr.hpp"
 #include "formats/dia.hpp"
 #include "formats/ellpack_r.hpp"
@@ -67,6 +69,48 @@ struct SellRows {
 template <class T>
 SellRows<T> rows_of(const Sell<T>& sell) {
     return {sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(), sell.permutation.data()};
+}
+
+// Rows of blocks. Entry k of a row is in the column k % block of the k / block-th block of its block row.
+template <class T>
+struct BsellRows {
+    unsigned block, reciprocal;  // 2^32 / block, rounded up: exact for what it divides here, rows and entries of one
+    const index_t* __restrict__ slice_offsets;
+    BlockColumns columns;
+    const T* __restrict__ values;
+    const index_t* __restrict__ permutation;
+
+    __device__ unsigned over_block(unsigned number) const {
+        return block == 1 ? number : __umulhi(number, reciprocal);
+    }
+    // `begin` has the first slot, the row within its block row and the lane in it: (slot * block + row) * 32 + lane.
+    __device__ Row row(index_t r) const {
+        const auto place = over_block(r), lane = place % kSliceLanes, slice = place / kSliceLanes;
+        const unsigned begin = slice_offsets[slice] / kSliceLanes, end = slice_offsets[slice + 1] / kSliceLanes;
+        return {(std::int64_t(begin) * block + (r - place * block)) * kSliceLanes + lane, (end - begin) * block};
+    }
+    __device__ index_t number(index_t r) const {
+        if (permutation == nullptr) return r;
+        const unsigned place = over_block(r);
+        return permutation[place] * block + (r - place * block);
+    }
+    __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
+        const auto first = static_cast<unsigned>(row.begin / kSliceLanes), slot = over_block(first);
+        const unsigned lane = row.begin % kSliceLanes, block_of_row = over_block(k), c = k - block_of_row * block;
+        const index_t block_col = columns.at(slot + block_of_row, lane);
+        value = cuda::load(values + entry_offset(slot + block_of_row, block, first - slot * block, c) + lane);
+        if (block_col >= 0) col = block_col * block + c;
+    }
+};
+template <class T>
+BsellRows<T> rows_of(const Bsell<T>& bsell) {
+    const auto block = static_cast<unsigned>(bsell.block);
+    return {block,
+            static_cast<unsigned>(((std::uint64_t(1) << 32) + block - 1) / block),
+            bsell.slice_offsets.data(),
+            columns_of(bsell),
+            bsell.values.data(),
+            bsell.permutation.size() > 0 ? bsell.permutation.data() : nullptr};
 }
 
 template <class T>
@@ -136,6 +180,32 @@ DiaRows<T> rows_of(const Dia<T>& dia) {
             dia.padding,
             dia.offsets.data(),
             dia.values.data()};
+}
+
+// The mirror images of stored diagonals, from the last of these on, and then the stored ones.
+template <class T>
+struct SdiaRows {
+    Diagonals<T> matrix;
+    index_t first_col;
+    const index_t* __restrict__ offsets;
+    const T* __restrict__ values;
+
+    __device__ Row row(index_t r) const { return {std::int64_t(r) + matrix.before, matrix.mirrored + matrix.stored}; }
+    __device__ index_t number(index_t r) const { return r; }
+    __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
+        const bool mirrors = k < matrix.mirrored;
+        const unsigned d = mirrors ? matrix.stored - 1 - k : k - matrix.mirrored;
+        const std::int64_t at = mirrors ? row.begin - offsets[d] : row.begin + offsets[d];
+        if (at < 0 || at >= matrix.cols) return;
+        const T stored = cuda::load(values + d * matrix.pitch + (mirrors ? at : row.begin));
+        if (Dia<T>::bits(stored) == matrix.padding) return;
+        value = mirrors ? matrix.mirror(stored) : stored;
+        col = static_cast<index_t>(at) + first_col;
+    }
+};
+template <class T>
+SdiaRows<T> rows_of(const Sdia<T>& sdia) {
+    return {diagonals_of(sdia), sdia.first_col, sdia.upper.offsets.data(), sdia.upper.values.data()};
 }
 
 template <class T>

@@ -63,7 +63,8 @@ struct BsellPlan {
 template <class T>
 struct Bsell {
     static constexpr const char* kName = "bsell";
-    static constexpr Traits kTraits{.multiplies_panels = false, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{
+        .multiplies_panels = false, .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
     static constexpr std::uint16_t kPadding = 65535;
     using value_type = T;
     using Tuning = BsellTuning;
@@ -100,6 +101,7 @@ struct Bsell {
 
     void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/bsell.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/bsell_columns.cu
 };
 
 // The columns of blocks, as products and builders read them.
@@ -110,9 +112,9 @@ struct BlockColumns {
 
     // Of the block at a place of a slot; -1 if that is padding.
     SPMVGPU_IN_BODY index_t at(index_t slot, index_t lane) const {
+        const std::uint16_t distance = near_cols[std::int64_t(slot) * kSliceLanes + lane];
         const index_t base = bases[slot];
         if (base < 0) return far_cols[std::int64_t(~base) * kSliceLanes + lane];
-        const std::uint16_t distance = near_cols[std::int64_t(slot) * kSliceLanes + lane];
         return distance == Bsell<float>::kPadding ? -1 : base + distance;
     }
 };

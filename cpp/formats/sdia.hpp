@@ -62,6 +62,7 @@ struct Sdia {
     static constexpr Traits kTraits{.needs_symmetry = true,
                                     .reads_whole_diagonals = true,
                                     .multiplies_panels = false,
+                                    .multiplies_columns = true,
                                     .builds_on_gpu = true,
                                     .new_values = NewValues::kPass};
     using value_type = T;
@@ -81,6 +82,7 @@ struct Sdia {
 
     // Stored diagonals that stand for another one as well.
     index_t mirrored() const { return upper.diagonals() - (has_main ? 1 : 0); }
+    index_t diagonals() const { return upper.diagonals() + mirrored(); }  // of the matrix
     index_t dot_parts() const { return parts_of_rows(rows); }
     // From an entry to its mirror image.
     Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
@@ -92,6 +94,7 @@ struct Sdia {
 
     void spmv(const Product<T>& product) const;                      // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sdia.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/sdia_columns.cu
 };
 
 }  // namespace spmvgpu

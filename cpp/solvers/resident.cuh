@@ -23,13 +23,16 @@ class AnyRows {
 public:
     AnyRows(const CsrRows<T>& rows) : kind_(Kind::kCsr), csr_(rows) {}
     AnyRows(const SellRows<T>& rows) : kind_(Kind::kSell), sell_(rows) {}
+    AnyRows(const BsellRows<T>& rows) : kind_(Kind::kBsell), bsell_(rows) {}
     AnyRows(const EllRows<T>& rows) : kind_(Kind::kEll), ell_(rows) {}
     AnyRows(const DiaRows<T>& rows) : kind_(Kind::kDia), dia_(rows) {}
+    AnyRows(const SdiaRows<T>& rows) : kind_(Kind::kSdia), sdia_(rows) {}
     AnyRows(const StencilRows<T>& rows) : kind_(Kind::kStencil), stencil_(rows) {}
 
     // Whether they are stored in another order than that of the matrix.
     __device__ __forceinline__ bool are_permuted() const {
-        return kind_ == Kind::kSell && sell_.permutation != nullptr;
+        return (kind_ == Kind::kSell && sell_.permutation != nullptr) ||
+               (kind_ == Kind::kBsell && bsell_.permutation != nullptr);
     }
 
     template <class Call>
@@ -39,22 +42,28 @@ public:
                 return call(csr_);
             case Kind::kSell:
                 return call(sell_);
+            case Kind::kBsell:
+                return call(bsell_);
             case Kind::kEll:
                 return call(ell_);
             case Kind::kDia:
                 return call(dia_);
+            case Kind::kSdia:
+                return call(sdia_);
             case Kind::kStencil:
                 return call(stencil_);
         }
     }
 
 private:
-    enum class Kind { kCsr, kSell, kEll, kDia, kStencil } kind_;
+    enum class Kind { kCsr, kSell, kBsell, kEll, kDia, kSdia, kStencil } kind_;
     union {
         CsrRows<T> csr_;
         SellRows<T> sell_;
+        BsellRows<T> bsell_;
         EllRows<T> ell_;
         DiaRows<T> dia_;
+        SdiaRows<T> sdia_;
         StencilRows<T> stencil_;
     };
 };

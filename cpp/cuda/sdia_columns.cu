@@ -1,0 +1,13 @@
+#include "cuda/columns.cuh"
+
+namespace spmvgpu {
+
+template <class T>
+void Sdia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    cuda::launch_columns<1>(cuda::rows_of(*this), rows, 1, product, stream);
+}
+
+#define INSTANTIATE(T) template void Sdia<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu
