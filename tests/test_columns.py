@@ -118,6 +118,29 @@ def test_every_kernel_of_csr(case, options, device, dtype):
     check_every_width(build(A, "csr", device, **options), A, [3, 8, 40], ("C", "Fortran"))
 
 
+@pytest.mark.parametrize("sigma", [1, 1024])
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 6])
+def test_every_side_of_blocks(side, sigma, device, dtype):
+    pattern = sp.random_array((70, 50), density=0.1, rng=np.random.default_rng(side))
+    A = sp.csr_array(sp.kron(pattern, np.arange(1.0, side**2 + 1).reshape(side, side))).astype(dtype)
+    op = build(A, "bsell", device, sigma=sigma)
+    arrays = op.arrays()
+    assert arrays["values"].size == side**2 * arrays["near_cols"].size
+    check_every_width(op, A, [3, 4, 8, 32, 40], ("C", "Fortran"))
+
+
+@pytest.mark.parametrize("rows", [(0, 200), (3, 402), (202, 600)], ids=str)
+def test_some_rows_of_a_symmetric_matrix(rows, device, dtype):
+    """Of which sdia stores what lies left of the first row's diagonal as mirror images of rows before it."""
+    distances = (0, 1, 2, 3, 40)
+    values = [vector(600 - k, dtype, seed=k) for k in distances]
+    whole = sp.diags_array(values + values[1:], offsets=[*distances, -1, -2, -3, -40], shape=(600, 600))
+    A = sp.csr_array(whole.tocsr()[slice(*rows)]).astype(dtype)
+    op = build(A, "sdia", device)
+    assert op.arrays()["offsets"].tolist() == [*distances]
+    check_every_width(op, A, [3, 4, 8, 32, 40], ("C", "Fortran"))
+
+
 @each_pair(["growing_rows", "power_law_rows", "corners", "blocks"])
 def test_special_x_reaches_only_its_column_and_the_rows_that_use_it(case, fmt, device, dtype):
     A = matrix(case, dtype)

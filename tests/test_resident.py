@@ -17,7 +17,7 @@ from battery import COMPLEX_TYPES, TYPES, vector
 from spmvgpu import _core, gallery, linalg
 
 SOLVERS = ["cg", "bicgstab", "minres"]
-WITH_ROWS = ["csr", "sell", "ellpack", "ellpack_r", "ellr_t", "dia"]
+WITH_ROWS = ["csr", "sell", "ellpack", "ellpack_r", "ellr_t", "dia", "sdia", "bsell", "stencil"]
 MOST_ROWS, MOST_ENTRIES = 65_536, 1 << 20
 
 
@@ -90,6 +90,19 @@ def test_every_format_with_rows(solver, fmt, preconditioner, cuda_device, dtype,
     rtol = 1e-4 if dtype == np.float32 else 1e-9
     found = solve_both_ways(monkeypatch, solver, op, vector(A.shape[0], dtype), rtol=rtol, M=M)
     assert_equal(*found, rtol=1e-4 if dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("side", [2, 3])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_blocks_in_another_order(solver, side, cuda_device, monkeypatch):
+    pattern = sp.lil_array(gallery.poisson2d(20))
+    pattern[7, ::19] = pattern[::19, 7] = -0.02  # a row for sigma to move
+    pattern[7, 7] = 4.0
+    A = sp.csr_array(sp.kron(pattern, np.eye(side) + 0.1))
+    op = sg.aslinearoperator(A, format="bsell", sigma=128, device=cuda_device)
+    assert not np.array_equal(op.arrays()["permutation"], np.arange(400))
+    found = solve_both_ways(monkeypatch, solver, op, vector(A.shape[0], np.float64), rtol=1e-9)
+    assert_equal(*found, rtol=1e-9)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -22,6 +22,18 @@ struct Diagonals {
     Mirror<T> mirror;
 };
 
+template <class T>
+Diagonals<T> diagonals_of(const Dia<T>& dia) {
+    return {.rows = dia.rows,
+            .before = 0,
+            .cols = static_cast<unsigned>(dia.cols),
+            .stored = static_cast<unsigned>(dia.diagonals()),
+            .mirrored = 0,
+            .pitch = dia.pitch,
+            .padding = dia.padding,
+            .mirror = Mirror<T>(false)};
+}
+
 // Those of sdia, for products with x from the column `first_col` on.
 template <class T>
 Diagonals<T> diagonals_of(const Sdia<T>& sdia) {

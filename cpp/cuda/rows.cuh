@@ -80,9 +80,7 @@ struct BsellRows {
     const T* __restrict__ values;
     const index_t* __restrict__ permutation;
 
-    __device__ unsigned over_block(unsigned number) const {
-        return block == 1 ? number : __umulhi(number, reciprocal);
-    }
+    __device__ unsigned over_block(unsigned number) const { return block == 1 ? number : __umulhi(number, reciprocal); }
     // `begin` has the first slot, the row within its block row and the lane in it: (slot * block + row) * 32 + lane.
     __device__ Row row(index_t r) const {
         const auto place = over_block(r), lane = place % kSliceLanes, slice = place / kSliceLanes;
@@ -153,58 +151,46 @@ EllRows<T> rows_of(const EllrT<T>& ell) {
     return rows_of(ell.slots, ell.row_lengths.data());
 }
 
-template <class T>
-struct DiaRows {
-    unsigned cols, diagonals;
-    std::int64_t pitch;
-    typename Dia<T>::Bits padding;
-    const index_t* __restrict__ offsets;
-    const T* __restrict__ values;
-
-    __device__ bool is_padding(T value) const { return Dia<T>::bits(value) == padding; }
-    __device__ Row row(index_t r) const { return {r, diagonals}; }
-    __device__ index_t number(index_t r) const { return r; }
-    __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
-        // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
-        const unsigned at = static_cast<unsigned>(row.begin) + offsets[k];
-        if (at >= cols) return;
-        value = cuda::load(values + k * pitch + row.begin);
-        if (!is_padding(value)) col = static_cast<index_t>(at);
-    }
-};
-template <class T>
-DiaRows<T> rows_of(const Dia<T>& dia) {
-    return {static_cast<unsigned>(dia.cols),
-            static_cast<unsigned>(dia.diagonals()),
-            dia.pitch,
-            dia.padding,
-            dia.offsets.data(),
-            dia.values.data()};
-}
-
-// The mirror images of stored diagonals, from the last of these on, and then the stored ones.
-template <class T>
-struct SdiaRows {
+// Diagonals of a matrix, of which the first `mirrored` ones are mirror images where kMirrors; else there are none.
+template <class T, bool kMirrors>
+struct DiagonalRows {
     Diagonals<T> matrix;
     index_t first_col;
     const index_t* __restrict__ offsets;
     const T* __restrict__ values;
 
-    __device__ Row row(index_t r) const { return {std::int64_t(r) + matrix.before, matrix.mirrored + matrix.stored}; }
+    __device__ unsigned mirrored() const { return kMirrors ? matrix.mirrored : 0; }
+    __device__ unsigned diagonals() const { return mirrored() + matrix.stored; }
+    __device__ index_t offset(unsigned k) const {
+        return k < mirrored() ? -offsets[matrix.stored - 1 - k] : offsets[k - mirrored()];
+    }
+    // Of diagonal k, which has this offset, at a row; padding where there is no entry.
+    __device__ T stored(unsigned k, index_t offset, std::int64_t row) const {
+        if (k >= mirrored()) return cuda::load(values + (k - mirrored()) * matrix.pitch + row);
+        if (row + offset < 0) return T(std::bit_cast<Real<T>>(matrix.padding));
+        return cuda::load(values + (matrix.stored - 1 - k) * matrix.pitch + (row + offset));
+    }
+    __device__ bool is_padding(T stored) const { return Dia<T>::bits(stored) == matrix.padding; }
+    __device__ T value(unsigned k, T stored) const { return k < mirrored() ? matrix.mirror(stored) : stored; }
+
+    __device__ Row row(index_t r) const { return {std::int64_t(r) + matrix.before, diagonals()}; }
     __device__ index_t number(index_t r) const { return r; }
     __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
-        const bool mirrors = k < matrix.mirrored;
-        const unsigned d = mirrors ? matrix.stored - 1 - k : k - matrix.mirrored;
-        const std::int64_t at = mirrors ? row.begin - offsets[d] : row.begin + offsets[d];
-        if (at < 0 || at >= matrix.cols) return;
-        const T stored = cuda::load(values + d * matrix.pitch + (mirrors ? at : row.begin));
-        if (Dia<T>::bits(stored) == matrix.padding) return;
-        value = mirrors ? matrix.mirror(stored) : stored;
-        col = static_cast<index_t>(at) + first_col;
+        const index_t distance = offset(k);
+        // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
+        const unsigned at = static_cast<unsigned>(row.begin) + distance;
+        if (at >= matrix.cols) return;
+        const T found = stored(k, distance, row.begin);
+        value = this->value(k, found);
+        if (!is_padding(found)) col = static_cast<index_t>(at) + first_col;
     }
 };
 template <class T>
-SdiaRows<T> rows_of(const Sdia<T>& sdia) {
+DiagonalRows<T, false> rows_of(const Dia<T>& dia) {
+    return {diagonals_of(dia), 0, dia.offsets.data(), dia.values.data()};
+}
+template <class T>
+DiagonalRows<T, true> rows_of(const Sdia<T>& sdia) {
     return {diagonals_of(sdia), sdia.first_col, sdia.upper.offsets.data(), sdia.upper.values.data()};
 }
 

@@ -1,10 +1,10 @@
-#include "cuda/columns.cuh"
+#include "cuda/diagonals_columns.cuh"
 
 namespace spmvgpu {
 
 template <class T>
 void Sdia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_columns<1>(cuda::rows_of(*this), rows, 1, product, stream);
+    cuda::launch_diagonals_columns(cuda::rows_of(*this), rows, product, stream);
 }
 
 #define INSTANTIATE(T) template void Sdia<T>::multiply_columns_cuda(const Product<T>&, Stream) const;

@@ -99,8 +99,8 @@ struct Bsell {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/bsell.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/bsell.cu
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/bsell_columns.cu
 };
 

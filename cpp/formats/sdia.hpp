@@ -92,8 +92,8 @@ struct Sdia {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // cuda/sdia.cu
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/sdia.cu
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/sdia_columns.cu
 };
 

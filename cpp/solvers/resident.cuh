@@ -25,8 +25,8 @@ public:
     AnyRows(const SellRows<T>& rows) : kind_(Kind::kSell), sell_(rows) {}
     AnyRows(const BsellRows<T>& rows) : kind_(Kind::kBsell), bsell_(rows) {}
     AnyRows(const EllRows<T>& rows) : kind_(Kind::kEll), ell_(rows) {}
-    AnyRows(const DiaRows<T>& rows) : kind_(Kind::kDia), dia_(rows) {}
-    AnyRows(const SdiaRows<T>& rows) : kind_(Kind::kSdia), sdia_(rows) {}
+    AnyRows(const DiagonalRows<T, false>& rows) : kind_(Kind::kDia), dia_(rows) {}
+    AnyRows(const DiagonalRows<T, true>& rows) : kind_(Kind::kSdia), sdia_(rows) {}
     AnyRows(const StencilRows<T>& rows) : kind_(Kind::kStencil), stencil_(rows) {}
 
     // Whether they are stored in another order than that of the matrix.
@@ -62,8 +62,8 @@ private:
         SellRows<T> sell_;
         BsellRows<T> bsell_;
         EllRows<T> ell_;
-        DiaRows<T> dia_;
-        SdiaRows<T> sdia_;
+        DiagonalRows<T, false> dia_;
+        DiagonalRows<T, true> sdia_;
         StencilRows<T> stencil_;
     };
 };
