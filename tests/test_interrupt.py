@@ -11,8 +11,8 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="nee
 
 # Signals come all the time. After a call that looks for none, or looks only once it is done, the handler runs
 # once, as those that came meanwhile count as one; in the middle of a call that does look it runs again and
-# again. A call that is too short for that is repeated with a larger matrix, until it is long enough. Where other
-# processes take turns, the next one may still see too few of them, and is repeated.
+# again. A call that is too short for that is repeated with a larger matrix, until it is long enough. Where
+# other processes take turns the next one may still see too few of them, and is repeated.
 COUNT = """
     import signal, threading, time
     import numpy as np
