@@ -153,6 +153,15 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
         assert chosen == expected
 
 
+def test_a_long_row_does_not_make_a_graph_a_stencil(monkeypatch):
+    A = sp.lil_array(gallery.uniform_random(20_000, 20_000, 5))
+    A[7, ::2] = 1.0
+    monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
+    profile, csr = Profile.read(SHIPPED / "nvidia-h200.json"), canonical_csr(sp.csr_array(A))
+    found = predict.predict_csr(csr, 0, "roofline", profile, ["csr", "stencil"], True, choosing._may_be_close)
+    assert [prediction.name for prediction in found if prediction.format == "stencil"] == []
+
+
 def test_nothing_is_left_out_that_may_be_tried(monkeypatch):
     csr = canonical_csr(gallery.elasticity3d(8))
     monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)

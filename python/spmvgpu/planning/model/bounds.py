@@ -27,8 +27,8 @@ _ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
 _AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t"}
 _A_SLOT_FOR_EACH_DIAGONAL = {"dia", "sdia"}
 
-# Many rows of few kinds lie on few diagonals: with so many times more of these than the longest row is long,
-# hardly two rows are the same.
+# Many rows of few kinds lie on few diagonals: with so many times more of these than a row has entries, hardly
+# two rows are the same.
 _STENCIL, _MANY_ROWS, _MOST_STENCILS = "stencil", 8192, 8
 
 # The least and the largest values of the options that a plan chooses and a time depends on.
@@ -95,7 +95,8 @@ def least_time_us(
 
 def _rows_differ(features: Mapping[str, Any]) -> bool:
     many = features["rows"] > _MANY_ROWS
-    return many and bool(features["diagonals"] > _MOST_STENCILS * features["longest"])
+    mean = max(features["nnz"] / max(features["rows"], 1), 1.0)
+    return many and bool(features["diagonals"] > _MOST_STENCILS * mean)
 
 
 def _largest_block(features: Mapping[str, Any]) -> int:
