@@ -205,20 +205,21 @@ class Solves:
 
 
 def run_solvers(dtype: str, device: str) -> int:
-    """Every solver: small systems in one kernel, and one that is not small; how many operators were made."""
+    """Every solver: small systems in one kernel, and some that are not small; how many operators were made."""
     solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres])
     for solver, M in solves.all:
         options = {"check_every": 3, "residuals": []} if M % 2 else {}
         solves.check(solver, solves.op, M, **options)
-    large = sg.aslinearoperator(gallery.poisson2d(260).astype(dtype), device=device, format="dia")
-    assert linalg.cg(large, np.ones(260 * 260, dtype), maxiter=6)[1] == 6
-    return 2
+    for name in ("dia", "sdia"):
+        large = sg.aslinearoperator(gallery.poisson2d(260).astype(dtype), device=device, format=name)
+        assert linalg.cg(large, np.ones(260 * 260, dtype), maxiter=6)[1] == 6
+    return 3
 
 
 def run_chained(dtype: str, device: str) -> int:
     """Without rows that a resident kernel could read, sweeps between two products are one kernel."""
     solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.minres])
-    operators = [sg.aslinearoperator(solves.A, device=device, format=name) for name in ("coo", "sdia")]
+    operators = [sg.aslinearoperator(solves.A, device=device, format=name) for name in ("coo", "packed_sell")]
     for op, (solver, M) in product(operators, solves.all):
         solves.check(solver, op, M)
         assert op.solve_info.chained == (device != "cpu")
