@@ -205,7 +205,7 @@ class Solves:
 
 
 def run_solvers(dtype: str, device: str) -> int:
-    """Every solver: small systems in one kernel, and some that are not small; how many operators were made."""
+    """Every solver: systems small enough for one kernel, and others; how many operators were made."""
     solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres])
     for solver, M in solves.all:
         options = {"check_every": 3, "residuals": []} if M % 2 else {}
