@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
         const std::int64_t begin = (std::int64_t(blockIdx.x) * rounds + round) * kRowsPerRound;
         const std::int64_t first_row = begin + threadIdx.x / Shape::kGroup * kNeighbours;
         if (first_row >= row_count) return;
-        const std::int64_t place = first_row + stored.matrix.before;
+        const std::int64_t place = first_row + (kMirrors ? stored.matrix.before : 0);
         T sums[kNeighbours][Shape::kPerLane] = {}, window[kShared + kBatch][Shape::kPerLane] = {};
         index_t next_of_run = 0;  // the diagonal that would go on with the run of the batch before, if that was full
         bool was_full = false;
@@ -34,10 +34,11 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
             T factors[kBatch][kNeighbours];
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
+                const T* const slots = stored.slots(k + i, offset + i, place);
 #pragma unroll
                 for (int r = 0; r < kNeighbours; ++r) {
-                    const bool is_row = !kMirrors || first_row + r < row_count;
-                    factors[i][r] = i < batch && is_row ? stored.stored(k + i, offset + i, place + r) : T(0);
+                    const bool is_slot = !kMirrors || (first_row + r < row_count && place + r + offset + i >= 0);
+                    factors[i][r] = i < batch && is_slot ? load(slots + r) : T(0);
                 }
             }
             if (goes_on) {
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
             for (int r = 0; r < kShared + kBatch; ++r) {
                 const unsigned col = static_cast<unsigned>(place + r) + offset;
                 const bool is_new = r < kShared + batch && (r >= kShared || !goes_on);
-                if (is_new && col < stored.matrix.cols) x.load(static_cast<index_t>(col) + stored.first_col, window[r]);
+                if (is_new && col < stored.matrix.cols) x.load(stored.column(col), window[r]);
             }
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {

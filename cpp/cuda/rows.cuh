@@ -164,25 +164,25 @@ struct DiagonalRows {
     __device__ index_t offset(unsigned k) const {
         return k < mirrored() ? -offsets[matrix.stored - 1 - k] : offsets[k - mirrored()];
     }
-    // Of diagonal k, which has this offset, at a row; padding where there is no entry.
-    __device__ T stored(unsigned k, index_t offset, std::int64_t row) const {
-        if (k >= mirrored()) return cuda::load(values + (k - mirrored()) * matrix.pitch + row);
-        if (row + offset < 0) return T(std::bit_cast<Real<T>>(matrix.padding));
-        return cuda::load(values + (matrix.stored - 1 - k) * matrix.pitch + (row + offset));
+    // Slots of diagonal k, which has this offset, from a row on. There are some where its columns are of the matrix.
+    __device__ const T* slots(unsigned k, index_t offset, std::int64_t row) const {
+        if (k < mirrored()) return values + (matrix.stored - 1 - k) * matrix.pitch + (row + offset);
+        return values + (k - mirrored()) * matrix.pitch + row;
     }
+    __device__ index_t column(unsigned at) const { return static_cast<index_t>(at) + (kMirrors ? first_col : 0); }
     __device__ bool is_padding(T stored) const { return Dia<T>::bits(stored) == matrix.padding; }
     __device__ T value(unsigned k, T stored) const { return k < mirrored() ? matrix.mirror(stored) : stored; }
 
-    __device__ Row row(index_t r) const { return {std::int64_t(r) + matrix.before, diagonals()}; }
+    __device__ Row row(index_t r) const { return {std::int64_t(r) + (kMirrors ? matrix.before : 0), diagonals()}; }
     __device__ index_t number(index_t r) const { return r; }
     __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
         const index_t distance = offset(k);
         // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
         const unsigned at = static_cast<unsigned>(row.begin) + distance;
         if (at >= matrix.cols) return;
-        const T found = stored(k, distance, row.begin);
+        const T found = cuda::load(slots(k, distance, row.begin));
         value = this->value(k, found);
-        if (!is_padding(found)) col = static_cast<index_t>(at) + first_col;
+        if (!is_padding(found)) col = column(at);
     }
 };
 template <class T>

@@ -73,7 +73,7 @@ struct Dia {
     void spmv(const Product<T>& product) const;                                  // on the CPU
     void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;              // cuda/dia.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/dia_columns.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // cuda/diagonals_columns.cu
 };
 
 }  // namespace spmvgpu
