@@ -14,6 +14,7 @@
 #include "formats/ellr_t.hpp"
 #include "formats/sell.hpp"
 #include "formats/stencil.hpp"
+#include "passes/divisor.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -74,13 +75,14 @@ SellRows<T> rows_of(const Sell<T>& sell) {
 // Rows of blocks. Entry k of a row is in the column k % block of the k / block-th block of its block row.
 template <class T>
 struct BsellRows {
-    unsigned block, reciprocal;  // 2^32 / block, rounded up: exact for what it divides here, rows and entries of one
+    unsigned block;
+    Divisor divisor;  // by the block
     const index_t* __restrict__ slice_offsets;
     BlockColumns columns;
     const T* __restrict__ values;
     const index_t* __restrict__ permutation;
 
-    __device__ unsigned over_block(unsigned number) const { return block == 1 ? number : __umulhi(number, reciprocal); }
+    __device__ unsigned over_block(unsigned number) const { return divisor.quotient(number); }
     // `begin` has the first slot, the row within its block row and the lane in it: (slot * block + row) * 32 + lane.
     __device__ Row row(index_t r) const {
         const auto place = over_block(r), lane = place % kSliceLanes, slice = place / kSliceLanes;
@@ -104,7 +106,7 @@ template <class T>
 BsellRows<T> rows_of(const Bsell<T>& bsell) {
     const auto block = static_cast<unsigned>(bsell.block);
     return {block,
-            static_cast<unsigned>(((std::uint64_t(1) << 32) + block - 1) / block),
+            Divisor(block),
             bsell.slice_offsets.data(),
             columns_of(bsell),
             bsell.values.data(),

@@ -10,6 +10,7 @@
 #include "formats/csr_passes.hpp"
 #include "formats/padding.hpp"
 #include "formats/slices_build.hpp"
+#include "passes/divisor.hpp"
 #include "passes/lanes.hpp"
 
 namespace spmvgpu {
@@ -27,6 +28,7 @@ constexpr int kBlocks[] = {6, 4, 3, 2};
 // The blocks of a matrix in CSR, by the place of their block row in the slices.
 struct BlocksOfCsr {
     index_t block_rows, block;
+    Divisor divisor;             // by the block
     const index_t* permutation;  // nullptr where block rows are in order
     const index_t *row_offsets, *cols;
 
@@ -40,7 +42,7 @@ struct BlocksOfCsr {
     }
     SPMVGPU_IN_BODY index_t column(index_t i, index_t j) const {
         const index_t k = entry(i, j);
-        return k < 0 ? -1 : cols[k] / block;
+        return k < 0 ? -1 : static_cast<index_t>(divisor.quotient(cols[k]));
     }
 };
 
@@ -184,17 +186,18 @@ struct Builder<Bsell<T>, Passes> {
     static bool consists_of_blocks(Passes& passes, const CsrMatrix<T>& csr, index_t block) {
         if (csr.rows % block != 0 || csr.cols % block != 0 || csr.nnz % (block * block) != 0) return false;
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        const Divisor divisor(block);
         const auto others = passes.template reduce<std::int64_t>(
             csr.rows, SPMVGPU_BODY(std::int64_t row) {
-                const std::int64_t first = row - row % block;
+                const std::int64_t first = row - divisor.remainder(row);
                 const index_t length = row_offsets[row + 1] - row_offsets[row];
-                return length % block != 0 || length != row_offsets[first + 1] - row_offsets[first];
+                return divisor.remainder(length) != 0 || length != row_offsets[first + 1] - row_offsets[first];
             });
         return others == 0 && !any_entry(
                                   passes, csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                                      const index_t i = k - row_offsets[row], in_block = i % block;
-                                      const index_t first = row_offsets[row - row % block] + i - in_block;
-                                      return cols[first] % block != 0 || cols[k] != cols[first] + in_block;
+                                      const index_t i = k - row_offsets[row], in_block = divisor.remainder(i);
+                                      const index_t first = row_offsets[row - divisor.remainder(row)] + i - in_block;
+                                      return divisor.remainder(cols[first]) != 0 || cols[k] != cols[first] + in_block;
                                   });
     }
 
@@ -211,7 +214,7 @@ struct Builder<Bsell<T>, Passes> {
 
     static BlocksOfCsr blocks_of(const Bsell<T>& bsell, const index_t* row_offsets, const index_t* cols) {
         const index_t* const permutation = bsell.permutation.size() > 0 ? bsell.permutation.data() : nullptr;
-        return {bsell.block_rows(), bsell.block, permutation, row_offsets, cols};
+        return {bsell.block_rows(), bsell.block, Divisor(bsell.block), permutation, row_offsets, cols};
     }
 
     // The least column of slot j of the slice that begins at a place, if all are near it; else -1.
@@ -228,8 +231,9 @@ struct Builder<Bsell<T>, Passes> {
         const index_t slices = plan.slices.count();
         const index_t* const permutation =
             plan.slices.permutation.size() > 0 ? plan.slices.permutation.data() : nullptr;
-        const BlocksOfCsr blocks{csr.rows / plan.block, plan.block, permutation, csr.row_offsets.data(),
-                                 csr.col_indices.data()};
+        const BlocksOfCsr blocks{csr.rows / plan.block,  plan.block,
+                                 Divisor(plan.block),    permutation,
+                                 csr.row_offsets.data(), csr.col_indices.data()};
         const std::int64_t* const offsets = plan.slices.offsets.data();
         plan.far_offsets = passes.template scratch<index_t>(slices + std::size_t(1));
         index_t* const counts = plan.far_offsets.data();
