@@ -158,20 +158,26 @@ struct Builder<Bsell<T>, Passes> {
         const BlocksOfCsr blocks = blocks_of(bsell, row_offsets, nullptr);
         const index_t* const slice_offsets = bsell.slice_offsets.data();
         T* const to = bsell.values.data();
-        // The slices are to the places what rows are to entries.
-        passes.each_entry(
-            bsell.slices, slice_offsets, static_cast<index_t>(bsell.near_cols.size()),
-            SPMVGPU_BODY(index_t slice, index_t place) {
-                const index_t slot = place / kSliceLanes, lane = place % kSliceLanes;
-                const index_t i = slice * kSliceLanes + lane;
-                const index_t k = blocks.entry(i, slot - slice_offsets[slice] / kSliceLanes);
-                const index_t length = k < 0 ? 0 : blocks.row_length(blocks.row_at(i));
-                for (int r = 0; r < blocks.block; ++r) {
-                    for (int c = 0; c < blocks.block; ++c) {
-                        to[entry_offset(slot, blocks.block, r, c) + lane] = k < 0 ? T(0) : values[k + r * length + c];
+        // A block row at a time, whose values are read one after the other.
+        passes.each(
+            std::int64_t(bsell.slices) * kSliceLanes,
+            SPMVGPU_BODY(std::int64_t place) {
+                const auto i = static_cast<index_t>(place), slice = i / kSliceLanes, lane = i % kSliceLanes;
+                const index_t begin = slice_offsets[slice] / kSliceLanes, end = slice_offsets[slice + 1] / kSliceLanes;
+                const index_t first = i < blocks.block_rows ? blocks.row_at(i) : 0;
+                const index_t length = i < blocks.block_rows ? blocks.row_length(first) : 0;
+                const T* const from = values + row_offsets[first];
+                for (index_t slot = begin; slot < end; ++slot) {
+                    const std::int64_t k = std::int64_t(slot - begin) * blocks.block;
+                    for (int r = 0; r < blocks.block; ++r) {
+                        for (int c = 0; c < blocks.block; ++c) {
+                            to[entry_offset(slot, blocks.block, r, c) + lane] =
+                                k < length ? from[k + r * std::int64_t(length) + c] : T(0);
+                        }
                     }
                 }
-            });
+            },
+            kNanosecondsPerSlice / kSliceLanes);
     }
 
     // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
@@ -195,9 +201,13 @@ struct Builder<Bsell<T>, Passes> {
             });
         return others == 0 && !any_entry(
                                   passes, csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                                      const index_t i = k - row_offsets[row], in_block = divisor.remainder(i);
-                                      const index_t first = row_offsets[row - divisor.remainder(row)] + i - in_block;
-                                      return divisor.remainder(cols[first]) != 0 || cols[k] != cols[first] + in_block;
+                                      const index_t i = k - row_offsets[row], in_block = divisor.remainder(row);
+                                      if (in_block != 0) return cols[k] != cols[row_offsets[row - in_block] + i];
+                                      const index_t c = divisor.remainder(cols[k]);
+                                      if (c > i || cols[k - c] != cols[k] - c)
+                                          return true;  // columns ascend: so all before it are there
+                                      return c + 1 < block &&
+                                             (k + 1 == row_offsets[row + 1] || cols[k + 1] != cols[k] + 1);
                                   });
     }
 
