@@ -529,7 +529,7 @@ def test_parts_along_diagonals_read_what_lies_near_them(fmt):
     op = sg.aslinearoperator(A, format=fmt, device=["cpu"] * 3)
     shards = op._matrix.shards
     assert {matrix.format for matrix, *_ in shards} == {fmt}
-    windows = [(begin, end) for _, _, begin, end in shards]
+    windows = [(begin, end) for _, _, begin, end, _ in shards]
     firsts = np.cumsum([0, *(matrix.rows for matrix, *_ in shards)])
     near = [(max(0, begin - 40), min(1600, end + 40)) for begin, end in itertools.pairwise(firsts)]
     assert windows == near

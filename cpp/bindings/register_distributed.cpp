@@ -46,14 +46,14 @@ void register_vector(py::module_& module) {
 template <class T>
 void register_matrix_type(py::module_& module) {
     using M = DistributedMatrix<T>;
-    using GivenShard = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t>;
+    using GivenShard = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t, std::size_t>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("DistributedMatrix" + value_suffix<T>()).c_str(),
                                                     "One matrix over several devices.")
         .def(py::init([](index_t rows, index_t cols, const std::vector<GivenShard>& given) {
                  std::vector<Shard<T>> shards;
                  IndexMapReader maps;
-                 for (const auto& [matrix, shard_rows, col_begin, col_end] : given) {
-                     shards.push_back({matrix, maps.read(shard_rows), col_begin, col_end});
+                 for (const auto& [matrix, shard_rows, col_begin, col_end, interior_parts] : given) {
+                     shards.push_back({matrix, maps.read(shard_rows), col_begin, col_end, interior_parts});
                  }
                  const GilRelease release;
                  return std::make_shared<M>(rows, cols, std::move(shards));
@@ -65,11 +65,11 @@ void register_matrix_type(py::module_& module) {
                 std::vector<GivenShard> shards;
                 for (const auto& shard : matrix.shards()) {
                     shards.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(shard.matrix), to_python(shard.rows),
-                                        shard.col_begin, shard.col_end);
+                                        shard.col_begin, shard.col_end, shard.interior_parts);
                 }
                 return shards;
             },
-            "(matrix, rows, first column, end of the columns) of every shard.")
+            "(matrix, rows, first column, end of the columns, interior parts) of every shard.")
         .def_property_readonly("solver_pieces", py::cpp_function(&M::solver_pieces, py::call_guard<GilRelease>()),
                                "In how many pieces solvers keep vectors on the devices; 0: they do not.")
         .def("make_vector", &M::make_vector, py::call_guard<GilRelease>(),

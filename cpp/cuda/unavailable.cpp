@@ -116,5 +116,6 @@ void NcclCommunicator::exchange(const std::vector<NcclMessage>&, const std::vect
 
 void copy_async(void*, const void*, std::size_t, Stream) { unavailable(); }
 void allow_peer_access(int, int) { unavailable(); }
+void order_after(Stream, Stream) { unavailable(); }
 
 }  // namespace spmvgpu::cuda

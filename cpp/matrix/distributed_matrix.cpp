@@ -7,6 +7,7 @@
 #include "core/host_vector.hpp"
 #include "cuda/runtime.hpp"
 #include "matrix/column_products.hpp"
+#include "matrix/parted_matrix.hpp"
 #include "matrix/timing.hpp"
 
 namespace spmvgpu {
@@ -20,6 +21,10 @@ DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<
         if (shard.matrix->cols() != cols || shard.col_begin < 0 || shard.col_begin > shard.col_end ||
             shard.col_end > cols) {
             throw std::invalid_argument("a part must have all columns of the matrix, and read from some of them");
+        }
+        const auto* const parted = dynamic_cast<const PartedMatrix<T>*>(shard.matrix.get());
+        if (shard.interior_parts > (parted == nullptr ? 0 : parted->parts().size())) {
+            throw std::invalid_argument("a part must be made of those that are its interior");
         }
         every.add(shard.rows, shard.matrix->rows());
     }

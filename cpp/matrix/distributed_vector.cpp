@@ -79,6 +79,7 @@ HaloProducts<T>::HaloProducts(const Halos<T>& halos) : halos_(halos) {
             return !halos.lanes()[reader].device().is_cuda();
         });
         streams_.push_back(is_gpu ? cuda::lease_stream(ordinal) : nullptr);
+        pulling_.push_back(is_gpu && lane.has_interior() ? cuda::lease_stream(ordinal) : nullptr);
         downward_.push_back(is_gpu && feeds_cpu ? cuda::lease_stream(ordinal) : nullptr);
     }
 }
@@ -131,18 +132,22 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Dist
     const Device device = lane.device();
     const cuda::DeviceGuard guard(device.ordinal);
     const Stream stream = streams_[number(lane)].get();
+    const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;
+    if (pulling != stream) cuda::order_after(pulling, stream);  // the halo that it had before may be being read
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
-        if (other.made) other.made->hold_back(stream);
+        if (other.made) other.made->hold_back(pulling);
         cuda::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
-                         std::size_t(pull.end - pull.begin) * sizeof(T), stream);
+                         std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
     }
-    own_x.pulled->record(stream);
+    own_x.pulled->record(pulling);
     for (const std::size_t reader : lane.read_by) {  // of what y held before
         if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->hold_back(stream);
     }
-    lane.shard->matrix->spmv(product, stream);
+    lane.multiply(product, stream, [&] {
+        if (pulling != stream) own_x.pulled->hold_back(stream);
+    });
     own_y.made->record(stream);
 }
 

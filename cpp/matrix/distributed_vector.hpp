@@ -73,6 +73,7 @@ private:
 
     const Halos<T>& halos_;
     std::vector<std::shared_ptr<void>> streams_;   // of each lane on a GPU
+    std::vector<std::shared_ptr<void>> pulling_;   // of each of them with an interior: for the pulls beside it
     std::vector<std::shared_ptr<void>> downward_;  // of each GPU a stream for what the CPU pulls from it
     mutable Mutex turn_;
 };

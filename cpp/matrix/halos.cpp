@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "cuda/stream.hpp"
+#include "matrix/parted_matrix.hpp"
 
 namespace spmvgpu {
 
@@ -45,6 +46,19 @@ Halos<T>::Halos(const std::vector<Shard<T>>& shards, index_t rows, index_t cols)
             }
         }
     }
+}
+
+template <class T>
+void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
+                              const std::function<void()>& await_pulls) const {
+    if (!has_interior()) {
+        await_pulls();
+        return shard->matrix->spmv(product, stream);
+    }
+    const auto& parted = dynamic_cast<const PartedMatrix<T>&>(*shard->matrix);
+    parted.spmv_parts(0, shard->interior_parts, product, stream);
+    await_pulls();
+    parted.spmv_parts(shard->interior_parts, parted.parts().size(), product, stream);
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 // Which elements of a vector in pieces the shards of a spread matrix read of each other's pieces: its halos.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "matrix/shard.hpp"
@@ -24,6 +25,12 @@ public:
         Device device() const { return shard->device(); }
         index_t begin() const { return shard->rows.first; }
         index_t end() const { return shard->rows.first + shard->matrix->rows(); }
+
+        // Whether some of its product needs no pull.
+        bool has_interior() const { return shard->interior_parts > 0 && !pulls.empty(); }
+        // The product on its GPU. What needs no pull is queued first, then await_pulls() called, which has what is
+        // queued afterwards wait for them.
+        void multiply(const Product<T>& product, Stream stream, const std::function<void()>& await_pulls) const;
     };
 
     // Whether the matrix is square and its shards hold neighbouring rows, in order.

@@ -66,16 +66,23 @@ void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
         if (!device().is_cuda()) return for_each_vector(product, multiply);
         return vector_copies_.run(product, rows_, cols_, device(), stream, multiply);
     }
-    Workspaces::Space* const space = workspaces_->of(stream);
-    if (space == nullptr) return multiply_parts(product, nullptr, stream);
-    const std::lock_guard turn(space->in_use);
-    multiply_parts(product, reinterpret_cast<T*>(space->memory.data()), stream);
+    spmv_parts(0, parts_.size(), product, stream);
 }
 
 template <class T>
-void PartedMatrix<T>::multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const {
+void PartedMatrix<T>::spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const {
+    Workspaces::Space* const space = workspaces_->of(stream);
+    if (space == nullptr) return multiply_parts(first, last, product, nullptr, stream);
+    const std::lock_guard turn(space->in_use);
+    multiply_parts(first, last, product, reinterpret_cast<T*>(space->memory.data()), stream);
+}
+
+template <class T>
+void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
+                                     Stream stream) const {
     const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
-    for (const Part& part : parts_) {
+    for (std::size_t k = first; k < last; ++k) {
+        const Part& part = parts_[k];
         Product<T> own =
             product.from(part.rows.scattered() ? 0 : part.rows.first, part.cols.scattered() ? 0 : part.cols.first);
         if (part.cols.scattered()) {

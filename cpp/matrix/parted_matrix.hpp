@@ -31,6 +31,8 @@ public:
     PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
 
     void spmv(const Product<T>& product, Stream stream) const override;
+    // Of vectors, and only of the parts from `first` to before `last`.
+    void spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const;
     void spmv_host(const Product<T>& product) const override;
     bool takes_rows() const override;
     void set_x(const T* x) override;  // throws: parts do not keep what they gather
@@ -48,7 +50,8 @@ private:
     void check_parts() const;
     void move_maps_to_device();
     std::size_t nbytes_of_parts() const;
-    void multiply_parts(const Product<T>& product, T* gathered_x, Stream stream) const;
+    void multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
+                        Stream stream) const;
     void multiply_mapped(const Part& part, Product<T> product, Stream stream) const;
     Workspaces& composed_maps() const;
 

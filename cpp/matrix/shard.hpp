@@ -14,6 +14,8 @@ struct Shard {
     std::shared_ptr<const AnyMatrix<T>> matrix;  // with all columns
     IndexMap rows;                               // of the whole; a map is in host memory
     index_t col_begin = 0, col_end = 0;          // the part of x that it reads
+    // So many of the first parts of a PartedMatrix read nothing of x but elements with the numbers of the shard's rows.
+    std::size_t interior_parts = 0;
 
     Device device() const { return matrix->device(); }
     std::size_t row_count() const { return matrix->rows(); }

@@ -143,7 +143,7 @@ def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
             for part, rows, cols in matrix.parts
         ]
     if is_distributed(matrix):
-        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, _, _ in matrix.shards]
+        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, *_ in matrix.shards]
     return []
 
 

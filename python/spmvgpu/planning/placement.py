@@ -36,6 +36,9 @@ _BUS_RATE = 54e9
 # Bytes in one transfer of rows that are streamed: large beside what a transfer costs of itself.
 _LARGEST_CHUNK = 64 << 20
 
+# Entries of an interior that is worth kernels of its own: its product takes longer than their launches.
+_LEAST_INTERIOR = 4_000_000
+
 Rows: TypeAlias = range | npt.NDArray[np.int32]
 PARTITIONS = {"nnz": partition.by_nnz, "rows": partition.by_rows, "pmf": partition.by_pmf}
 
@@ -266,12 +269,17 @@ def _build(piece: Any, request: Request, ordinal: int) -> Any:
 
 def build(csr: Any, request: Request, shards: Sequence[Shard]) -> DistributedMatrix:
     """The matrix, spread over the devices."""
+    in_pieces = len(shards) > 1 and csr.shape[0] == csr.shape[1]  # as vectors may be then
     made = []
     for shard in shards:
         own = _rows_in(csr, shard.rows)
         rows = shard.rows.start if isinstance(shard.rows, range) else shard.rows
-        matrix = _build_shard(own, request, shard)
-        made.append((matrix, rows, *_window(own, matrix)))
+        interior = _interior(own, shard) if in_pieces else range(0)
+        if interior:
+            matrix = _build_around(interior, own, request, shard)
+        else:
+            matrix = _build_shard(own, request, shard)
+        made.append((matrix, rows, *_window(own, matrix), 1 if interior else 0))
     return value_type(csr.dtype).distributed(csr.shape[0], csr.shape[1], made)
 
 
@@ -293,16 +301,49 @@ def _build_shard(own: Any, request: Request, shard: Shard) -> Any:
     return value_type(own.dtype).parted(own.shape[0], own.shape[1], made)
 
 
+def _interior(own: Any, shard: Shard) -> range:
+    """The rows of a shard, counted from its first, that are multiplied while it gets its halo of x.
+
+    They are those further from its first and last row than any of its entries is from the diagonal, so that
+    no format reads the halo for them. None on the CPU, where rows do not stay, and where they are too few.
+    """
+    nothing, rows = range(0), shard.rows
+    stays = shard.ordinal != CPU and shard.resident is None and not shard.is_full
+    if not stays or not isinstance(rows, range) or own.nnz < 2 * _LEAST_INTERIOR:
+        return nothing
+    filled, first, last = _ends_of_rows(own)
+    below, above = int((filled + rows.start - first).max()), int((last - filled - rows.start).max())
+    start = 0 if rows.start == 0 else max(0, below)
+    stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, above)
+    worthwhile = start < stop and own.indptr[stop] - own.indptr[start] >= max(_LEAST_INTERIOR, own.nnz // 2)
+    return range(start, stop) if worthwhile and stop - start < len(rows) else nothing
+
+
+def _build_around(interior: range, own: Any, request: Request, shard: Shard) -> Any:
+    """The rows of a shard in three parts: its interior first, then those before it and those after it."""
+    ends = [range(interior.start), range(interior.stop, own.shape[0])]
+    made = [(_build(_rows_in(own, interior), request, shard.ordinal), interior.start, 0)]
+    for rows in filter(len, ends):
+        made.append((_build(_rows_in(own, rows), replace(request, tune="off"), shard.ordinal), rows.start, 0))
+    return value_type(own.dtype).parted(own.shape[0], own.shape[1], made)
+
+
+def _ends_of_rows(csr: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """The rows of a canonical matrix that are not empty, and the columns of their first and last entries."""
+    filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
+    first = csr.indices[csr.indptr[filled]].astype(np.int64)
+    last = csr.indices[csr.indptr[filled + 1] - 1].astype(np.int64)
+    return filled, first, last
+
+
 def _window(csr: Any, matrix: Any) -> tuple[int, int]:
     """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
-    filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
+    filled, first, last = _ends_of_rows(csr)
     if not filled.size:
         return 0, 0
     names = parts.formats_in(matrix)
     if any(needs_symmetry(name) and not reads_diagonals(name) for name in names):
         return 0, csr.shape[1]  # of a node with an entry in a column, all rows are columns too
-    first = csr.indices[csr.indptr[filled]].astype(np.int64)
-    last = csr.indices[csr.indptr[filled + 1] - 1].astype(np.int64)
     if any(map(reads_diagonals, names)):  # along diagonals, from one end of the rows to the other
         return max(0, int((first - filled).min())), min(
             csr.shape[1], csr.shape[0] + int((last - filled).max())

@@ -1,0 +1,159 @@
+"""Rows of a shard that need nothing of other devices: which they are, and products that begin with them."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import TYPES, banded, vector
+from reference import assert_product
+from spmvgpu import gallery, linalg
+from spmvgpu.devices import CPU
+from spmvgpu.formats import build_in_one
+from spmvgpu.planning import placement
+from spmvgpu.planning.choosing import Choice
+from spmvgpu.value_types import is_parted
+from support import over
+from test_multi import gpu_names  # noqa: F401  (a fixture)
+
+FORMATS = ["auto", "csr", "sell", "dia", "sdia", "bsell", "packed_sell"]
+
+
+@pytest.fixture(autouse=True)
+def _however_small(monkeypatch):
+    """Matrices of a test are far smaller than those that are worth it."""
+    monkeypatch.setattr(placement, "_LEAST_INTERIOR", 1)
+
+
+def shard_of(A, rows, ordinal=0, **how):
+    """Some rows of a matrix, and what says that they go to a device."""
+    return placement._rows_in(A, rows), placement.Shard(rows, ordinal, **how)
+
+
+def read_by(A, rows, fmt):
+    """The elements of x that some rows read in a format."""
+    own = placement._rows_in(A, rows)
+    return range(*placement._window(own, build_in_one(own, Choice(fmt), CPU)))
+
+
+def test_the_interior_of_a_grid():
+    """Of a grid of planes, all but the first and the last plane of a shard; at its ends there is nobody."""
+    A = sp.csr_array(gallery.poisson3d(10))
+    for rows, expected in (
+        (range(300), range(200)),
+        (range(300, 800), range(100, 400)),
+        (range(700, 1000), range(100, 300)),
+    ):
+        assert placement._interior(*shard_of(A, rows)) == expected
+
+
+@pytest.mark.parametrize("fmt", ["csr", "dia", "sdia"])
+@over("offsets", [[-7, -1, 0, 1, 7], [-30, 0, 2, 30], [0, 11], [-11, -3], [5]])
+def test_no_format_reads_the_halo_for_an_interior(fmt, offsets):
+    A = sp.csr_array(banded(400, offsets))
+    A.data[A.indptr[200] : A.indptr[201]] = 0  # an empty row
+    A.eliminate_zeros()
+    if fmt == "sdia":
+        A = A + A.T
+    for own in (range(150), range(150, 290), range(290, 400)):
+        inside = placement._interior(*shard_of(A, own))
+        assert inside or own.start != 150
+        read = read_by(A, range(own.start + inside.start, own.start + inside.stop), fmt)
+        assert not inside or own.start <= read.start < read.stop <= own.stop
+
+
+def test_shards_without_an_interior(monkeypatch):
+    A = sp.csr_array(gallery.poisson3d(10))
+    rows = range(300, 700)
+    assert placement._interior(*shard_of(A, rows))
+    assert not placement._interior(*shard_of(A, rows, CPU))
+    assert not placement._interior(*shard_of(A, rows, resident=200))
+    assert not placement._interior(*shard_of(A, rows, is_full=True))
+    assert not placement._interior(*shard_of(A, np.arange(300, 700, 2, dtype=np.int32)))
+    assert not placement._interior(*shard_of(A, range(300, 480)))  # 80 of 180 rows
+    assert not placement._interior(*shard_of(sp.csr_array((1000, 1000)), rows))
+    diagonal = sp.csr_array(sp.diags_array(np.ones(1000)))
+    assert not placement._interior(*shard_of(diagonal, rows))  # no halo
+    scattered = sp.random_array((1000, 1000), density=0.05, format="csr", random_state=1)
+    assert not placement._interior(*shard_of(scattered, rows))
+    monkeypatch.setattr(placement, "_LEAST_INTERIOR", 1_000_000)
+    assert not placement._interior(*shard_of(A, rows))
+
+
+def test_an_interior_is_made_of_parts():
+    """Nobody says that rows are an interior that no part has."""
+    A = sp.csr_array(gallery.poisson1d(10))
+    own = build_in_one(A, Choice("csr"), CPU)
+    with pytest.raises(ValueError, match="interior"):
+        placement.value_type(A.dtype).distributed(10, 10, [(own, 0, 0, 10, 1)])
+
+
+def with_interiors(A, names, **options):
+    """An operator of which every part on a GPU has an interior."""
+    op = sg.aslinearoperator(A, device=names, **options)
+    for (matrix, *_, interior_parts), name in zip(op._matrix.shards, names, strict=True):
+        assert interior_parts == (0 if name == "cpu" else 1)
+        assert is_parted(matrix) == (name != "cpu")
+    return op
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fmt", FORMATS)
+@over("dtype", TYPES)
+def test_products_begin_with_interiors(fmt, gpu_names, dtype):  # noqa: F811
+    """Chains of them; a vector filled anew; whole vectors; and the entries are those of the matrix."""
+    A = sp.csr_array(gallery.poisson3d(30), dtype=dtype)
+    A.data /= 12
+    op = with_interiors(A, gpu_names, format=fmt, powers=[1.0] * len(gpu_names))
+    x = vector(A.shape[0], dtype)
+    ours, other, expected = op.distribute(x), op.distribute(), x
+    for _ in range(5):
+        op.spmv(ours, out=other)
+        assert_product(other.collect(), A, expected)
+        ours, other = other, ours
+        expected = ours.collect()
+    for _ in range(3):
+        ours.assign(x)
+        op.spmv(ours, out=other, alpha=2.0)
+        ours.assign(np.full_like(x, np.nan))
+        assert_product(other.collect(), A, x, alpha=2.0)
+    assert_product(op @ x, A, x)
+    assert abs(op.tocsr() - A).sum() == 0
+
+
+@pytest.mark.gpu
+def test_a_long_chain_gives_the_same_bits_again(gpu_names):  # noqa: F811
+    A = sp.csr_array(gallery.poisson3d(40))
+    A.data /= 12
+    op = with_interiors(A, gpu_names, format="csr", powers=[1.0] * len(gpu_names))
+    found = []
+    for _ in range(3):
+        x, y = op.distribute(vector(A.shape[0], A.dtype)), op.distribute()
+        for _ in range(100):
+            x, y = op.spmv(x, out=y), x
+        found.append(x.collect())
+    expected = vector(A.shape[0], A.dtype)
+    for _ in range(100):
+        expected = A @ expected
+    assert np.linalg.norm(found[0] - expected) <= 1e-10 * np.linalg.norm(expected)
+    for again in found[1:]:
+        np.testing.assert_array_equal(again, found[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
+@over("preconditioned", [False, True])
+def test_solvers_over_interiors(solver, preconditioned, gpu_names):  # noqa: F811
+    A = sp.csr_array(gallery.poisson3d(30))
+    b = A @ vector(A.shape[0], A.dtype)
+    one = sg.aslinearoperator(A, device=next(name for name in gpu_names if name != "cpu"), format="csr")
+    op = with_interiors(A, gpu_names, format="csr", powers=[1.0] * len(gpu_names))
+    M = [linalg.chebyshev(made) if preconditioned else None for made in (op, one)]
+    residuals: list[float] = []
+    x, info = getattr(linalg, solver)(op, b, M=M[0], rtol=1e-9, maxiter=2000, residuals=residuals)
+    expected, _ = getattr(linalg, solver)(one, b, M=M[1], rtol=1e-9, maxiter=2000)
+    assert info == 0
+    assert op.solve_info.pieces == (1 if "cpu" in gpu_names else len(gpu_names))
+    assert np.linalg.norm(x - expected) <= 1e-6 * np.linalg.norm(expected)
+    slack = 0.25 if solver == "bicgstab" else 0.02
+    assert abs(op.solve_info.iterations - one.solve_info.iterations) <= 1 + slack * one.solve_info.iterations
