@@ -90,8 +90,8 @@ def pattern(
 def rows_of(csr: Any, rows: range) -> Any:
     """Neighbouring rows of a canonical matrix: a window on its arrays."""
     begin, end = int(csr.indptr[rows.start]), int(csr.indptr[rows.stop])
-    arrays = (csr.data[begin:end], csr.indices[begin:end], csr.indptr[rows.start : rows.stop + 1] - begin)
-    return sp.csr_array(arrays, shape=(len(rows), csr.shape[1]))
+    indptr = csr.indptr[rows.start : rows.stop + 1] - begin
+    return _of_arrays(csr.data[begin:end], csr.indices[begin:end], indptr, csr.shape[1])
 
 
 def narrowed(csr: Any) -> Any:
@@ -99,7 +99,14 @@ def narrowed(csr: Any) -> Any:
     if csr.nnz > ENTRY_LIMIT:
         return csr
     indices, indptr = (array.astype(np.int32, copy=False) for array in (csr.indices, csr.indptr))
-    return sp.csr_array((csr.data, indices, indptr), shape=csr.shape)
+    return _of_arrays(csr.data, indices, indptr, csr.shape[1])
+
+
+def _of_arrays(data: Any, indices: Any, indptr: Any, columns: int) -> Any:
+    """A matrix over these very arrays; SciPy's constructor copies windows on less than half of an array."""
+    csr = sp.csr_array((len(indptr) - 1, columns), dtype=data.dtype)
+    csr.data, csr.indices, csr.indptr = data, indices, indptr
+    return csr
 
 
 def pieces_of(csr: Any) -> Iterator[Any]:
