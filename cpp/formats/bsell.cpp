@@ -36,7 +36,7 @@ CsrMatrix<T> Bsell<T>::to_csr() const {
     auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     HostPasses passes;
     const Array<index_t> offsets = Builder<Bsell<T>, HostPasses>::find_value_map(passes, *this);
-    std::copy(offsets.begin(), offsets.end(), csr.row_offsets.begin());
+    std::copy_n(offsets.begin(), csr.row_offsets.size(), csr.row_offsets.begin());
     const BlockColumns columns = columns_of(*this);
     parallel_for(block_rows(), nnz, [&](index_t i) {
         const index_t row = block_row_at(i) * block, lane = i % kSliceLanes;

@@ -17,8 +17,8 @@ namespace spmvgpu {
 
 namespace bsell_choice {
 
-constexpr double kWorthSorting = 1.05;  // sort only if that saves more than this factor of the places
-constexpr int kBlocks[] = {6, 4, 3, 2};
+constexpr double kWorthSorting = 1.05;   // sort only if that saves more than this factor of the places
+constexpr int kBlocks[] = {6, 4, 3, 2};  // the largest first
 
 // Throws the FormatError for a matrix that has too many places.
 [[noreturn]] void refuse_size(std::size_t csr_bytes);
@@ -127,16 +127,18 @@ struct Builder<Bsell<T>, Passes> {
                 }
             },
             kNanosecondsPerSlice);
-        store_values(passes, bsell, csr.row_offsets.data(), csr.values.data());
+        Array<index_t> slice_of = passes.template scratch<index_t>(bsell.bases.size());
+        number_slots(passes, bsell, slice_of.data());
+        spread_values(passes, bsell, csr.row_offsets.data(), slice_of.data(), csr.values.data());
         return bsell;
     }
 
-    // The map says where rows begin in CSR order.
+    // The map says where rows begin in CSR order, and then to which slice each slot belongs.
     static Array<index_t> find_value_map(Passes& passes, const Bsell<T>& bsell) {
         const BlockColumns columns = columns_of(bsell);
         const index_t* const slice_offsets = bsell.slice_offsets.data();
         const BlocksOfCsr blocks = blocks_of(bsell, nullptr, nullptr);
-        Array<index_t> map = passes.template make<index_t>(bsell.rows + std::size_t(1));
+        Array<index_t> map = passes.template make<index_t>(bsell.rows + std::size_t(1) + bsell.bases.size());
         index_t* const lengths = map.data();
         passes.each(
             blocks.block_rows,
@@ -151,36 +153,55 @@ struct Builder<Bsell<T>, Passes> {
             },
             kNanosecondsPerSlice / kSliceLanes);
         passes.scan(lengths, bsell.rows);
+        number_slots(passes, bsell, lengths + bsell.rows + 1);
         return map;
     }
 
-    static void store_values(Passes& passes, Bsell<T>& bsell, const index_t* row_offsets, const T* values) {
-        const BlocksOfCsr blocks = blocks_of(bsell, row_offsets, nullptr);
-        const index_t* const slice_offsets = bsell.slice_offsets.data();
-        T* const to = bsell.values.data();
-        // A block row at a time, whose values are read one after the other.
-        passes.each(
-            std::int64_t(bsell.slices) * kSliceLanes,
-            SPMVGPU_BODY(std::int64_t place) {
-                const auto i = static_cast<index_t>(place), slice = i / kSliceLanes, lane = i % kSliceLanes;
-                const index_t begin = slice_offsets[slice] / kSliceLanes, end = slice_offsets[slice + 1] / kSliceLanes;
-                const index_t first = i < blocks.block_rows ? blocks.row_at(i) : 0;
-                const index_t length = i < blocks.block_rows ? blocks.row_length(first) : 0;
-                const T* const from = values + row_offsets[first];
-                for (index_t slot = begin; slot < end; ++slot) {
-                    const std::int64_t k = std::int64_t(slot - begin) * blocks.block;
-                    for (int r = 0; r < blocks.block; ++r) {
-                        for (int c = 0; c < blocks.block; ++c) {
-                            to[entry_offset(slot, blocks.block, r, c) + lane] =
-                                k < length ? from[k + r * std::int64_t(length) + c] : T(0);
-                        }
-                    }
-                }
-            },
-            kNanosecondsPerSlice / kSliceLanes);
+    static void store_values(Passes& passes, Bsell<T>& bsell, const index_t* map, const T* values) {
+        spread_values(passes, bsell, map, map + bsell.rows + 1, values);
     }
 
     // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
+    static void number_slots(Passes& passes, const Bsell<T>& bsell, index_t* slice_of) {
+        const index_t* const slice_offsets = bsell.slice_offsets.data();
+        passes.each_in_step(
+            bsell.slices,
+            SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
+                const index_t begin = slice_offsets[s] / kSliceLanes, end = slice_offsets[s + 1] / kSliceLanes;
+                lanes.share(end - begin, [&](index_t j) { slice_of[begin + j] = static_cast<index_t>(s); });
+            },
+            kSliceLanes);
+    }
+
+    // A row of a block at a time. Its values are neighbours in CSR, and a thread reads all of them before it stores
+    // any, so that the reads do not wait for each other; those of the blocks in the other places of the slot, with
+    // which they are neighbours in the format, are stored by the threads beside it.
+    static void spread_values(Passes& passes, Bsell<T>& bsell, const index_t* row_offsets, const index_t* slice_of,
+                              const T* values) {
+        const BlocksOfCsr blocks = blocks_of(bsell, row_offsets, nullptr);
+        const index_t* const slice_offsets = bsell.slice_offsets.data();
+        T* const to = bsell.values.data();
+        passes.each(
+            static_cast<std::int64_t>(bsell.bases.size()) * blocks.block * kSliceLanes,
+            SPMVGPU_BODY(std::int64_t i) {
+                constexpr int kMost = bsell_choice::kBlocks[0];
+                const auto lane = static_cast<index_t>(i % kSliceLanes), line = static_cast<index_t>(i / kSliceLanes);
+                const auto slot = static_cast<index_t>(blocks.divisor.quotient(line));
+                const index_t block = blocks.block, r = line - slot * block, slice = slice_of[slot];
+                const index_t place = slice * kSliceLanes + lane;
+                const index_t first = blocks.entry(place, slot - slice_offsets[slice] / kSliceLanes);
+                const T* const from =
+                    first < 0 ? values : values + first + std::int64_t(r) * blocks.row_length(blocks.row_at(place));
+                T row[kMost];
+                for (int c = 0; c < kMost; ++c) row[c] = first >= 0 && c < block ? from[c] : T(0);
+                T* const at = to + entry_offset(slot, block, r, 0) + lane;
+                for (int c = 0; c < kMost; ++c) {
+                    if (c < block) at[c * kSliceLanes] = row[c];
+                }
+            },
+            2 * blocks.block);
+    }
+
     static int choose_block(Passes& passes, const CsrMatrix<T>& csr, int most) {
         for (const int block : bsell_choice::kBlocks) {
             if (block <= most && consists_of_blocks(passes, csr, block)) return block;

@@ -85,13 +85,27 @@ struct Builder<Dia<T>, Passes> {
         return map;
     }
 
-    // What is padding stays padding, though its bits may become others.
+    // What is padding stays padding, though its bits may become others. If these are 0 they nearly always stay so, and
+    // whether a value is 0 the pass that stores them finds out; then they are stored once more. All memory that this
+    // takes is asked for before.
     static void store_values(Passes& passes, Dia<T>& dia, const index_t* map, const T* values) {
-        dia.padding = find_padding(passes, dia.nnz, values);
-        spread_values(passes, dia, {map, dia.pitch}, values);
+        const DiagonalPlaces places{map, dia.pitch};
+        FreePattern free(passes, dia.nnz);
+        if (dia.padding == 0) {
+            Array<Mark> found = passes.template scratch<Mark>(1);
+            passes.fill(found.data(), 1, Mark(0));
+            spread_values(passes, dia, places, values, found.data());
+            if (passes.read(found.data()) == 0) return;
+            dia.padding = free.find(passes, dia.nnz, values);
+        } else {
+            dia.padding = has_zeros(passes, dia.nnz, values) ? free.find(passes, dia.nnz, values) : 0;
+        }
+        spread_values(passes, dia, places, values);
     }
 
-    static void spread_values(Passes& passes, Dia<T>& dia, DiagonalPlaces places, const T* values) {
+    // With a mark it is set if a value is 0, in its bits.
+    static void spread_values(Passes& passes, Dia<T>& dia, DiagonalPlaces places, const T* values,
+                              Mark* has_zero = nullptr) {
         const T padding = T(std::bit_cast<Real<T>>(dia.padding));
         const std::int64_t pitch = dia.pitch;
         const index_t diagonals = dia.diagonals();
@@ -99,10 +113,24 @@ struct Builder<Dia<T>, Passes> {
         passes.each(
             DiagonalPiece::count(diagonals, pitch),
             SPMVGPU_BODY(std::int64_t i) {
+                constexpr int kMost = DiagonalPiece::kDiagonals;
                 const DiagonalPiece piece = DiagonalPiece::at(i, diagonals);
+                const Word there = places.from(piece.begin, piece.row);
                 index_t k = places.position(piece.begin, piece.row);
-                for (index_t d = piece.begin; d < piece.end; ++d) {
-                    to[d * pitch + piece.row] = places.has(d, piece.row) ? values[k++] : padding;
+                T found[kMost];  // all of them before any is stored, so that the reads do not wait for each other
+                bool is_zero = false;
+                for (int j = 0; j < kMost; ++j) {
+                    const bool is_there = (there >> j & 1) != 0;
+                    found[j] = is_there ? values[k] : padding;
+                    k += is_there;
+                }
+                for (int j = 0; j < kMost; ++j) {
+                    is_zero = is_zero || ((there >> j & 1) != 0 && Dia<T>::bits(found[j]) == 0);
+                }
+                if (has_zero != nullptr && is_zero) set_mark(has_zero);
+                T* const at = to + piece.begin * pitch + piece.row;
+                for (int j = 0; j < kMost; ++j) {
+                    if (piece.begin + j < piece.end) at[j * pitch] = found[j];
                 }
             },
             2 * DiagonalPiece::kDiagonals);
@@ -123,29 +151,50 @@ struct Builder<Dia<T>, Passes> {
         return list_set(passes, words, possible, main);
     }
 
-    // A bit pattern that no value has, in its real part if it is complex: 0, or the first free one of a row of
-    // candidates that is longer than the values are.
+    // A bit pattern that no value has, in its real part if it is complex: 0, or another one.
     static Bits find_padding(Passes& passes, index_t nnz, const T* values) {
-        constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
+        if (!has_zeros(passes, nnz, values)) return 0;
+        return FreePattern(passes, nnz).find(passes, nnz, values);
+    }
+
+    static bool has_zeros(Passes& passes, index_t nnz, const T* values) {
         const auto zeros = passes.template reduce<std::int64_t>(
             nnz, SPMVGPU_BODY(std::int64_t k) { return Dia<T>::bits(values[k]) == 0; });
-        if (zeros == 0) return 0;
-        const std::int64_t candidates = std::int64_t(nnz) + 1, count = words_for(candidates);
-        Array<Word> taken = passes.template scratch<Word>(count);
-        Word* const words = taken.data();
-        passes.fill(words, count, Word(0));
-        passes.each(
-            nnz, SPMVGPU_BODY(std::int64_t k) {
-                const Bits candidate = Dia<T>::bits(values[k]) - kFirst;  // wraps around, as kFirst + candidate does
-                if (candidate < static_cast<Bits>(candidates)) add_to_set(words, static_cast<std::int64_t>(candidate));
-            });
-        // The largest distance of a free candidate from the end.
-        const auto from_end = largest<std::int64_t>(
-            passes, candidates, SPMVGPU_BODY(std::int64_t i) {
-                return (words[i / kWordBits] >> i % kWordBits & 1) == 0 ? candidates - i : 0;
-            });
-        return kFirst + static_cast<Bits>(candidates - from_end);
+        return zeros != 0;
     }
+
+    // The first bit pattern that no value has out of a row of candidates that is longer than the values are. The search
+    // asks for no memory that this did not ask for.
+    class FreePattern {
+    public:
+        FreePattern(Passes& passes, index_t nnz)
+            : taken_(passes.template scratch<Word>(words_for(std::int64_t(nnz) + 1))),
+              first_(passes.template scratch<index_t>(1)) {}
+
+        Bits find(Passes& passes, index_t nnz, const T* values) {
+            constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
+            const std::int64_t candidates = std::int64_t(nnz) + 1;
+            Word* const words = taken_.data();
+            index_t* const first = first_.data();
+            passes.fill(words, words_for(candidates), Word(0));
+            passes.fill(first, 1, nnz);
+            passes.each(
+                nnz, SPMVGPU_BODY(std::int64_t k) {
+                    const Bits candidate = Dia<T>::bits(values[k]) - kFirst;  // wraps around, as the sum below does
+                    const bool is_candidate = candidate < static_cast<Bits>(candidates);
+                    if (is_candidate) add_to_set(words, static_cast<std::int64_t>(candidate));
+                });
+            passes.each(
+                candidates, SPMVGPU_BODY(std::int64_t i) {
+                    if ((words[i / kWordBits] >> i % kWordBits & 1) == 0) lower(first, static_cast<index_t>(i));
+                });
+            return kFirst + static_cast<Bits>(passes.read(first));
+        }
+
+    private:
+        Array<Word> taken_;
+        Array<index_t> first_;
+    };
 };
 
 }  // namespace spmvgpu

@@ -19,7 +19,9 @@ struct DiagonalPlaces {
         return 2 * (diagonals / kTogether + (diagonals % kTogether != 0)) * pitch;
     }
 
-    constexpr bool has(index_t d, std::int64_t row) const { return (bits(d, row) >> d % kTogether & 1) != 0; }
+    constexpr bool has(index_t d, std::int64_t row) const { return (from(d, row) & 1) != 0; }
+    // Of the row's diagonals d, d + 1, ... to the end of their 32 a set of bits: those that it has an entry of.
+    constexpr Word from(index_t d, std::int64_t row) const { return bits(d, row) >> d % kTogether; }
     // Of the row's first entry that is not before diagonal d.
     SPMVGPU_IN_BODY index_t position(index_t d, std::int64_t row) const {
         return of_group(d)[row] + count_bits(bits(d, row) & ((Word(1) << d % kTogether) - 1));
@@ -53,6 +55,7 @@ constexpr index_t list_places(index_t* words, std::int64_t pitch, std::int64_t r
 // pieces by several threads. Threads of a warp have neighbouring rows, whose slots are neighbours.
 struct DiagonalPiece {
     static constexpr index_t kDiagonals = 8;
+    static_assert(DiagonalPlaces::kTogether % kDiagonals == 0);
     static constexpr int kLanes = 32;  // of which a pitch is a multiple
 
     std::int64_t row;

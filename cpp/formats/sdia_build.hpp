@@ -128,8 +128,9 @@ struct Builder<Sdia<T>, Passes> {
 
     static void store_values(Passes& passes, Sdia<T>& sdia, const index_t* map, const T* values) {
         const ValuePairs pairs = pairs_of(sdia, map);
-        check_symmetry(passes, pairs, sdia, values);
-        sdia.upper.padding = OfDia::find_padding(passes, sdia.nnz, values);
+        const bool has_zeros = check_values(passes, pairs, sdia, values);
+        sdia.upper.padding =
+            has_zeros ? typename OfDia::FreePattern(passes, sdia.nnz).find(passes, sdia.nnz, values) : 0;
         OfDia::spread_values(passes, sdia.upper, pairs.stored, values);
         if (sdia.before > 0) spread_mirror_images(passes, sdia, pairs, values);
     }
@@ -144,16 +145,29 @@ struct Builder<Sdia<T>, Passes> {
             return mirrors.position(diagonals - 1 - d, row + offsets[d]);
         }
 
+        // Of the diagonals of a piece what is stored and its mirror image; -1 where an entry is in none of the rows.
+        // All entries of the matrix are in one piece or another.
+        static constexpr int kMost = DiagonalPiece::kDiagonals;
+        SPMVGPU_IN_BODY void find(const DiagonalPiece& piece, index_t (&own)[kMost], index_t (&mirrored)[kMost]) const {
+            const Word there = stored.from(piece.begin, piece.row);
+            index_t k = stored.position(piece.begin, piece.row);
+            for (int j = 0; j < kMost; ++j) {
+                own[j] = mirrored[j] = -1;
+                if ((there >> j & 1) == 0) continue;
+                const index_t d = piece.begin + j;
+                if (piece.row >= before) own[j] = k;
+                if (piece.row + offsets[d] < rows) mirrored[j] = offsets[d] == 0 ? k : mirror_of(d, piece.row);
+                ++k;
+            }
+        }
+
         // Calls visit(k, mirrored) for the entries of a piece of which both are there.
         template <class Visit>
         SPMVGPU_IN_BODY void each(const DiagonalPiece& piece, Visit visit) const {
-            if (piece.row < before) return;
-            index_t k = stored.position(piece.begin, piece.row);
-            for (index_t d = piece.begin; d < piece.end; ++d) {
-                if (!stored.has(d, piece.row)) continue;
-                const bool is_main = offsets[d] == 0;
-                if (piece.row + offsets[d] < rows) visit(k, is_main ? k : mirror_of(d, piece.row));
-                ++k;
+            index_t own[kMost], mirrored[kMost];
+            find(piece, own, mirrored);
+            for (int j = 0; j < kMost; ++j) {
+                if (own[j] >= 0 && mirrored[j] >= 0) visit(own[j], mirrored[j]);
             }
         }
     };
@@ -180,23 +194,35 @@ struct Builder<Sdia<T>, Passes> {
             pairs.diagonals);
     }
 
-    // Half of the values stands for the others, so these must be as the plan found the first ones to be.
-    static void check_symmetry(Passes& passes, const ValuePairs& pairs, const Sdia<T>& sdia, const T* values) {
+    // Half of the values stands for the others, so these must be as the plan found the first ones to be. Returns
+    // whether any is 0, in its bits.
+    static bool check_values(Passes& passes, const ValuePairs& pairs, const Sdia<T>& sdia, const T* values) {
         const bool hermitian = sdia.tuning.symmetry == Symmetry::kHermitian;
         const std::int64_t pieces = DiagonalPiece::count(pairs.diagonals, sdia.upper.pitch);
         constexpr std::int64_t kNanosecondsPerPiece = 8 * DiagonalPiece::kDiagonals;
-        Array<Mark> found = passes.template scratch<Mark>(1);
-        Mark* const is_found = found.data();
-        passes.fill(is_found, 1, Mark(0));
+        Array<Mark> marks = passes.template scratch<Mark>(2);
+        Mark *const differ = marks.data(), *const is_zero = differ + 1;
+        passes.fill(differ, 2, Mark(0));
         passes.each(
             pieces,
             SPMVGPU_BODY(std::int64_t i) {
-                pairs.each(DiagonalPiece::at(i, pairs.diagonals), [=](index_t k, index_t mirrored) {
-                    if (!are_mirrored(values[k], values[mirrored], hermitian)) set_mark(is_found);
-                });
+                constexpr int kMost = DiagonalPiece::kDiagonals;
+                index_t own[kMost], mirrored[kMost];
+                pairs.find(DiagonalPiece::at(i, pairs.diagonals), own, mirrored);
+                T a[kMost], b[kMost];  // all of them before any is looked at, so that the reads do not wait
+                for (int j = 0; j < kMost; ++j) {
+                    a[j] = own[j] >= 0 ? values[own[j]] : T(1);
+                    b[j] = mirrored[j] >= 0 ? values[mirrored[j]] : T(1);
+                }
+                for (int j = 0; j < kMost; ++j) {
+                    const bool are_both = own[j] >= 0 && mirrored[j] >= 0;
+                    if (are_both && !are_mirrored(a[j], b[j], hermitian)) set_mark(differ);
+                    if (Dia<T>::bits(a[j]) == 0 || Dia<T>::bits(b[j]) == 0) set_mark(is_zero);
+                }
             },
             kNanosecondsPerPiece);
-        if (passes.read(is_found) == 0) return;
+        const std::vector<Mark> found = passes.read_all(marks);
+        if (found[0] == 0) return found[1] != 0;
         // The first one, by the distance from the end, and its mirror image.
         const index_t nnz = sdia.nnz;
         const auto from_end = largest<index_t>(

@@ -1,5 +1,7 @@
 """The format bsell: slices of dense blocks, with columns of 16 bits where neighbours are near each other."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -151,12 +153,15 @@ def test_few_bytes():
 
 
 def test_new_values(device):
-    A = blocks(pattern(), 3)
-    for sigma in (1, 128):
+    for side, sigma in product((1, 2, 3, 4, 6), (1, 128)):
+        A = blocks(pattern(), side)
         op = build(A, "bsell", device, sigma=sigma)
-        values = np.arange(1.0, A.nnz + 1)
-        op.update_values(values)
-        assert_multiplies(op, sp.csr_array((values, A.indices, A.indptr), shape=A.shape))
+        assert side_of(op) == side
+        B = sp.csr_array((np.arange(1.0, A.nnz + 1), A.indices, A.indptr), shape=A.shape)
+        op.update_values(B.data)
+        assert_multiplies(op, B)
+        for name, array in build(B, "bsell", device, sigma=sigma).arrays().items():
+            assert op.arrays()[name].tobytes() == array.tobytes(), name
 
 
 def test_the_cpu_and_a_gpu_store_the_same(device):
