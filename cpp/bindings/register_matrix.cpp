@@ -106,12 +106,16 @@ py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& 
 
 template <class T>
 py::dict arrays(const Matrix<T>& matrix) {
+    const AnyFormat<T> storage = [&] {
+        const GilRelease release;
+        return matrix.storage();
+    }();
     py::dict result;
     std::visit(
         [&](const auto& format) {
             format.each_array(format, [&](const char* name, const auto& array) { result[name] = to_numpy(array); });
         },
-        matrix.storage());
+        storage);
     return result;
 }
 
@@ -242,7 +246,6 @@ void register_type(py::module_& module) {
             "what it costs. With `processors` given, the device need not be there.")
         .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
-        .def_property_readonly("takes_new_values", &M::takes_new_values)
         .def(
             "update_values",
             [](M& matrix, const Dense<T>& values) {
@@ -262,7 +265,8 @@ void register_type(py::module_& module) {
         .def_property_readonly("value_map_bytes", py::cpp_function(&M::value_map_bytes, py::call_guard<GilRelease>()),
                                "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
         .def_property_readonly("format", &M::format)
-        .def_property_readonly("counts", &M::counts, "What the format counts of what it stores, by name.")
+        .def_property_readonly("counts", py::cpp_function(&M::counts, py::call_guard<GilRelease>()),
+                               "What the format counts of what it stores, by name.")
         .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
 }
 

@@ -26,7 +26,7 @@ namespace spmvgpu {
 
 // How the values of a stored matrix are replaced by others.
 enum class NewValues {
-    kBuildAnew,  // what is stored depends on them
+    kBuildAnew,  // what is stored depends on them, but not workspace_bytes(): it is planned and stored again
     kCopy,       // `values` has them in CSR order
     kPass,       // the format has a Builder, see builder.hpp, whose store_values() puts them where they belong
 };

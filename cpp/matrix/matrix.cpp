@@ -7,14 +7,11 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
-#include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
-#include "formats/builder.hpp"
-#include "formats/csr_passes.hpp"
 #include "matrix/column_products.hpp"
+#include "matrix/conversion.hpp"
 #include "matrix/csr_source.hpp"
 #include "matrix/timing.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -40,54 +37,6 @@ void with_format(const std::string& name, Visit&& visit) {
         visit.template operator()<Format>();
     });
     if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
-}
-
-// A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
-// that a matrix that is too large fails before anything is allocated.
-template <FormatContract Format>
-Format copy_to(const Format& format, Device device) {
-    if (device.is_cuda()) {
-        std::size_t bytes = 0;
-        Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
-        cuda::require_memory(bytes, device.ordinal);
-    }
-    Format copy = format;
-    Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
-    return copy;
-}
-
-// Whether a format is planned and converted on the GPU that it is for.
-template <class Format>
-constexpr bool kBuildsOnGpu = kHasCuda&& Format::kTraits.builds_on_gpu;
-
-template <class T>
-bool is_on_gpu(const CsrMatrix<T>& csr) {
-    return csr.row_offsets.device().is_cuda();
-}
-
-// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory. What is not built on
-// a GPU is planned of a copy; it can be built only of a matrix in host memory.
-template <class Format, class T>
-typename Format::Plan plan_where_it_is(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning,
-                                       const Target& target) {
-    if constexpr (kBuildsOnGpu<Format>) {
-        if (is_on_gpu(csr)) return plan_on_gpu<Format>(csr, tuning, target);
-    }
-    return Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
-}
-template <class Format, class T>
-Format build_where_it_is(const CsrMatrix<T>& csr, const typename Format::Plan& plan) {
-    if constexpr (kBuildsOnGpu<Format>) {
-        if (is_on_gpu(csr)) return build_on_gpu<Format>(csr, plan);
-    }
-    return Format::from_csr(csr, plan);
-}
-
-template <class T>
-index_t longest_row_where_it_is(const CsrMatrix<T>& csr) {
-    if (is_on_gpu(csr)) return cuda::longest_row(csr.rows, csr.row_offsets.data(), csr.row_offsets.device().ordinal);
-    HostPasses passes;
-    return longest_row(passes, csr.rows, csr.row_offsets.data());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -126,43 +75,48 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
 template <class T>
 Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
                   Builders builders, const MatrixPlan* planned)
-    : device_(device) {
+    : device_(device), options_(options) {
     with_format<T>(format, [&]<class Format>() {
-        const auto tuning = read_options<typename Format::Tuning>(format, options);
-        const bool on_gpu = device.is_cuda() && kBuildsOnGpu<Format> && builders == Builders::kOfDevice;
-        convert<Format>(csr, tuning, planned, on_gpu ? device : Device{});
+        setup_ =
+            convert<Format>(csr, planned, builders == Builders::kOfDevice ? builder_for<Format>(device) : Device{});
     });
     const std::size_t scratch = std::visit([](const auto& format) { return format.workspace_bytes(); }, storage_);
     workspaces_.emplace(scratch, device, array_bytes());
 }
 
-// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays.
+// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays. What
+// is stored already stays as it is until nothing can fail any more.
 template <class T>
 template <class Format>
-void Matrix<T>::convert(const CsrMatrix<T>& given, const typename Format::Tuning& tuning, const MatrixPlan* planned,
-                        Device builder) {
+SetupSeconds Matrix<T>::convert(const CsrMatrix<T>& given, const MatrixPlan* planned, Device builder) {
+    const auto tuning = read_options<typename Format::Tuning>(Format::kName, options_);
+    SetupSeconds took;
     auto start = std::chrono::steady_clock::now();
     std::optional<CsrSource<T>> uploaded;
     if (builder.is_cuda() && !is_on_gpu(given)) uploaded.emplace(given, builder);
     const CsrMatrix<T> csr = uploaded                                 ? uploaded->csr()
                              : is_on_gpu(given) && !builder.is_cuda() ? copy_to(given, {})
                                                                       : given;
-    setup_.transfer = seconds_since(start);
+    took.transfer = seconds_since(start);
 
     start = std::chrono::steady_clock::now();
     std::optional<typename Format::Plan> own;
     const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
                                           : own.emplace(plan_where_it_is<Format>(csr, tuning, target_of(device_)));
     Format converted = build_where_it_is<Format>(csr, plan);
-    stores_in_order_ = plan.cost.stores_in_order;
-    counts_ = plan.cost.counts;
-    longest_row_ = longest_row_where_it_is(csr);
-    setup_.convert = seconds_since(start);
+    auto counts = plan.cost.counts;
+    const index_t longest_row = longest_row_where_it_is(csr);
+    took.convert = seconds_since(start);
 
     start = std::chrono::steady_clock::now();
     // What is built of arrays in host memory may be those arrays, which are somebody else's.
-    storage_ = builder.is_cuda() ? std::move(converted) : copy_to(converted, device_);
-    setup_.transfer += seconds_since(start);
+    if (!builder.is_cuda()) converted = copy_to(converted, device_);
+    storage_ = std::move(converted);
+    stores_in_order_ = plan.cost.stores_in_order;
+    counts_.swap(counts);
+    longest_row_ = longest_row;
+    took.transfer += seconds_since(start);
+    return took;
 }
 
 template <class T>
@@ -341,13 +295,7 @@ double Matrix<T>::time_products(const Series& series) const {
 template <class T>
 CsrMatrix<T> Matrix<T>::to_csr() const {
     const std::lock_guard lock(values_mutex_);
-    return std::visit([](const auto& format) { return copy_to(format, {}).to_csr(); }, storage_);
-}
-
-template <class T>
-bool Matrix<T>::takes_new_values() const {
-    return std::visit([]<class Format>(const Format&) { return Format::kTraits.new_values != NewValues::kBuildAnew; },
-                      storage_);
+    return read_csr<T>(storage_);
 }
 
 template <class T>
@@ -360,13 +308,33 @@ void Matrix<T>::update_values(const Array<T>& values) {
         throw std::invalid_argument("values on " + values.device().name() + " for a matrix on " + device_.name());
     }
     const std::lock_guard lock(values_mutex_);
-    new_values_.store(storage_, values, device_);
+    with_format<T>(format(), [&]<class Format>() {
+        if constexpr (Format::kTraits.new_values == NewValues::kBuildAnew) {
+            if (device_.is_cuda()) cuda::synchronize_device(device_.ordinal);
+            const Device builder = builder_for<Format>(device_);
+            convert<Format>(new_values_.in_pattern(storage_, values, builder), nullptr, builder);
+        } else {
+            new_values_.store(storage_, values, device_);
+        }
+    });
 }
 
 template <class T>
 std::size_t Matrix<T>::value_map_bytes() const {
     const std::lock_guard lock(values_mutex_);
     return new_values_.nbytes();
+}
+
+template <class T>
+std::map<std::string, double> Matrix<T>::counts() const {
+    const std::lock_guard lock(values_mutex_);
+    return counts_;
+}
+
+template <class T>
+AnyFormat<T> Matrix<T>::storage() const {
+    const std::lock_guard lock(values_mutex_);
+    return storage_;
 }
 
 template <class T>
@@ -396,7 +364,7 @@ std::size_t Matrix<T>::array_bytes() const {
         [&](const auto& format) {
             format.each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
         },
-        storage_);
+        storage());
     return bytes;
 }
 

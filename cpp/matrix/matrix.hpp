@@ -70,13 +70,11 @@ public:
 
     CsrMatrix<T> to_csr() const;  // in host memory
 
-    // Whether update_values() can replace the values; else they decide what is stored, and the matrix is built anew.
-    bool takes_new_values() const;
     // Replaces the values by others in CSR order, which lie in host memory or on the device; as if it had been built
     // with them. Returns once that is done, and waits for everything on the device before. No product may be under way
-    // elsewhere. The first call may keep a map, see value_map_bytes(). Throws std::invalid_argument if they are too
-    // few or too many or lie elsewhere, FormatError if the format does not hold them, OutOfMemory or CudaError; the
-    // values are as before then, but after an error of the device.
+    // elsewhere. The first call may keep a map, see value_map_bytes(). Arrays may lie elsewhere afterwards. Throws
+    // std::invalid_argument if the values are too few or too many or lie elsewhere, FormatError if the format does not
+    // hold them, OutOfMemory or CudaError; the values are as before then, but after an error of the device.
     void update_values(const Array<T>& values);
     std::size_t value_map_bytes() const;  // of what says where values in CSR order belong
 
@@ -86,17 +84,16 @@ public:
     index_t cols() const override;
     std::int64_t nnz() const override;
     std::size_t nbytes() const override;
-    std::vector<OptionInfo> options() const;  // in force, with automatic choices resolved
-    const std::map<std::string, double>& counts() const { return counts_; }  // of the plan's cost
+    std::vector<OptionInfo> options() const;       // in force, with automatic choices resolved
+    std::map<std::string, double> counts() const;  // of the plan's cost
     SetupSeconds setup_seconds() const override { return setup_; }
     index_t longest_row() const { return longest_row_; }
-    index_t dot_parts() const;  // that its products on a GPU leave at Product::dots; 0 if they do not
-    const AnyFormat<T>& storage() const { return storage_; }
+    index_t dot_parts() const;     // that its products on a GPU leave at Product::dots; 0 if they do not
+    AnyFormat<T> storage() const;  // which shares the arrays
 
 private:
     template <class Format>
-    void convert(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning, const MatrixPlan* planned,
-                 Device builder);
+    SetupSeconds convert(const CsrMatrix<T>& csr, const MatrixPlan* planned, Device builder);
     std::size_t array_bytes() const;
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
@@ -106,12 +103,13 @@ private:
 
     AnyFormat<T> storage_;
     Device device_;
+    Options options_;  // as asked for
     index_t longest_row_ = 0;
     bool stores_in_order_ = false;  // see Cost
     std::map<std::string, double> counts_;
     SetupSeconds setup_;
 
-    mutable Mutex values_mutex_;  // of to_csr() and update_values()
+    mutable Mutex values_mutex_;  // of update_values() and of what it changes, but for products
     ValueUpdates<T> new_values_;
 
     mutable ColumnExchange<T> column_exchange_;

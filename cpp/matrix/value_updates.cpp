@@ -14,6 +14,7 @@
 #include "formats/sell_build.hpp"
 #include "formats/stencil_build.hpp"
 #include "formats/tsmv_build.hpp"
+#include "matrix/conversion.hpp"
 #include "passes/host_passes.hpp"
 
 namespace spmvgpu {
@@ -58,10 +59,27 @@ void ValueUpdates<T>::store(AnyFormat<T>& format, const Array<T>& values, Device
             } else if constexpr (Format::kTraits.new_values == NewValues::kPass) {
                 spread_values(f, map_, values, device);
             } else {
-                throw std::logic_error(std::string(Format::kName) + " takes no new values");
+                throw std::logic_error(std::string(Format::kName) + " is built anew");
             }
         },
         format);
+}
+
+template <class T>
+CsrMatrix<T> ValueUpdates<T>::in_pattern(const AnyFormat<T>& format, const Array<T>& values, Device builder) {
+    if (!pattern_) {
+        CsrMatrix<T> csr = read_csr<T>(format);
+        csr.values = {};
+        pattern_ = copy_to(csr, builder);
+    }
+    CsrMatrix<T> csr = *pattern_;
+    csr.values = values.device() == builder ? values : values.to(builder);
+    return csr;
+}
+
+template <class T>
+std::size_t ValueUpdates<T>::nbytes() const {
+    return (map_ ? map_->bytes() : 0) + (pattern_ ? pattern_->row_offsets.bytes() + pattern_->col_indices.bytes() : 0);
 }
 
 #define INSTANTIATE(T) template class ValueUpdates<T>;

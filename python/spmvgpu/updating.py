@@ -38,16 +38,23 @@ class UpdateMethods:
     def update_values(self, data: Any) -> None:
         """Replace the values of the stored entries, for Newton's method and time stepping.
 
-        The structure stays, and so do format, options and memory: nothing is planned or tried again, and the
-        operator is as one that is made of the new matrix. On a GPU values that are there are moved by one or
-        two passes over the matrix, and NumPy's cross the bus before.
+        The structure stays, and so do format and options: nothing is chosen or tried again, and the operator
+        is as one that is made of the new matrix. On a GPU values that are there are moved by one or two
+        passes over the matrix, and NumPy's cross the bus before.
 
         Formats ``"csr"``, ``"csr_b"``, ``"csr_m"`` and ``"coo"`` hold values in the order in which they are
         given. In the others the first call finds out where they belong, and that is kept: 4 bytes a row, 8 in
-        ``"hyb"``, 8 for every 32 diagonals in ``"dia"`` and of the whole matrix in ``"sdia"``, and in
-        ``"tsmv"``, which finds it on the CPU, 8 a stored value; `nbytes` counts them. In ``"packed_sell"``,
-        where the values decide how they are stored, and where the rows are reordered or there are several
-        parts, the matrix is converted anew, which takes host memory and far longer.
+        ``"hyb"``, 8 for every 32 diagonals in ``"dia"`` and of the whole matrix in ``"sdia"``, in ``"bsell"``
+        4 more for every 32 blocks, and in ``"tsmv"``, which finds it on the CPU, 8 a stored value; `nbytes`
+        counts them.
+
+        In ``"packed_sell"`` the values decide how they are stored, so the matrix is planned and stored anew
+        on its device, which takes as long as making an operator of a matrix that is there, and memory for
+        the new arrays beside the old ones. For that the pattern is kept there from the first call on, which
+        reads it in host memory: 4 bytes an entry and 4 a row, counted in `nbytes`. The arrays may have other
+        sizes and lie elsewhere afterwards: a CUDA graph that you captured with a product must not be
+        replayed, but captured anew. The same is true where the rows are reordered or there are several parts,
+        which are converted in host memory each time; that takes far longer.
 
         What was made of the operator before has the old values: `T` and `H`, which are made again when they
         are asked for, copies, multiples and preconditioners. No product, solve or other update with the
@@ -101,7 +108,7 @@ class UpdateMethods:
 
     def _takes(self, values: _NewValues) -> bool:
         """Whether the matrix has the values now; it has the old ones where they do not suit its format."""
-        if not (is_in_one_format(self._matrix) and self._matrix.takes_new_values):
+        if not is_in_one_format(self._matrix):
             return False
         try:
             values.go_to(self._matrix)
