@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,13 +112,18 @@ def _line(rows: list[Row]) -> tuple[float, float]:
     return low["time_us"] - slope * low["rows"], slope
 
 
+def _name(transport: str) -> str:
+    """The one that `explain` describes, as in "NCCL" and "CUDA-aware MPI"."""
+    return re.split(r" [(\d]", transport)[0]
+
+
 def measured(content: dict[str, Any]) -> list[tuple[str, ...]]:
     """The table, as `HEAD` names its columns."""
     rows = _of_float64(content)
     model = fitted(rows)
     times: dict[tuple[str, int, int, str], dict[str, float]] = {}
     for row in rows:
-        transport = "-" if row["ranks"] == 1 else row["transport"].partition(" ")[0]
+        transport = "-" if row["ranks"] == 1 else _name(row["transport"])
         case = row["scaling"], row["rows"], row["ranks"], transport
         times.setdefault(case, {})[row["variant"]] = row["time_us"]
     body = []
@@ -127,7 +133,7 @@ def measured(content: dict[str, Any]) -> list[tuple[str, ...]]:
         for variant in ("product", "cg"):
             cells += [f"{found[variant]:,.0f}", f"{base[variant] / found[variant]:.2f}"]
         for variant in ("product", "cg"):
-            if model is None or transport == "MPI":
+            if model is None or "MPI" in transport:
                 cells.append("-")
                 continue
             says = model.time(variant, count, ranks)

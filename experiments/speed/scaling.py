@@ -138,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--rows", type=int, default=20_000_000, help="27 entries each; a quarter a rank for weak"
     )
     parser.add_argument("--dtype", default="f64", help="comma-separated, of f64 and f32")
-    parser.add_argument("--transports", default="auto", help="comma-separated, of auto, nccl and mpi")
+    parser.add_argument("--transports", default="auto", help="comma-separated, of auto, nccl, cuda_mpi, mpi")
     parser.add_argument("--variants", default="product,cg", help="comma-separated, of product, cg and petsc")
     options = parser.parse_args(arguments)
     variants = set(options.variants.split(","))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from mpi4py import MPI
 import spmvgpu as sg
 from ranks import COMM, case, divided, operator, piece
 from spmvgpu import distributed
-from spmvgpu.distributed import between_gpus
 from spmvgpu.distributed.errors import agreement, check_same
 
 LAST = COMM.size - 1
@@ -104,45 +102,6 @@ def test_intercommunicator():
         distributed.aslinearoperator(sp.csr_array((1, 1)), inter)
     inter.Free()
     half.Free()
-
-
-def test_nccl_between_ranks_without_gpus():
-    reason = "there is one rank" if COMM.size == 1 else "rank 0 does not compute on one GPU"
-    with pytest.raises(ValueError, match=f"transport='nccl' is not possible: {reason}"):
-        build(device="cpu", transport="nccl")
-
-
-@several
-def test_nccl_that_fails(monkeypatch):
-    def fail(*_):
-        raise sg.CudaError("no shared memory")
-
-    monkeypatch.setattr(between_gpus, "_trouble_of", lambda _: "")
-    monkeypatch.setattr(between_gpus._core, "make_nccl_id", lambda _: b"")
-    monkeypatch.setattr(between_gpus._core, "NcclCommunicator", fail)
-    with pytest.raises(sg.CudaError, match="no shared memory"):
-        build(device="cpu", transport="nccl")
-    told = (
-        pytest.warns(RuntimeWarning, match="NCCL fails.*no shared memory")
-        if COMM.rank == 0
-        else nullcontext()
-    )
-    with told:
-        op = build(device="cpu")
-    assert op._shared.transport.reason.endswith("no shared memory")
-    np.testing.assert_array_equal(op @ np.zeros(op.local_shape[1]), np.zeros(op.local_shape[0]))
-
-
-@pytest.mark.parametrize(("transport", "kind"), [("udp", ValueError), (None, TypeError)])
-def test_unknown_transport(transport, kind):
-    with pytest.raises(kind, match=r"transport=.* is not allowed; give one of 'auto', 'mpi', 'nccl'"):
-        build(transport=transport)
-
-
-@several
-def test_different_transports():
-    with pytest.raises(ValueError, match="transport="):
-        build(transport="mpi" if on_last else "auto")
 
 
 def test_communicator_of_the_caller_may_go():

@@ -1,4 +1,7 @@
-"""Vectors on GPUs: messages go over NCCL where every rank has a GPU of its own, or through host memory."""
+"""Vectors on GPUs: messages go over NCCL where every rank has one, over CUDA-aware MPI, or host memory.
+
+``mpiexec -n 2 python -m pytest -rs tests/distributed/check_gpus.py`` says what it skips, and why.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from battery import vector
 from ranks import COMM, SYSTEMS, case, each_division, each_system_and_solver, operator, piece
 from reference import assert_product
 from spmvgpu import gallery, linalg
+from spmvgpu.distributed.communicators import trouble_of_cuda
 from spmvgpu.linalg import systems as solver_settings
 
 GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
@@ -26,10 +30,12 @@ HAVE_THEIR_OWN = 1 < COMM.size <= len(GPUS)
 each_type = pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 
 
-@pytest.fixture(params=["mpi", "nccl"])
+@pytest.fixture(params=["mpi", "cuda_mpi", "nccl"])
 def transport(request):
     if request.param == "nccl" and not HAVE_THEIR_OWN:
         pytest.skip("needs a GPU for every rank, and several")
+    if request.param == "cuda_mpi" and (COMM.size == 1 or trouble_of_cuda()):
+        pytest.skip(f"no messages over CUDA-aware MPI: {trouble_of_cuda() or 'there is one rank'}")
     return request.param
 
 
@@ -194,13 +200,18 @@ def test_callback_and_its_errors(transport):
 
 def test_what_explain_says(transport):
     op = operator(case("banded")[0], device=DEVICE, transport=transport)
-    text = op.explain()
-    assert ("transport: NCCL " in text) == (transport == "nccl")
+    begins = {"nccl": "NCCL ", "cuda_mpi": "CUDA-aware MPI ", "mpi": "none" if COMM.size == 1 else "MPI "}
+    assert f"\ntransport: {begins[transport]}" in op.explain()
 
 
-def test_nccl_where_ranks_share_a_gpu():
-    if HAVE_THEIR_OWN:
-        pytest.skip("every rank has a GPU of its own")
-    reason = "there is one rank" if COMM.size == 1 else "share a GPU"
+@pytest.mark.skipif(HAVE_THEIR_OWN, reason="every rank has a GPU of its own")
+def test_what_is_possible_where_ranks_share_a_gpu():
+    A, _ = case("banded")
+    reason = "there is one rank" if COMM.size == 1 else "share a GPU|NCCL cannot be loaded"
     with pytest.raises(ValueError, match=reason):
-        operator(case("banded")[0], device=DEVICE, transport="nccl")
+        operator(A, device=DEVICE, transport="nccl")
+    aware = COMM.size > 1 and not trouble_of_cuda()
+    assert operator(A, device=DEVICE)._shared.transport.cuda_mpi == aware
+    if not aware:
+        with pytest.raises(ValueError, match=r"there is one rank|CUDA-aware"):
+            operator(A, device=DEVICE, transport="cuda_mpi")

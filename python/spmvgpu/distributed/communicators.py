@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from typing import Any
+
+_CUDA = 0  # MPIX_GPU_SUPPORT_CUDA of MPICH's mpi.h
 
 _keyval: int | None = None
 
@@ -64,3 +68,22 @@ def library() -> str:
     """Name and version of the MPI in use, as in ``"Open MPI 5.0.11"``."""
     name, version = mpi().get_vendor()
     return f"{name} {'.'.join(map(str, version))}"
+
+
+@cache
+def trouble_of_cuda() -> str:
+    """Why MPI cannot send and receive memory of GPUs, as far as it says so; empty if it can.
+
+    mpi4py has no function for it, so the one of the library that mpi4py has loaded is called.
+    """
+    loaded = ctypes.CDLL(mpi().__file__)
+    is_supported = ctypes.c_int(0)
+    # MPICH has both functions; before 4.0 the second ends the program where it was built without CUDA.
+    if ask_of_kind := getattr(loaded, "MPIX_GPU_query_support", None):
+        failed = ask_of_kind(_CUDA, ctypes.byref(is_supported))
+        cuda_aware = not failed and bool(is_supported.value)
+    elif ask := getattr(loaded, "MPIX_Query_cuda_support", None):  # Open MPI, MVAPICH
+        cuda_aware = bool(ask())
+    else:
+        return f"{library()} does not say whether it is CUDA-aware"
+    return "" if cuda_aware else f"{library()} is not CUDA-aware"

@@ -60,9 +60,11 @@ def aslinearoperator(
     symmetric : bool or "hermitian", optional
         True: the whole matrix is symmetric, so it serves as its own transpose, which is not checked;
         "hermitian": as its own conjugate transpose, which is checked within each rank's own block.
-    transport : {"auto", "mpi", "nccl"}
-        What carries entries of vectors on GPUs: NCCL from GPU to GPU, or MPI through host memory. By default
-        NCCL where it is found and every rank has a GPU of its own. Vectors in host memory always go by MPI.
+    transport : {"auto", "nccl", "cuda_mpi", "mpi"}
+        What carries entries of vectors on GPUs: NCCL from GPU to GPU; MPI from GPU to GPU, if it is
+        CUDA-aware; or MPI through host memory. By default the first that is possible: NCCL where it is found
+        and every rank has a GPU of its own, CUDA-aware MPI where every rank has one, which others may share.
+        Vectors in host memory always go by MPI.
 
     Returns
     -------

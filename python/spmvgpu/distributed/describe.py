@@ -76,6 +76,8 @@ def _transport(summaries: tuple[Summary, ...], transport: between_gpus.Transport
         return f"none, there is one rank ({library()})"
     if transport.nccl is not None:
         return f"{between_gpus.name()} from GPU to GPU; of vectors in host memory MPI ({library()})"
+    if transport.cuda_mpi:
+        return f"CUDA-aware MPI ({library()}) from GPU to GPU ({transport.reason})"
     if any("cuda" in name for name in names):
         return f"MPI ({library()}), from and to GPUs by copies in host memory ({transport.reason})"
     return f"MPI ({library()}), from host memory to host memory"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .communicators import mpi
 from .ranges import Ranges
+from .staging import Event, Staging, device_of
 
 Array = npt.NDArray[Any]
 
@@ -62,19 +63,20 @@ class Exchange:
         self.indices = (indices - ranges.begin).astype(np.intp)
         self.sources = _messages(wanted)
         self.targets = _messages(asked)
-        self._channels: dict[tuple[np.dtype[Any], int | None, bool], Channel] = {}
+        self._channels: dict[tuple[Any, ...], Channel] = {}
 
-    def channel(self, dtype: np.dtype[Any], columns: int | None = None, back: bool = False) -> Channel:
-        """The messages for vectors of a type, or for so many columns; `back` for the opposite direction.
+    def channel(self, staging: Staging, x: Any, back: bool = False) -> Channel:
+        """The messages for arrays of the type, device and columns of `x`; `back` for the opposite direction.
 
         Those of vectors are kept, and of blocks of columns the latest.
         """
-        key = (dtype, columns, back)
+        columns = x.shape[1:]
+        key = (columns, x.dtype, device_of(x), back)
         found = self._channels.get(key)
         if found is None:
-            for other in [other for other in self._channels if columns is not None and other[1] is not None]:
+            for other in [other for other in self._channels if columns and other[0]]:
                 del self._channels[other]
-            found = self._channels[key] = Channel(self, dtype, columns, back)
+            found = self._channels[key] = Channel(self, staging, x, back)
         return found
 
 
@@ -86,7 +88,7 @@ def _messages(counts: Array) -> tuple[Message, ...]:
 
 
 class Channel:
-    """Buffers in host memory, and persistent requests that send one and receive the other.
+    """Buffers where MPI reads and writes them, and persistent requests that send one and receive the other.
 
     Between `start` and `finish` neither is touched.
 
@@ -96,29 +98,42 @@ class Channel:
         In the order of the exchange's `indices` and of the halo, or the other way round on the way back.
     """
 
-    def __init__(self, exchange: Exchange, dtype: np.dtype[Any], columns: int | None, back: bool) -> None:
+    def __init__(self, exchange: Exchange, staging: Staging, x: Any, back: bool) -> None:
+        """Of arrays of the type and columns of `x`, while its device is the current one."""
         comm = exchange.ranges.comm
-        shape = () if columns is None else (columns,)
-        sent, halo = (np.zeros((n, *shape), dtype) for n in (len(exchange.indices), exchange.halo))
+        lengths = len(exchange.indices), exchange.halo
+        sent, halo = (staging.buffer((n, *x.shape[1:]), x) for n in lengths)
         to, of = exchange.targets, exchange.sources
         if back:
             sent, halo, to, of = halo, sent, of, to
         self.outgoing, self.incoming = sent, halo
+        self._queued = staging.event()
         receives = [comm.Recv_init(self.incoming[m.begin : m.end], m.rank, _TAG) for m in of]
         sends = [comm.Send_init(self.outgoing[m.begin : m.end], m.rank, _TAG) for m in to]
         self._requests = receives + sends
-        weakref.finalize(self, _free, self._requests)
+        weakref.finalize(self, _free, self._requests, self._queued)
 
     def start(self) -> None:
-        """Begin to send and to receive."""
+        """Begin to send and to receive, once what is queued on the current stream is done.
+
+        MPI knows nothing of streams: the host waits until `outgoing` is written, and `incoming` was read.
+        """
+        self._queued.synchronize()  # of `release`, which may have been called on another stream
+        self._queued.record()
+        self._queued.synchronize()
         mpi().Prequest.Startall(self._requests)
 
     def finish(self) -> None:
         """Wait until everything has come and `outgoing` may be written again."""
         mpi().Prequest.Waitall(self._requests)
 
+    def release(self) -> None:
+        """What is queued on the current stream so far is the last that reads `incoming`."""
+        self._queued.record()
 
-def _free(requests: Iterable[Any]) -> None:
+
+def _free(requests: Iterable[Any], queued: Event) -> None:
+    queued.synchronize()  # the memory of the buffers may be used otherwise from now on
     if not mpi().Is_finalized():
         for request in requests:
             request.Free()

@@ -99,10 +99,10 @@ class DistributedOperator:
         shared.variants[self._which] = self
         self._product: Forward | Backward
         if transposed:
-            self._product = Backward(shared.blocks, shared.exchange, shared.transport.nccl, conjugated)
+            self._product = Backward(shared.blocks, shared.exchange, shared.transport, conjugated)
         else:
             blocks = shared.blocks.conj() if conjugated else shared.blocks
-            self._product = Forward(blocks, shared.exchange, shared.transport.nccl)
+            self._product = Forward(blocks, shared.exchange, shared.transport)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
         self.solve_info: SolveInfo | None = None
 
@@ -396,7 +396,7 @@ class DistributedOperator:
         """The matrix of the core that multiplies this rank's pieces, and exchanges entries, or None."""
         inner = self._shared.blocks.inner
         alone = self.comm.size == 1 and isinstance(inner.device, str)
-        return self._product.matrix if alone or self._product.nccl is not None else None
+        return self._product.matrix if alone or self._shared.transport.nccl is not None else None
 
     def _shared_callback(self, callback: Any) -> Any:
         """A callback for every rank if any has one: its own, or one that does nothing.

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from .. import operands
 from ..value_types import core_class
+from .between_gpus import Transport
 from .blocks import Blocks
 from .exchange import Exchange
-from .staging import Staging, staging_of
+from .staging import Staging, device_of, staging_of
 
 Array = npt.NDArray[Any]
 
@@ -27,7 +28,7 @@ class _IndexMap:
     copies: dict[Any, Any] = field(default_factory=dict)
 
     def near(self, x: Any, staging: Staging) -> Any:
-        device = str(getattr(x, "device", None))
+        device = device_of(x)
         if device not in self.copies:
             self.copies[device] = staging.index_map(self.host, x)
         return self.copies[device]
@@ -52,8 +53,8 @@ class Forward:
     in the halo.
     """
 
-    def __init__(self, blocks: Blocks, exchange: Exchange, nccl: Any = None) -> None:
-        self.blocks, self.exchange, self.nccl = blocks, exchange, nccl
+    def __init__(self, blocks: Blocks, exchange: Exchange, transport: Transport) -> None:
+        self.blocks, self.exchange, self.transport = blocks, exchange, transport
         self._boundary = _IndexMap(blocks.boundary)
         self._index_map = _IndexMap(exchange.indices)
 
@@ -62,10 +63,14 @@ class Forward:
 
         `x` may have columns, if there is nothing but it.
         """
-        if self.nccl is not None and not isinstance(x, np.ndarray):
+        if self.transport.nccl is not None and not isinstance(x, np.ndarray):
             return self._between_gpus.multiply(x, out, alpha, beta)
-        blocks, staging = self.blocks, staging_of(x)
-        channel = self.exchange.channel(blocks.inner.dtype, _columns(x))
+        staging = staging_of(x, self.transport.cuda_mpi)
+        with staging.device(x):
+            return self._staged(staging, x, out, alpha, beta)
+
+    def _staged(self, staging: Staging, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
+        blocks, channel = self.blocks, self.exchange.channel(staging, x)
         staging.take(x, self._index_map.near(x, staging), channel.outgoing)
         channel.start()
         try:
@@ -75,6 +80,7 @@ class Forward:
         if blocks.halo is not None:
             of_halo = _multiply(blocks.halo, staging.like(channel.incoming, x), None, alpha, 0.0)
             staging.add(y, self._boundary.near(x, staging), of_halo)
+        channel.release()
         return y
 
     @cached_property
@@ -96,9 +102,9 @@ class Backward:
     """
 
     def __init__(
-        self, blocks: Blocks, exchange: Exchange, nccl: Any = None, conjugated: bool = False
+        self, blocks: Blocks, exchange: Exchange, transport: Transport, conjugated: bool = False
     ) -> None:
-        self.blocks, self.exchange, self.nccl = blocks, exchange, nccl
+        self.blocks, self.exchange, self.transport = blocks, exchange, transport
         self._turned = attrgetter("H" if conjugated else "T")  # of operators, made on first use
         self._boundary = _IndexMap(blocks.boundary)
         self._parts = [
@@ -107,14 +113,18 @@ class Backward:
 
     def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
         """As `Forward`."""
-        if self.nccl is not None and not isinstance(x, np.ndarray):
+        if self.transport.nccl is not None and not isinstance(x, np.ndarray):
             return self._between_gpus.multiply(x, out, alpha, beta)
-        blocks, staging = self.blocks, staging_of(x)
-        channel = self.exchange.channel(blocks.inner.dtype, _columns(x), back=True)
+        staging = staging_of(x, self.transport.cuda_mpi)
+        with staging.device(x):
+            return self._staged(staging, x, out, alpha, beta)
+
+    def _staged(self, staging: Staging, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
+        blocks, channel = self.blocks, self.exchange.channel(staging, x, back=True)
         if blocks.halo is not None:
             of_boundary = staging.pick(x, self._boundary.near(x, staging))
             sums = _multiply(self._turned(blocks.halo), of_boundary, None, alpha, 0.0)
-            staging.download(sums, channel.outgoing)
+            staging.copy(sums, channel.outgoing)
         channel.start()
         try:
             y = _multiply(self._turned(blocks.inner), x, out, alpha, beta)
@@ -123,6 +133,7 @@ class Backward:
         received = staging.like(channel.incoming, x)
         for part, index_map in self._parts:  # of which none holds an entry twice
             staging.add(y, index_map.near(x, staging), received[part])
+        channel.release()
         return y
 
     @cached_property
@@ -140,17 +151,13 @@ class Backward:
 def _core_matrix(
     name: str, product: Forward | Backward, inner: Any, halo: Any, sent: Any, received: Any
 ) -> Any:
-    if product.nccl is None:  # of the only rank
+    if product.transport.nccl is None:  # of the only rank
         return inner._matrix
     boundary, wanted = (
         indices.astype(np.int32) for indices in (product.blocks.boundary, product.exchange.indices)
     )
-    kind = core_class(name, inner.dtype)
-    return kind(product.nccl, inner._matrix, halo and halo._matrix, boundary, wanted, sent, received)
-
-
-def _columns(x: Any) -> int | None:
-    return None if x.ndim == 1 else int(x.shape[1])
+    kind, nccl = core_class(name, inner.dtype), product.transport.nccl
+    return kind(nccl, inner._matrix, halo and halo._matrix, boundary, wanted, sent, received)
 
 
 def _multiply(op: Any, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
