@@ -2,12 +2,13 @@
 
 MPI sends and receives buffers that it can read and write: they lie beside an array in host memory, and beside
 one on a GPU if MPI is CUDA-aware. Otherwise entries of an array on a GPU are picked there by one kernel,
-copied to a buffer in host memory, sent, and copied to the GPU of the rank that needs them.
+copied to a buffer in pinned host memory, sent, and copied to the GPU of the rank that needs them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -152,13 +153,14 @@ class _Cupy(_ByIndexing):
 
 class _CupyThroughHost(_Cupy):
     def buffer(self, shape: tuple[int, ...], x: Any) -> Any:
-        return np.zeros(shape, x.dtype)
+        pinned = sys.modules["cupy"].cuda.alloc_pinned_memory(max(1, math.prod(shape)) * x.dtype.itemsize)
+        return np.ndarray(shape, x.dtype, pinned)
 
     def take(self, x: Any, indices: Any, to: Any) -> None:
         self.copy(x.take(indices, axis=0), to)
 
     def copy(self, x: Any, to: Any) -> None:
-        to[...] = x.get()
+        x.get(out=to)
 
     def like(self, buffer: Any, x: Any) -> Any:
         return sys.modules["cupy"].asarray(buffer)
@@ -189,7 +191,7 @@ class _Torch(_ByIndexing):
 
 class _TorchThroughHost(_Torch):
     def buffer(self, shape: tuple[int, ...], x: Any) -> Any:
-        return sys.modules["torch"].zeros(shape, dtype=x.dtype).numpy()
+        return sys.modules["torch"].empty(shape, dtype=x.dtype, pin_memory=True).numpy()
 
     def take(self, x: Any, indices: Any, to: Any) -> None:
         self.copy(x.index_select(0, indices), to)
