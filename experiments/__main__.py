@@ -18,6 +18,7 @@ COMMANDS = {
     "auto": ("speed.automatic", "what one gets by default beside all of cuSPARSE, on matrices of every kind"),
     "setup": ("speed.setup", "from a matrix to an operator, beside CuPy's upload"),
     "updates": ("speed.updates", "new values for a matrix whose structure stays, in every format"),
+    "orders": ("speed.orders", "meshes without an order, as given, by rcm and by clusters"),
     "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
     "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
     "complex": ("speed.complex_values", "products with complex matrices beside cuSPARSE and CuPy"),

@@ -22,6 +22,7 @@ FILES = (
     "auto",
     "setup",
     "updates",
+    "orders",
     *EXPERIMENTS,
     "packed_sell",
     "symmetric",

@@ -9,8 +9,12 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import banded, uniform, values, vector
 from reference import assert_product
-from spmvgpu.planning.reordering import order_for
-from support import build, formats_of
+from spmvgpu.devices import CPU, resolve_device
+from spmvgpu.gallery import meshes
+from spmvgpu.inputs.source import DeviceCsr
+from spmvgpu.planning.reordering import in_order
+from spmvgpu.value_types import is_parted, value_type
+from support import assert_same_entries, build, formats_of, over
 
 
 def shuffled(A, seed=6):
@@ -21,6 +25,10 @@ def shuffled(A, seed=6):
 
 def symmetric_banded(n):
     return banded(n, [-40, -3, -1, 0, 1, 3, 40])
+
+
+def order_for(A, reorder):
+    return in_order(A, reorder, CPU)[0]
 
 
 def bandwidth(A):
@@ -146,5 +154,168 @@ def test_an_unknown_order_is_named():
 
 
 def test_several_devices_take_a_matrix_as_it_is():
-    with pytest.raises(ValueError, match="one device"):
-        sg.aslinearoperator(banded(10, [0]), device=["cpu", "cpu"], reorder="rcm")
+    for reorder in ("rcm", "clusters"):
+        with pytest.raises(ValueError, match=f"'{reorder}'.*one device"):
+            sg.aslinearoperator(banded(10, [0]), device=["cpu", "cpu"], reorder=reorder)
+
+
+# Orders by clusters
+
+
+def unordered_mesh(*nodes, dtype=np.float64):
+    """Tetrahedra whose nodes are numbered at random."""
+    pattern = meshes.coupled(meshes.tetrahedra(meshes.cells(nodes)), int(np.prod(nodes)))
+    return meshes.symmetric_values(meshes.shuffled(pattern, 1)).astype(dtype)
+
+
+def source_of(A, device):
+    A = sp.csr_array(A)
+    indptr, indices = A.indptr.astype(np.int32), A.indices.astype(np.int32)
+    source = value_type(A.dtype).source(indptr, indices, A.data, A.shape[1], resolve_device(device))
+    return DeviceCsr(source, A.dtype)
+
+
+def distinct_in_rows(A, count):
+    """Different columns per entry in groups of so many neighbouring rows."""
+    starts = range(0, A.shape[0], count)
+    groups = [A.indices[A.indptr[i] : A.indptr[min(i + count, A.shape[0])]] for i in starts]
+    return sum(np.unique(group).size for group in groups) / A.nnz
+
+
+MESH = unordered_mesh(12, 13, 14)
+# Matrices of all kinds of patterns: an order is one, whatever it is good for.
+PATTERNS = {
+    "mesh": MESH,
+    "unsymmetric": UNSYMMETRIC,
+    "isolated": sp.csr_array(sp.diags_array(np.arange(1.0, 200.0))),
+    "no entries": sp.csr_array((70, 70)),
+    "empty rows": sp.csr_array(sp.block_diag([banded(300, [-1, 0, 1]), sp.csr_array((40, 40))])),
+    "a long row": sp.csr_array(np.vstack([np.ones(300), np.eye(300)[1:]])),
+    "one": sp.csr_array([[2.0]]),
+    "two grids": sp.csr_array(sp.block_diag([symmetric_banded(500)] * 2)),
+}
+
+
+@over("pattern", list(PATTERNS))
+def test_clusters_are_a_permutation_and_the_matrix_is_in_it(pattern, device):
+    A = PATTERNS[pattern]
+    order, ordered = source_of(A, device).by_clusters()
+    np.testing.assert_array_equal(np.sort(order), np.arange(A.shape[0]))
+    assert_same_entries(ordered.host, sp.csr_array(A[order][:, order]).sorted_indices())
+
+
+def test_clusters_of_a_gpu_are_those_of_the_cpu(device):
+    for A in PATTERNS.values():
+        order, ordered = source_of(A, device).by_clusters()
+        expected, reference = source_of(A, "cpu").by_clusters()
+        np.testing.assert_array_equal(order, expected)
+        assert_same_entries(ordered.host, reference.host)
+
+
+def test_clusters_of_few_rows_are_cells(device):
+    """Where there are too few rows for a cluster, or parts of the matrix too small for one."""
+    for A in (MESH, sp.csr_array(sp.block_diag([MESH, MESH]))):
+        _, ordered = source_of(A, device).by_clusters()
+        assert distinct_in_rows(ordered.host, 64) < 0.7 * distinct_in_rows(A, 64)
+
+
+def test_clusters_bring_neighbours_together(device):
+    A = unordered_mesh(30, 30, 30)
+    _, ordered = source_of(A, device).by_clusters()
+    assert distinct_in_rows(ordered.host, 64) < distinct_in_rows(A, 64) / 2
+
+
+def test_neighbours_of_a_mesh_have_neighbours_in_common(device):
+    assert source_of(MESH, device).clustering() > 0.6
+    assert source_of(symmetric_banded(900), device).clustering() > 0.4
+    assert source_of(uniform(20_000, 20_000, 8), device).clustering() < 0.1
+    assert source_of(sp.csr_array((70, 70)), device).clustering() == 0
+    assert source_of(PATTERNS["isolated"], device).clustering() == 0
+
+
+@pytest.mark.parametrize("fmt", formats_of(MESH))
+def test_an_operator_in_clusters(fmt, device, dtype):
+    A = MESH.astype(dtype)
+    op = build(A, fmt, device, reorder="clusters")
+    x = vector(A.shape[1], dtype)
+    assert op.format == fmt
+    assert_product(op @ x, A, x)
+    assert_product(op.T @ x, sp.csr_array(A.T), x)
+    assert_same_entries(op.tocsr(), A)
+    assert_same_entries(pickle.loads(pickle.dumps(op)).tocsr(), A)
+    assert "another order" in op.explain()
+
+
+@pytest.mark.parametrize("reorder", ["rcm", "clusters"])
+@over("fmt", ["csr", "sell", "ellpack", "packed_sell"])
+@over("columns", [2, 3, 8, 33])
+def test_columns_of_an_operator_in_another_order(columns, fmt, reorder, device, dtype):
+    A = numbered(dtype)
+    op = build(A, fmt, device, reorder=reorder)
+    given = np.random.default_rng(5).uniform(-1, 1, (A.shape[1], columns)).astype(dtype)
+    start = np.random.default_rng(6).uniform(-1, 1, (A.shape[0], columns)).astype(dtype)
+    for in_rows in ("C", "F"):
+        X = np.asarray(given, order=in_rows)
+        for out_rows in ("C", "F"):
+            Y = op.spmv(X, out=np.array(start, order=out_rows), alpha=2.0, beta=-1.0)
+            for j in range(columns):
+                assert_product(Y[:, j], A, X[:, j], 2.0, -1.0, start[:, j])
+
+
+@pytest.mark.parametrize("reorder", ["rcm", "clusters"])
+@over("fmt", ["csr", "sell", "ellpack", "packed_sell"])
+def test_new_values_of_an_operator_in_another_order(fmt, reorder, device, dtype):
+    A = numbered(dtype)
+    op = build(A, fmt, device, reorder=reorder)
+    x = vector(A.shape[1], dtype)
+    before = op.nbytes
+    for seed in (1, 2):
+        new = A.copy()
+        new.data = values(np.random.default_rng(seed), A.nnz).astype(dtype)
+        op.update_values(new.data)
+        assert is_parted(op._matrix)
+        assert_product(op @ x, new, x)
+        assert_same_entries(op.tocsr(), new)
+    assert op.nbytes >= before + 4 * A.nnz  # the map
+
+
+def test_solvers_find_the_solution_in_the_given_order(device):
+    A = sp.csr_array(MESH + sp.diags_array(np.abs(MESH).sum(axis=1)))
+    b, guess = vector(A.shape[0], A.dtype), vector(A.shape[0], A.dtype, seed=2)
+    op = build(A, "csr", device, reorder="clusters")
+    for solve in (sg.linalg.cg, sg.linalg.bicgstab, sg.linalg.gmres, sg.linalg.minres):
+        for how in ({}, {"M": sg.linalg.jacobi(op)}, {"M": sg.linalg.chebyshev(op)}, {"x0": guess}):
+            x, info = solve(op, b, rtol=1e-10, **how)
+            assert info == 0
+            assert np.linalg.norm(A @ x - b) <= 1e-8 * np.linalg.norm(b)
+    seen = []
+    x, _ = sg.linalg.cg(op, b, rtol=1e-10, callback=lambda xk: seen.append(np.array(xk)))
+    np.testing.assert_allclose(seen[-1], x)  # what a callback sees is in the given order
+
+
+def test_clusters_refuse():
+    with pytest.raises(ValueError, match=r"'clusters'.*300 x 500"):
+        sg.aslinearoperator(uniform(300, 500, 4), device="cpu", reorder="clusters")
+    arrow = sp.lil_array((5000, 5000))
+    arrow[0, :] = 1.0
+    arrow.setdiag(1.0)
+    with pytest.raises(ValueError, match=r"at most 4096 stored entries.*5000"):
+        sg.aslinearoperator(sp.csr_array(arrow), device="cpu", reorder="clusters")
+
+
+@pytest.mark.gpu
+def test_auto_finds_clusters_where_the_budget_lasts():
+    A = unordered_mesh(60, 60, 60)
+    op = sg.aslinearoperator(A, device="cuda", budget=np.inf)
+    x = vector(A.shape[1], A.dtype)
+    assert is_parted(op._matrix)
+    assert "order" in {step.name for step in op.tuning.steps}
+    assert "another order" in op.explain()
+    assert_product(op @ x, A, x)
+    for given in (
+        sg.aslinearoperator(A, device="cuda", budget=np.inf, reorder=False),
+        sg.aslinearoperator(A, device="cuda", budget=0),
+        sg.aslinearoperator(A, device="cuda", format="csr", budget=np.inf),
+        sg.aslinearoperator(uniform(50_000, 50_000, 20), device="cuda", budget=np.inf),
+    ):
+        assert not is_parted(given._matrix)

@@ -10,6 +10,7 @@ namespace spmvgpu {
 void register_runtime(pybind11::module_& module);
 void register_canonical(pybind11::module_& module);
 void register_matrix(pybind11::module_& module);
+void register_source(pybind11::module_& module);
 void register_parts(pybind11::module_& module);
 void register_distributed(pybind11::module_& module);
 void register_arrays(pybind11::module_& module);

@@ -41,6 +41,7 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_arrays(module);
     spmvgpu::register_canonical(module);
     spmvgpu::register_matrix(module);
+    spmvgpu::register_source(module);
     spmvgpu::register_model(module);
     spmvgpu::register_parts(module);
     spmvgpu::register_distributed(module);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
+#include "bindings/csr.hpp"
 #include "bindings/index_map.hpp"
 #include "bindings/value_types.hpp"
 #include "matrix/parted_matrix.hpp"
@@ -41,7 +42,33 @@ void register_type(py::module_& module) {
                 }
                 return parts;
             },
-            "(matrix, rows, columns) of every part.");
+            "(matrix, rows, columns) of every part.")
+        .def_property_readonly("is_permuted", &M::is_permuted)
+        .def_property_readonly("has_value_map", &M::has_value_map)
+        .def(
+            "set_value_map",
+            [](M& matrix, const Dense<index_t>& map) {
+                const auto given = Array<index_t>::view(map.data(), map.size());
+                const GilRelease release;
+                matrix.set_value_map(given);
+            },
+            py::arg("map"), "Of a matrix stored in another order: which of the given values every entry has.")
+        .def(
+            "update_values",
+            [](M& matrix, const Dense<T>& values) {
+                const auto given = Array<T>::view(values.data(), values.size());
+                const GilRelease release;
+                matrix.update_values(given);
+            },
+            py::arg("values").noconvert(), "New values in CSR order, of a matrix stored in another order.")
+        .def(
+            "update_values_at",
+            [](M& matrix, std::uintptr_t values, std::size_t count) {
+                matrix.update_values(Array<T>::view(reinterpret_cast<const T*>(values), count, matrix.device()));
+            },
+            py::arg("values"), py::arg("count"), py::call_guard<GilRelease>(),
+            "The same with values at an address on the matrix's own device.")
+        .def_property_readonly("value_map_bytes", &M::value_map_bytes);
 }
 
 }  // namespace

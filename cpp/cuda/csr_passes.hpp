@@ -15,4 +15,12 @@ bool is_canonical(index_t rows, index_t cols, index_t nnz, const index_t* row_of
 template <class T>
 CsrMatrix<T> transpose(const CsrMatrix<T>& csr);
 
+double clustering(index_t rows, const index_t* row_offsets, const index_t* col_indices, int ordinal);
+
+template <class T>
+Array<index_t> order_by_clusters(const CsrMatrix<T>& csr);
+
+template <class T>
+CsrMatrix<T> reordered(const CsrMatrix<T>& csr, const Array<index_t>& order);
+
 }  // namespace spmvgpu::cuda

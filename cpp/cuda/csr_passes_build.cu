@@ -1,5 +1,6 @@
 #include "cuda/csr_passes.hpp"
 #include "cuda/passes.cuh"
+#include "formats/clusters.hpp"
 #include "formats/csr_passes.hpp"
 
 namespace spmvgpu::cuda {
@@ -30,7 +31,31 @@ CsrMatrix<T> transpose(const CsrMatrix<T>& csr) {
     return result;
 }
 
-#define INSTANTIATE(T) template CsrMatrix<T> transpose(const CsrMatrix<T>&);
+double clustering(index_t rows, const index_t* row_offsets, const index_t* col_indices, int ordinal) {
+    CudaPasses passes(ordinal);
+    return spmvgpu::clustering(passes, rows, row_offsets, col_indices);
+}
+
+template <class T>
+Array<index_t> order_by_clusters(const CsrMatrix<T>& csr) {
+    CudaPasses passes(csr.row_offsets.device().ordinal);
+    Array<index_t> order = passes.keep(spmvgpu::order_by_clusters(passes, csr));
+    passes.finish();
+    return order;
+}
+
+template <class T>
+CsrMatrix<T> reordered(const CsrMatrix<T>& csr, const Array<index_t>& order) {
+    CudaPasses passes(csr.row_offsets.device().ordinal);
+    CsrMatrix<T> result = spmvgpu::reordered(passes, csr, order.data());
+    passes.finish();
+    return result;
+}
+
+#define INSTANTIATE(T)                                              \
+    template CsrMatrix<T> transpose(const CsrMatrix<T>&);           \
+    template Array<index_t> order_by_clusters(const CsrMatrix<T>&); \
+    template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda

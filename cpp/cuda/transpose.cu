@@ -38,25 +38,28 @@ struct Tile {
 // A block per tile, as in the kernel below.
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kBlockSize)
-    columns_to_rows_block_per_tile(T* __restrict__ to, Columns<const T> from, index_t length) {
+    columns_to_rows_block_per_tile(T* __restrict__ to, Columns<const T> from, const index_t* __restrict__ map,
+                                   index_t length) {
     using Own = Tile<T, kColumns>;
     T* const tile = shared_array<T, Own::kPlaces>();
     const std::int64_t first_row = std::int64_t(blockIdx.x) * Own::kRows;
     const auto is_inside = [&](const typename Own::Place& place) {
         return first_row + place.row < length && place.column < from.count;
     };
+    const bool rows_are_there = from.column_stride == 1;  // of entries in another order only
+    const auto loaded = [&](int i) { return rows_are_there ? Own::along_row(i) : Own::along_column(i); };
     T held[kPerThread];
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
-        const auto place = Own::along_column(i);
+        const auto place = loaded(i);
         if (is_inside(place)) {
-            held[i] =
-                load_once(from.data + (first_row + place.row) * from.row_stride + place.column * from.column_stride);
+            const std::int64_t row = map == nullptr ? first_row + place.row : map[first_row + place.row];
+            held[i] = load_once(from.data + row * from.row_stride + place.column * from.column_stride);
         }
     }
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
-        const auto place = Own::along_column(i);
+        const auto place = loaded(i);
         if (is_inside(place)) store(tile + place.in_tile(), held[i]);
     }
     __syncthreads();
@@ -116,11 +119,12 @@ void with_tile(index_t columns, index_t length, Launch&& launch) {
 }  // namespace
 
 template <class T>
-void columns_to_rows(T* to, const Columns<const T>& from, index_t length, int ordinal, Stream stream) {
+void columns_to_rows(T* to, const Columns<const T>& from, const index_t* map, index_t length, int ordinal,
+                     Stream stream) {
     if (length == 0) return;
     const DeviceGuard guard(ordinal);
     with_tile<T>(from.count, length, [&]<int kColumns>(unsigned blocks) {
-        columns_to_rows_block_per_tile<T, kColumns><<<blocks, kBlockSize, 0, native(stream)>>>(to, from, length);
+        columns_to_rows_block_per_tile<T, kColumns><<<blocks, kBlockSize, 0, native(stream)>>>(to, from, map, length);
         check_launch("columns_to_rows_block_per_tile");
     });
 }
@@ -137,8 +141,8 @@ void rows_to_columns(const Columns<T>& to, const T* from, const index_t* map, in
     });
 }
 
-#define INSTANTIATE(T)                                                                \
-    template void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream); \
+#define INSTANTIATE(T)                                                                                \
+    template void columns_to_rows(T*, const Columns<const T>&, const index_t*, index_t, int, Stream); \
     template void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 

@@ -39,6 +39,7 @@ void release_idle_memory(int) { unavailable(); }
 index_t longest_row(index_t, const index_t*, int) { unavailable(); }
 Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int) { unavailable(); }
 bool is_canonical(index_t, index_t, index_t, const index_t*, const index_t*, int) { unavailable(); }
+double clustering(index_t, const index_t*, const index_t*, int) { unavailable(); }
 DeviceGuard::~DeviceGuard() = default;
 
 template <class T>
@@ -84,7 +85,15 @@ CsrMatrix<T> transpose(const CsrMatrix<T>&) {
     unavailable();
 }
 template <class T>
-void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream) {
+Array<index_t> order_by_clusters(const CsrMatrix<T>&) {
+    unavailable();
+}
+template <class T>
+CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&) {
+    unavailable();
+}
+template <class T>
+void columns_to_rows(T*, const Columns<const T>&, const index_t*, index_t, int, Stream) {
     unavailable();
 }
 template <class T>
@@ -92,9 +101,11 @@ void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, in
     unavailable();
 }
 #define INSTANTIATE(T)                                                                                   \
-    template void columns_to_rows(T*, const Columns<const T>&, index_t, int, Stream);                    \
+    template void columns_to_rows(T*, const Columns<const T>&, const index_t*, index_t, int, Stream);    \
     template void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream); \
     template CsrMatrix<T> transpose(const CsrMatrix<T>&);                                                \
+    template Array<index_t> order_by_clusters(const CsrMatrix<T>&);                                      \
+    template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&);                         \
     template Residency csr_vector_residency<T>(int);                                                     \
     template Residency ell_residency<T>(int);                                                            \
     template class HostExchange<T>;                                                                      \

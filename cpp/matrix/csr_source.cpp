@@ -1,8 +1,12 @@
 #include "matrix/csr_source.hpp"
 
+#include <stdexcept>
+#include <string>
+
 #include "core/errors.hpp"
 #include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
+#include "formats/clusters.hpp"
 #include "formats/csr_passes.hpp"
 #include "formats/transpose.hpp"
 #include "passes/host_passes.hpp"
@@ -36,6 +40,40 @@ CsrMatrix<T> CsrSource<T>::to_host() const {
 template <class T>
 CsrMatrix<T> CsrSource<T>::transposed() const {
     return device_.is_cuda() ? cuda::transpose(csr_) : transpose(csr_);
+}
+
+template <class T>
+typename CsrSource<T>::Reordered CsrSource<T>::by_clusters() const {
+    if (csr_.rows != csr_.cols) {
+        throw std::invalid_argument("clusters order rows and columns alike and need a square matrix, not " +
+                                    std::to_string(csr_.rows) + " x " + std::to_string(csr_.cols));
+    }
+    HostPasses passes;
+    const index_t longest = device_.is_cuda() ? cuda::longest_row(csr_.rows, csr_.row_offsets.data(), device_.ordinal)
+                                              : longest_row(passes, csr_.rows, csr_.row_offsets.data());
+    if (longest > kLongestInClusters) {
+        throw std::invalid_argument("clusters are for matrices whose rows have at most " +
+                                    std::to_string(kLongestInClusters) + " stored entries, and a row of this one has " +
+                                    std::to_string(longest));
+    }
+    Reordered found;
+    if (device_.is_cuda()) {
+        found.order = cuda::order_by_clusters(csr_);
+        found.csr = cuda::reordered(csr_, found.order);
+    } else {
+        found.order = order_by_clusters(passes, csr_);
+        found.csr = reordered(passes, csr_, found.order.data());
+    }
+    return found;
+}
+
+template <class T>
+double CsrSource<T>::clustering() const {
+    if (csr_.rows != csr_.cols) throw std::logic_error("the columns of a row name rows of a square matrix only");
+    const index_t *const offsets = csr_.row_offsets.data(), *const cols = csr_.col_indices.data();
+    if (device_.is_cuda()) return cuda::clustering(csr_.rows, offsets, cols, device_.ordinal);
+    HostPasses passes;
+    return spmvgpu::clustering(passes, csr_.rows, offsets, cols);
 }
 
 template <class T>

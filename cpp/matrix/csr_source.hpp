@@ -28,6 +28,19 @@ public:
     CsrMatrix<T> to_host() const;
     CsrMatrix<T> transposed() const;  // on the device
 
+    // An order of rows and columns by clusters, see formats/clusters.hpp, and the matrix in it, both on the device.
+    // Throws std::invalid_argument for a matrix that is not square, and for one with a row so long that finding the
+    // order of its entries would take too long.
+    struct Reordered {
+        Array<index_t> order;
+        CsrMatrix<T> csr;
+    };
+    Reordered by_clusters() const;
+    static constexpr index_t kLongestInClusters = 4096;
+
+    // Of a square matrix: whether such an order may bring neighbours together, as a fraction; see there.
+    double clustering() const;
+
     // Every step-th of the row offsets and of the column indices, in host memory: what tells the matrix from others.
     struct Sample {
         Array<index_t> row_offsets, col_indices;

@@ -1,12 +1,15 @@
 #include "matrix/index_map.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "cuda/gather.hpp"
+#include "passes/passes.hpp"
 
 namespace spmvgpu {
 
@@ -27,7 +30,13 @@ void check_index_map(const char* what, const IndexMap& map, index_t count, index
                                     std::to_string(map.indices.size()) + " indices for them");
     }
     bool inside = map.scattered() || (map.first >= 0 && map.first <= limit && count <= limit - map.first);
-    for (const index_t index : map.indices) inside = inside && index >= 0 && index < limit;
+    if (map.scattered()) {
+        inside =
+            parallel_sum<std::int64_t>(count, count, [&](std::int64_t begin, std::int64_t end) {
+                const auto is_outside = [limit](index_t index) { return index < 0 || index >= limit; };
+                return std::int64_t(std::count_if(map.indices.data() + begin, map.indices.data() + end, is_outside));
+            }) == 0;
+    }
     if (!inside) {
         throw std::invalid_argument("a part's " + std::string(what) + " reach beyond the " + std::to_string(limit) +
                                     " of the matrix");
@@ -35,14 +44,17 @@ void check_index_map(const char* what, const IndexMap& map, index_t count, index
 }
 
 void RowCheck::add(const IndexMap& map, index_t count) {
-    for (index_t i = 0; i < count; ++i) {
-        if (taken_[map[i]]) throw std::invalid_argument("row " + std::to_string(map[i]) + " lies in two parts");
-        taken_[map[i]] = true;
-    }
+    constexpr index_t kNone = std::numeric_limits<index_t>::max();
+    index_t twice = kNone;
+    parallel_for(count, count, [&](std::int64_t i) {
+        const std::atomic_ref<std::uint8_t> taken(taken_[map[static_cast<index_t>(i)]]);
+        if (taken.exchange(1, std::memory_order_relaxed) != 0) lower(&twice, map[static_cast<index_t>(i)]);
+    });
+    if (twice != kNone) throw std::invalid_argument("row " + std::to_string(twice) + " lies in two parts");
 }
 
 void RowCheck::finish() const {
-    const auto missing = std::find(taken_.begin(), taken_.end(), false);
+    const auto missing = std::find(taken_.begin(), taken_.end(), 0);
     if (missing != taken_.end()) {
         throw std::invalid_argument("row " + std::to_string(missing - taken_.begin()) + " lies in no part");
     }

@@ -30,7 +30,7 @@ public:
     void finish() const;                           // or for one that is missing
 
 private:
-    HostVector<bool> taken_;
+    HostVector<std::uint8_t> taken_;
 };
 
 // to[i] = from[map[i]] for all of a map; device memory on a GPU, where it is queued on the stream.

@@ -4,9 +4,12 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <string>
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/stream.hpp"
 #include "matrix/column_products.hpp"
 #include "matrix/timing.hpp"
 
@@ -61,7 +64,8 @@ void PartedMatrix<T>::move_maps_to_device() {
 
 template <class T>
 void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    if (!product.is_of_vectors() && !takes_rows()) {
+    if (!product.is_of_vectors() && (is_permuted() || !takes_rows())) {
+        if (takes_rows() && product.row_map == nullptr && multiply_permuted(product, stream)) return;
         const auto multiply = [&](const Product<T>& vector) { spmv(vector, stream); };
         if (!device().is_cuda()) return for_each_vector(product, multiply);
         return vector_copies_.run(product, rows_, cols_, device(), stream, multiply);
@@ -98,6 +102,15 @@ void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const 
             part.matrix->spmv(own, stream);
         }
     }
+}
+
+// Several columns of a matrix in another order: rows of x are copied in that order. False if there is no memory for it.
+template <class T>
+bool PartedMatrix<T>::multiply_permuted(Product<T> product, Stream stream) const {
+    const Part& part = parts_.front();
+    product.row_map = part.rows.indices.data();
+    return row_copies_.run_permuted(product, {rows_, cols_, nnz()}, part.cols.indices.data(), device(), stream,
+                                    [&](const Product<T>& columns) { part.matrix->spmv(columns, stream); });
 }
 
 // The rows of a part with a map lie where the caller's map, if there is one, has what the part's map says.
@@ -138,11 +151,11 @@ void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
     });
 }
 
-// What is gathered of x for a part is one vector.
+// What is gathered of x for one of several parts is one vector.
 template <class T>
 bool PartedMatrix<T>::takes_rows() const {
-    return device().is_cuda() && std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
-               return part.matrix->takes_rows() && !part.cols.scattered();
+    return device().is_cuda() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {
+               return part.matrix->takes_rows() && (!part.cols.scattered() || is_permuted());
            });
 }
 
@@ -183,11 +196,50 @@ std::size_t PartedMatrix<T>::nbytes_of_parts() const {
 }
 
 template <class T>
+Matrix<T>* PartedMatrix<T>::permuted_matrix() const {
+    const Part& part = parts_.front();
+    const bool is_alike = part.rows.scattered() && part.rows.indices.data() == part.cols.indices.data();
+    if (parts_.size() != 1 || !is_alike) return nullptr;
+    return const_cast<Matrix<T>*>(dynamic_cast<const Matrix<T>*>(part.matrix.get()));
+}
+
+template <class T>
+void PartedMatrix<T>::set_value_map(const Array<index_t>& map) {
+    if (static_cast<std::int64_t>(map.size()) != nnz()) {
+        throw std::invalid_argument("a map of " + std::to_string(map.size()) + " values for " + std::to_string(nnz()) +
+                                    " stored entries");
+    }
+    for (const index_t value : map) {
+        if (value < 0 || value >= nnz()) throw std::invalid_argument("a map of values reaches beyond them");
+    }
+    value_map_ = map.to(device());
+}
+
+template <class T>
+void PartedMatrix<T>::update_values(const Array<T>& values) {
+    if (!is_permuted() || !has_value_map() || static_cast<std::int64_t>(values.size()) != nnz()) {
+        throw std::invalid_argument("a matrix of parts that takes no new values, or not as many");
+    }
+    const Array<T> given = values.to(device());
+    Array<T> own(value_map_.size(), device());
+    if (device().is_cuda()) {
+        const int ordinal = device().ordinal;
+        cuda::synchronize_device(ordinal);
+        const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
+        gather(own.data(), given.data(), value_map_, stream.get());
+        cuda::synchronize(stream.get(), ordinal);
+    } else {
+        gather(own.data(), given.data(), value_map_, nullptr);
+    }
+    permuted_matrix()->update_values(own);
+}
+
+template <class T>
 std::size_t PartedMatrix<T>::nbytes() const {
     const std::lock_guard lock(making_);
     const std::size_t maps = composed_maps_ ? composed_maps_->nbytes() : 0;
     return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes() + column_exchange_.nbytes() +
-           vector_copies_.nbytes();
+           vector_copies_.nbytes() + row_copies_.nbytes() + value_map_.bytes();
 }
 
 template <class T>

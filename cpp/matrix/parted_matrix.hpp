@@ -13,6 +13,8 @@
 #include "matrix/any_matrix.hpp"
 #include "matrix/column_exchange.hpp"
 #include "matrix/index_map.hpp"
+#include "matrix/matrix.hpp"
+#include "matrix/row_copies.hpp"
 #include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
 
@@ -45,6 +47,15 @@ public:
     std::size_t nbytes() const override;
     SetupSeconds setup_seconds() const override;
     const std::vector<Part>& parts() const { return parts_; }
+    // Whether it is one matrix in one format, whose rows and columns are stored in another order, the same for both.
+    bool is_permuted() const { return permuted_matrix() != nullptr; }
+
+    // Of a permuted matrix: new values in CSR order, as Matrix::update_values() says. Entry i of the part has value
+    // map[i], which has to be said once.
+    bool has_value_map() const { return value_map_.size() > 0 || nnz() == 0; }
+    void set_value_map(const Array<index_t>& map);
+    void update_values(const Array<T>& values);
+    std::size_t value_map_bytes() const { return value_map_.bytes(); }  // of its own
 
 private:
     void check_parts() const;
@@ -52,17 +63,21 @@ private:
     std::size_t nbytes_of_parts() const;
     void multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
                         Stream stream) const;
+    Matrix<T>* permuted_matrix() const;
+    bool multiply_permuted(Product<T> product, Stream stream) const;
     void multiply_mapped(const Part& part, Product<T> product, Stream stream) const;
     Workspaces& composed_maps() const;
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
+    Array<index_t> value_map_;
     mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
     mutable cuda::LazyExchange<T> exchange_;
     mutable ColumnExchange<T> column_exchange_;
     mutable VectorCopies<T> vector_copies_;
+    mutable RowCopies<T> row_copies_;
 };
 
 }  // namespace spmvgpu

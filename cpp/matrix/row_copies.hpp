@@ -46,8 +46,20 @@ public:
     // are not worth it or there is no memory for them, just as it is: a product has the same bits either way.
     template <class Multiply>
     void run(const Product<T>& product, const MatrixSize& matrix, Device device, Stream stream, Multiply&& multiply) {
-        const Lease lease = rows_are_worth_copies(product, matrix) ? take(product, matrix, device, stream) : Lease{};
-        if (lease.space == nullptr) return multiply(product);
+        if (rows_are_worth_copies(product, matrix) &&
+            run_permuted(product, matrix, nullptr, device, stream, multiply)) {
+            return;
+        }
+        multiply(product);
+    }
+
+    // The same with copies in any case, in which row i is row x_map[i] of the given x. Does nothing and returns false
+    // where there is no memory for them.
+    template <class Multiply>
+    bool run_permuted(const Product<T>& product, const MatrixSize& matrix, const index_t* x_map, Device device,
+                      Stream stream, Multiply&& multiply) {
+        const Lease lease = take(product, matrix, device, stream);
+        if (lease.space == nullptr) return false;
         const std::lock_guard turn(lease.space->in_use);
         T* const x = reinterpret_cast<T*>(lease.space->memory.data());
         T* const y = reinterpret_cast<T*>(lease.space->memory.data() + x_bytes(matrix, lease.width));
@@ -56,7 +68,7 @@ public:
             count = next_columns(product.columns - first, lease.width);
             const Product<T> part = product.part(first, count);
             Product<T> own = part;
-            cuda::columns_to_rows(x, columns_of_x(part), matrix.cols, device.ordinal, stream);
+            cuda::columns_to_rows(x, columns_of_x(part), x_map, matrix.cols, device.ordinal, stream);
             own.x = x;
             own.x_strides = {count, 1};
             if (copy_y) {
@@ -71,6 +83,7 @@ public:
                                       stream);
             }
         }
+        return true;
     }
 
     std::size_t nbytes() const {

@@ -7,6 +7,7 @@
 
 #include "matrix/distributed_matrix.hpp"
 #include "matrix/matrix.hpp"
+#include "matrix/parted_matrix.hpp"
 
 namespace spmvgpu {
 
@@ -33,6 +34,9 @@ public:
     // A map that is one matrix over several devices says so, for they may keep the vectors in pieces.
     virtual const DistributedMatrix<T>* distributed() const { return nullptr; }
 
+    // A map that is a matrix made of parts says so, for its parts may be stored in another order than the vectors.
+    virtual const PartedMatrix<T>* parts() const { return nullptr; }
+
     // Whether what apply() queues may be recorded in a CUDA graph.
     virtual bool can_be_recorded() const { return true; }
 };
@@ -53,6 +57,7 @@ public:
     const DistributedMatrix<T>* distributed() const override {
         return dynamic_cast<const DistributedMatrix<T>*>(matrix_.get());
     }
+    const PartedMatrix<T>* parts() const override { return dynamic_cast<const PartedMatrix<T>*>(matrix_.get()); }
     bool can_be_recorded() const override { return matrix_->can_be_recorded(); }
 
 private:

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "solvers/permuted_system.hpp"
 #include "solvers/pieces.hpp"
 #include "vector/host_pieces.hpp"
 #ifdef SPMVGPU_CUDA
@@ -26,8 +27,14 @@ Report solve_in_pieces(const SystemInPieces<T>& system, Method method, const Lim
 
 // The way that suits the system.
 template <class T>
-Report run(Method method, System<T> system, const Limits& limits, SolverMemory& memory,
-           [[maybe_unused]] const Stream* after, const std::function<void(const Look&)>& look) {
+Report run(Method method, System<T> system, const Limits& limits, SolverMemory& memory, const Stream* after,
+           const std::function<void(const Look&)>& look) {
+    if (const PartedMatrix<T>* const matrix = PermutedSystem<T>::matrix_of(system, limits)) {
+        PermutedSystem<T> permuted(system, *matrix, memory, after);
+        const Report report = run(method, permuted.inside(), limits, memory, after, look);
+        permuted.deliver();
+        return report;
+    }
     std::optional<MatrixMap<T>> all_rows;
     if (const auto matrix = SystemInPieces<T>::undivided(system)) system.A = &all_rows.emplace(matrix);
     if (const Halos<T>* const halos = SystemInPieces<T>::divides(system)) {

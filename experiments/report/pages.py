@@ -25,6 +25,7 @@ from . import (
     jobs,
     models,
     multi,
+    orders,
     scaling,
     setup,
     solvers,
@@ -167,7 +168,8 @@ def section(results: Results, pictures: Sequence[str] = ()) -> str:
         parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
     parts += _automatic_part(results) + _product_parts(results)
     parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
-    parts += _setup_part(results) + _updates_part(results) + _columns_part(results) + _complex_part(results)
+    parts += _setup_part(results) + _updates_part(results) + _orders_part(results)
+    parts += _columns_part(results) + _complex_part(results)
     parts += _solvers_part(results)
     parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
     parts += (
@@ -276,6 +278,11 @@ def _symmetric_part(results: Results) -> list[str]:
         return []
     title = "<details><summary>Symmetric matrices in half the storage</summary>"
     return [f"{title}\n\n{symmetric.NOTE}\n\n{table(symmetric.HEAD, rows)}\n\n</details>"]
+
+
+def _orders_part(results: Results) -> list[str]:
+    rows = orders.rows(results)
+    return [orders.NOTE, table(orders.HEAD, rows, words=3)] if rows else []
 
 
 def _updates_part(results: Results) -> list[str]:

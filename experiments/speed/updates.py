@@ -21,6 +21,7 @@ from experiments.clock import wall_us
 from experiments.records import RESULTS, Recorder
 from spmvgpu import gallery
 
+from . import families
 from .run import chosen_device
 
 SECONDS = 0.1  # of each kind
@@ -32,6 +33,7 @@ MATRICES = {
     "poisson2d_3000": partial(gallery.poisson2d, 3000),
     "elast_59k": partial(gallery.elasticity3d, 27),
     "elast_470k": partial(gallery.elasticity3d, 54),
+    "shell_x6": partial(families.build, "shell_x6"),
     "powerlaw_500k": partial(gallery.powerlaw, 500_000, 12),
 }
 QUICK = {

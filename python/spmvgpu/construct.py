@@ -20,7 +20,7 @@ from .origins import OneDevice, spread
 from .planning.budget import BUDGET
 from .planning.choosing import MODES, PARTITIONED, choose
 from .planning.placement import checked_request
-from .planning.reordering import Reorder, check_reorder, order_for
+from .planning.reordering import Reorder, check_reorder, in_order
 from .spread import MultiDeviceOperator
 from .steps import recorded, step
 
@@ -133,10 +133,14 @@ def aslinearoperator(
         True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
         in `A`. "hermitian": `A` is its own conjugate transpose, which is checked. None: nothing is known, and
         `format="auto"` may find out on a GPU. False: it need not look, and new values may be of any kind.
-    reorder : {None, "rcm", "auto"}
-        "rcm": store the rows and columns of a square matrix in reverse Cuthill-McKee order, so that
-        neighbouring rows gather neighbouring entries of x. Invisible outside; a product then gathers x once
-        more. "auto": only where entries lie far from the diagonal and come at least twice as close.
+    reorder : {None, False, "rcm", "clusters", "auto"}
+        In which order the rows and columns of a square matrix are stored, so that neighbouring rows gather
+        neighbouring entries of x. Invisible outside; a product then gathers x once more, solvers of `linalg`
+        permute their vectors once. "rcm": reverse Cuthill-McKee, which the CPU finds in some thousand
+        products. "clusters": by clusters of rows that are near each other in a mesh, found on the operator's
+        device in some dozen. "auto": "rcm" where entries lie far from the diagonal and come at least twice as
+        close. None: as given, but ``format="auto"`` may find on a GPU, within its budget, that clusters are
+        faster. False: as given.
     stream : CUDA stream, optional
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
@@ -215,8 +219,10 @@ def aslinearoperator(
     checked_symmetry(symmetric)
     is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
     if is_spread or powers is not None or memory_limit is not None:
-        if reorder == "rcm":
-            raise ValueError("reorder='rcm' is for one device; reorder the matrix itself before it is spread")
+        if reorder in ("rcm", "clusters"):
+            raise ValueError(
+                f"reorder={reorder!r} is for one device; reorder the matrix itself before it is spread"
+            )
         request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
         request = replace(request, threads=_checked_threads(max_threads, request.devices), budget=budget)
         with at_most(request.threads):
@@ -226,17 +232,18 @@ def aslinearoperator(
     threads = _checked_threads(max_threads, [device])
     with at_most(threads), recorded() as steps:
         csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
-        if format == PARTITIONED and reorder is not None:
+        if format == PARTITIONED and reorder:
             raise ValueError(
                 f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
             )
         order, stored = None, csr
-        if reorder is not None:
+        if reorder:
             with step("order"):
-                order = order_for(csr, reorder)
-                stored = csr if order is None else parts.submatrix(csr, order, order)
-        symmetry = symmetry_of(symmetric, csr.dtype)
-        choice, matrix, tuning = choose(stored, format, ordinal, tune, format_options, symmetry, budget)
+                order, stored = in_order(csr, reorder, ordinal)
+        symmetry, is_free = symmetry_of(symmetric, csr.dtype), reorder is None
+        choice, matrix, tuning = choose(
+            stored, format, ordinal, tune, format_options, symmetry, budget, may_reorder=is_free
+        )
     tuning.steps = steps
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
@@ -250,7 +257,8 @@ def _csr_for(
 ) -> Any:
     """The canonical matrix, on a GPU where nothing needs it elsewhere."""
     declared = checked_symmetry(symmetric)
-    if ordinal != CPU and format != PARTITIONED and reorder is None and declared in (None, True):
+    needs_host = format == PARTITIONED or reorder in ("rcm", "auto")
+    if ordinal != CPU and not needs_host and declared in (None, True):
         found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
         if found is not None and (declared is None or found.shape[0] == found.shape[1]):
             return found

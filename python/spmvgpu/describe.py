@@ -10,10 +10,10 @@ from .devices import CPU, resolve_device
 from .formats import needs_symmetry
 from .inputs import compressed
 from .planning.budget import takes_long_to_plan
-from .planning.choosing import Tuning
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
 from .planning.model.roofline import variant_name
+from .planning.tuning import Tuning
 from .steps import in_words
 
 

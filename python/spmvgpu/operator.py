@@ -18,7 +18,7 @@ from .formats import Choice, needs_symmetry
 from .inputs.canonical import Symmetry
 from .inputs.compressed import transpose
 from .inputs.source import transpose_for
-from .planning.choosing import Tuning
+from .planning.tuning import Tuning
 from .products import ProductMethods
 from .updating import UpdateMethods
 from .value_types import AnyMatrix

@@ -13,8 +13,9 @@ from .inputs.canonical import Symmetry, canonical_csr, symmetry_of_part
 from .operator import SparseOperator
 from .parts import build
 from .planning import placement
-from .planning.choosing import PARTITIONED, Tuning, choose
+from .planning.choosing import PARTITIONED, choose
 from .planning.placement import Request, Shard, checked_request
+from .planning.tuning import Tuning
 from .spread import MultiDeviceOperator
 from .steps import recorded
 

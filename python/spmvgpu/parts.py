@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,16 @@ from .formats import Choice, Indices, Part, build_in_one, estimate_csr, pieces_f
 from .inputs import compressed
 from .inputs.compressed import narrowed
 from .inputs.source import in_host_memory
-from .value_types import AnyMatrix, PartedMatrix, is_distributed, is_parted, is_streamed, value_type
+from .value_types import (
+    AnyMatrix,
+    Matrix,
+    PartedMatrix,
+    is_distributed,
+    is_in_one_format,
+    is_parted,
+    is_streamed,
+    value_type,
+)
 
 
 def reordered(choice: Choice, permutation: Any) -> Choice:
@@ -23,11 +32,10 @@ def reordered(choice: Choice, permutation: Any) -> Choice:
     the same as without.
     """
     order = np.ascontiguousarray(permutation, dtype=np.int32)
-    every = np.arange(len(order), dtype=np.int32)
     made = tuple(
         Part(order[part.rows], part.choice, order if part.cols is None else order[part.cols])
-        for part in choice.parts or (Part(every, choice),)
-    )
+        for part in choice.parts
+    ) or (Part(order, choice, order),)
     reason = f"{choice.reason}; rows and columns are stored in another order"
     return replace(choice, reason=reason, parts=made)
 
@@ -35,10 +43,8 @@ def reordered(choice: Choice, permutation: Any) -> Choice:
 def wrapped(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
     order = np.ascontiguousarray(permutation, dtype=np.int32)
-    every = np.arange(len(order), dtype=np.int32)
-    inner = _made_of(matrix) or [(matrix, every, every)]
-    made = [(part, order[rows], order[cols]) for part, rows, cols in inner]
-    return _parted((len(order), len(order)), matrix.dtype, made)
+    made = [(part, order[rows], order[cols]) for part, rows, cols in _made_of(matrix)]
+    return _parted((len(order), len(order)), matrix.dtype, made or [(matrix, order, order)])
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:
@@ -84,6 +90,10 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
 
 
 def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, Any, Any]]) -> PartedMatrix:
+    """The matrix of parts; one whose rows and columns are permuted alike has one array for both."""
+    if len(made) == 1:
+        matrix, rows, cols = made[0]
+        made = [(matrix, rows, rows if np.array_equal(rows, cols) else cols)]
     return value_type(dtype).parted(*shape, made)
 
 
@@ -213,11 +223,27 @@ def counts(matrix: Any) -> dict[str, float]:
     return total
 
 
+def takes_new_values(matrix: Any, csr: Callable[[], Any]) -> TypeGuard[Matrix | PartedMatrix]:
+    """Whether the values of a matrix can be replaced where it is stored; `csr` gives it as canonical CSR.
+
+    Of a matrix whose rows and columns are permuted, it is found out once where the values belong.
+    """
+    if is_parted(matrix) and matrix.is_permuted:
+        if not matrix.has_value_map:
+            given, order = csr(), _index_map(matrix.parts[0][1], matrix.rows)
+            places = np.arange(given.nnz, dtype=np.int32)
+            numbered = sp.csr_array((places, given.indices, given.indptr), shape=given.shape)
+            matrix.set_value_map(submatrix(numbered, order, order).data)
+        return True
+    return is_in_one_format(matrix)
+
+
 def value_map_bytes(matrix: Any) -> int:
     """What updates of the values have the matrix keep, besides its arrays."""
     made_of = _made_of(matrix)
     if made_of:
-        return sum(value_map_bytes(part) for part, _, _ in made_of)
+        own = int(matrix.value_map_bytes) if is_parted(matrix) else 0
+        return own + sum(value_map_bytes(part) for part, _, _ in made_of)
     return 0 if is_streamed(matrix) else int(matrix.value_map_bytes)
 
 

@@ -12,7 +12,8 @@ from . import _core
 from .arrays import library_of
 from .devices import at_most
 from .operands import kind_of
-from .value_types import AnyMatrix, Matrix, is_in_one_format
+from .parts import takes_new_values
+from .value_types import AnyMatrix, Matrix, PartedMatrix
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,16 +46,17 @@ class UpdateMethods:
         Formats ``"csr"``, ``"csr_b"``, ``"csr_m"`` and ``"coo"`` hold values in the order in which they are
         given. In the others the first call finds out where they belong, and that is kept: 4 bytes a row, 8 in
         ``"hyb"``, 8 for every 32 diagonals in ``"dia"`` and of the whole matrix in ``"sdia"``, in ``"bsell"``
-        4 more for every 32 blocks, and in ``"tsmv"``, which finds it on the CPU, 8 a stored value; `nbytes`
-        counts them.
+        4 more for every 32 blocks, and in ``"tsmv"``, which finds it on the CPU, 8 a stored value. Where rows
+        and columns are stored in another order it is 4 more a stored value, found on the CPU. `nbytes` counts
+        them.
 
         In ``"packed_sell"`` the values decide how they are stored, so the matrix is planned and stored anew
         on its device, which takes as long as making an operator of a matrix that is there, and memory for
         the new arrays beside the old ones. For that the pattern is kept there from the first call on, which
         reads it in host memory: 4 bytes an entry and 4 a row, counted in `nbytes`. The arrays may have other
         sizes and lie elsewhere afterwards: a CUDA graph that you captured with a product must not be
-        replayed, but captured anew. The same is true where the rows are reordered or there are several parts,
-        which are converted in host memory each time; that takes far longer.
+        replayed, but captured anew. The same is true where there are several parts, which are converted in
+        host memory each time; that takes far longer.
 
         What was made of the operator before has the old values: `T` and `H`, which are made again when they
         are asked for, copies, multiples and preconditioners. No product, solve or other update with the
@@ -108,7 +110,7 @@ class UpdateMethods:
 
     def _takes(self, values: _NewValues) -> bool:
         """Whether the matrix has the values now; it has the old ones where they do not suit its format."""
-        if not is_in_one_format(self._matrix):
+        if not takes_new_values(self._matrix, self.tocsr):
             return False
         try:
             values.go_to(self._matrix)
@@ -167,7 +169,7 @@ class _NewValues:
         _core.fetch(located.pointer, copy, located.ordinal)
         return copy
 
-    def go_to(self, matrix: Matrix) -> None:
+    def go_to(self, matrix: Matrix | PartedMatrix) -> None:
         located = self._located
         if located.host is not None:
             matrix.update_values(located.host)

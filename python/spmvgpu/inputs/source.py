@@ -67,6 +67,7 @@ class DeviceCsr:
             return self.indptr[::row_step], self.indices[::entry_step]
         return self._source.sample(row_step, entry_step)
 
+    @cached_property
     def features(self) -> dict[str, Any]:
         """What `planning.model.predict.features` gives."""
         return self._source.features()
@@ -87,6 +88,21 @@ class DeviceCsr:
 
     def transposed(self) -> DeviceCsr:
         return DeviceCsr(self._source.transposed(), self.dtype)
+
+    def clustering(self) -> float:
+        """What fraction of the columns of a row's neighbours repeat; of a square matrix, from a sample."""
+        return self._source.clustering()
+
+    def by_clusters(self) -> tuple[npt.NDArray[np.int32], DeviceCsr]:
+        """An order of the rows and columns of a square matrix by clusters, and the matrix in it.
+
+        Raises
+        ------
+        ValueError
+            For a matrix that is not square, or has a very long row.
+        """
+        order, source = self._source.by_clusters()
+        return order, DeviceCsr(source, self.dtype)
 
 
 def on_device(csr: Any, ordinal: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,7 +16,7 @@ from ..formats import Choice, candidates, check_format, formats, needs_symmetry
 from ..inputs.canonical import Symmetry
 from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
-from ..steps import Step, step
+from ..steps import step
 from ..value_types import AnyMatrix
 from . import tuning_cache
 from .budget import BUDGET, Budget, takes_long_to_plan
@@ -24,6 +24,8 @@ from .model.predict import Prediction, predict_csr, separator_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
 from .on_cpu import choices_on_cpu
+from .reordering import nearer_order
+from .tuning import NOISE, Trial, Tuning
 
 MODES = ("off", "cached", "full")
 
@@ -34,10 +36,6 @@ PARTITIONED = "partitioned"
 # predictions err.
 _CLOSE = 1.25
 _MAX_TRIALS = 3
-
-# A trial is kept to be right about another format than the predicted one only if that was faster by more than
-# times vary from one short series to the next.
-_NOISE = 1.05
 
 # Series per variant that is timed, of which the fastest counts: what disturbs one makes it slower.
 _SERIES = {"cached": 1, "full": 3}
@@ -52,47 +50,6 @@ _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
 _SAME_ON_CPU = {"csr_b"}
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A variant that was built and timed."""
-
-    format: str
-    options: dict[str, Any]
-    time_us: float
-
-
-@dataclass
-class Tuning:
-    """What finding the format took.
-
-    Attributes
-    ----------
-    mode : {"off", "cached", "full"}
-    trials : list of Trial
-        What was timed.
-    products : int
-        Products that the timing took, of all trials together.
-    seconds : float
-        Time that choosing took, trials and their conversions included.
-    cached : bool
-        Whether the result of an earlier tuning was used.
-    out_of_time : bool
-        Whether the budget ended before all had been tried that it was to last for.
-    steps : list of Step
-        Where the time went, from the matrix that was given to the operator: for every step its `name`
-        ("upload", "checks", "features", "plan", "convert", "trial", ...), which format it is `of`, and its
-        `seconds`. They add up to the whole.
-    """
-
-    mode: str
-    trials: list[Trial] = field(default_factory=list)
-    products: int = 0
-    seconds: float = 0.0
-    cached: bool = False
-    out_of_time: bool = False
-    steps: list[Step] = field(default_factory=list)
-
-
 def choose(
     csr: Any,
     format: str,
@@ -101,6 +58,7 @@ def choose(
     options: dict[str, Any],
     symmetric: Symmetry | None = None,
     budget: float = BUDGET,
+    may_reorder: bool = False,
 ) -> tuple[Choice, AnyMatrix, Tuning]:
     """The format of an operator, and the matrix in it.
 
@@ -121,6 +79,8 @@ def choose(
         formats for symmetric matrices out.
     budget : float
         Products that choosing with mode "cached" may take the time of.
+    may_reorder : bool
+        Whether rows and columns may be stored in another order with format "auto".
     """
     if mode not in MODES:
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
@@ -140,18 +100,24 @@ def choose(
         )
     if format != "csr" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
-    request = _Request(format, ordinal, mode, options, None if symmetric is None else bool(symmetric), budget)
-    found = None
+    declared = None if symmetric is None else bool(symmetric)
+    request = _Request(format, ordinal, mode, options, declared, budget)
+    time = Budget(budget, csr, ordinal)
+    order, found = None, None
+    if may_reorder and format == "auto" and mode == "cached" and isinstance(csr, DeviceCsr):
+        order, csr = nearer_order(csr, time)
     try:
-        found = _choose(csr, request, tuning)
+        found = _choose(csr, request, time, tuning)
     except MemoryError:
         if not isinstance(csr, DeviceCsr):
             raise
     if found is None:  # outside of the handler, for an error keeps alive what there was when it was raised
         # Without the copy as CSR there may be room for the matrix, which is planned in host memory then.
         tuning = Tuning(mode)
-        found = _choose(csr.leave_device(), request, tuning)
+        found = _choose(csr.leave_device(), request, Budget(budget, csr, ordinal), tuning)
     choice, matrix = found
+    if order is not None:
+        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
     tuning.seconds = perf_counter() - start
     return choice, matrix, tuning
 
@@ -168,9 +134,8 @@ class _Request:
     products: float
 
 
-def _choose(csr: Any, request: _Request, tuning: Tuning) -> tuple[Choice, AnyMatrix]:
+def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tuple[Choice, AnyMatrix]:
     format, ordinal, options = request.format, request.ordinal, request.options
-    budget = Budget(request.products, csr, ordinal)
     asked = Choice(format, options)
     if format != "auto" and tuning.mode != "full":
         return asked, _build(csr, asked, ordinal)
@@ -382,7 +347,7 @@ def _fastest(
         time_us = min(time for time, _ in series)
         tuning.trials.append(Trial(choice.format, choice.options, time_us))
         tuning.products += sum(products for _, products in series)
-        if time_us * _NOISE < best_time:
+        if time_us * NOISE < best_time:
             best, best_time = (choice, matrix), time_us
         del matrix
     if best is None:

@@ -1,7 +1,9 @@
 """Symmetric reordering of a matrix, so that neighbouring rows gather neighbouring entries of x.
 
-The order is `scipy.sparse.csgraph.reverse_cuthill_mckee`'s (Cuthill and McKee 1969, reversed by George 1971).
-Mironowicz et al. put it before their symmetric format: a narrow band fills the blocks along the diagonal.
+`scipy.sparse.csgraph.reverse_cuthill_mckee` (Cuthill and McKee 1969, reversed by George 1971) makes the band
+narrow: Mironowicz et al. put it before their symmetric format, for it fills the blocks along the diagonal. It
+runs on the CPU. An order by clusters is made on the device of the matrix, in the time of some dozen products:
+rows are neighbours if breadth-first searches from many roots at once have reached them from the same root.
 """
 
 from __future__ import annotations
@@ -9,82 +11,134 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from .. import parts
+from ..devices import CPU
 from ..inputs import compressed
+from ..inputs.source import DeviceCsr, on_device
+from ..steps import step
+from ..value_types import value_type
+from .budget import Budget
+from .model.predict import features
 
-Reorder = Literal["rcm", "auto"] | None
+Reorder = Literal["rcm", "clusters", "auto", False] | None
+Order = npt.NDArray[np.int32]
+
+ORDERS = ("rcm", "clusters", "auto")
 
 # With reorder="auto": entries that lie closer to the diagonal than this on average gather x from the nearest
 # cache already, and an order that does not halve the distance is not worth gathering x once more per product.
 _NEAR_BYTES = 32 * 1024
 _WORTHWHILE_GAIN = 2.0
 
+# With format="auto". A GPU's L2 gives so many sectors of x, 32 bytes each, in a microsecond; to bring an
+# entry of x into another order, and one of y back, takes as long as so many more; and so many of the columns
+# of rows that are neighbours repeat in a mesh. Measured on an H200.
+_SECTORS_PER_US = 150e3
+_SECTORS_OF_ORDER = 4.5
+_MESH_CLUSTERING = 0.4
+
 
 def check_reorder(reorder: Any) -> None:
-    """Refuse what `order_for` does not take."""
-    if reorder is None or (isinstance(reorder, str) and reorder in ("rcm", "auto")):
+    """Refuse what is no order to ask for."""
+    if reorder is None or reorder is False or (isinstance(reorder, str) and reorder in ORDERS):
         return
-    raise ValueError(f"reorder={reorder!r} is not allowed; give 'rcm', 'auto' or None")
+    allowed = ", ".join(map(repr, ORDERS))
+    raise ValueError(f"reorder={reorder!r} is not allowed; give {allowed}, False or None")
 
 
-def order_for(csr: Any, reorder: Reorder) -> np.ndarray[Any, Any] | None:
-    """The new order of rows and columns, or None to leave the matrix as it is.
+def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, Any]:
+    """The order of rows and columns that is asked for, and the matrix in it.
 
     Parameters
     ----------
-    csr : csr_array
-        Canonical.
-    reorder : {None, "rcm", "auto"}
+    csr : csr_array or DeviceCsr
+        Canonical; in host memory but for "clusters".
+    reorder : {None, False, "rcm", "clusters", "auto"}
         "rcm": reverse Cuthill-McKee of the pattern of ``A + A.T``. "auto": the same where entries are far
-        from the diagonal and it brings them at least twice as close.
+        from the diagonal and it brings them at least twice as close. "clusters": rows that are near each
+        other in the graph of the matrix.
+    ordinal : int
+        The device that the matrix is for.
 
     Returns
     -------
-    ndarray of int32 or None
-        Row ``order[i]`` of the matrix becomes row ``i``, and so do the columns.
+    order : ndarray of int32 or None
+        Row ``order[i]`` of the matrix becomes row ``i``, and so do the columns. None: it stays as it is.
+    csr : csr_array or DeviceCsr
 
     Raises
     ------
     ValueError
-        For another value, and for "rcm" with a matrix that is not square.
+        For an order that is asked for by name, of a matrix that is not square, has more entries than one
+        format holds or, for "clusters", a row of many thousand entries.
     """
-    check_reorder(reorder)
-    if reorder is None:
-        return None
+    rows, cols = csr.shape
+    if not reorder or (csr.nnz == 0 and rows == cols):
+        return None, csr
+    unfit = None
+    if rows != cols:
+        unfit = f"orders rows and columns alike and needs a square matrix, not {rows} x {cols}"
+    elif csr.nnz > compressed.ENTRY_LIMIT:
+        most = compressed.ENTRY_LIMIT
+        unfit = f"is for matrices of at most {most} stored entries, and this one has {csr.nnz}"
+    if unfit is not None:
+        if reorder == "auto":
+            return None, csr
+        raise ValueError(f"reorder={reorder!r} {unfit}; give reorder=None or 'auto'")
+    if reorder == "clusters":
+        return _by_clusters(csr, ordinal)
+    distance = _mean_distance(csr) if reorder == "auto" else 0.0
+    if reorder == "auto" and distance * csr.dtype.itemsize <= _NEAR_BYTES:
+        return None, csr
+    order = _reverse_cuthill_mckee(csr)
+    if reorder == "auto" and _WORTHWHILE_GAIN * _mean_distance(csr, order) > distance:
+        return None, csr
+    return order, parts.submatrix(csr, order, order)
+
+
+def nearer_order(csr: DeviceCsr, budget: Budget) -> tuple[Order | None, DeviceCsr]:
+    """An order of a matrix on a GPU by clusters, and the matrix in it, where products are faster so.
+
+    It is looked for where products load entries of x that no row nearby needs, if the matrix is a mesh and
+    the budget lasts for it. None, and the matrix itself, where there is no better order.
+    """
     rows, cols = csr.shape
     if rows != cols:
-        if reorder == "auto":
-            return None
-        raise ValueError(
-            f"reorder='rcm' orders rows and columns alike and needs a square matrix, not {rows} x {cols}; "
-            "give reorder=None or 'auto'"
-        )
-    if csr.nnz == 0:
-        return None
-    if csr.nnz > compressed.ENTRY_LIMIT:  # more than SciPy counts
-        if reorder == "auto":
-            return None
-        raise ValueError(
-            f"reorder='rcm' is for matrices of at most {compressed.ENTRY_LIMIT} stored entries, and this one "
-            f"has {csr.nnz}; give reorder=None or 'auto'"
-        )
-    if reorder == "rcm":
-        return _reverse_cuthill_mckee(csr)
-    distance = _mean_distance(csr)
-    if distance * csr.dtype.itemsize <= _NEAR_BYTES:
-        return None
-    order = _reverse_cuthill_mckee(csr)
-    return order if _WORTHWHILE_GAIN * _mean_distance(csr, order) <= distance else None
+        return None, csr
+    sectors = features(csr)["run_sectors"] * csr.nnz
+    if sectors < _SECTORS_OF_ORDER * rows or not budget.lasts_for_order(sectors / _SECTORS_PER_US):
+        return None, csr
+    with step("order"):
+        if csr.clustering() < _MESH_CLUSTERING:
+            return None, csr
+        try:
+            order, ordered = csr.by_clusters()
+        except (ValueError, MemoryError):  # a row is too long, or there is no room for both
+            return None, csr
+    saved = sectors - features(ordered)["run_sectors"] * csr.nnz
+    return (order, ordered) if saved > _SECTORS_OF_ORDER * rows else (None, csr)
 
 
-def _reverse_cuthill_mckee(csr: Any) -> np.ndarray[Any, Any]:
+def _by_clusters(csr: Any, ordinal: int) -> tuple[Order, Any]:
+    """On the device, if it has room."""
+    there = on_device(csr, ordinal)
+    if isinstance(there, DeviceCsr):
+        return there.by_clusters()
+    source = value_type(csr.dtype).source(csr.indptr, csr.indices, csr.data, csr.shape[1], CPU)
+    order, ordered = DeviceCsr(source, csr.dtype).by_clusters()
+    return order, ordered.host
+
+
+def _reverse_cuthill_mckee(csr: Any) -> Order:
     from scipy.sparse.csgraph import reverse_cuthill_mckee  # not at the top: few need it
 
-    order: np.ndarray[Any, Any] = reverse_cuthill_mckee(csr, symmetric_mode=False)
-    return order.astype(np.int32, copy=False)
+    order: Order = reverse_cuthill_mckee(csr, symmetric_mode=False).astype(np.int32, copy=False)
+    return order
 
 
-def _mean_distance(csr: Any, order: np.ndarray[Any, Any] | None = None) -> float:
+def _mean_distance(csr: Any, order: Order | None = None) -> float:
     """Mean distance of an entry from the diagonal, in columns."""
     rows = np.repeat(np.arange(csr.shape[0], dtype=np.int32), np.diff(csr.indptr))
     cols = csr.indices

@@ -289,7 +289,7 @@ def features(csr: Any) -> dict[str, Any]:
     """What the models know of a matrix that is canonical CSR."""
     with step("features"):
         if isinstance(csr, DeviceCsr):
-            return csr.features()
+            return csr.features
         return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
 
 

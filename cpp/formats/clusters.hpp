@@ -1,0 +1,183 @@
+// Rows and columns of a square matrix in an order by clusters: rows that gather the same entries of x are neighbours.
+// As passes over the matrix on any device; see passes/passes.hpp.
+//
+// Some rows, picked at random, are the roots of clusters, which grow at once, a neighbour a sweep, as breadth-first
+// searches with many roots do; where several reach a row, it joins the one that its first column is in. That is done
+// twice, with few roots and with many: a cluster of about a thousand rows, whose part of x an L1 holds, is cut into
+// cells of some dozen, whose part of x is a few cache lines. Rows are sorted by cluster, cell and number.
+//
+// clang-format off
+//     a mesh without an order            clusters A and B               sorted by cluster
+//         0---3---6                          A---A---B                      0---2---7
+//         |   |   |                          |   |   |                      |   |   |
+//         5---1---2                          A---A---B                      3---1---5
+//         |   |   |                          |   |   |                      |   |   |
+//         7---8---4                          A---B---B                      4---8---6
+// clang-format on
+//
+// A sweep reads columns as a product does, and only of rows that no cluster has reached: an order takes as long as some
+// twenty products, where reverse Cuthill-McKee, whose levels follow each other, takes thousands.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "core/csr_matrix.hpp"
+#include "formats/csr_passes.hpp"
+
+namespace spmvgpu {
+
+struct ClusterSizes {
+    index_t cluster = 1024, cell = 32;
+};
+
+// The columns in the rows of a row's neighbours, which are the rows named by its columns.
+struct Neighbourhood {
+    static constexpr index_t kMost = 32;  // neighbours, and entries of each
+    Tally* tally;
+    index_t runs;
+    const index_t *neighbours, *row_offsets, *col_indices;
+
+    constexpr Run run(index_t i) const {
+        constexpr index_t kMostEntries = kMost;  // a GPU knows no address of the member
+        const index_t begin = row_offsets[neighbours[i]], length = row_offsets[neighbours[i] + 1] - begin;
+        return {begin, begin + (length < kMostEntries ? length : kMostEntries)};
+    }
+    constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k]; }
+};
+
+// What fraction of the columns in neighbourhoods are there before: half of them and more in a mesh, whose neighbours
+// have neighbours in common, and none in a random graph, which no order helps. Of a sample of rows.
+template <class Passes>
+double clustering(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices) {
+    constexpr index_t kSample = 256, kMost = Neighbourhood::kMost;
+    const index_t count = rows < kSample ? rows : kSample;
+    Array<Tally> tallies = passes.template scratch<Tally>(1);
+    Tally* const tally = tallies.data();
+    passes.fill(tally, 1, Tally{});
+    passes.template distinct<Neighbourhood>(
+        count, std::int64_t(kMost) * kMost,
+        SPMVGPU_BODY(std::int64_t i) {
+            const std::int64_t row = sample_place(rows, count, i);
+            const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+            return Neighbourhood{tally, length < kMost ? length : kMost, col_indices + begin, row_offsets, col_indices};
+        },
+        std::int64_t(10) * kMost * kMost);
+    const Tally found = passes.read(tally);
+    return found.all > 0 ? 1 - static_cast<double>(found.different) / static_cast<double>(found.all) : 0.0;
+}
+
+// The cluster of each row, named by its root, where about one row in `size` is a root. Rows that no root reaches are in
+// that of the last row.
+template <class Passes>
+Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices,
+                             index_t size) {
+    constexpr index_t kNone = std::numeric_limits<index_t>::max();
+    constexpr index_t kMostNeighbours = 64;  // of a row that are looked at in a sweep
+    constexpr std::int64_t kNanoseconds = 20;
+    Array<index_t> now = passes.template scratch<index_t>(rows), next = passes.template scratch<index_t>(rows);
+    index_t* const roots = now.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) {
+            const std::uint64_t random = (static_cast<std::uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u >> 33;
+            roots[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<index_t>(row) : kNone;
+        });
+    std::int64_t unreached = rows, before = 0;
+    do {
+        constexpr int kSweepsAtOnce = 4;  // to ask after each whether there are more takes longer
+        for (int sweep = 0; sweep < kSweepsAtOnce; ++sweep) {
+            const index_t* const from = now.data();
+            index_t* const to = next.data();
+            passes.each(
+                rows,
+                SPMVGPU_BODY(std::int64_t row) {
+                    index_t cluster = from[row];
+                    if (cluster == kNone) {
+                        const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+                        const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
+                        for (index_t k = begin; k < end && cluster == kNone; ++k) cluster = from[col_indices[k]];
+                    }
+                    to[row] = cluster;
+                },
+                kNanoseconds);
+            std::swap(now, next);
+        }
+        const index_t* const from = now.data();
+        before = unreached;
+        unreached = passes.template reduce<std::int64_t>(
+            rows, SPMVGPU_BODY(std::int64_t row) { return std::int64_t(from[row] == kNone); });
+    } while (unreached > 0 && unreached < before);
+    index_t* const found = now.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) {
+            if (found[row] == kNone) found[row] = rows - 1;
+        });
+    return now;
+}
+
+// The numbers of `before` in the order of the clusters that they lie in, and those of a cluster as they were.
+template <class Passes>
+Array<index_t> sort_by_cluster(Passes& passes, const Array<index_t>& before, const Array<index_t>& clusters) {
+    const auto rows = static_cast<index_t>(before.size());
+    const index_t *const row = before.data(), *const cluster = clusters.data();
+    const Array<index_t> places = passes.order_by_key(
+        rows, rows > 0 ? rows : 1, rows > 0 ? rows - 1 : 0, SPMVGPU_BODY(index_t i) { return cluster[row[i]]; });
+    Array<index_t> order = passes.template scratch<index_t>(rows);
+    const index_t* const place = places.data();
+    index_t* const to = order.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t i) { to[i] = row[place[i]]; });
+    return order;
+}
+
+// Row order[i] becomes row i, and so do the columns. In scratch memory.
+template <class T, class Passes>
+Array<index_t> order_by_clusters(Passes& passes, const CsrMatrix<T>& csr, const ClusterSizes& sizes = {}) {
+    const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+    Array<index_t> order = passes.template scratch<index_t>(csr.rows);
+    index_t* const to = order.data();
+    passes.each(
+        csr.rows, SPMVGPU_BODY(std::int64_t row) { to[row] = static_cast<index_t>(row); });
+    for (const index_t size : {sizes.cell, sizes.cluster}) {
+        order = sort_by_cluster(passes, order, grow_clusters(passes, csr.rows, row_offsets, col_indices, size));
+    }
+    return order;
+}
+
+// The canonical matrix whose row i is row order[i] of a square canonical one, columns likewise. An entry's place in its
+// row is how many others of the row have smaller columns, so long rows take long: their length squared.
+template <class T, class Passes>
+CsrMatrix<T> reordered(Passes& passes, const CsrMatrix<T>& csr, const index_t* order) {
+    const index_t rows = csr.rows, nnz = csr.nnz;
+    const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+    const T* const values = csr.values.data();
+    CsrMatrix<T> result{
+        rows,
+        csr.cols,
+        nnz,
+        sum_row_lengths(
+            passes, rows, SPMVGPU_BODY(index_t i) { return row_offsets[order[i] + 1] - row_offsets[order[i]]; }),
+        passes.template make<index_t>(nnz),
+        passes.template make<T>(nnz)};
+    Array<index_t> positions = passes.template scratch<index_t>(rows), renamed = passes.template scratch<index_t>(nnz);
+    index_t *const position = positions.data(), *const unsorted = renamed.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t i) { position[order[i]] = static_cast<index_t>(i); });
+    passes.each(
+        nnz, SPMVGPU_BODY(std::int64_t k) { unsorted[k] = position[col_indices[k]]; });
+    const index_t* const new_offsets = result.row_offsets.data();
+    index_t* const new_cols = result.col_indices.data();
+    T* const new_values = result.values.data();
+    passes.each_entry(
+        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t col = unsorted[k];
+            index_t to = new_offsets[position[row]];
+            for (index_t other = row_offsets[row]; other < row_offsets[row + 1]; ++other) to += unsorted[other] < col;
+            new_cols[to] = col;
+            new_values[to] = values[k];
+        });
+    return result;
+}
+
+}  // namespace spmvgpu
