@@ -242,11 +242,13 @@ def test_a_graph_that_is_captured_after_an_update(library, cuda_device):
     op = sg.aslinearoperator(A, format=FORMAT, device=cuda_device)
     x = vector(A.shape[1], A.dtype)
     device_x, out = (library.asarray(array, cuda_device) for array in (x, np.zeros(A.shape[0])))
+    graphs = []  # kept: none may go while another is captured
     for mode in MODES:
         B = with_values(A, values_of(mode, A.nnz, A.dtype))
         op.update_values(library.asarray(B.data, cuda_device))
         op.spmv(device_x, out=out)
         with library.capture(cuda_device) as replay:
             op.spmv(device_x, out=out, alpha=-1.0)
+        graphs.append(replay)
         replay[0]()
         assert_product(library.to_numpy(out), B, x, alpha=-1.0)

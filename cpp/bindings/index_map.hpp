@@ -20,7 +20,7 @@ public:
         if (const auto* first = std::get_if<index_t>(&given)) return {*first, {}};
         const auto& array = std::get<Indices>(given);
         const auto [found, is_new] = known_.try_emplace(array.ptr());
-        if (is_new) found->second = IndexMap::from({array.data(), array.data() + array.size()});
+        if (is_new) found->second = IndexMap::from(array.data(), array.size());
         return found->second;
     }
 

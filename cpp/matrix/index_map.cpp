@@ -13,13 +13,13 @@
 
 namespace spmvgpu {
 
-IndexMap IndexMap::from(const HostVector<index_t>& indices) {
-    const auto count = static_cast<std::int64_t>(indices.size());
+IndexMap IndexMap::from(const index_t* indices, std::size_t count) {
     IndexMap result;
     if (count == 0) return result;
     result.first = indices[0];
-    for (std::int64_t i = 0; i < count; ++i) {
-        if (indices[i] != result.first + i) return {0, Array<index_t>::from(indices)};
+    for (std::size_t i = 0; i < count; ++i) {
+        if (indices[i] == result.first + static_cast<std::int64_t>(i)) continue;
+        return {0, Array<index_t>::view(indices, count).to({})};
     }
     return result;
 }

@@ -13,7 +13,7 @@ struct IndexMap {
     index_t first = 0;
     Array<index_t> indices;  // empty: next to each other
 
-    static IndexMap from(const HostVector<index_t>& indices);  // with indices where they are needed, in host memory
+    static IndexMap from(const index_t* indices, std::size_t count);  // of a copy where indices are needed
 
     bool scattered() const { return indices.size() > 0; }
     index_t operator[](index_t i) const { return scattered() ? indices[i] : first + i; }  // in host memory

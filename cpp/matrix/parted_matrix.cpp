@@ -43,7 +43,8 @@ void PartedMatrix<T>::check_parts() const {
             throw std::invalid_argument("parts on " + device().name() + " and on " + part.matrix->device().name());
         }
         check_index_map("rows", part.rows, part.matrix->rows(), rows_);
-        check_index_map("columns", part.cols, part.matrix->cols(), cols_);
+        const bool is_known = part.cols.scattered() && part.cols.indices.data() == part.rows.indices.data();
+        if (!is_known || rows_ != cols_) check_index_map("columns", part.cols, part.matrix->cols(), cols_);
         every.add(part.rows, part.matrix->rows());
     }
     every.finish();

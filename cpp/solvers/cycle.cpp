@@ -1,5 +1,6 @@
 #include "solvers/cycle.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "solvers/cycle_steps.hpp"
@@ -36,6 +37,14 @@ void CycleMap<T>::take_vectors() const {
         vectors_.push_back({next, next + size, next + 2 * size, next + 3 * size});
         next += 4 * size;
     }
+}
+
+template <class T>
+bool CycleMap<T>::can_be_recorded() const {
+    return std::all_of(levels_.begin(), levels_.end(), [](const Level<T>& level) {
+        const auto can_be = [](const auto& matrix) { return matrix == nullptr || matrix->can_be_recorded(); };
+        return can_be(level.A) && can_be(level.R) && can_be(level.P) && can_be(level.inverse);
+    });
 }
 
 template <class T>

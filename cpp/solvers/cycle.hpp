@@ -33,6 +33,7 @@ public:
     CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory);
 
     void apply(const T* x, T* y, Stream stream) const override;
+    bool can_be_recorded() const override;
 
     // Where vectors of a level are kept.
     struct Vectors {

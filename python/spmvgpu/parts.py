@@ -93,7 +93,7 @@ def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, 
     """The matrix of parts; one whose rows and columns are permuted alike has one array for both."""
     if len(made) == 1:
         matrix, rows, cols = made[0]
-        made = [(matrix, rows, rows if np.array_equal(rows, cols) else cols)]
+        made = [(matrix, rows, rows if rows is cols or np.array_equal(rows, cols) else cols)]
     return value_type(dtype).parted(*shape, made)
 
 
