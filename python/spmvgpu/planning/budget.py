@@ -18,8 +18,9 @@ BUDGET = 50.0
 # for a trial that is begun is ended: in the benchmarks' setup.json, of an H200, none took more than 1.6 ms.
 _CONVERSION_US, _CONVERSION_BYTES_PER_US = 1000.0, 500e3
 
-# What ordering by clusters on a GPU is reckoned to take: launches, and sweeps that read as a product does.
-_ORDER_US, _ORDER_PRODUCTS = 500.0, 25.0
+# What ordering by clusters on a GPU is reckoned to take: launches, sweeps that read as a product does, and
+# what the host does with the order, copies and checks.
+_ORDER_US, _ORDER_PRODUCTS, _ORDER_US_PER_ROW = 500.0, 25.0, 3e-3
 
 # On a GPU planning these takes as long as dozens of products, or hundreds. In return hyb, of the matrices in
 # prediction.json, is the fastest for one, by 1.1 %.
@@ -49,9 +50,10 @@ class Budget:
         """Whether there is time for a trial, now that a product takes so long."""
         return self._spent_us() + self._trial_us(prediction) <= self._all_us(product_us)
 
-    def lasts_for_order(self, product_us: float) -> bool:
+    def lasts_for_order(self, product_us: float, rows: int) -> bool:
         """Whether there is time to order rows and columns by clusters."""
-        return self._spent_us() + _ORDER_US + _ORDER_PRODUCTS * product_us <= self._all_us(product_us)
+        order = _ORDER_US + _ORDER_PRODUCTS * product_us + _ORDER_US_PER_ROW * rows
+        return self._spent_us() + order <= self._all_us(product_us)
 
     def _all_us(self, product_us: float) -> float:
         return self._products * product_us if self._products > 0 < product_us else 0.0

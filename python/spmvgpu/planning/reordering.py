@@ -108,7 +108,7 @@ def nearer_order(csr: DeviceCsr, budget: Budget) -> tuple[Order | None, DeviceCs
     if rows != cols:
         return None, csr
     sectors = features(csr)["run_sectors"] * csr.nnz
-    if sectors < _SECTORS_OF_ORDER * rows or not budget.lasts_for_order(sectors / _SECTORS_PER_US):
+    if sectors < _SECTORS_OF_ORDER * rows or not budget.lasts_for_order(sectors / _SECTORS_PER_US, rows):
         return None, csr
     with step("order"):
         if csr.clustering() < _MESH_CLUSTERING:
