@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import sys
 import warnings
 
 import numpy as np
@@ -76,7 +77,8 @@ class Cupy:
 
     def fill(self, target, source):
         """Copy a device array into another on the current stream."""
-        target[...] = source
+        with target.device:
+            target[...] = source
 
     @contextlib.contextmanager
     def capture(self, device):
@@ -161,7 +163,8 @@ class Torch:
             yield replay
 
         def launch():
-            graph.replay()
+            with self.module.cuda.device(index_of(device)):
+                graph.replay()
             self.module.cuda.synchronize(device)
 
         replay.append(launch)
@@ -278,6 +281,13 @@ def _is_there(name):
 MISSING = [name for name in HOST_LIBRARIES if not _is_there(name)]
 
 
+def _device_to_export_from(array):
+    """PyTorch exports what lies on the current GPU, and nothing else."""
+    if type(array).__module__ == "torch" and array.is_cuda:
+        return sys.modules["torch"].cuda.device(array.device)
+    return contextlib.nullcontext()
+
+
 class OnlyDlpack:
     """A producer that knows nothing but DLPack."""
 
@@ -285,7 +295,8 @@ class OnlyDlpack:
         self._array = array
 
     def __dlpack__(self, **options):
-        return self._array.__dlpack__(**options)
+        with _device_to_export_from(self._array):
+            return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()
