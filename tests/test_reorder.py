@@ -204,9 +204,9 @@ def test_clusters_are_a_permutation_and_the_matrix_is_in_it(pattern, device):
     assert_same_entries(ordered.host, sp.csr_array(A[order][:, order]).sorted_indices())
 
 
-def test_clusters_of_a_gpu_are_those_of_the_cpu(device):
+def test_clusters_of_a_gpu_are_those_of_the_cpu(cuda_device):
     for A in PATTERNS.values():
-        order, ordered = source_of(A, device).by_clusters()
+        order, ordered = source_of(A, cuda_device).by_clusters()
         expected, reference = source_of(A, "cpu").by_clusters()
         np.testing.assert_array_equal(order, expected)
         assert_same_entries(ordered.host, reference.host)

@@ -7,6 +7,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "bindings/index_map.hpp"
+#include "bindings/new_values.hpp"
 #include "bindings/value_types.hpp"
 #include "matrix/parted_matrix.hpp"
 
@@ -20,55 +21,42 @@ template <class T>
 void register_type(py::module_& module) {
     using M = PartedMatrix<T>;
     using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, GivenIndexMap>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("PartedMatrix" + value_suffix<T>()).c_str(),
-                                                    "A matrix on one device that is made of parts.")
-        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
-                 std::vector<typename M::Part> parts;
-                 IndexMapReader maps;
-                 for (const auto& [matrix, part_rows, part_cols] : given) {
-                     parts.push_back({matrix, maps.read(part_rows), maps.read(part_cols)});
-                 }
-                 const GilRelease release;
-                 return std::make_shared<M>(rows, cols, std::move(parts));
-             }),
-             py::arg("rows"), py::arg("cols"), py::arg("parts"))
-        .def_property_readonly(
-            "parts",
-            [](const M& matrix) {
-                std::vector<GivenPart> parts;
-                for (const auto& part : matrix.parts()) {
-                    parts.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(part.matrix), to_python(part.rows),
-                                       to_python(part.cols));
-                }
-                return parts;
-            },
-            "(matrix, rows, columns) of every part.")
-        .def_property_readonly("is_permuted", &M::is_permuted)
-        .def_property_readonly("has_value_map", &M::has_value_map)
-        .def(
-            "set_value_map",
-            [](M& matrix, const Dense<index_t>& map) {
-                const auto given = Array<index_t>::view(map.data(), map.size());
-                const GilRelease release;
-                matrix.set_value_map(given);
-            },
-            py::arg("map"), "Of a matrix stored in another order: which of the given values every entry has.")
-        .def(
-            "update_values",
-            [](M& matrix, const Dense<T>& values) {
-                const auto given = Array<T>::view(values.data(), values.size());
-                const GilRelease release;
-                matrix.update_values(given);
-            },
-            py::arg("values").noconvert(), "New values in CSR order, of a matrix stored in another order.")
-        .def(
-            "update_values_at",
-            [](M& matrix, std::uintptr_t values, std::size_t count) {
-                matrix.update_values(Array<T>::view(reinterpret_cast<const T*>(values), count, matrix.device()));
-            },
-            py::arg("values"), py::arg("count"), py::call_guard<GilRelease>(),
-            "The same with values at an address on the matrix's own device.")
-        .def_property_readonly("value_map_bytes", &M::value_map_bytes);
+    auto matrices =
+        py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("PartedMatrix" + value_suffix<T>()).c_str(),
+                                                        "A matrix on one device that is made of parts.")
+            .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
+                     std::vector<typename M::Part> parts;
+                     IndexMapReader maps;
+                     for (const auto& [matrix, part_rows, part_cols] : given) {
+                         parts.push_back({matrix, maps.read(part_rows), maps.read(part_cols)});
+                     }
+                     const GilRelease release;
+                     return std::make_shared<M>(rows, cols, std::move(parts));
+                 }),
+                 py::arg("rows"), py::arg("cols"), py::arg("parts"))
+            .def_property_readonly(
+                "parts",
+                [](const M& matrix) {
+                    std::vector<GivenPart> parts;
+                    for (const auto& part : matrix.parts()) {
+                        parts.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(part.matrix), to_python(part.rows),
+                                           to_python(part.cols));
+                    }
+                    return parts;
+                },
+                "(matrix, rows, columns) of every part.")
+            .def_property_readonly("is_permuted", &M::is_permuted)
+            .def_property_readonly("has_value_map", &M::has_value_map)
+            .def(
+                "set_value_map",
+                [](M& matrix, const Dense<index_t>& map) {
+                    const auto given = Array<index_t>::view(map.data(), map.size());
+                    const GilRelease release;
+                    matrix.set_value_map(given);
+                },
+                py::arg("map"), "Of a matrix stored in another order: which of the given values every entry has.")
+            .def_property_readonly("value_map_bytes", &M::value_map_bytes);
+    def_update_values<T>(matrices);
 }
 
 }  // namespace

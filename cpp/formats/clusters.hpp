@@ -15,8 +15,8 @@
 //         7---8---4                          A---B---B                      4---8---6
 // clang-format on
 //
-// A sweep reads columns as a product does, and only of rows that no cluster has reached: an order takes as long as some
-// twenty products, where reverse Cuthill-McKee, whose levels follow each other, takes thousands.
+// A sweep reads columns as a product does, and only of rows that no cluster has reached: on a GPU an order takes as
+// long as some dozen products, where reverse Cuthill-McKee, whose levels follow each other, takes the CPU thousands.
 #pragma once
 
 #include <cstdint>

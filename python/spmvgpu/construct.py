@@ -136,11 +136,11 @@ def aslinearoperator(
     reorder : {None, False, "rcm", "clusters", "auto"}
         In which order the rows and columns of a square matrix are stored, so that neighbouring rows gather
         neighbouring entries of x. Invisible outside; a product then gathers x once more, solvers of `linalg`
-        permute their vectors once. "rcm": reverse Cuthill-McKee, which the CPU finds in some thousand
-        products. "clusters": by clusters of rows that are near each other in a mesh, found on the operator's
-        device in some dozen. "auto": "rcm" where entries lie far from the diagonal and come at least twice as
-        close. None: as given, but ``format="auto"`` may find on a GPU, within its budget, that clusters are
-        faster. False: as given.
+        permute their vectors once. "rcm": reverse Cuthill-McKee, which takes the CPU as long as thousands of
+        products on a GPU. "clusters": by clusters of rows that are near each other in a mesh, found on the
+        operator's device in some dozen products. "auto": "rcm" where entries lie far from the diagonal and
+        come at least twice as close. None: as given, but ``format="auto"`` may find on a GPU, within its
+        budget, that clusters are faster. False: as given.
     stream : CUDA stream, optional
         Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
         the current stream of the library that the array comes from.
