@@ -294,14 +294,15 @@ void for_column_blocks(const Product<T>& product, Launch&& launch) {
 // Launches a kernel that takes so many rows in each round of a block.
 template <class T, class Rows>
 void launch_in_rounds(void (*kernel)(Rows, index_t, int, Product<T>), const char* name, int rows_per_round,
-                      const Rows& rows, index_t row_count, const Product<T>& product, Stream stream) {
+                      const Rows& rows, index_t row_count, const Product<T>& product, Stream stream,
+                      int threads = kColumnsBlockSize) {
     constexpr int kBlocksPerProcessor = 16, kMaxRounds = 64;
     int ordinal = 0;
     check(cudaGetDevice(&ordinal), "cudaGetDevice");
     const std::int64_t blocks_wanted = kBlocksPerProcessor * std::int64_t(properties(ordinal).multiprocessors);
     const std::int64_t all_rounds = (std::int64_t(row_count) + rows_per_round - 1) / rows_per_round;
     const auto rounds = static_cast<int>(std::clamp<std::int64_t>(all_rounds / blocks_wanted, 1, kMaxRounds));
-    kernel<<<blocks_for(all_rounds, rounds), kColumnsBlockSize, 0, native(stream)>>>(rows, row_count, rounds, product);
+    kernel<<<blocks_for(all_rounds, rounds), threads, 0, native(stream)>>>(rows, row_count, rounds, product);
     check_launch(name);
 }
 

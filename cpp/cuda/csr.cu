@@ -1,3 +1,6 @@
+#include <cuda/atomic>
+#include <type_traits>
+
 #include "core/dispatch.hpp"
 #include "cuda/check.hpp"
 #include "cuda/residency.cuh"
@@ -50,6 +53,46 @@ __global__ void __launch_bounds__(kBlockSize)
     if (row < rows && lane == 0) store_row(product, row, sum);
 }
 
+// A number that a block leaves for another one of the same kernel, so that this one finds out with one way to the L2
+// both that it is there and what it is: words whose bits are the other way round than those of its parts. They are zero
+// before and after every product; a NaN whose bits are all ones becomes the next one.
+template <class T>
+class Message {
+public:
+    __device__ void send(T value) {
+        const auto parts = __builtin_bit_cast(Parts, value);
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) at(i).store(parts.part[i] == ~Word(0) ? 1 : ~parts.part[i], kRelaxed);
+    }
+    __device__ T receive() {
+        Parts parts;
+        bool is_there = false;
+        while (!is_there) {
+            is_there = true;
+#pragma unroll
+            for (int i = 0; i < kParts; ++i) {
+                parts.part[i] = ~at(i).load(kRelaxed);
+                is_there = is_there && parts.part[i] != ~Word(0);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) at(i).store(0, kRelaxed);
+        return __builtin_bit_cast(T, parts);
+    }
+
+private:
+    using Word = std::conditional_t<sizeof(Real<T>) == 4, unsigned, unsigned long long>;
+    static constexpr int kParts = sizeof(T) / sizeof(Word);
+    static constexpr auto kRelaxed = ::cuda::memory_order_relaxed;
+    struct Parts {
+        Word part[kParts];
+    };
+
+    __device__ auto at(int i) { return ::cuda::atomic_ref<Word, ::cuda::thread_scope_device>(words_.part[i]); }
+
+    Parts words_;
+};
+
 // What the balanced kernel reads; the same for all blocks.
 template <class T>
 struct BalancedPlan {
@@ -58,15 +101,13 @@ struct BalancedPlan {
     const index_t* row_offsets;
     const index_t* col_indices;
     const T* values;
-    T* segment_sums;     // scratch: partial sums of cut rows
-    unsigned* arrivals;  // scratch: segments of each cut row that are done; zero before and after every product
+    Message<T>* segment_sums;  // scratch: partial sums of cut rows
 };
 
-// A tile that is one row, or a segment of one. The block that finishes a row's last outstanding segment adds up all of
-// them, in order; so the sum does not depend on which block that is.
+// A tile that is one row, or a segment of one. The block of a row's last segment adds up all of them, in order. Blocks
+// start in the order of their numbers, so those that it waits for are at work or done.
 template <class T, int kThreads>
 __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
-    __shared__ bool last_arrival;
     const index_t end = tile.nz_begin + tile.nonzeros;
     T sum =
         sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kThreads);
@@ -76,24 +117,33 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
         if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
         return;
     }
+    if (threadIdx.x >= kWarp) return;
     const RowSpan span = plan.spans[tile.row_begin];
-    unsigned* const arrivals = plan.arrivals + tile.row_begin;
-    if (threadIdx.x == 0) {
-        store(plan.segment_sums + tile.note, sum);
-        __threadfence();
-        last_arrival = atomicAdd(arrivals, 1u) == static_cast<unsigned>(span.last - span.first);
+    const T own = shuffle_from(sum, 0);
+    if (tile.note != span.last) {
+        if (threadIdx.x == 0) plan.segment_sums[tile.note].send(own);
+        return;
     }
-    __syncthreads();
-    if (!last_arrival || threadIdx.x >= kWarp) return;
-    __threadfence();
     sum = 0;
-    for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp)
-        sum += load_shared_result(plan.segment_sums + i);
-    sum = sum_lanes(sum, kWarp);
-    if (threadIdx.x == 0) {
-        store_row(product, span.row, sum);
-        *arrivals = 0;
+    for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp) {
+        sum += i < span.last ? plan.segment_sums[i].receive() : own;
     }
+    sum = sum_lanes(sum, kWarp);
+    if (threadIdx.x == 0) store_row(product, span.row, sum);
+}
+
+// Sum of the products of a long row in shared memory by a warp; each lane reads several before it adds the first.
+template <class T>
+__device__ __forceinline__ T sum_by_warp(const T* products, int begin, int end) {
+    T sum = 0;
+    for (int k = begin + static_cast<int>(threadIdx.x) % kWarp; k < end; k += kInFlight * kWarp) {
+        T read[kInFlight];
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) read[i] = k + i * kWarp < end ? load(products + k + i * kWarp) : T(0);
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) sum += read[i];
+    }
+    return sum_lanes(sum, kWarp);
 }
 
 // A block per tile. In a tile of several rows the products of all its non-zeros go to shared memory, read from global
@@ -104,7 +154,10 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
     let_next_kernel_start();
     T* const products = shared_array<T, kThreads * kItems>();
-    __shared__ std::uint16_t left_over[kThreads * kItems / Tile::kMaxPerLane];
+    struct LeftOver {
+        std::uint16_t row, begin, end;
+    };
+    __shared__ LeftOver left_over[kThreads * kItems / Tile::kMaxPerLane];
     __shared__ int left_over_count;
     const Tile tile = plan.tiles[blockIdx.x];
     if (tile.rows <= 1) return multiply_long_row<T, kThreads>(plan, tile, product);
@@ -145,7 +198,8 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
         sum = sum_lanes(sum, lanes);
         if (lane == 0 && row < tile.rows) {
             if (too_long) {
-                left_over[atomicAdd(&left_over_count, 1)] = row;  // in any order: rows do not meet
+                left_over[atomicAdd(&left_over_count, 1)] = LeftOver{
+                    std::uint16_t(row), std::uint16_t(begin), std::uint16_t(end)};  // in any order: rows do not meet
             } else {
                 store_row(product, tile.row_begin + row, sum);
             }
@@ -154,13 +208,9 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
     if (tile.note == 0) return;
     __syncthreads();
     for (int i = threadIdx.x / kWarp; i < left_over_count; i += kThreads / kWarp) {
-        row = left_over[i];
-        end = row_offsets[row + 1] - tile.nz_begin;
-        T sum = 0;
-        for (int k = row_offsets[row] - tile.nz_begin + threadIdx.x % kWarp; k < end; k += kWarp)
-            sum += load(products + k);
-        sum = sum_lanes(sum, kWarp);
-        if (threadIdx.x % kWarp == 0) store_row(product, tile.row_begin + row, sum);
+        const LeftOver long_row = left_over[i];
+        const T sum = sum_by_warp(products, long_row.begin, long_row.end);
+        if (threadIdx.x % kWarp == 0) store_row(product, tile.row_begin + long_row.row, sum);
     }
 }
 
@@ -178,11 +228,10 @@ void launch_shared(const Csr<T>& csr, const Product<T>& product, Stream stream) 
 
 template <class T, int kTile>
 void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream) {
-    auto* segment_sums = static_cast<T*>(product.scratch);
-    auto* arrivals = reinterpret_cast<unsigned*>(segment_sums + std::size_t(csr.segments) * kMaxColumns);
-    const BalancedPlan<T> plan{
-        csr.tiles.data(), csr.spans.data(), csr.row_offsets.data(), csr.col_indices.data(), csr.values.data(),
-        segment_sums,     arrivals};
+    auto* const column_sums = static_cast<T*>(product.scratch);
+    auto* const segment_sums = reinterpret_cast<Message<T>*>(column_sums + std::size_t(csr.segments) * kMaxColumns);
+    const BalancedPlan<T> plan{csr.tiles.data(),       csr.spans.data(),  csr.row_offsets.data(),
+                               csr.col_indices.data(), csr.values.data(), segment_sums};
     constexpr int kThreads = Tile::threads(kTile);
     const auto kernel = csr_balanced_block_per_tile<T, kTile / kThreads, kThreads>;
     constexpr int kBytes = dynamic_bytes<T, kTile>();

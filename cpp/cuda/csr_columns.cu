@@ -239,7 +239,7 @@ template <class T>
 void multiply_tiles(const Csr<T>& csr, const CsrRows<T>& rows, const Product<T>& product, Stream stream) {
     auto* const sums = static_cast<T*>(product.scratch);
     const TilePlan<T> plan{csr.tiles.data(), csr.spans.data(), sums,
-                           reinterpret_cast<unsigned*>(sums + std::size_t(csr.segments) * kMaxColumns)};
+                           reinterpret_cast<unsigned*>(sums + std::size_t(csr.segments) * Csr<T>::kScratchPerSegment)};
     for_column_blocks<1>(product, [&]<class Shape>(const Product<T>& part) {
         const auto kernel = csr_columns_block_per_tile<Shape, T>;
         constexpr int kBytes = sizeof(Piece<Shape, T>);

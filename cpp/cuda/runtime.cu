@@ -85,10 +85,21 @@ void synchronize(Stream stream, int ordinal) {
     check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
 }
 
+// The driver cuts small blocks from large ones, and maps a large one when the first small one is asked for: one that
+// stays saves 100 us each time that another comes and goes.
+static void keep_small_block(int ordinal) {
+    static Mutex mutex;
+    static std::vector<void*> kept(device_count());
+    const std::lock_guard lock(mutex);
+    if (kept[ordinal] != nullptr) return;
+    if (cudaMalloc(&kept[ordinal], 1) != cudaSuccess) cudaGetLastError();  // then it takes longer
+}
+
 void synchronize_device(int ordinal) {
     const DeviceGuard guard(ordinal);
     const RelaxedCaptures relaxed;
     // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
+    keep_small_block(ordinal);
     void* token = nullptr;
     const cudaError_t status = cudaMalloc(&token, 1);
     if (status == cudaErrorMemoryAllocation) {  // there is not so much as that

@@ -102,9 +102,11 @@ struct Csr {
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
     static Csr from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const { return {rows, cols, nnz, row_offsets, col_indices, values}; }
-    // Partial sums of each segment, one a column, and a counter a cut row, which says when all of them are there.
+    // Of each segment a partial sum for each column, and another one for a product with a single vector; of each cut
+    // row a counter, which says when all partial sums of columns are there.
+    static constexpr index_t kScratchPerSegment = kMaxColumns + 1;
     static constexpr std::size_t workspace_bytes(index_t segments, std::size_t spans) {
-        return std::size_t(segments) * kMaxColumns * sizeof(T) + spans * sizeof(unsigned);
+        return std::size_t(segments) * kScratchPerSegment * sizeof(T) + spans * sizeof(unsigned);
     }
     std::size_t workspace_bytes() const { return workspace_bytes(segments, spans.size()); }
 

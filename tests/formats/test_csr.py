@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, matrix, vector
+from battery import CASES, from_lengths, matrix, typed, vector
 from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
 from support import allowed_values, assert_multiplies, over, over_types
@@ -66,3 +67,24 @@ def test_unknown_kernel_names_the_kernels():
     with pytest.raises(ValueError, match=r"kernel.*warp_speed") as caught:
         sg.aslinearoperator(MATRIX, format="csr", device="cpu", kernel="warp_speed")
     assert all(kernel in str(caught.value) for kernel in KERNELS)
+
+
+@over_types
+def test_a_row_of_several_blocks_is_summed_anew_by_every_product(dtype, device):
+    """What a block leaves for the one that adds a row up is not what it left for the product before."""
+    A = from_lengths([3] * 300 + [9000, 0, 5000] + [17] * 200, 9001)
+    A = sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
+    op = sg.aslinearoperator(A, format="csr", kernel="balanced", device=device)
+    for power in range(20):
+        x = vector(A.shape[1], dtype) * A.dtype.type(2.0**power)
+        assert_product(op @ x, A, x)
+
+
+def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
+    """Every bit of which is set: it stays a NaN, and the sum is not waited for."""
+    for dtype, bits in ((np.float32, np.uint32), (np.float64, np.uint64)):
+        A = sp.csr_array(np.ones((2, 20_000), dtype))
+        A.data[30_000:30_100] = np.full(100, ~bits(0)).view(dtype)
+        y = sg.aslinearoperator(A, format="csr", kernel="balanced", device=device) @ np.ones(20_000, dtype)
+        assert y[0] == 20_000
+        assert np.isnan(y[1])
