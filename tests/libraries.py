@@ -159,7 +159,8 @@ class Torch:
         """Capture the work of the block; gives a list that then holds a function that replays it."""
         replay = []
         graph = self.module.cuda.CUDAGraph()
-        with self.module.cuda.device(index_of(device)), self.module.cuda.graph(graph):
+        stream = self.module.cuda.Stream(device=device)  # that which it has is of the GPU that came first
+        with self.module.cuda.device(index_of(device)), self.module.cuda.graph(graph, stream=stream):
             yield replay
 
         def launch():
