@@ -109,26 +109,25 @@ struct BalancedPlan {
 template <class T, int kThreads>
 __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
     const index_t end = tile.nz_begin + tile.nonzeros;
+    // Of a segment read now, and not when it is needed: that would take as long as the message.
+    const RowSpan span = tile.rows == 1 ? RowSpan{tile.row_begin, tile.note, tile.note} : plan.spans[tile.row_begin];
     T sum =
         sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kThreads);
     sum = sum_block<T, kThreads>(sum);
     wait_for_kernel_before();
-    if (tile.rows == 1) {
-        if (threadIdx.x == 0) store_row(product, tile.row_begin, sum);
-        return;
-    }
     if (threadIdx.x >= kWarp) return;
-    const RowSpan span = plan.spans[tile.row_begin];
-    const T own = shuffle_from(sum, 0);
-    if (tile.note != span.last) {
-        if (threadIdx.x == 0) plan.segment_sums[tile.note].send(own);
-        return;
+    if (tile.rows == 0) {
+        const T own = shuffle_from(sum, 0);
+        if (tile.note != span.last) {
+            if (threadIdx.x == 0) plan.segment_sums[tile.note].send(own);
+            return;
+        }
+        sum = 0;
+        for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp) {
+            sum += i < span.last ? plan.segment_sums[i].receive() : own;
+        }
+        sum = sum_lanes(sum, kWarp);
     }
-    sum = 0;
-    for (index_t i = span.first + threadIdx.x; i <= span.last; i += kWarp) {
-        sum += i < span.last ? plan.segment_sums[i].receive() : own;
-    }
-    sum = sum_lanes(sum, kWarp);
     if (threadIdx.x == 0) store_row(product, span.row, sum);
 }
 
