@@ -207,8 +207,7 @@ void register_type(py::module_& module) {
                  py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
                  py::arg("on_host") = false,
                  "With share, index arrays that the core made may become those of the matrix, and must never change "
-                 "again. "
-                 "With on_host, it is converted on the host whatever its device.")
+                 "again. With on_host, it is converted on the host whatever its device.")
             .def_static(
                 "plan",
                 [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,

@@ -98,8 +98,8 @@ static void keep_small_block(int ordinal) {
 void synchronize_device(int ordinal) {
     const DeviceGuard guard(ordinal);
     const RelaxedCaptures relaxed;
-    // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
     keep_small_block(ordinal);
+    // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
     void* token = nullptr;
     const cudaError_t status = cudaMalloc(&token, 1);
     if (status == cudaErrorMemoryAllocation) {  // there is not so much as that
