@@ -133,10 +133,10 @@ __device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRow
             now.load(rows, row, k, stride);
         }
         T gathered[kInFlight][Shape::kPerLane];
+        // Of an entry that is not there the first row of x, which is not used: with a condition the compiler has these
+        // reads follow each other.
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) {
-            if (now.cols[i][0] >= 0) x.load(now.cols[i][0], gathered[i]);
-        }
+        for (int i = 0; i < kInFlight; ++i) x.load(max(now.cols[i][0], 0), gathered[i]);
         if constexpr (kLoadsAhead) ahead.load(rows, row, k + kInFlight * stride, stride);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
@@ -214,8 +214,9 @@ __device__ __forceinline__ void store_columns(const Product<T>& product, index_t
 
 // A group per kRows rows. A block goes through `rounds` times as many neighbouring rows as it has groups for, so that
 // what it read of x for some of them is in the L1 for the next.
+// Bounded from below for single rows: left to itself the compiler takes 32 registers, and one gather after another.
 template <class Shape, int kRows, class T, class Rows>
-__global__ void __launch_bounds__(kColumnsBlockSize)
+__global__ void __launch_bounds__(kColumnsBlockSize, kRows == 1 && Shape::kVector > 1 ? 4 : 1)
     columns_group_per_rows(Rows rows, index_t row_count, int rounds, Product<T> product) {
     constexpr int kRowsPerRound = kColumnsBlockSize / Shape::kGroup * kRows;
     const ColumnReader<Shape, T> x(product);
