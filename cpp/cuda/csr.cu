@@ -131,33 +131,34 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     if (threadIdx.x == 0) store_row(product, span.row, sum);
 }
 
-// Sum of the products of a long row in shared memory by a warp; each lane reads several before it adds the first.
+// Sum of what one of a power of two of lanes adds up of a row's products in shared memory; it reads several before it
+// adds the first.
 template <class T>
-__device__ __forceinline__ T sum_by_warp(const T* products, int begin, int end) {
+__device__ __forceinline__ T sum_products(const T* products, int begin, int end, int lane, int lanes) {
     T sum = 0;
-    for (int k = begin + static_cast<int>(threadIdx.x) % kWarp; k < end; k += kInFlight * kWarp) {
+    for (int k = begin + lane; k < end; k += kInFlight * lanes) {
         T read[kInFlight];
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) read[i] = k + i * kWarp < end ? load(products + k + i * kWarp) : T(0);
+        for (int i = 0; i < kInFlight; ++i) read[i] = k + i * lanes < end ? load(products + k + i * lanes) : T(0);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) sum += read[i];
     }
-    return sum_lanes(sum, kWarp);
+    return sum_lanes(sum, lanes);
 }
 
 // A block per tile. In a tile of several rows the products of all its non-zeros go to shared memory, read from global
 // memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
-// Rows that are much longer than their group is wide are left over for whole warps.
+// Rows that are much longer than their group is wide are for whole warps, which take them first.
 template <class T, int kItems, int kThreads>
 __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads / (sizeof(T) > 8 ? 2 : 1))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
-    let_next_kernel_start();
+    // The next kernel starts once this one has waited: of several that wait in a row, blocks would lie unevenly.
     T* const products = shared_array<T, kThreads * kItems>();
-    struct LeftOver {
+    struct LongRow {
         std::uint16_t row, begin, end;
     };
-    __shared__ LeftOver left_over[kThreads * kItems / Tile::kMaxPerLane];
-    __shared__ int left_over_count;
+    __shared__ LongRow long_rows[kThreads * kItems / Tile::kMaxPerLane];
+    __shared__ int long_row_count;
     const Tile tile = plan.tiles[blockIdx.x];
     if (tile.rows <= 1) return multiply_long_row<T, kThreads>(plan, tile, product);
 
@@ -169,12 +170,28 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
         cols[i] = k < tile.nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
         factors[i] = k < tile.nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
     }
+    // Shifts and masks: a division takes as long as a gather.
+    const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1), lane_bits = __ffs(lanes) - 1;
+    const int first_row = threadIdx.x >> lane_bits, rows_at_once = kThreads >> lane_bits;
     const index_t* const row_offsets = plan.row_offsets + tile.row_begin;
-    const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x % lanes;
-    int row = threadIdx.x / lanes;  // within the tile, as are begin and end
-    int begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
-    int end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
-    if (threadIdx.x == 0) left_over_count = 0;
+    int begin = 0, end = 0;  // of the thread's row, within the tile
+    const auto read_bounds = [&](int row) {
+        begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
+        end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
+    };
+    const auto is_long = [&] { return tile.note != 0 && end - begin > Tile::kMaxPerLane * lanes; };
+    if (tile.note != 0) {
+        if (threadIdx.x == 0) long_row_count = 0;
+        __syncthreads();
+        for (int row = first_row; row < tile.rows; row += rows_at_once) {
+            read_bounds(row);
+            if (lane == 0 && is_long()) {  // in any order: rows do not meet
+                long_rows[atomicAdd(&long_row_count, 1)] = {std::uint16_t(row), std::uint16_t(begin),
+                                                            std::uint16_t(end)};
+            }
+        }
+    }
+    read_bounds(first_row);
     wait_for_kernel_before();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -182,34 +199,18 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
     }
     __syncthreads();
 
-    // One round where every row has a thread; with more rows than threads, a thread per row and round by round.
-    for (int round = 0; round < tile.rows; round += kThreads / lanes) {
-        if (round > 0) {
-            row = round + threadIdx.x;
-            begin = row < tile.rows ? row_offsets[row] - tile.nz_begin : 0;
-            end = row < tile.rows ? row_offsets[row + 1] - tile.nz_begin : 0;
-        }
-        const bool too_long = tile.note != 0 && end - begin > Tile::kMaxPerLane * lanes;
-        T sum = 0;
-        if (!too_long) {
-            for (int k = begin + lane; k < end; k += lanes) sum += load(products + k);
-        }
-        sum = sum_lanes(sum, lanes);
-        if (lane == 0 && row < tile.rows) {
-            if (too_long) {
-                left_over[atomicAdd(&left_over_count, 1)] = LeftOver{
-                    std::uint16_t(row), std::uint16_t(begin), std::uint16_t(end)};  // in any order: rows do not meet
-            } else {
-                store_row(product, tile.row_begin + row, sum);
-            }
+    if (tile.note != 0) {
+        for (int i = threadIdx.x / kWarp; i < long_row_count; i += kThreads / kWarp) {
+            const LongRow& row = long_rows[i];
+            const T sum = sum_products(products, row.begin, row.end, threadIdx.x % kWarp, kWarp);
+            if (threadIdx.x % kWarp == 0) store_row(product, tile.row_begin + row.row, sum);
         }
     }
-    if (tile.note == 0) return;
-    __syncthreads();
-    for (int i = threadIdx.x / kWarp; i < left_over_count; i += kThreads / kWarp) {
-        const LeftOver long_row = left_over[i];
-        const T sum = sum_by_warp(products, long_row.begin, long_row.end);
-        if (threadIdx.x % kWarp == 0) store_row(product, tile.row_begin + long_row.row, sum);
+    // One round where every row has a thread; with more rows than threads, a thread per row and round by round.
+    for (int row = first_row; row - first_row < tile.rows; row += rows_at_once) {
+        if (row > first_row) read_bounds(row);
+        const T sum = sum_products(products, begin, is_long() ? begin : end, lane, lanes);
+        if (lane == 0 && row < tile.rows && !is_long()) store_row(product, tile.row_begin + row, sum);
     }
 }
 

@@ -197,7 +197,7 @@ __device__ __forceinline__ T sum_block(T value) {
     __syncthreads();
     if (threadIdx.x < kWarp) {
         value = threadIdx.x < kThreads / kWarp ? warp_sums[threadIdx.x] : T(0);
-        value = sum_lanes(value, kWarp);
+        value = sum_lanes(value, kThreads / kWarp);
     }
     return value;
 }
