@@ -152,7 +152,9 @@ __device__ __forceinline__ T sum_products(const T* products, int begin, int end,
 template <class T, int kItems, int kThreads>
 __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads / (sizeof(T) > 8 ? 2 : 1))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
-    // The next kernel starts once this one has waited: of several that wait in a row, blocks would lie unevenly.
+    // Of small tiles the next kernel starts once this one has waited: of several that wait in a row, blocks would lie
+    // unevenly. Large tiles fill the processors as it is.
+    if constexpr (kItems >= 8) let_next_kernel_start();
     T* const products = shared_array<T, kThreads * kItems>();
     struct LongRow {
         std::uint16_t row, begin, end;
