@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
         cols[i] = k < tile.nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
         factors[i] = k < tile.nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
     }
-    // Shifts and masks: a division takes as long as a gather.
+    // Shifts and masks, as the compiler would divide: it does not know that this is a power of two.
     const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1), lane_bits = __ffs(lanes) - 1;
     const int first_row = threadIdx.x >> lane_bits, rows_at_once = kThreads >> lane_bits;
     const index_t* const row_offsets = plan.row_offsets + tile.row_begin;
