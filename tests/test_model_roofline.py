@@ -11,7 +11,7 @@ from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.model import roofline
 from spmvgpu.planning.model.predict import features
-from spmvgpu.planning.model.roofline import Corrections, Fit, Machine, Work
+from spmvgpu.planning.model.roofline import Case, Corrections, Fit, Machine, Work
 from support import over
 
 GPU = Machine("cuda", 100, 1 << 25, 100)
@@ -22,7 +22,7 @@ def work(A, format, machine=GPU, **options):
     csr = canonical_csr(A)
     ordinal = CPU if machine.kind == "cpu" else 0  # which need not be here
     plan = plan_csr(csr, format, ordinal, options, machine.processors)
-    return Work(features(csr), csr.dtype.itemsize, plan, machine)
+    return Work(Case(features(csr), csr.dtype.itemsize, machine), plan)
 
 
 def test_time_is_the_norm_of_the_costs():

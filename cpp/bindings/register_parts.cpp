@@ -34,6 +34,9 @@ void register_type(py::module_& module) {
                      return std::make_shared<M>(rows, cols, std::move(parts));
                  }),
                  py::arg("rows"), py::arg("cols"), py::arg("parts"))
+            .def(py::init<std::shared_ptr<AnyMatrix<T>>, const Permutation&>(), py::arg("matrix"),
+                 py::arg("permutation"), py::call_guard<GilRelease>(),
+                 "The square matrix whose rows and columns `matrix` has in another order.")
             .def_property_readonly(
                 "parts",
                 [](const M& matrix) {

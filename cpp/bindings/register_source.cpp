@@ -101,9 +101,9 @@ void register_source_of(py::module_& module) {
                     const GilRelease release;
                     found = source.by_clusters();
                 }
-                return py::make_tuple(to_numpy(found.order), std::make_shared<S>(found.csr, source.device()));
+                return py::make_tuple(found.permutation, std::make_shared<S>(found.csr, source.device()));
             },
-            "(order, source): a square matrix with rows and columns in an order by clusters; row order[i] is row i.")
+            "(permutation, source): a square matrix with rows and columns in an order by clusters.")
         .def(
             "sample",
             [](const S& source, std::int64_t row_step, std::int64_t entry_step) {
@@ -137,6 +137,14 @@ void register_source_of(py::module_& module) {
 
 #define REGISTER(T) register_source_of<T>(module);
 
-void register_source(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
+void register_source(py::module_& module) {
+    py::class_<Permutation>(module, "Permutation",
+                            "Another order of the rows and columns of a square matrix, found where the matrix lies.")
+        .def("__len__", &Permutation::size)
+        .def(
+            "indices", [](const Permutation& permutation) { return to_numpy(permutation.rows); },
+            "Its NumPy array: row indices()[i] becomes row i, and so do the columns.");
+    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
+}
 
 }  // namespace spmvgpu

@@ -223,7 +223,7 @@ public:
 
     template <class Next>
     Array<index_t> chain(index_t n, const Next& next) {
-        return chain_by_doubling(*this, n, next);
+        return chain_by_jumps(*this, n, next);
     }
 
     template <class T>

@@ -2,9 +2,9 @@
 // As passes over the matrix on any device; see passes/passes.hpp.
 //
 // Some rows, picked at random, are the roots of clusters, which grow at once, a neighbour a sweep, as breadth-first
-// searches with many roots do; where several reach a row, it joins the one that its first column is in. That is done
-// twice, with few roots and with many: a cluster of about a thousand rows, whose part of x an L1 holds, is cut into
-// cells of some dozen, whose part of x is a few cache lines. Rows are sorted by cluster, cell and number.
+// searches with many roots do; where several reach a row at once, it joins that of the first root. That is done twice,
+// with few roots and with many: a cluster of about a thousand rows, whose part of x an L1 holds, is cut into cells of
+// some dozen, whose part of x is a few cache lines. Rows are sorted by cluster, cell and number.
 //
 // clang-format off
 //     a mesh without an order            clusters A and B               sorted by cluster
@@ -15,8 +15,9 @@
 //         7---8---4                          A---B---B                      4---8---6
 // clang-format on
 //
-// A sweep reads columns as a product does, and only of rows that no cluster has reached: on a GPU an order takes as
-// long as some dozen products, where reverse Cuthill-McKee, whose levels follow each other, takes the CPU thousands.
+// All sweeps together go through the columns once, for a row names its neighbours only after the sweep that has reached
+// it: on a GPU an order takes as long as some dozen products, where reverse Cuthill-McKee, whose levels follow each
+// other, takes the CPU thousands.
 #pragma once
 
 #include <cstdint>
@@ -73,47 +74,47 @@ double clustering(Passes& passes, index_t rows, const index_t* row_offsets, cons
 template <class Passes>
 Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices,
                              index_t size) {
-    constexpr index_t kNone = std::numeric_limits<index_t>::max();
-    constexpr index_t kMostNeighbours = 64;  // of a row that are looked at in a sweep
+    // The sweep in which a row was reached, and below it the root: the least of what has reached the row counts.
+    using Reached = std::uint64_t;
+    constexpr int kSweepShift = 32;
+    constexpr Reached kNever = std::numeric_limits<Reached>::max();
     constexpr std::int64_t kNanoseconds = 20;
-    Array<index_t> now = passes.template scratch<index_t>(rows), next = passes.template scratch<index_t>(rows);
-    index_t* const roots = now.data();
+    Array<Reached> reached_rows = passes.template scratch<Reached>(rows);
+    Reached* const reached = reached_rows.data();
     passes.each(
         rows, SPMVGPU_BODY(std::int64_t row) {
             const std::uint64_t random = (static_cast<std::uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u >> 33;
-            roots[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<index_t>(row) : kNone;
+            reached[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<Reached>(row) : kNever;
         });
     std::int64_t unreached = rows, before = 0;
+    Reached sweep = 0;
     do {
         constexpr int kSweepsAtOnce = 4;  // to ask after each whether there are more takes longer
-        for (int sweep = 0; sweep < kSweepsAtOnce; ++sweep) {
-            const index_t* const from = now.data();
-            index_t* const to = next.data();
+        for (const Reached last = sweep + kSweepsAtOnce; sweep < last; ++sweep) {
             passes.each(
                 rows,
                 SPMVGPU_BODY(std::int64_t row) {
-                    index_t cluster = from[row];
-                    if (cluster == kNone) {
-                        const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
-                        const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
-                        for (index_t k = begin; k < end && cluster == kNone; ++k) cluster = from[col_indices[k]];
-                    }
-                    to[row] = cluster;
+                    constexpr index_t kMostNeighbours = 64;
+                    const Reached own = read_shared(reached + row);
+                    if (own >> kSweepShift != sweep) return;
+                    const Reached next = own + (Reached(1) << kSweepShift);
+                    const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+                    const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
+                    for (index_t k = begin; k < end; ++k) lower(reached + col_indices[k], next);
                 },
                 kNanoseconds);
-            std::swap(now, next);
         }
-        const index_t* const from = now.data();
         before = unreached;
         unreached = passes.template reduce<std::int64_t>(
-            rows, SPMVGPU_BODY(std::int64_t row) { return std::int64_t(from[row] == kNone); });
+            rows, SPMVGPU_BODY(std::int64_t row) { return std::int64_t(reached[row] == kNever); });
     } while (unreached > 0 && unreached < before);
-    index_t* const found = now.data();
+    Array<index_t> clusters = passes.template scratch<index_t>(rows);
+    index_t* const cluster = clusters.data();
     passes.each(
         rows, SPMVGPU_BODY(std::int64_t row) {
-            if (found[row] == kNone) found[row] = rows - 1;
+            cluster[row] = reached[row] == kNever ? rows - 1 : static_cast<index_t>(reached[row]);
         });
-    return now;
+    return clusters;
 }
 
 // The numbers of `before` in the order of the clusters that they lie in, and those of a cluster as they were.

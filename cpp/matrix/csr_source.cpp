@@ -58,11 +58,11 @@ typename CsrSource<T>::Reordered CsrSource<T>::by_clusters() const {
     }
     Reordered found;
     if (device_.is_cuda()) {
-        found.order = cuda::order_by_clusters(csr_);
-        found.csr = cuda::reordered(csr_, found.order);
+        found.permutation.rows = cuda::order_by_clusters(csr_);
+        found.csr = cuda::reordered(csr_, found.permutation.rows);
     } else {
-        found.order = order_by_clusters(passes, csr_);
-        found.csr = reordered(passes, csr_, found.order.data());
+        found.permutation.rows = order_by_clusters(passes, csr_);
+        found.csr = reordered(passes, csr_, found.permutation.rows.data());
     }
     return found;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/csr_matrix.hpp"
+#include "matrix/permutation.hpp"
 
 namespace spmvgpu {
 
@@ -32,7 +33,7 @@ public:
     // Throws std::invalid_argument for a matrix that is not square, and for one with a row so long that finding the
     // order of its entries would take too long.
     struct Reordered {
-        Array<index_t> order;
+        Permutation permutation;
         CsrMatrix<T> csr;
     };
     Reordered by_clusters() const;

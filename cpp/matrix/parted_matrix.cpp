@@ -31,6 +31,25 @@ PartedMatrix<T>::PartedMatrix(index_t rows, index_t cols, std::vector<Part> part
     : rows_(rows), cols_(cols), parts_(std::move(parts)) {
     check_parts();
     move_maps_to_device();
+    make_workspaces();
+}
+
+template <class T>
+PartedMatrix<T>::PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const Permutation& permutation)
+    : rows_(matrix->rows()), cols_(matrix->cols()) {
+    if (rows_ != cols_ || permutation.size() != static_cast<std::size_t>(rows_)) {
+        throw std::invalid_argument("a permutation of " + std::to_string(permutation.size()) +
+                                    " rows and columns, and " + std::to_string(rows_) + " x " + std::to_string(cols_) +
+                                    " of the matrix");
+    }
+    const IndexMap map{0, permutation.rows};
+    parts_.push_back({std::move(matrix), map, map});
+    move_maps_to_device();
+    make_workspaces();
+}
+
+template <class T>
+void PartedMatrix<T>::make_workspaces() {
     workspaces_.emplace(scratch_bytes<T>(parts_), device(), nbytes_of_parts());
 }
 

@@ -14,6 +14,7 @@
 #include "matrix/column_exchange.hpp"
 #include "matrix/index_map.hpp"
 #include "matrix/matrix.hpp"
+#include "matrix/permutation.hpp"
 #include "matrix/row_copies.hpp"
 #include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
@@ -31,6 +32,8 @@ public:
     // Maps may be in host memory; they are brought to the device, an array that several parts share only once. Throws
     // std::invalid_argument for parts on several devices, and for rows in no part or in two.
     PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
+    // The square matrix whose rows and columns `matrix` has in another order.
+    PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const Permutation& permutation);
 
     void spmv(const Product<T>& product, Stream stream) const override;
     // Of vectors, and only of the parts from `first` to before `last`.
@@ -60,6 +63,7 @@ public:
 private:
     void check_parts() const;
     void move_maps_to_device();
+    void make_workspaces();
     std::size_t nbytes_of_parts() const;
     void multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
                         Stream stream) const;

@@ -32,6 +32,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/array.hpp"
 #include "core/types.hpp"
@@ -95,6 +96,16 @@ constexpr std::int64_t sample_place(std::int64_t all, std::int64_t count, std::i
     return begin + static_cast<std::int64_t>(random % static_cast<std::uint64_t>(end - begin));
 }
 
+// A number that other calls of a body may change meanwhile.
+template <class T>
+SPMVGPU_IN_BODY T read_shared(const T* from) {
+#ifdef __CUDA_ARCH__
+    return *static_cast<const volatile T*>(from);
+#else
+    return std::atomic_ref<T>(*const_cast<T*>(from)).load(std::memory_order_relaxed);
+#endif
+}
+
 // Marks of single places, which several calls of a body may set and read at once.
 using Mark = std::uint8_t;
 
@@ -106,13 +117,7 @@ SPMVGPU_IN_BODY void set_mark(Mark* mark) {
 #endif
 }
 
-SPMVGPU_IN_BODY bool is_marked(const Mark* mark) {
-#ifdef __CUDA_ARCH__
-    return *static_cast<const volatile Mark*>(mark) != 0;
-#else
-    return std::atomic_ref<Mark>(*const_cast<Mark*>(mark)).load(std::memory_order_relaxed) != 0;
-#endif
-}
+SPMVGPU_IN_BODY bool is_marked(const Mark* mark) { return read_shared(mark) != 0; }
 
 // Sets of numbers, a bit each, to which several calls of a body may add at once.
 SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
@@ -140,13 +145,14 @@ SPMVGPU_IN_BODY void count_one(index_t* count) {
 }
 
 // Makes a number the least of itself and another, as several calls of a body may do at once.
-SPMVGPU_IN_BODY void lower(index_t* least, index_t other) {
-    // Read first, as for sets.
+template <class T>
+SPMVGPU_IN_BODY void lower(T* least, T other) {
+    T known = read_shared(least);  // first, as for sets
 #ifdef __CUDA_ARCH__
-    if (*static_cast<volatile index_t*>(least) > other) atomicMin(least, other);
+    using Atomic = std::conditional_t<sizeof(T) == sizeof(index_t), index_t, unsigned long long>;
+    if (known > other) atomicMin(reinterpret_cast<Atomic*>(least), static_cast<Atomic>(other));
 #else
-    const std::atomic_ref<index_t> shared(*least);
-    index_t known = shared.load(std::memory_order_relaxed);
+    const std::atomic_ref<T> shared(*least);
     while (known > other && !shared.compare_exchange_weak(known, other, std::memory_order_relaxed)) {
     }
 #endif
@@ -250,15 +256,15 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
     return found;
 }
 
-// passes.chain() for many at once, where one after the other would take too long: marks what 0 leads to by jumps that
-// double in length, as in list ranking (Wyllie 1979). After a round the marked places are the first 2, 4, 8, ... of the
-// chain. More rounds than the chain needs change nothing, and take less time than to ask after each whether it is the
-// last.
+// passes.chain() for many at once, where one after the other would take too long: marks what 0 leads to by jumps of
+// growing length, as in list ranking (Wyllie 1979). After a round the marked places are the first 8, 64, 512, ... of
+// the chain: to go on for eight jumps takes less time than a pass. More rounds than the chain needs change nothing, and
+// take less time than to ask after each whether it is the last.
 template <class Passes, class Next>
-Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
+Array<index_t> chain_by_jumps(Passes& passes, index_t n, Next next) {
     if (n == 0) return passes.template scratch<index_t>(0);
     Array<index_t> jumps = passes.template scratch<index_t>(std::size_t(n) + 1);
-    Array<index_t> doubled = passes.template scratch<index_t>(std::size_t(n) + 1);
+    Array<index_t> longer = passes.template scratch<index_t>(std::size_t(n) + 1);
     Array<Mark> marks = passes.template scratch<Mark>(n);
     Mark* const mark = marks.data();
     {
@@ -274,14 +280,19 @@ Array<index_t> chain_by_doubling(Passes& passes, index_t n, Next next) {
         constexpr int kRoundsAtOnce = 4;
         for (int round = 0; round < kRoundsAtOnce; ++round) {
             const index_t* const jump = jumps.data();
-            index_t* const twice = doubled.data();
+            index_t* const to = longer.data();
             passes.each(
-                n, SPMVGPU_BODY(std::int64_t i) {
-                    if (is_marked(mark + i) && jump[i] < n) set_mark(mark + jump[i]);
+                std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) {
+                    constexpr int kJumps = 8;
+                    const bool marked = i < n && is_marked(mark + i);
+                    index_t reached = jump[i];
+                    for (int others = 1; others < kJumps; ++others) {
+                        if (marked && reached < n) set_mark(mark + reached);
+                        reached = jump[reached];
+                    }
+                    to[i] = reached;
                 });
-            passes.each(
-                std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) { twice[i] = jump[jump[i]]; });
-            std::swap(jumps, doubled);
+            std::swap(jumps, longer);
         }
     } while (passes.read(jumps.data()) < n);
     return select(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,8 @@ from .steps import step
 from .value_types import Matrix, value_type
 
 Indices: TypeAlias = npt.NDArray[np.int32]
+#: Which row, or column, comes where: an array, or what is on the device of the matrix and stays there.
+Order: TypeAlias = Indices | _core.Permutation
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 
@@ -34,7 +37,6 @@ class Choice:
     parts: tuple[Part, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, eq=False)
 class Part:
     """The part A[rows, cols] of a matrix A, and how it is stored.
 
@@ -44,19 +46,33 @@ class Part:
         Rows of A, in the order in which the part has them.
     choice : Choice
         Format and options of the part.
-    cols : (n,) array of int32, optional
-        Columns of A, in the order in which the part has them; all of them by default. What the part's rows
-        have in other columns must be empty.
+    cols : (n,) array of int32, or None
+        Columns of A, in the order in which the part has them; None: all of them. What the part's rows have in
+        other columns must be empty.
     """
 
-    rows: Indices
-    choice: Choice
-    cols: Indices | None = None
+    def __init__(self, rows: Order, choice: Choice, cols: Order | None = None) -> None:
+        self.choice = choice
+        self._rows, self._cols = rows, cols
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", np.ascontiguousarray(self.rows, dtype=np.int32))
-        if self.cols is not None:
-            object.__setattr__(self, "cols", np.ascontiguousarray(self.cols, dtype=np.int32))
+    @cached_property
+    def rows(self) -> Indices:
+        return indices_of(self._rows)
+
+    @cached_property
+    def cols(self) -> Indices | None:
+        if self._cols is self._rows:
+            return self.rows
+        return None if self._cols is None else indices_of(self._cols)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Part, (self.rows, self.choice, self.cols)
+
+
+def indices_of(order: Any) -> Indices:
+    """The array of an order, wherever it is."""
+    given = order.indices() if isinstance(order, _core.Permutation) else order
+    return np.ascontiguousarray(given, dtype=np.int32)
 
 
 def formats() -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from typing import Any, TypeGuard
 import numpy as np
 import scipy.sparse as sp
 
-from .formats import Choice, Indices, Part, build_in_one, estimate_csr, pieces_for
+from . import _core
+from .formats import Choice, Indices, Order, Part, build_in_one, estimate_csr, indices_of, pieces_for
 from .inputs import compressed
 from .inputs.compressed import narrowed
 from .inputs.source import in_host_memory
@@ -25,26 +26,30 @@ from .value_types import (
 )
 
 
-def reordered(choice: Choice, permutation: Any) -> Choice:
+def reordered(choice: Choice, order: Order) -> Choice:
     """`choice` for a square matrix whose rows and columns are stored in another order.
 
-    Row i of the stored matrix is row ``permutation[i]`` of the given one, likewise for columns; products are
-    the same as without.
+    Row i of the stored matrix is row ``order[i]`` of the given one, likewise for columns; products are the
+    same as without.
     """
-    order = np.ascontiguousarray(permutation, dtype=np.int32)
-    made = tuple(
-        Part(order[part.rows], part.choice, order if part.cols is None else order[part.cols])
-        for part in choice.parts
-    ) or (Part(order, choice, order),)
     reason = f"{choice.reason}; rows and columns are stored in another order"
+    if not choice.parts:
+        return replace(choice, reason=reason, parts=(Part(order, choice, order),))
+    rows = indices_of(order)
+    made = tuple(
+        Part(rows[part.rows], part.choice, rows if part.cols is None else rows[part.cols])
+        for part in choice.parts
+    )
     return replace(choice, reason=reason, parts=made)
 
 
-def wrapped(matrix: AnyMatrix, permutation: Any) -> AnyMatrix:
+def wrapped(matrix: AnyMatrix, order: Order) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
-    order = np.ascontiguousarray(permutation, dtype=np.int32)
-    made = [(part, order[rows], order[cols]) for part, rows, cols in _made_of(matrix)]
-    return _parted((len(order), len(order)), matrix.dtype, made or [(matrix, order, order)])
+    if isinstance(order, _core.Permutation) and is_in_one_format(matrix):
+        return value_type(matrix.dtype).parted(matrix, order)
+    rows = indices_of(order)
+    made = [(part, rows[own], rows[cols]) for part, own, cols in _made_of(matrix)]
+    return _parted((len(rows), len(rows)), matrix.dtype, made or [(matrix, rows, rows)])
 
 
 def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:

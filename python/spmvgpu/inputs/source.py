@@ -93,7 +93,7 @@ class DeviceCsr:
         """What fraction of the columns of a row's neighbours repeat; of a square matrix, from a sample."""
         return self._source.clustering()
 
-    def by_clusters(self) -> tuple[npt.NDArray[np.int32], DeviceCsr]:
+    def by_clusters(self) -> tuple[_core.Permutation, DeviceCsr]:
         """An order of the rows and columns of a square matrix by clusters, and the matrix in it.
 
         Raises
@@ -101,8 +101,8 @@ class DeviceCsr:
         ValueError
             For a matrix that is not square, or has a very long row.
         """
-        order, source = self._source.by_clusters()
-        return order, DeviceCsr(source, self.dtype)
+        permutation, source = self._source.by_clusters()
+        return permutation, DeviceCsr(source, self.dtype)
 
 
 def on_device(csr: Any, ordinal: int) -> Any:

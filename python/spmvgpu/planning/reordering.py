@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import parts
 from ..devices import CPU
+from ..formats import Indices, Order
 from ..inputs import compressed
 from ..inputs.source import DeviceCsr, on_device
 from ..steps import step
@@ -23,7 +23,6 @@ from .budget import Budget
 from .model.predict import features
 
 Reorder = Literal["rcm", "clusters", "auto", False] | None
-Order = npt.NDArray[np.int32]
 
 ORDERS = ("rcm", "clusters", "auto")
 
@@ -64,7 +63,7 @@ def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, An
 
     Returns
     -------
-    order : ndarray of int32 or None
+    order : ndarray of int32, Permutation or None
         Row ``order[i]`` of the matrix becomes row ``i``, and so do the columns. None: it stays as it is.
     csr : csr_array or DeviceCsr
 
@@ -131,14 +130,14 @@ def _by_clusters(csr: Any, ordinal: int) -> tuple[Order, Any]:
     return order, ordered.host
 
 
-def _reverse_cuthill_mckee(csr: Any) -> Order:
+def _reverse_cuthill_mckee(csr: Any) -> Indices:
     from scipy.sparse.csgraph import reverse_cuthill_mckee  # not at the top: few need it
 
-    order: Order = reverse_cuthill_mckee(csr, symmetric_mode=False).astype(np.int32, copy=False)
+    order: Indices = reverse_cuthill_mckee(csr, symmetric_mode=False).astype(np.int32, copy=False)
     return order
 
 
-def _mean_distance(csr: Any, order: Order | None = None) -> float:
+def _mean_distance(csr: Any, order: Indices | None = None) -> float:
     """Mean distance of an entry from the diagonal, in columns."""
     rows = np.repeat(np.arange(csr.shape[0], dtype=np.int32), np.diff(csr.indptr))
     cols = csr.indices

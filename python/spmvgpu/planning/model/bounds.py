@@ -22,6 +22,9 @@ from . import roofline
 # keeps of every row, or of the diagonal, weighs little there.
 _ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
 
+# With so many times more slots than entries a format is beaten by those that store none but entries.
+_MOST_SLOTS = 8
+
 # They store as many slots of every row as the longest one needs, or as there are diagonals, some of which may
 # be mirror images of others.
 _AS_LONG_AS_THE_LONGEST = {"ellpack", "ellpack_r", "ellr_t"}
@@ -63,21 +66,21 @@ def least_time_us(
     options: Mapping[str, Any],
     fit: roofline.Fit,
     correction: float,
-    features: Mapping[str, Any],
+    case: roofline.Case,
     dtype: np.dtype[Any],
-    machine: roofline.Machine,
     ordinal: int,
 ) -> float:
-    """Microseconds predicted of a variant if the matrix, of which `features` are `at_best`, suits it."""
+    """Microseconds predicted of a variant if the matrix, whose features are `at_best`, suits it."""
+    features = case.features
     entries = features["nnz"]
     if format in _AS_LONG_AS_THE_LONGEST:
         entries = max(entries, features["rows"] * features["longest"])
     elif format in _A_SLOT_FOR_EACH_DIAGONAL:
         entries = max(entries, features["rows"] * max(features["longest"], features["diagonals"]))
-    elif format == _STENCIL and _rows_differ(features):
+    if entries > _MOST_SLOTS * features["nnz"] or (format == _STENCIL and _rows_differ(features)):
         return float("inf")
     block = _largest_block(features) if format == "bsell" else 1
-    stored = _stored_of_a_band(format, dtype, ordinal, machine.processors, block)
+    stored = _stored_of_a_band(format, dtype, ordinal, case.machine.processors, block)
     plan = {
         "slots": entries if stored.slots >= 1 else _LESS * entries * stored.slots,
         "bytes": _LESS * entries * stored.bytes,
@@ -86,7 +89,7 @@ def least_time_us(
     }
     name = roofline.variant_name(format, options)
     found = [
-        roofline.terms_of(name, roofline.Work(features, dtype.itemsize, plan | {"options": extreme}, machine))
+        roofline.terms_of(name, roofline.Work(case, plan | {"options": extreme}))
         for extreme in _EXTREMES.get(name, ({},))
     ]
     terms = found[0] if len(found) == 1 else {term: min(some[term] for some in found) for term in found[0]}
@@ -101,12 +104,17 @@ def _rows_differ(features: Mapping[str, Any]) -> bool:
 
 def _largest_block(features: Mapping[str, Any]) -> int:
     """The largest block that a matrix of so many rows, columns and entries can consist of."""
-    allowed: list[int] = next(o["allowed"] for o in format_options("bsell") if o["name"] == "max_block")
     return max(
         block
-        for block in allowed
+        for block in _block_sizes()
         if features["nnz"] % block**2 == 0 and features["rows"] % block == features["cols"] % block == 0
     )
+
+
+@lru_cache(maxsize=1)
+def _block_sizes() -> list[int]:
+    allowed: list[int] = next(o["allowed"] for o in format_options("bsell") if o["name"] == "max_block")
+    return allowed
 
 
 @lru_cache(maxsize=256)

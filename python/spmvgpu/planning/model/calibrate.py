@@ -172,7 +172,8 @@ def fit_roofline(
     item = np.dtype(measure.DTYPES[dtype]).itemsize
     own = [record for record in records if record["dtype"] == dtype]
     matrices = list(dict.fromkeys(record["matrix"] for record in own))
-    points = {name: roofline.point_of(features[f"{name} {dtype}"]) for name in matrices}
+    cases = {name: roofline.Case(features[f"{name} {dtype}"], item, machine) for name in matrices}
+    points = {name: roofline.point_of(case.features) for name, case in cases.items()}
     by_variant: dict[str, list[Record]] = {}
     for record in own:
         by_variant.setdefault(roofline.variant_name(record["format"], record["options"]), []).append(record)
@@ -180,12 +181,7 @@ def fit_roofline(
     for name, timed in by_variant.items():
         if len(timed) < roofline.MIN_SAMPLES:
             continue
-        terms = [
-            roofline.terms_of(
-                name, roofline.Work(features[f"{r['matrix']} {dtype}"], item, r["plan"], machine)
-            )
-            for r in timed
-        ]
+        terms = [roofline.terms_of(name, roofline.Work(cases[r["matrix"]], r["plan"])) for r in timed]
         fit = roofline.fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
         residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
         fitted.append(

@@ -313,14 +313,15 @@ def _by_roofline(
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
     unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
     variants = []
-    best_case = at_best(found)
+    case = roofline.Case(found, csr.dtype.itemsize, machine)
+    best_case = roofline.Case(at_best(found), csr.dtype.itemsize, machine)
     for name in names:
         for (options, fit), correction in zip(
             fits.get(name, unknown), corrections.get(name, [1.0]), strict=True
         ):
             least = 0.0
             if fit is not None and is_worth_a_plan is not None:
-                least = least_time_us(name, options, fit, correction, best_case, csr.dtype, machine, planned)
+                least = least_time_us(name, options, fit, correction, best_case, csr.dtype, planned)
             variants.append((least, name, options, fit, correction))
     variants.sort(key=lambda variant: variant[0])
     entries: list[Prediction] = []
@@ -338,8 +339,8 @@ def _by_roofline(
             continue
         note = ""
         if fit is not None:
-            work = roofline.Work(found, csr.dtype.itemsize, plan, machine)
-            time = fit.time(roofline.terms_of(roofline.variant_name(name, options), work), correction)
+            terms = roofline.terms_of(roofline.variant_name(name, options), roofline.Work(case, plan))
+            time = fit.time(terms, correction)
         else:
             moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
             time = launch_us + 1e6 * moved / profile.memory_bandwidth

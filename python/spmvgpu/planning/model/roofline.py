@@ -34,14 +34,29 @@ class Machine:
     measured_processors: int  # that the costs were measured with
 
 
-@dataclass(frozen=True)
-class Work:
-    """A matrix in a format: its features, and what the format's plan says."""
+@dataclass
+class Case:
+    """A matrix on a machine, and what of it is the same in every format."""
 
     features: Mapping[str, Any]
     item: int  # bytes of a value
-    plan: Mapping[str, Any]
     machine: Machine
+
+    def __post_init__(self) -> None:
+        features, item, cache_bytes = self.features, self.item, self.machine.cache_bytes
+        nnz, x_bytes = features["nnz"], features["cols"] * item
+        x_kept = _kept(x_bytes / cache_bytes, 0.8, 1.6)
+        self.vector_bytes = features["rows"] * item + min(x_bytes, 32 * nnz)
+        self.x_memory = features["long_run_sectors"] * nnz * (1 - x_kept) / _MILLION
+        self.x_cache = features["run_sectors"] * nnz / _MILLION
+
+
+@dataclass
+class Work:
+    """A matrix in a format: its features, and what the format's plan says."""
+
+    case: Case
+    plan: Mapping[str, Any]
 
     @property
     def slots(self) -> float:
@@ -56,22 +71,20 @@ class Work:
         return int(self.plan["options"][name])
 
     def __getitem__(self, feature: str) -> Any:
-        return self.features[feature]
+        return self.case.features[feature]
 
     def base(self) -> Terms:
         """What every kernel pays for."""
-        features, item = self.features, self.item
-        nnz, x_bytes = features["nnz"], features["cols"] * item
-        stream = self.stored_bytes + features["rows"] * item + min(x_bytes, 32 * nnz)
+        case = self.case
+        stream = self.stored_bytes + case.vector_bytes
         # The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
-        kept = _kept(stream / self.machine.cache_bytes, 0.65, 1.35)
-        x_kept = _kept(x_bytes / self.machine.cache_bytes, 0.8, 1.6)
+        kept = _kept(stream / case.machine.cache_bytes, 0.65, 1.35)
         return {
             "launch": 1,
             "memory": stream * (1 - kept) / _MILLION,
             "cache": stream * kept / _MILLION,
-            "x_memory": features["long_run_sectors"] * nnz * (1 - x_kept) / _MILLION,
-            "x_cache": features["run_sectors"] * nnz / _MILLION,
+            "x_memory": case.x_memory,
+            "x_cache": case.x_cache,
         }
 
     def by_rows(self, lanes: int) -> Terms:
@@ -193,7 +206,7 @@ def _tsmv(work: Work) -> Terms:
     # Half of the matrix is stored; what is not a value says where the values belong, and how the tiles meet.
     base, slots = work.base(), work.slots
     return {name: base[name] for name in ("launch", "memory", "cache")} | {
-        "indices": max(0.0, work.stored_bytes - slots * work.item) / _MILLION,
+        "indices": max(0.0, work.stored_bytes - slots * work.case.item) / _MILLION,
         "slots": slots / _MILLION,
         "rows": work["rows"] / _MILLION,
         "chain": float(work["longest"]),
@@ -218,7 +231,8 @@ _CPU_ROWS = {
 
 def _on_cpu(format: str, work: Work) -> Terms:
     """Any format on the CPU: threads walk slots and entries row by row, each its part, or one thread does."""
-    base, threads = work.base(), work.machine.processors
+    base, machine = work.base(), work.case.machine
+    threads = machine.processors
     # A slot that stands for an entry and its mirror image is multiplied twice.
     slots = multiplied = work.plan["padding"] * work["nnz"]
     entries = float(work["nnz"])
@@ -229,7 +243,7 @@ def _on_cpu(format: str, work: Work) -> Terms:
     # Of what the busiest thread does; so costs hold for any number of them.
     even = 1 if serial else 1 / threads
     # A thread reads from memory at a rate of its own; of more threads than were measured no more is known.
-    from_memory = 1 if serial else 1 / min(threads, work.machine.measured_processors)
+    from_memory = 1 if serial else 1 / min(threads, machine.measured_processors)
     by_rows = even
     if format in _CPU_ROWS and not serial:
         lanes = work.option("threads_per_row") if format == "ellr_t" else 1
@@ -273,12 +287,14 @@ _TERMS: dict[str, Callable[[Work], Terms]] = {
 
 def variant_name(format: str, options: Mapping[str, Any]) -> str:
     """A format with the options that make a kernel of its own of it."""
+    if not options:
+        return format
     return " ".join([format, *(f"{name}={value}" for name, value in sorted(options.items()))])
 
 
 def terms_of(name: str, work: Work) -> Terms:
     """What a product of a variant moves and waits for."""
-    if work.machine.kind == "cpu":
+    if work.case.machine.kind == "cpu":
         return _on_cpu(name, work)
     return _TERMS[name](work) if name in _TERMS else work.by_entries() | {"slots": work.slots / _MILLION}
 
@@ -323,8 +339,9 @@ class Fit:
 
     def time(self, terms: Terms, correction: float) -> float:
         """Microseconds of a product."""
-        costs, norm = self.costs, self.norm
-        total = sum((costs[name] * value) ** norm for name, value in terms.items() if name in costs)
+        total, norm = 0.0, self.norm
+        for name, cost in self.costs.items():
+            total += (cost * terms.get(name, 0.0)) ** norm
         return float(total ** (1 / norm) * correction)
 
 
