@@ -15,7 +15,7 @@ from spmvgpu.planning.model.roofline import Case, Corrections, Fit, Machine, Wor
 from support import over
 
 GPU = Machine("cuda", 100, 1 << 25, 100)
-NO_PLACES = (np.zeros((0, 8)), np.zeros(0))
+NO_RESIDUALS = np.zeros(0)
 
 
 def work(A, format, machine=GPU, **options):
@@ -28,16 +28,16 @@ def work(A, format, machine=GPU, **options):
 def test_time_is_the_norm_of_the_costs():
     terms = {"launch": 1.0, "memory": 4.0, "entries": 7.0}
     costs = {"launch": 3.0, "memory": 1.0}
-    assert Fit(1.0, costs, *NO_PLACES, 0.1).time(terms, 1.0) == pytest.approx(7)
-    assert Fit(2.0, costs, *NO_PLACES, 0.1).time(terms, 1.1) == pytest.approx(5.5)
+    assert Fit(1.0, costs, NO_RESIDUALS, 0.1).time(terms, 1.0) == pytest.approx(7)
+    assert Fit(2.0, costs, NO_RESIDUALS, 0.1).time(terms, 1.1) == pytest.approx(5.5)
 
 
 def test_a_sample_at_the_same_place_corrects_what_is_predicted_there():
-    places, residuals = np.zeros((1, 8)), np.array([0.3])
-    fit = Fit(1.0, {"launch": 2.0}, places, residuals, 0.1)
-    unknown = Fit(1.0, {}, places[:0], residuals[:0], 0.1)
-    twice = Fit(1.0, {"launch": 2.0}, np.zeros((2, 8)), np.array([0.3, -0.1]), 0.1)
-    corrections = Corrections([unknown, fit, twice])
+    refused = np.nan
+    fit = Fit(1.0, {"launch": 2.0}, np.array([0.3, refused]), 0.1)
+    unknown = Fit(1.0, {}, np.array([refused, refused]), 0.1)
+    twice = Fit(1.0, {"launch": 2.0}, np.array([0.3, -0.1]), 0.1)
+    corrections = Corrections(np.zeros((2, 8)), [unknown, fit, twice])
     assert corrections.at([0.0] * 8) == pytest.approx([1, np.exp(0.3 / 1.5), np.exp(0.2 / 2.5)])
     assert corrections.at([50.0] * 8) == pytest.approx([1, 1, 1])
 

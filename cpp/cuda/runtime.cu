@@ -80,6 +80,12 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
     if (to_device.is_cuda()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
+void set_zero(void* memory, std::size_t bytes, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    check(cudaMemset(memory, 0, bytes), "cudaMemset");
+    check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+
 void synchronize(Stream stream, int ordinal) {
     const DeviceGuard guard(ordinal);
     check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");

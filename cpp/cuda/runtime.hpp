@@ -32,6 +32,8 @@ std::string pci_bus_id(int ordinal);  // which of the GPUs of a host it is, what
 Memory memory(int ordinal);
 void require_memory(std::size_t bytes, int ordinal);  // throws OutOfMemory where there is not as much
 
+void set_zero(void* memory, std::size_t bytes, int ordinal);  // complete when it returns
+
 void synchronize(Stream stream, int ordinal);
 // Waits for all streams of a device, though some may be captured.
 void synchronize_device(int ordinal);

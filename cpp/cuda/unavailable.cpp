@@ -29,6 +29,7 @@ Memory memory(int) { unavailable(); }
 void require_memory(std::size_t, int) { unavailable(); }
 std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }
 void copy(void*, Device, const void*, Device, std::size_t) { unavailable(); }
+void set_zero(void*, std::size_t, int) { unavailable(); }
 void synchronize(Stream, int) { unavailable(); }
 void synchronize_device(int) { unavailable(); }
 bool is_capturing(Stream) { unavailable(); }

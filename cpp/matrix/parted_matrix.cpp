@@ -50,7 +50,7 @@ PartedMatrix<T>::PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const 
 
 template <class T>
 void PartedMatrix<T>::make_workspaces() {
-    workspaces_.emplace(scratch_bytes<T>(parts_), device(), nbytes_of_parts());
+    workspaces_.emplace(scratch_bytes<T>(parts_), device(), nbytes_of_parts(), /*zeroed=*/false);
 }
 
 template <class T>
@@ -154,7 +154,7 @@ Workspaces& PartedMatrix<T>::composed_maps() const {
     if (!composed_maps_) {
         std::size_t longest = 0;
         for (const Part& part : parts_) longest = std::max(longest, part.rows.indices.bytes());
-        composed_maps_ = std::make_unique<Workspaces>(longest, device(), nbytes_of_parts());
+        composed_maps_ = std::make_unique<Workspaces>(longest, device(), nbytes_of_parts(), /*zeroed=*/false);
     }
     return *composed_maps_;
 }

@@ -58,7 +58,7 @@ private:
         const std::lock_guard lock(mutex_);
         auto& spaces = spaces_[device.ordinal];
         const std::size_t entries = std::size_t(rows) + std::size_t(cols) + 1;  // at least one
-        if (!spaces) spaces = std::make_unique<Workspaces>(entries * sizeof(T), device, 0);
+        if (!spaces) spaces = std::make_unique<Workspaces>(entries * sizeof(T), device, 0, /*zeroed=*/false);
         return *spaces;
     }
 

@@ -1,7 +1,9 @@
 #include "matrix/workspaces.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/errors.hpp"
-#include "core/host_vector.hpp"
 #include "cuda/runtime.hpp"
 
 namespace spmvgpu {
@@ -15,8 +17,10 @@ Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_byte
 
 void Workspaces::set_memory_aside(int streams) {
     for (int i = 0; i < streams; ++i) {
-        set_aside_.push_back(zeroed_ ? Array<char>::from(HostVector<char>(bytes_, 0)).to(device_)
-                                     : Array<char>(bytes_, device_));
+        Array<char> memory(bytes_, device_);
+        if (zeroed_ && device_.is_cuda()) cuda::set_zero(memory.data(), bytes_, device_.ordinal);
+        if (zeroed_ && !device_.is_cuda()) std::fill_n(memory.data(), bytes_, 0);
+        set_aside_.push_back(std::move(memory));
     }
 }
 

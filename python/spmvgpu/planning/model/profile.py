@@ -74,10 +74,9 @@ class Profile:
         """The variants of every format with their fits, by name of the value type and of the format."""
         found: dict[str, dict[str, list[tuple[dict[str, Any], Fit]]]] = {}
         for dtype, parameters in self.roofline.items():
-            points = np.array(parameters["places"])
             of_formats = found.setdefault(dtype, {})
             for variant in parameters["variants"]:
-                fit = Fit.from_parameters(variant, points)
+                fit = Fit.from_parameters(variant)
                 of_formats.setdefault(variant["format"], []).append((variant["options"], fit))
         return found
 
@@ -90,7 +89,10 @@ class Profile:
     @cached_property
     def _corrections(self) -> Mapping[str, Corrections]:
         return {
-            dtype: Corrections([fit for fits in of_formats.values() for _, fit in fits])
+            dtype: Corrections(
+                np.array(self.roofline[dtype]["places"], float).reshape(-1, POINT_LENGTH),
+                [fit for fits in of_formats.values() for _, fit in fits],
+            )
             for dtype, of_formats in self.fits.items()
         }
 

@@ -326,16 +326,14 @@ class Fit:
 
     norm: float  # the p of the p-norm that joins the terms
     costs: Mapping[str, float]  # microseconds per unit
-    points: Array  # of the samples
-    residuals: Array  # logarithm of measured over what the terms say
+    residuals: Array  # logarithm of measured over what the terms say, by sample; NaN where it was refused
     error: float  # mean relative error on samples left out of the fit
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], points: Array) -> Fit:
-        """From the entry of a profile: residuals are None at the samples that the format refused."""
-        known = np.array([residual is not None for residual in parameters["residuals"]])
-        residuals = np.array([residual for residual in parameters["residuals"] if residual is not None])
-        return cls(parameters["norm"], parameters["costs"], points[known], residuals, parameters["error"])
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Fit:
+        """From the entry of a profile."""
+        residuals = np.array(parameters["residuals"], float)  # None becomes NaN
+        return cls(parameters["norm"], parameters["costs"], residuals, parameters["error"])
 
     def time(self, terms: Terms, correction: float) -> float:
         """Microseconds of a product."""
@@ -346,21 +344,20 @@ class Fit:
 
 
 class Corrections:
-    """What corrects the times of fits, found for all at once: a call of NumPy takes longer than one fit."""
+    """What corrects the times of fits to the same samples, found for all at once.
 
-    def __init__(self, fits: Sequence[Fit]) -> None:
-        none = np.empty((0, POINT_LENGTH))
-        self._points = np.concatenate([none, *(fit.points for fit in fits)])
-        self._residuals = np.concatenate([none[:, 0], *(fit.residuals for fit in fits)])
-        lengths = np.array([len(fit.residuals) for fit in fits], int)
-        self._fits = np.repeat(np.arange(len(fits)), lengths)
-        self._count = len(fits)
+    Calls of NumPy, and what they read that no cache holds, take longer than all the fits.
+    """
+
+    def __init__(self, points: Array, fits: Sequence[Fit]) -> None:
+        residuals = np.array([fit.residuals for fit in fits]).reshape(len(fits), len(points))
+        is_known = ~np.isnan(residuals)
+        self._points = points
+        self._summed = np.concatenate([is_known, np.where(is_known, residuals, 0.0)])
 
     def at(self, point: Sequence[float]) -> list[float]:
         """The factors by which the samples most like a matrix take longer than their terms say."""
-        weights = _weights(self._points, np.asarray(point))
-        total = np.bincount(self._fits, weights, self._count)
-        residuals = np.bincount(self._fits, weights * self._residuals, self._count)
+        total, residuals = np.split(self._summed @ _weights(self._points, np.asarray(point)), 2)
         return [float(factor) for factor in np.exp(residuals / (_PRIOR_WEIGHT + total))]
 
 
@@ -392,7 +389,7 @@ def fit(terms: Sequence[Terms], points: Sequence[Sequence[float]], times: Sequen
     costs = _costs(X, y, norm)
     residuals = np.log(y / _joined(X, costs, norm))
     named = {name: float(cost) for name, cost in zip(names, costs, strict=True) if cost > 0}
-    return Fit(norm, named, Z, residuals, errors[norm])
+    return Fit(norm, named, residuals, errors[norm])
 
 
 def _predict(X: Array, Z: Array, y: Array, known: Array, asked: Array, norm: float) -> Array:
