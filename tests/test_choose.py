@@ -15,8 +15,10 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery, origins
+from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, candidates
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.inputs.source import DeviceCsr
 from spmvgpu.planning import budget as budgets
 from spmvgpu.planning import choosing, placement, tuning_cache
 from spmvgpu.planning.model import predict
@@ -24,6 +26,7 @@ from spmvgpu.planning.model.guo2011 import Separator
 from spmvgpu.planning.model.predict import Prediction, Predictions
 from spmvgpu.planning.model.profile import SHIPPED, Profile
 from spmvgpu.planning.on_cpu import CSR_ON_CPU, STENCIL_ON_CPU, share_like_next
+from spmvgpu.value_types import value_type
 from support import assert_multiplies, over
 
 A = gallery.poisson2d(40)
@@ -530,14 +533,45 @@ def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    long_to_plan = {"hyb", "packed_sell", "tsmv"}
+    long_to_plan, few_values = {"hyb", "packed_sell", "tsmv"}, True
     assert set(choosing.general_formats(None, "cuda")) == set(sg.formats()) - long_to_plan
     assert set(choosing.general_formats(False, "cuda")) == set(sg.formats()) - long_to_plan - {"sdia"}
     assert set(choosing.general_formats(True, "cuda")) == set(sg.formats()) - {"hyb", "packed_sell"}
+    assert set(choosing.general_formats(None, "cuda", False, few_values)) == set(sg.formats()) - {
+        "hyb",
+        "tsmv",
+    }
     assert set(choosing.general_formats(None, "cuda", True)) == set(sg.formats())
     assert set(choosing.general_formats(False, "cuda", True)) == set(sg.formats()) - {"sdia", "tsmv"}
     assert set(choosing.general_formats(None, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
     assert set(choosing.general_formats(False, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
+
+
+def test_few_values_are_found_in_a_sample(device):
+    rng = np.random.default_rng(0)
+    A = gallery.banded_random(4000, 8, 50)
+    for data, few in (
+        (rng.integers(1, 13, A.nnz) / 7, True),
+        (rng.uniform(size=A.nnz), False),
+        (np.ones(A.nnz), True),
+    ):
+        matrix = sp.csr_array((data, A.indices, A.indptr), shape=A.shape)
+        source = value_type(matrix.dtype).source(
+            A.indptr.astype(np.int32), A.indices.astype(np.int32), data, A.shape[1], resolve_device(device)
+        )
+        assert choosing.has_few_values(DeviceCsr(source, matrix.dtype)) == few
+    assert not choosing.has_few_values(matrix)  # in host memory, where nobody asks
+
+
+@pytest.mark.gpu
+def test_a_format_that_stores_values_once_is_planned_where_there_are_few():
+    A = gallery.banded_random(1_000_000, 24, 100)
+    rng = np.random.default_rng(1)
+    for data, few in ((rng.integers(1, 13, A.nnz) / 7, True), (rng.uniform(size=A.nnz), False)):
+        A.data = data
+        op = sg.aslinearoperator(A, device="cuda")
+        planned = {step.of for step in op.tuning.steps if step.name == "plan"}
+        assert ("packed_sell" in planned) == few
 
 
 @pytest.mark.parametrize("said", [None, False, True])

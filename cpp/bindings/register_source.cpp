@@ -117,6 +117,17 @@ void register_source_of(py::module_& module) {
             py::arg("row_step"), py::arg("entry_step"),
             "Every so many of the row offsets and of the column indices, as NumPy arrays.")
         .def(
+            "sample_values",
+            [](const S& source, std::int64_t step) {
+                Array<T> values;
+                {
+                    const GilRelease release;
+                    values = source.sample_values(step);
+                }
+                return hand_over(values);
+            },
+            py::arg("step"), "Every so many of the values, as a NumPy array.")
+        .def(
             "to_csr",
             [](const S& source) {
                 CsrMatrix<T> csr;

@@ -44,7 +44,10 @@ __global__ void __launch_bounds__(kBlockSize)
         const bool valid = k < static_cast<unsigned>(end);
         // Past the end lanes repeat the last row with nothing to add, so that its sum ends up in lane 31 as ever.
         const index_t row = load_once(row_indices + (valid ? k : end - 1));
-        T sum = valid ? load_once(values + k) * load(product.x + load_once(col_indices + k)) : T(0);
+        const index_t col = valid ? load_once(col_indices + k) : 0;
+        T sum = valid ? load_once(values + k) : T(0);
+        if (base == static_cast<unsigned>(begin)) wait_for_kernel_before();
+        if (valid) sum = sum * load(product.x + col);
         if (lane == 0) {
             if (row == carried_row) {
                 sum += carried_sum;
@@ -94,9 +97,8 @@ void Coo<T>::spmv_cuda(const Product<T>& given, Stream stream) const {
     if (nnz == 0) return;
     auto* const entering = static_cast<T*>(product.scratch);
     auto* const leaving = entering + strips();
-    coo_warp_per_strip<<<blocks_for(strips(), kBlockSize / kWarp), kBlockSize, 0, native(stream)>>>(
-        nnz, tuning.strip, row_indices.data(), col_indices.data(), values.data(), product, entering, leaving);
-    check_launch("coo_warp_per_strip");
+    launch_early(coo_warp_per_strip<T>, {blocks_for(strips(), kBlockSize / kWarp), kBlockSize}, stream, nnz,
+                 tuning.strip, row_indices.data(), col_indices.data(), values.data(), product, entering, leaving);
     merge_spans(spans, product, stream, CutRowSums<T>{entering, leaving});
 }
 

@@ -7,7 +7,8 @@ namespace spmvgpu::cuda {
 
 index_t longest_row(index_t rows, const index_t* row_offsets, int ordinal);
 
-Array<index_t> take_every(const index_t* from, std::int64_t n, std::int64_t step, int ordinal);
+template <class Number>
+Array<Number> take_every(const Number* from, std::int64_t n, std::int64_t step, int ordinal);
 
 bool is_canonical(index_t rows, index_t cols, index_t nnz, const index_t* row_offsets, const index_t* col_indices,
                   int ordinal);

@@ -10,9 +10,10 @@ index_t longest_row(index_t rows, const index_t* row_offsets, int ordinal) {
     return spmvgpu::longest_row(passes, rows, row_offsets);
 }
 
-Array<index_t> take_every(const index_t* from, std::int64_t n, std::int64_t step, int ordinal) {
+template <class Number>
+Array<Number> take_every(const Number* from, std::int64_t n, std::int64_t step, int ordinal) {
     CudaPasses passes(ordinal);
-    Array<index_t> taken = spmvgpu::take_every(passes, from, n, step);
+    Array<Number> taken = spmvgpu::take_every(passes, from, n, step);
     passes.finish();
     return taken;
 }
@@ -52,9 +53,11 @@ CsrMatrix<T> reordered(const CsrMatrix<T>& csr, const Array<index_t>& order) {
     return result;
 }
 
-#define INSTANTIATE(T)                                              \
-    template CsrMatrix<T> transpose(const CsrMatrix<T>&);           \
-    template Array<index_t> order_by_clusters(const CsrMatrix<T>&); \
+template Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int);
+#define INSTANTIATE(T)                                                       \
+    template Array<T> take_every(const T*, std::int64_t, std::int64_t, int); \
+    template CsrMatrix<T> transpose(const CsrMatrix<T>&);                    \
+    template Array<index_t> order_by_clusters(const CsrMatrix<T>&);          \
     template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 

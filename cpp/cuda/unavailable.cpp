@@ -38,7 +38,6 @@ double time_launches(const std::function<void(Stream)>&, const Series&, int) { u
 DeviceGuard::DeviceGuard(int) { unavailable(); }
 void release_idle_memory(int) { unavailable(); }
 index_t longest_row(index_t, const index_t*, int) { unavailable(); }
-Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int) { unavailable(); }
 bool is_canonical(index_t, index_t, index_t, const index_t*, const index_t*, int) { unavailable(); }
 double clustering(index_t, const index_t*, const index_t*, int) { unavailable(); }
 DeviceGuard::~DeviceGuard() = default;
@@ -85,6 +84,11 @@ template <class T>
 CsrMatrix<T> transpose(const CsrMatrix<T>&) {
     unavailable();
 }
+template <class Number>
+Array<Number> take_every(const Number*, std::int64_t, std::int64_t, int) {
+    unavailable();
+}
+template Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int);
 template <class T>
 Array<index_t> order_by_clusters(const CsrMatrix<T>&) {
     unavailable();
@@ -105,6 +109,7 @@ void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, in
     template void columns_to_rows(T*, const Columns<const T>&, const index_t*, index_t, int, Stream);    \
     template void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream); \
     template CsrMatrix<T> transpose(const CsrMatrix<T>&);                                                \
+    template Array<T> take_every(const T*, std::int64_t, std::int64_t, int);                             \
     template Array<index_t> order_by_clusters(const CsrMatrix<T>&);                                      \
     template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&);                         \
     template Residency csr_vector_residency<T>(int);                                                     \

@@ -26,11 +26,11 @@ Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std:
 }
 
 // Every step-th of n numbers, from the first on, in scratch memory.
-template <class Passes>
-Array<index_t> take_every(Passes& passes, const index_t* from, std::int64_t n, std::int64_t step) {
+template <class Passes, class Number>
+Array<Number> take_every(Passes& passes, const Number* from, std::int64_t n, std::int64_t step) {
     const std::int64_t count = (n + step - 1) / step;
-    Array<index_t> taken = passes.template scratch<index_t>(count);
-    index_t* const to = taken.data();
+    Array<Number> taken = passes.template scratch<Number>(count);
+    Number* const to = taken.data();
     passes.each(
         count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
     return taken;

@@ -76,15 +76,24 @@ double CsrSource<T>::clustering() const {
     return spmvgpu::clustering(passes, csr_.rows, offsets, cols);
 }
 
+// Every step-th number of an array, in host memory.
+template <class Number>
+static Array<Number> sample_of(const Array<Number>& array, std::int64_t step) {
+    const auto length = static_cast<std::int64_t>(array.size());
+    const Device device = array.device();
+    if (device.is_cuda()) return cuda::take_every(array.data(), length, step, device.ordinal).to({});
+    HostPasses passes;
+    return take_every(passes, array.data(), length, step);
+}
+
 template <class T>
 typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::int64_t entry_step) const {
-    const auto take = [&](const Array<index_t>& array, std::int64_t step) {
-        const auto length = static_cast<std::int64_t>(array.size());
-        if (device_.is_cuda()) return cuda::take_every(array.data(), length, step, device_.ordinal).to({});
-        HostPasses passes;
-        return take_every(passes, array.data(), length, step);
-    };
-    return {take(csr_.row_offsets, row_step), take(csr_.col_indices, entry_step)};
+    return {sample_of(csr_.row_offsets, row_step), sample_of(csr_.col_indices, entry_step)};
+}
+
+template <class T>
+Array<T> CsrSource<T>::sample_values(std::int64_t step) const {
+    return sample_of(csr_.values, step);
 }
 
 #define INSTANTIATE(T)                                          \

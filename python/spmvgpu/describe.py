@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from .devices import CPU, resolve_device
-from .formats import needs_symmetry
+from .formats import needs_few_values, needs_symmetry
 from .inputs import compressed
 from .planning.budget import takes_long_to_plan
 from .planning.model.predict import predict_csr
@@ -64,12 +64,14 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
     if map_bytes:
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     lines += ["", predictions.caption, predictions.table(op.format, op.options)]
-    best = predictions.best.format
-    if op.format != best and takes_long_to_plan(best, "cpu" if ordinal == CPU else "cuda"):
+    best, kind = predictions.best.format, "cpu" if ordinal == CPU else "cuda"
+    if op.format != best and takes_long_to_plan(best, kind):
         asked = "symmetric=True or tune='full'" if needs_symmetry(best) else "tune='full'"
         lines.append(
             f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
         )
+    elif op.format != best and kind == "cuda" and needs_few_values(best):
+        lines.append(f"{best} is considered with tune='full', or where few values repeat")
     return "\n".join(lines)
 
 

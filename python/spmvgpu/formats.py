@@ -97,6 +97,11 @@ def needs_rows_that_repeat(format: str) -> bool:
     return format == "stencil"
 
 
+def needs_few_values(format: str) -> bool:
+    """Whether it is worth its plan on a GPU only where few values repeat, which it stores once."""
+    return format == "packed_sell"
+
+
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
     return format in _FORMATS and bool(_FORMATS[format]["symmetric"])

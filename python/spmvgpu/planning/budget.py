@@ -24,7 +24,7 @@ _ORDER_US, _ORDER_PRODUCTS, _ORDER_US_PER_ROW = 650.0, 4.0, 0.8e-3
 
 # On a GPU planning these takes as long as dozens of products, or hundreds. In return hyb, of the matrices in
 # prediction.json, is the fastest for one, by 1.1 %.
-_LONG_TO_PLAN = {"hyb", "packed_sell", "tsmv"}
+_LONG_TO_PLAN = {"hyb", "tsmv"}
 
 
 class Budget:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core, parts
 from ..devices import CPU
-from ..formats import Choice, candidates, check_format, formats, needs_symmetry
+from ..formats import Choice, candidates, check_format, formats, needs_few_values, needs_symmetry
 from ..inputs.canonical import Symmetry
 from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
@@ -42,6 +42,9 @@ _SERIES = {"cached": 1, "full": 3}
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
+
+# Values of a matrix that are looked at, and how many different ones of them are few.
+_SAMPLED_VALUES, _FEW_VALUES = 1024, 128
 
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
@@ -155,7 +158,7 @@ def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tupl
     if ordinal == CPU and tuning.mode != "full":
         return _first(csr, choices_on_cpu(csr), ordinal)
     kind = "cpu" if ordinal == CPU else "cuda"
-    names = general_formats(request.symmetric, kind, tuning.mode == "full")
+    names = general_formats(request.symmetric, kind, tuning.mode == "full", has_few_values(csr))
     with step("profile"):
         profile = load_profile(ordinal)
     worth = None if tuning.mode == "full" else partial(_is_worth_a_plan, budget, tuning.mode)
@@ -190,16 +193,29 @@ def _while_time_lasts(predictions: Iterable[Prediction], budget: Budget, tuning:
         yield Choice(prediction.format, prediction.options)
 
 
-def general_formats(symmetric: bool | None, kind: str, whatever_it_takes: bool = False) -> tuple[str, ...]:
+def has_few_values(csr: Any) -> bool:
+    """Whether a canonical matrix on a GPU has few different values."""
+    if not isinstance(csr, DeviceCsr) or csr.nnz < _SAMPLED_VALUES:
+        return False
+    with step("features"):
+        return np.unique(csr.sample_values(csr.nnz // _SAMPLED_VALUES)).size <= _FEW_VALUES
+
+
+def general_formats(
+    symmetric: bool | None, kind: str, whatever_it_takes: bool = False, few_values: bool = False
+) -> tuple[str, ...]:
     """The formats that come into question on a kind of device.
 
-    Formats for symmetric matrices do where the matrix may be one. What takes long to plan nobody gets
-    unasked, unless the matrix is known to be symmetric.
+    Formats for symmetric matrices do where the matrix may be one, and on a GPU those that store values once
+    where there are few. What takes long to plan nobody gets unasked, unless the matrix is known to be
+    symmetric.
     """
 
     def may_be(name: str) -> bool:
         if needs_symmetry(name) and symmetric is not None:
             return symmetric
+        if kind == "cuda" and needs_few_values(name) and not few_values:
+            return whatever_it_takes
         return whatever_it_takes or not takes_long_to_plan(name, kind)
 
     same = _SAME_ON_CPU if kind == "cpu" else set()

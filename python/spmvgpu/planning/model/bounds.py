@@ -22,8 +22,9 @@ from . import roofline
 # keeps of every row, or of the diagonal, weighs little there.
 _ROWS, _DIAGONALS, _LESS = 8192, 9, 0.85
 
-# With so many times more slots than entries a format is beaten by those that store none but entries.
-_MOST_SLOTS = 8
+# With so many times more slots than entries a format is beaten by those that store none but entries; where
+# there are few slots, all of them take no time.
+_MOST_SLOTS, _FEW_SLOTS = 8, 1 << 20
 
 # They store as many slots of every row as the longest one needs, or as there are diagonals, some of which may
 # be mirror images of others.
@@ -77,7 +78,9 @@ def least_time_us(
         entries = max(entries, features["rows"] * features["longest"])
     elif format in _A_SLOT_FOR_EACH_DIAGONAL:
         entries = max(entries, features["rows"] * max(features["longest"], features["diagonals"]))
-    if entries > _MOST_SLOTS * features["nnz"] or (format == _STENCIL and _rows_differ(features)):
+    if entries > max(_MOST_SLOTS * features["nnz"], _FEW_SLOTS) or (
+        format == _STENCIL and _rows_differ(features)
+    ):
         return float("inf")
     block = _largest_block(features) if format == "bsell" else 1
     stored = _stored_of_a_band(format, dtype, ordinal, case.machine.processors, block)
