@@ -94,9 +94,10 @@ class _Cupy:
     moves = False
 
     def locate(self, x: Any, name: str) -> Located:
-        memory = x.data
-        in_order = x.flags.c_contiguous and memory.ptr % x.itemsize == 0
-        return Located(memory.ptr, x.shape, x.dtype, memory.device_id, in_order)
+        memory, dtype = x.data, x.dtype
+        pointer = memory.ptr
+        in_order = x.flags.c_contiguous and pointer % dtype.itemsize == 0
+        return Located(pointer, x.shape, dtype, memory.device_id, in_order)
 
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         raise AssertionError("CuPy has no arrays in host memory")

@@ -204,11 +204,12 @@ def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
 
 def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
     """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
-    alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
+    if type(alpha) is not float or type(beta) is not float:
+        alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
     library, located = operand(op, "x", x, op.shape[1], many=True)
-    target = None
+    target, many = None, len(located.shape) == 2
     if out is not None:
         same_place = located.ordinal if located.host is None else None
         out_library, target = operand(op, "out", out, op.shape[0], same_place, many=True)
@@ -217,12 +218,11 @@ def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stre
                 f"out must be an array on the same device as x, which is a {type(x).__name__}, "
                 f"not a {type(out).__name__}"
             )
-        if target.shape[1:] != located.shape[1:]:
+        if (many or len(target.shape) == 2) and target.shape[1:] != located.shape[1:]:
             raise ValueError(
                 f"out has shape {target.shape}; x of shape {located.shape} needs "
                 f"{(op.shape[0], *located.shape[1:])}"
             )
-    many = len(located.shape) == 2
     if located.host is not None:
         if stream is not None:
             raise TypeError(
@@ -233,20 +233,20 @@ def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stre
         multiply_host = op._matrix.multiply_columns if many else op._matrix.multiply_numpy
         result = multiply_host(located.host, None if target is None else target.host, alpha, beta)
         return library.from_host(result, x) if out is None else out
-    handle = _stream_for(op, library, located, stream)
+    if stream is not None:
+        handle = stream_handle(stream)
+    else:
+        handle = library.stream(located) if op._stream is None else op._stream
     if many:
         return _scaled_columns(op, x, library, located, out, target, alpha, beta, handle)
     if target is None:
         result, pointer = library.empty((op.shape[0],), x, located)
         op._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
         return library.deliver(result, x, handle)
-    item = op.dtype.itemsize
-    if (
-        located.pointer < target.pointer + item * op.shape[0]
-        and target.pointer < located.pointer + item * op.shape[1]
-    ):
+    (rows, cols), item, x_pointer, out_pointer = op.shape, op.dtype.itemsize, located.pointer, target.pointer
+    if x_pointer < out_pointer + item * rows and out_pointer < x_pointer + item * cols:
         raise ValueError("out overlaps x; give an array of its own")
-    op._matrix.multiply_pointers(located.pointer, target.pointer, alpha, beta, handle)
+    op._matrix.multiply_pointers(x_pointer, out_pointer, alpha, beta, handle)
     return out
 
 
@@ -307,12 +307,13 @@ def operand(
     located = library.locate(x, name)
     if not library.moves:
         op._origin.check_device(name, located, same_place)
-    if located.dtype is not op.dtype and located.dtype != op.dtype:
-        raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {op.dtype}")
-    columns = many and len(located.shape) == 2 and located.shape[0] == length
-    if not columns and located.shape != (length,):
+    dtype, shape = located.dtype, located.shape
+    if dtype is not op.dtype and dtype != op.dtype:
+        raise TypeError(f"{name} has dtype {dtype}; the operator needs {op.dtype}")
+    columns = many and len(shape) == 2 and shape[0] == length
+    if not columns and shape != (length,):
         raise ValueError(
-            f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({length},)"
+            f"{name} has shape {shape}; an operator of shape {op.shape} needs ({length},)"
             + (f" or ({length}, k)" if many else "")
         )
     usable = located.contiguous
@@ -328,12 +329,6 @@ def operand(
 def address(located: Located) -> int:
     """The address of the first element."""
     return located.pointer if located.host is None else int(located.host.ctypes.data)
-
-
-def _stream_for(op: Multiplier, library: Library, located: Located, stream: Any) -> int:
-    if stream is not None:
-        return stream_handle(stream)
-    return library.stream(located) if op._stream is None else op._stream
 
 
 def factor(op: Multiplier, name: str, value: Any) -> complex:

@@ -36,7 +36,7 @@ struct DoublingPasses : HostPasses {
 
     template <class Next>
     Array<index_t> chain(index_t n, const Next& next) {
-        return chain_by_doubling(*this, n, next);
+        return chain_by_jumps(*this, n, next);
     }
     template <class T>
     T read(const T* from) {
