@@ -549,18 +549,20 @@ def test_formats_that_plan_for_long_need_a_symmetric_matrix():
 
 def test_few_values_are_found_in_a_sample(device):
     rng = np.random.default_rng(0)
-    A = gallery.banded_random(4000, 8, 50)
-    for data, few in (
-        (rng.integers(1, 13, A.nnz) / 7, True),
-        (rng.uniform(size=A.nnz), False),
-        (np.ones(A.nnz), True),
-    ):
-        matrix = sp.csr_array((data, A.indices, A.indptr), shape=A.shape)
-        source = value_type(matrix.dtype).source(
-            A.indptr.astype(np.int32), A.indices.astype(np.int32), data, A.shape[1], resolve_device(device)
-        )
-        assert choosing.has_few_values(DeviceCsr(source, matrix.dtype)) == few
-    assert not choosing.has_few_values(matrix)  # in host memory, where nobody asks
+    near, far = gallery.banded_random(150_000, 8, 50), gallery.uniform_random(150_000, 150_000, 8)
+    small = gallery.banded_random(1000, 8, 50)
+
+    def is_worth_it(pattern, data):
+        arrays = pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32), data
+        source = value_type(data.dtype).source(*arrays, pattern.shape[1], resolve_device(device))
+        return choosing.is_worth_few_values(DeviceCsr(source, data.dtype))
+
+    assert is_worth_it(near, rng.integers(1, 13, near.nnz) / 7)
+    assert is_worth_it(near, np.ones(near.nnz, np.float32))
+    assert not is_worth_it(near, rng.uniform(size=near.nnz))
+    assert not is_worth_it(far, np.ones(far.nnz))  # what takes the time there is x
+    assert not is_worth_it(small, np.ones(small.nnz))
+    assert not choosing.is_worth_few_values(near)  # in host memory, where nobody asks
 
 
 @pytest.mark.gpu

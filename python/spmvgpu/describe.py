@@ -71,7 +71,7 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
             f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
         )
     elif op.format != best and kind == "cuda" and needs_few_values(best):
-        lines.append(f"{best} is considered with tune='full', or where few values repeat")
+        lines.append(f"{best} is considered with tune='full', or for few values on near columns")
     return "\n".join(lines)
 
 

@@ -51,9 +51,12 @@ class Budget:
         return self._spent_us() + self._trial_us(prediction) <= self._all_us(product_us)
 
     def lasts_for_order(self, product_us: float, rows: int) -> bool:
-        """Whether there is time to order rows and columns by clusters."""
+        """Whether the budget is for ordering rows and columns by clusters, however much of it is spent.
+
+        So the same matrix is always stored in the same order.
+        """
         order = _ORDER_US + _ORDER_PRODUCTS * product_us + _ORDER_US_PER_ROW * rows
-        return self._spent_us() + order <= self._all_us(product_us)
+        return order <= self._all_us(product_us)
 
     def _all_us(self, product_us: float) -> float:
         return self._products * product_us if self._products > 0 < product_us else 0.0

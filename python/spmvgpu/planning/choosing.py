@@ -20,7 +20,7 @@ from ..steps import step
 from ..value_types import AnyMatrix
 from . import tuning_cache
 from .budget import BUDGET, Budget, takes_long_to_plan
-from .model.predict import Prediction, predict_csr, separator_csr
+from .model.predict import Prediction, features, predict_csr, separator_csr
 from .model.profile import load_profile
 from .model.roofline import variant_name
 from .on_cpu import choices_on_cpu
@@ -43,8 +43,10 @@ _SERIES = {"cached": 1, "full": 3}
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
 
-# Values of a matrix that are looked at, and how many different ones of them are few.
-_SAMPLED_VALUES, _FEW_VALUES = 1024, 128
+# A format that stores values once is faster where values are most of what a product reads: in large matrices
+# whose entries read x from few sectors. Few values are so many different ones of those in a sample.
+_LARGE_ENTRIES, _SECTORS_TOGETHER = 1 << 20, 0.25
+_SAMPLED_VALUES, _FEW_VALUES = 256, 64
 
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
@@ -158,7 +160,7 @@ def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tupl
     if ordinal == CPU and tuning.mode != "full":
         return _first(csr, choices_on_cpu(csr), ordinal)
     kind = "cpu" if ordinal == CPU else "cuda"
-    names = general_formats(request.symmetric, kind, tuning.mode == "full", has_few_values(csr))
+    names = general_formats(request.symmetric, kind, tuning.mode == "full", is_worth_few_values(csr))
     with step("profile"):
         profile = load_profile(ordinal)
     worth = None if tuning.mode == "full" else partial(_is_worth_a_plan, budget, tuning.mode)
@@ -193,12 +195,14 @@ def _while_time_lasts(predictions: Iterable[Prediction], budget: Budget, tuning:
         yield Choice(prediction.format, prediction.options)
 
 
-def has_few_values(csr: Any) -> bool:
-    """Whether a canonical matrix on a GPU has few different values."""
-    if not isinstance(csr, DeviceCsr) or csr.nnz < _SAMPLED_VALUES:
+def is_worth_few_values(csr: Any) -> bool:
+    """Whether a canonical matrix on a GPU has few different values, and storing them once may pay."""
+    if not isinstance(csr, DeviceCsr) or csr.nnz < _LARGE_ENTRIES:
+        return False
+    if features(csr)["run_sectors"] > _SECTORS_TOGETHER:
         return False
     with step("features"):
-        return np.unique(csr.sample_values(csr.nnz // _SAMPLED_VALUES)).size <= _FEW_VALUES
+        return len(set(csr.sample_values(csr.nnz // _SAMPLED_VALUES).tolist())) <= _FEW_VALUES
 
 
 def general_formats(
