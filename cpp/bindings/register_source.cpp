@@ -151,7 +151,6 @@ void register_source_of(py::module_& module) {
 void register_source(py::module_& module) {
     py::class_<Permutation>(module, "Permutation",
                             "Another order of the rows and columns of a square matrix, found where the matrix lies.")
-        .def("__len__", &Permutation::size)
         .def(
             "indices", [](const Permutation& permutation) { return to_numpy(permutation.rows); },
             "Its NumPy array: row indices()[i] becomes row i, and so do the columns.");

@@ -37,8 +37,8 @@ PartedMatrix<T>::PartedMatrix(index_t rows, index_t cols, std::vector<Part> part
 template <class T>
 PartedMatrix<T>::PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const Permutation& permutation)
     : rows_(matrix->rows()), cols_(matrix->cols()) {
-    if (rows_ != cols_ || permutation.size() != static_cast<std::size_t>(rows_)) {
-        throw std::invalid_argument("a permutation of " + std::to_string(permutation.size()) +
+    if (rows_ != cols_ || permutation.rows.size() != static_cast<std::size_t>(rows_)) {
+        throw std::invalid_argument("a permutation of " + std::to_string(permutation.rows.size()) +
                                     " rows and columns, and " + std::to_string(rows_) + " x " + std::to_string(cols_) +
                                     " of the matrix");
     }

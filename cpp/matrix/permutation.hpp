@@ -8,8 +8,6 @@ namespace spmvgpu {
 
 struct Permutation {
     Array<index_t> rows;  // row rows[i] becomes row i, and so do the columns
-
-    std::size_t size() const { return rows.size(); }
 };
 
 }  // namespace spmvgpu

@@ -69,7 +69,7 @@ class Part:
         return Part, (self.rows, self.choice, self.cols)
 
 
-def indices_of(order: Any) -> Indices:
+def indices_of(order: Order) -> Indices:
     """The array of an order, wherever it is."""
     given = order.indices() if isinstance(order, _core.Permutation) else order
     return np.ascontiguousarray(given, dtype=np.int32)

@@ -204,7 +204,7 @@ def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
 
 def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
     """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
-    if type(alpha) is not float or type(beta) is not float:
+    if type(alpha) is not float or type(beta) is not float:  # as most are: it saves two calls
         alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
@@ -218,7 +218,7 @@ def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stre
                 f"out must be an array on the same device as x, which is a {type(x).__name__}, "
                 f"not a {type(out).__name__}"
             )
-        if (many or len(target.shape) == 2) and target.shape[1:] != located.shape[1:]:
+        if len(target.shape) != len(located.shape) or (many and target.shape[1] != located.shape[1]):
             raise ValueError(
                 f"out has shape {target.shape}; x of shape {located.shape} needs "
                 f"{(op.shape[0], *located.shape[1:])}"
