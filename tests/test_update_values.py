@@ -274,7 +274,7 @@ def test_memory_of_updates_is_counted(fmt, device):
 # Operators of every kind
 
 
-@over("reorder", ["rcm", "auto"])
+@over("reorder", ["rcm", "clusters", "auto"])
 def test_a_reordered_operator(reorder, fmt, device):
     A = positive(matrix("sym_blocks", np.dtype("float64")))
     options = {"reorder": reorder, **ROOMY.get(fmt, {})}

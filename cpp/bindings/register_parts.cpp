@@ -49,15 +49,6 @@ void register_type(py::module_& module) {
                 },
                 "(matrix, rows, columns) of every part.")
             .def_property_readonly("is_permuted", &M::is_permuted)
-            .def_property_readonly("has_value_map", &M::has_value_map)
-            .def(
-                "set_value_map",
-                [](M& matrix, const Dense<index_t>& map) {
-                    const auto given = Array<index_t>::view(map.data(), map.size());
-                    const GilRelease release;
-                    matrix.set_value_map(given);
-                },
-                py::arg("map"), "Of a matrix stored in another order: which of the given values every entry has.")
             .def_property_readonly("value_map_bytes", &M::value_map_bytes);
     def_update_values<T>(matrices);
 }

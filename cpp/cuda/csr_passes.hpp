@@ -24,4 +24,7 @@ Array<index_t> order_by_clusters(const CsrMatrix<T>& csr);
 template <class T>
 CsrMatrix<T> reordered(const CsrMatrix<T>& csr, const Array<index_t>& order);
 
+template <class T>
+Array<index_t> entries_before(const CsrMatrix<T>& csr, const Array<index_t>& order);
+
 }  // namespace spmvgpu::cuda

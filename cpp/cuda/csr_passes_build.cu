@@ -53,12 +53,21 @@ CsrMatrix<T> reordered(const CsrMatrix<T>& csr, const Array<index_t>& order) {
     return result;
 }
 
+template <class T>
+Array<index_t> entries_before(const CsrMatrix<T>& csr, const Array<index_t>& order) {
+    CudaPasses passes(csr.row_offsets.device().ordinal);
+    Array<index_t> map = spmvgpu::entries_before(passes, csr, order.data());
+    passes.finish();
+    return map;
+}
+
 template Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int);
 #define INSTANTIATE(T)                                                       \
     template Array<T> take_every(const T*, std::int64_t, std::int64_t, int); \
     template CsrMatrix<T> transpose(const CsrMatrix<T>&);                    \
     template Array<index_t> order_by_clusters(const CsrMatrix<T>&);          \
-    template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&);
+    template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&); \
+    template Array<index_t> entries_before(const CsrMatrix<T>&, const Array<index_t>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 
 }  // namespace spmvgpu::cuda

@@ -12,14 +12,16 @@ using namespace cuda;
 constexpr int kBlockSize = 256;  // neighbouring slices share x in the L1: measured 24 % over 128 on a wide band, 3 %
                                  // under it on a 5-point grid
 
+constexpr int threads_of(int warps) { return warps * kWarp > kBlockSize ? warps * kWarp : kBlockSize; }
+
 // kWarps warps per slice: warp w takes columns w, w + kWarps, ...; a lane per row. Sums meet in shared memory.
 template <class T, int kWarps, int kInFlight>
-__global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : kBlockSize)
+__global__ void __launch_bounds__(threads_of(kWarps))
     sell_lane_per_row(index_t rows, index_t slices, const index_t* __restrict__ slice_offsets,
                       const index_t* __restrict__ col_indices, const T* __restrict__ values,
                       const index_t* __restrict__ permutation, Product<T> product) {
     let_next_kernel_start();
-    constexpr int kSlicesPerBlock = kWarps * kWarp > kBlockSize ? 1 : kBlockSize / (kWarps * kWarp);
+    constexpr int kSlicesPerBlock = threads_of(kWarps) / (kWarps * kWarp);
     const int lane = threadIdx.x % kWarp;
     const int warp = threadIdx.x / kWarp % kWarps;
     const int block_slice = threadIdx.x / kWarp / kWarps;
@@ -35,6 +37,7 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
         sums[block_slice][warp][lane] = sum;
         __syncthreads();
         if (warp != 0) return;
+#pragma unroll 8  // all 31 at once would take the registers of half of the threads
         for (int w = 1; w < kWarps; ++w) sum += sums[block_slice][w][lane];
     }
     if (slice >= slices) return;
@@ -45,7 +48,7 @@ __global__ void __launch_bounds__(kWarps* kWarp > kBlockSize ? kWarps * kWarp : 
 
 template <class T, int kWarps, int kInFlight>
 void launch_in_flight(const Sell<T>& sell, const Product<T>& product, Stream stream) {
-    constexpr int kThreads = kWarps * kWarp > kBlockSize ? kWarps * kWarp : kBlockSize;
+    constexpr int kThreads = threads_of(kWarps);
     const unsigned blocks = blocks_for(std::int64_t(sell.slices) * kWarps * kWarp, kThreads);
     launch_early(sell_lane_per_row<T, kWarps, kInFlight>, {blocks, kThreads}, stream, sell.rows, sell.slices,
                  sell.slice_offsets.data(), sell.col_indices.data(), sell.values.data(), sell.permutation.data(),
@@ -55,12 +58,11 @@ void launch_in_flight(const Sell<T>& sell, const Product<T>& product, Stream str
 template <class T, int kWarps>
 void launch(const Sell<T>& sell, const Product<T>& product, Stream stream) {
     // Four columns in flight per warp; of floats eight, where that makes one round of two.
-    const double columns = static_cast<double>(sell.values.size()) / sell.slices / (kWarp * kWarps);
-    if (sizeof(T) == 4 && columns > 4 && columns <= 8) {
-        launch_in_flight<T, kWarps, 8>(sell, product, stream);
-    } else {
-        launch_in_flight<T, kWarps, 4>(sell, product, stream);
+    if constexpr (sizeof(T) == 4) {
+        const double columns = static_cast<double>(sell.values.size()) / sell.slices / (kWarp * kWarps);
+        if (columns > 4 && columns <= 8) return launch_in_flight<T, kWarps, 8>(sell, product, stream);
     }
+    launch_in_flight<T, kWarps, 4>(sell, product, stream);
 }
 
 }  // namespace

@@ -98,6 +98,10 @@ CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&) {
     unavailable();
 }
 template <class T>
+Array<index_t> entries_before(const CsrMatrix<T>&, const Array<index_t>&) {
+    unavailable();
+}
+template <class T>
 void columns_to_rows(T*, const Columns<const T>&, const index_t*, index_t, int, Stream) {
     unavailable();
 }
@@ -112,6 +116,7 @@ void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, in
     template Array<T> take_every(const T*, std::int64_t, std::int64_t, int);                             \
     template Array<index_t> order_by_clusters(const CsrMatrix<T>&);                                      \
     template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&);                         \
+    template Array<index_t> entries_before(const CsrMatrix<T>&, const Array<index_t>&);                  \
     template Residency csr_vector_residency<T>(int);                                                     \
     template Residency ell_residency<T>(int);                                                            \
     template class HostExchange<T>;                                                                      \

@@ -117,31 +117,14 @@ Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_of
     return clusters;
 }
 
-// The numbers of `before` in the order of the clusters that they lie in, and those of a cluster as they were.
-template <class Passes>
-Array<index_t> sort_by_cluster(Passes& passes, const Array<index_t>& before, const Array<index_t>& clusters) {
-    const auto rows = static_cast<index_t>(before.size());
-    const index_t *const row = before.data(), *const cluster = clusters.data();
-    const Array<index_t> places = passes.order_by_key(
-        rows, rows > 0 ? rows : 1, rows > 0 ? rows - 1 : 0, SPMVGPU_BODY(index_t i) { return cluster[row[i]]; });
-    Array<index_t> order = passes.template scratch<index_t>(rows);
-    const index_t* const place = places.data();
-    index_t* const to = order.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t i) { to[i] = row[place[i]]; });
-    return order;
-}
-
 // Row order[i] becomes row i, and so do the columns. In scratch memory.
 template <class T, class Passes>
 Array<index_t> order_by_clusters(Passes& passes, const CsrMatrix<T>& csr, const ClusterSizes& sizes = {}) {
     const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
-    Array<index_t> order = passes.template scratch<index_t>(csr.rows);
-    index_t* const to = order.data();
-    passes.each(
-        csr.rows, SPMVGPU_BODY(std::int64_t row) { to[row] = static_cast<index_t>(row); });
+    Array<index_t> order = count_up(passes, csr.rows);
     for (const index_t size : {sizes.cell, sizes.cluster}) {
-        order = sort_by_cluster(passes, order, grow_clusters(passes, csr.rows, row_offsets, col_indices, size));
+        const Array<index_t> clusters = grow_clusters(passes, csr.rows, row_offsets, col_indices, size);
+        order = sort_by_key(passes, order, clusters, csr.rows > 0 ? csr.rows - 1 : 0);
     }
     return order;
 }

@@ -25,6 +25,31 @@ Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std:
     return row_offsets;
 }
 
+// `numbers` by ascending key, in scratch memory; those of one key keep their order. Number n has keys[n], in 0..largest.
+template <class Passes>
+Array<index_t> sort_by_key(Passes& passes, const Array<index_t>& numbers, const Array<index_t>& keys, index_t largest) {
+    const auto n = static_cast<index_t>(numbers.size());
+    const index_t *const number = numbers.data(), *const key = keys.data();
+    const Array<index_t> places = passes.order_by_key(
+        n, n > 0 ? n : 1, largest, SPMVGPU_BODY(index_t i) { return key[number[i]]; });
+    Array<index_t> sorted = passes.template scratch<index_t>(n);
+    const index_t* const place = places.data();
+    index_t* const to = sorted.data();
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) { to[i] = number[place[i]]; });
+    return sorted;
+}
+
+// 0 to n - 1, in scratch memory.
+template <class Passes>
+Array<index_t> count_up(Passes& passes, index_t n) {
+    Array<index_t> numbers = passes.template scratch<index_t>(n);
+    index_t* const to = numbers.data();
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) { to[i] = static_cast<index_t>(i); });
+    return numbers;
+}
+
 // Every step-th of n numbers, from the first on, in scratch memory.
 template <class Passes, class Number>
 Array<Number> take_every(Passes& passes, const Number* from, std::int64_t n, std::int64_t step) {
@@ -114,6 +139,28 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
         },
         kNanosecondsPerEntry);
     return result;
+}
+
+// The entries of the canonical matrix whose row order[i] is row i of a square canonical one, columns likewise: entry k
+// of this one is entry map[k] of that. Its values are not read.
+template <class T, class Passes>
+Array<index_t> entries_before(Passes& passes, const CsrMatrix<T>& csr, const index_t* order) {
+    const index_t rows = csr.rows, nnz = csr.nnz, largest = rows > 0 ? rows - 1 : 0;
+    const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+    Array<index_t> keys = passes.template scratch<index_t>(nnz);
+    index_t* const key = keys.data();
+    passes.each(
+        nnz, SPMVGPU_BODY(std::int64_t k) { key[k] = order[col_indices[k]]; });
+    Array<index_t> entries = sort_by_key(passes, count_up(passes, nnz), keys, largest);
+    passes.each_entry(
+        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) { key[k] = order[row]; });
+    entries = sort_by_key(passes, entries, keys, largest);
+    Array<index_t> map = passes.template make<index_t>(nnz);
+    const index_t* const entry = entries.data();
+    index_t* const to = map.data();
+    passes.each(
+        nnz, SPMVGPU_BODY(std::int64_t i) { to[entry[i]] = static_cast<index_t>(i); });
+    return map;
 }
 
 }  // namespace spmvgpu

@@ -8,10 +8,14 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "cuda/csr_passes.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/stream.hpp"
+#include "formats/csr_passes.hpp"
 #include "matrix/column_products.hpp"
+#include "matrix/csr_source.hpp"
 #include "matrix/timing.hpp"
+#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 
@@ -223,23 +227,27 @@ Matrix<T>* PartedMatrix<T>::permuted_matrix() const {
     return const_cast<Matrix<T>*>(dynamic_cast<const Matrix<T>*>(part.matrix.get()));
 }
 
+// The part's pattern is read in host memory, where every format can give it, and sorted on the device.
 template <class T>
-void PartedMatrix<T>::set_value_map(const Array<index_t>& map) {
-    if (static_cast<std::int64_t>(map.size()) != nnz()) {
-        throw std::invalid_argument("a map of " + std::to_string(map.size()) + " values for " + std::to_string(nnz()) +
-                                    " stored entries");
+void PartedMatrix<T>::find_value_map() {
+    if (value_map_.size() > 0) return;
+    CsrMatrix<T> csr = permuted_matrix()->to_csr();
+    csr.values = {};
+    const Array<index_t>& order = parts_.front().rows.indices;
+    if (device().is_cuda()) {
+        value_map_ = cuda::entries_before(copy_to(csr, device()), order);
+    } else {
+        HostPasses passes;
+        value_map_ = entries_before(passes, csr, order.data());
     }
-    for (const index_t value : map) {
-        if (value < 0 || value >= nnz()) throw std::invalid_argument("a map of values reaches beyond them");
-    }
-    value_map_ = map.to(device());
 }
 
 template <class T>
 void PartedMatrix<T>::update_values(const Array<T>& values) {
-    if (!is_permuted() || !has_value_map() || static_cast<std::int64_t>(values.size()) != nnz()) {
+    if (!is_permuted() || static_cast<std::int64_t>(values.size()) != nnz()) {
         throw std::invalid_argument("a matrix of parts that takes no new values, or not as many");
     }
+    find_value_map();
     const Array<T> given = values.to(device());
     Array<T> own(value_map_.size(), device());
     if (device().is_cuda()) {

@@ -53,10 +53,7 @@ public:
     // Whether it is one matrix in one format, whose rows and columns are stored in another order, the same for both.
     bool is_permuted() const { return permuted_matrix() != nullptr; }
 
-    // Of a permuted matrix: new values in CSR order, as Matrix::update_values() says. Entry i of the part has value
-    // map[i], which has to be said once.
-    bool has_value_map() const { return value_map_.size() > 0 || nnz() == 0; }
-    void set_value_map(const Array<index_t>& map);
+    // Of a permuted matrix: new values in CSR order, as Matrix::update_values() says. The first call makes a map.
     void update_values(const Array<T>& values);
     std::size_t value_map_bytes() const { return value_map_.bytes(); }  // of its own
 
@@ -68,13 +65,14 @@ private:
     void multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
                         Stream stream) const;
     Matrix<T>* permuted_matrix() const;
+    void find_value_map();
     bool multiply_permuted(Product<T> product, Stream stream) const;
     void multiply_mapped(const Part& part, Product<T> product, Stream stream) const;
     Workspaces& composed_maps() const;
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
-    Array<index_t> value_map_;
+    Array<index_t> value_map_;  // of a permuted part: which of the given values every entry has
     mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map

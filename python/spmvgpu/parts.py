@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -228,19 +228,9 @@ def counts(matrix: Any) -> dict[str, float]:
     return total
 
 
-def takes_new_values(matrix: Any, csr: Callable[[], Any]) -> TypeGuard[Matrix | PartedMatrix]:
-    """Whether the values of a matrix can be replaced where it is stored; `csr` gives it as canonical CSR.
-
-    Of a matrix whose rows and columns are permuted, it is found out once where the values belong.
-    """
-    if is_parted(matrix) and matrix.is_permuted:
-        if not matrix.has_value_map:
-            given, order = csr(), _index_map(matrix.parts[0][1], matrix.rows)
-            places = np.arange(given.nnz, dtype=np.int32)
-            numbered = sp.csr_array((places, given.indices, given.indptr), shape=given.shape)
-            matrix.set_value_map(submatrix(numbered, order, order).data)
-        return True
-    return is_in_one_format(matrix)
+def takes_new_values(matrix: Any) -> TypeGuard[Matrix | PartedMatrix]:
+    """Whether the values of a matrix can be replaced where it is stored."""
+    return matrix.is_permuted if is_parted(matrix) else is_in_one_format(matrix)
 
 
 def value_map_bytes(matrix: Any) -> int:
