@@ -20,8 +20,9 @@ from .profile import Profile, device_model
 
 Record = dict[str, Any]
 
-# Entries of the largest samples: beyond the caches.
+# Entries of the largest samples: beyond the caches; on a GPU, whose cache is larger, in diagonals too.
 _MAX_NNZ = 1 << 24
+_MAX_GENERAL_NNZ = {"cpu": 1 << 24, "cuda": 1 << 25}
 _QUICK_NNZ, _QUICK_LOAD = 1 << 15, 1 << 10
 
 # A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
@@ -58,7 +59,7 @@ def calibrate(
     jobs += [("ell", sample, [measure.ELL]) for sample in samples.ell_samples(max_nnz)]
     jobs += [("coo", sample, [measure.COO]) for sample in samples.coo_samples(max_nnz)]
     # In random order, so that what is left out when time is up is a bit of everything.
-    general = list(samples.general_samples(max_nnz))
+    general = list(samples.general_samples(_QUICK_NNZ if quick else _MAX_GENERAL_NNZ[kind]))
     order = np.random.default_rng(0).permutation(len(general))
     jobs += [("roofline", general[i], variants(kind)) for i in order]
     records: dict[str, list[Record]] = {"roofline": [], "csr": [], "ell": [], "coo": []}

@@ -1,6 +1,6 @@
 """The matrices that a device is calibrated with.
 
-They are generated, quickly and sorted as they come, and span what users have: from 10^3 to 10^7 non-zeros,
+They are generated, quickly and sorted as they come, and span what users have: from 10^3 to 3 * 10^7 non-zeros,
 even and uneven rows, columns side by side, within a band and anywhere.
 """
 
@@ -127,8 +127,11 @@ KINDS: dict[str, Callable[..., sp.csr_array]] = {
 
 # Arguments of the kinds above; the comment says what a line is there for.
 _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
-    "poisson2d": ((40,), (150,), (450,), (1200,), (1800,)),
-    "poisson3d": ((16, 7), (45, 7), (90, 7), (130, 7), (10, 27), (28, 27), (60, 27), (80, 27)),
+    "poisson2d": ((40,), (150,), (450,), (1200,), (1800,), (2500,)),
+    "poisson3d": (
+        *((16, 7), (45, 7), (90, 7), (130, 7), (165, 7)),
+        *((10, 27), (28, 27), (60, 27), (80, 27), (105, 27)),
+    ),
     "elasticity2d": ((35,), (150,), (500,)),
     "elasticity3d": ((6,), (13,), (20,), (30,), (40,)),
     "even": (
@@ -149,6 +152,12 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
         (50_000, 50_000, 30, 1500),
         (3_000_000, 3_000_000, 4, 100),
         (2_000_000, 2_000_000, 8, 200_000),
+        # bands with few gaps or none
+        (1000, 1000, 32, 40),
+        (3000, 3000, 48, 48),
+        (120_000, 120_000, 2, 10),
+        (40_000, 40_000, 20, 24),
+        (500_000, 500_000, 24, 30),
         # anywhere: x in the L1, in the L2 and beyond
         (1000, 1000, 10),
         (5000, 5000, 4),
@@ -182,6 +191,7 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
         (30_000, 30_000, 60, 2.0, 5000),
         (100_000, 100_000, 40, 0.3, 2000),
         (20_000, 20_000, 50, 0.3, 3000),
+        (200_000, 200_000, 6, 0.6, 500),
         (300_000, 300_000, 10, 0.3, 3000),
         (300_000, 300_000, 10, 1.0, 3000),
         (300_000, 300_000, 30, 0.6),
