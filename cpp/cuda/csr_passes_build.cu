@@ -62,10 +62,10 @@ Array<index_t> entries_before(const CsrMatrix<T>& csr, const Array<index_t>& ord
 }
 
 template Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, int);
-#define INSTANTIATE(T)                                                       \
-    template Array<T> take_every(const T*, std::int64_t, std::int64_t, int); \
-    template CsrMatrix<T> transpose(const CsrMatrix<T>&);                    \
-    template Array<index_t> order_by_clusters(const CsrMatrix<T>&);          \
+#define INSTANTIATE(T)                                                           \
+    template Array<T> take_every(const T*, std::int64_t, std::int64_t, int);     \
+    template CsrMatrix<T> transpose(const CsrMatrix<T>&);                        \
+    template Array<index_t> order_by_clusters(const CsrMatrix<T>&);              \
     template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&); \
     template Array<index_t> entries_before(const CsrMatrix<T>&, const Array<index_t>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
