@@ -47,8 +47,8 @@ class UpdateMethods:
         given. In the others the first call finds out where they belong, and that is kept: 4 bytes a row, 8 in
         ``"hyb"``, 8 for every 32 diagonals in ``"dia"`` and of the whole matrix in ``"sdia"``, in ``"bsell"``
         4 more for every 32 blocks, and in ``"tsmv"``, which finds it on the CPU, 8 a stored value. Where rows
-        and columns are stored in another order it is 4 more a stored value, found where the matrix lies, of its
-        pattern, which goes through host memory once. `nbytes` counts them.
+        and columns are stored in another order it is 4 more a stored value, found where the matrix lies, once
+        its pattern has been through host memory. `nbytes` counts them.
 
         In ``"packed_sell"`` the values decide how they are stored, so the matrix is planned and stored anew
         on its device, which takes as long as making an operator of a matrix that is there, and memory for

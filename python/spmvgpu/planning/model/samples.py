@@ -1,7 +1,7 @@
 """The matrices that a device is calibrated with.
 
-They are generated, quickly and sorted as they come, and span what users have: from 10^3 to 3 * 10^7 non-zeros,
-even and uneven rows, columns side by side, within a band and anywhere.
+They are generated, quickly and sorted as they come, and span what users have: from 10^3 to 3 * 10^7
+non-zeros, even and uneven rows, columns side by side, within a band and anywhere.
 """
 
 from __future__ import annotations
