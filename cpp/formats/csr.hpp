@@ -26,7 +26,7 @@ enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp };
 struct CsrTuning {
     CsrKernel kernel = CsrKernel::kAuto;  // auto: shuffle for even rows, else balanced
     int lanes_per_row = 0;                // shuffle: 0 chooses from the mean row length
-    int tile = 0;  // balanced: non-zeros per tile; 0 chooses from nnz and the processors of the device
+    int tile = 0;  // balanced: non-zeros per tile; 0 chooses from nnz, the processors of the device and the columns
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {

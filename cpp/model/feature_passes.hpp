@@ -6,12 +6,9 @@
 #include <cmath>
 
 #include "model/features.hpp"
-#include "passes/passes.hpp"
+#include "passes/sectors.hpp"
 
 namespace spmvgpu::feature_passes {
-
-// Columns that share a 32-byte sector of x, as a shift.
-constexpr int sector_shift(int item_bytes) { return std::countr_zero(32u / static_cast<unsigned>(item_bytes)); }
 
 struct RowLengths {
     std::int64_t empty = 0, longest = 0, squares = 0;
@@ -106,18 +103,6 @@ struct GroupOfRows {
     }
 };
 
-// Of consecutive entries.
-struct Window {
-    Tally* tally;
-    const index_t* col_indices;
-    int shift;
-    Run entries;
-    index_t runs = 1;
-
-    constexpr Run run(index_t /*i*/) const { return entries; }
-    constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k] >> shift; }
-};
-
 // Of the first entries of rows that are spread evenly; its numbers are diagonals, counted from the lower left corner.
 struct SpreadRows {
     Tally* tally;
@@ -181,22 +166,6 @@ void sample_groups(Passes& passes, const Features& features, const index_t* row_
         work);
 }
 
-// Windows of consecutive entries, so many that they have about kSampled entries together.
-template <class Passes>
-void sample_windows(Passes& passes, const Features& features, const index_t* col_indices, int shift, index_t window,
-                    Tally* tally) {
-    constexpr index_t kSampled = 1 << 19;
-    const index_t nnz = features.nnz, windows = nnz / window + (nnz % window != 0);
-    const index_t taken = std::min(windows, std::max<index_t>(2, kSampled / window));
-    passes.template distinct<Window>(
-        taken, std::min(nnz, window),
-        SPMVGPU_BODY(std::int64_t s) {
-            const auto begin = static_cast<index_t>(windows / taken * s + windows % taken * s / taken) * window;
-            return Window{tally, col_indices, shift, {begin, std::min(nnz - begin, window) + begin}};
-        },
-        4 * std::int64_t(window));
-}
-
 template <class Passes>
 void sample_diagonals(Passes& passes, const Features& features, const index_t* row_offsets, const index_t* col_indices,
                       Tally* tally) {
@@ -210,14 +179,11 @@ void sample_diagonals(Passes& passes, const Features& features, const index_t* r
         10 * kMost);
 }
 
-inline double sectors_per_entry(const Tally& tally) {
-    return static_cast<double>(tally.different) / static_cast<double>(std::max<std::int64_t>(tally.all, 1));
-}
-
 // The samples are counted first, all of them without waiting for any.
 template <class Passes>
 Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
                  const index_t* col_indices, int item_bytes) {
+    constexpr index_t kInWindows = 1 << 19;
     Features features;
     features.rows = rows;
     features.cols = cols;
@@ -227,8 +193,8 @@ Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const 
     Sampled* const sampled = tallies.data();
     passes.fill(sampled, 1, Sampled{});
     sample_groups(passes, features, row_offsets, col_indices, shift, sampled);
-    sample_windows(passes, features, col_indices, shift, Features::kRun, &sampled->run);
-    sample_windows(passes, features, col_indices, shift, Features::kLongRun, &sampled->long_run);
+    sample_windows(passes, nnz, col_indices, shift, Features::kRun, kInWindows, &sampled->run);
+    sample_windows(passes, nnz, col_indices, shift, Features::kLongRun, kInWindows, &sampled->long_run);
     sample_diagonals(passes, features, row_offsets, col_indices, &sampled->diagonals);
     read_row_lengths(passes, features, row_offsets);
     const Sampled found = passes.read(sampled);

@@ -8,6 +8,8 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, typed, vector
 from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
+from spmvgpu.formats import plan_csr
+from spmvgpu.inputs.canonical import canonical_csr
 from support import allowed_values, assert_multiplies, over, over_types
 
 KERNELS = ["balanced", "shuffle", "shared", "half_warp"]
@@ -88,3 +90,12 @@ def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
         y = sg.aslinearoperator(A, format="csr", kernel="balanced", device=device) @ np.ones(20_000, dtype)
         assert y[0] == 20_000
         assert np.isnan(y[1])
+
+
+@over(("rows", "anywhere", "in_a_band"), [(250_000, 512, 2048), (100_000, 512, 1024), (20_000, 256, 256)])
+def test_tiles_are_small_where_gathers_are_far_apart(rows, anywhere, in_a_band, dtype):
+    a_gpu, of_processors = 0, 132
+    for band, expected in ((rows, anywhere), (100, in_a_band)):
+        A = canonical_csr(sg.gallery.banded_random(rows, 12, band), dtype=dtype)
+        plan = plan_csr(A, "csr", a_gpu, {"kernel": "balanced"}, of_processors)
+        assert plan["options"]["tile"] == expected

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ... import gallery
+from ...gallery import meshes
 
 Array = npt.NDArray[Any]
 
@@ -119,6 +120,7 @@ KINDS: dict[str, Callable[..., sp.csr_array]] = {
     "poisson3d": lambda n, points: gallery.poisson3d(n, points=points),
     "elasticity2d": lambda n: gallery.elasticity2d(n),
     "elasticity3d": lambda n: gallery.elasticity3d(n),
+    "quadratic": lambda n: meshes.symmetric_values(meshes.quadratic_elements((n, n, n))),
     "powerlaw": lambda n, mean, exponent, longest, locality: gallery.powerlaw(
         n, mean, exponent=exponent, max_length=longest, locality=locality
     ),
@@ -134,6 +136,7 @@ _GENERAL: dict[str, tuple[tuple[Any, ...], ...]] = {
     ),
     "elasticity2d": ((35,), (150,), (500,)),
     "elasticity3d": ((6,), (13,), (20,), (30,), (40,)),
+    "quadratic": ((12,), (24,), (36,)),
     "even": (
         # bands
         (3000, 3000, 5, 50),
@@ -251,6 +254,7 @@ def estimated_nnz(kind: str, arguments: tuple[Any, ...]) -> float:
         "poisson3d": lambda: arguments[1] * first**3,
         "elasticity2d": lambda: 36 * first**2,
         "elasticity3d": lambda: 243 * first**3,
+        "quadratic": lambda: 215 * first**3,
         "dense": lambda: first * arguments[1],
         "mesh": lambda: first * (arguments[1] + 1) * arguments[3] ** 2,
         "even": lambda: first * arguments[2],
