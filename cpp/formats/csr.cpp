@@ -22,11 +22,11 @@ int choose_lanes(double mean_row_length, index_t nnz) {
 
 int choose_tile(index_t nnz, double mean_row_length, int processors, int value_bytes) {
     // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than
-    // threads.
-    constexpr double kBlocksPerProcessor = 8, kRowsPerTile = 512;
+    // threads. Blocks of large tiles are there for longer, so there are to be more of them.
+    constexpr double kRowsPerTile = 512;
+    const auto least_blocks = [processors](int tile) { return (tile > 1024 ? 16 : 8) * processors; };
     int tile = value_bytes > 8 ? 2048 : 4096;  // its products lie in shared memory
-    while (tile > 256 && (nnz / tile < kBlocksPerProcessor * processors || tile > kRowsPerTile * mean_row_length))
-        tile /= 2;
+    while (tile > 256 && (nnz / tile < least_blocks(tile) || tile > kRowsPerTile * mean_row_length)) tile /= 2;
     return tile;
 }
 

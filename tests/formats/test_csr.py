@@ -92,7 +92,7 @@ def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
         assert np.isnan(y[1])
 
 
-@over(("rows", "anywhere", "in_a_band"), [(250_000, 512, 2048), (100_000, 512, 1024), (20_000, 256, 256)])
+@over(("rows", "anywhere", "in_a_band"), [(400_000, 512, 2048), (250_000, 512, 1024), (20_000, 256, 256)])
 def test_tiles_are_small_where_gathers_are_far_apart(rows, anywhere, in_a_band, dtype):
     a_gpu, of_processors = 0, 132
     for band, expected in ((rows, anywhere), (100, in_a_band)):
