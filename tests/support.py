@@ -213,6 +213,7 @@ STRICT_WARNINGS = r"""import warnings
 warnings.filterwarnings("error", module=r"(__main__|spmvgpu)(\.|$)")
 for announcement in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
     warnings.simplefilter("default", announcement)
+warnings.filterwarnings("default", message="there is no profile of")  # of most GPUs
 """
 
 

@@ -69,7 +69,8 @@ def _work(given: argparse.Namespace) -> int:
     """One task, in this process, with a line before each case and after each finding."""
     faulthandler.enable()
     if given.memory:
-        resource.setrlimit(resource.RLIMIT_DATA, (given.memory, given.memory))
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (given.memory, most))  # which libraries may raise
     with channel() as out:
         (name,) = given.kinds
         for seed in range(given.seed, given.seed + given.cases):
