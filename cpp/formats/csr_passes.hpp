@@ -25,7 +25,8 @@ Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std:
     return row_offsets;
 }
 
-// `numbers` by ascending key, in scratch memory; those of one key keep their order. Number n has keys[n], in 0..largest.
+// `numbers` by ascending key, in scratch memory; those of one key keep their order. Number n has keys[n], in
+// 0..largest.
 template <class Passes>
 Array<index_t> sort_by_key(Passes& passes, const Array<index_t>& numbers, const Array<index_t>& keys, index_t largest) {
     const auto n = static_cast<index_t>(numbers.size());

@@ -72,7 +72,7 @@ private:
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
-    Array<index_t> value_map_;  // of a permuted part: which of the given values every entry has
+    Array<index_t> value_map_;                      // of a permuted part: which of the given values every entry has
     mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
