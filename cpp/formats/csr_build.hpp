@@ -72,7 +72,8 @@ CsrKernel choose_kernel(Passes& passes, const CsrMatrix<T>& csr, int lanes) {
 
 // Blocks wait for their slowest gather. Where the entries of a tile share few sectors of x, as in graphs, gathers take
 // longest, and more and smaller tiles wait less: with 512 non-zeros products are measured up to 1.3 times as fast there
-// as with what sizes alone choose, and slower elsewhere.
+// as with what sizes alone choose, and slower elsewhere. Neighbours in a row, which choose_kernel counts, do not tell:
+// those of a wide band are far apart, and the rows beside it gather the same sectors.
 constexpr int kScatteredTile = 512;
 
 template <class T, class Passes>
