@@ -42,6 +42,11 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "tuning"
 
 
+def may_be_close(format, *asked):
+    """What is worth a plan where there is time for every one."""
+    return choosing._may_be_close(*asked)
+
+
 @pytest.fixture
 def predicted(monkeypatch):
     """Sets the predicted times."""
@@ -51,6 +56,7 @@ def predicted(monkeypatch):
         table = Predictions(entries, A.nnz, "cpu", "roofline", "a test")
         monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
 
+    monkeypatch.setattr(choosing, "_SMALL_ENTRIES", 0)  # which are not predicted
     return set_times
 
 
@@ -139,7 +145,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
     profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(None, "cuda")
     every = predict.predict_csr(csr, 0, "roofline", profile, names, True)
-    some = predict.predict_csr(csr, 0, "roofline", profile, names, True, choosing._may_be_close)
+    some = predict.predict_csr(csr, 0, "roofline", profile, names, True, may_be_close)
     known = {prediction.name: prediction for prediction in every}
     assert all(known[prediction.name] == prediction for prediction in some)
     possible, planned = ([p for p in found if p.time_us is not None] for found in (every, some))
@@ -161,7 +167,7 @@ def test_a_long_row_does_not_make_a_graph_a_stencil(monkeypatch):
     A[7, ::2] = 1.0
     monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
     profile, csr = Profile.read(SHIPPED / "nvidia-h200.json"), canonical_csr(sp.csr_array(A))
-    found = predict.predict_csr(csr, 0, "roofline", profile, ["csr", "stencil"], True, choosing._may_be_close)
+    found = predict.predict_csr(csr, 0, "roofline", profile, ["csr", "stencil"], True, may_be_close)
     assert [prediction.name for prediction in found if prediction.format == "stencil"] == []
 
 
@@ -173,7 +179,7 @@ def test_nothing_is_left_out_that_may_be_tried(monkeypatch):
     monkeypatch.setattr(budgets.Budget, "_spent_us", lambda self: 0.0)
     worth = partial(choosing._is_worth_a_plan, budgets.Budget(math.inf, csr, 0), "cached")
     close = partial(predict.predict_csr, csr, 0, "roofline", profile, names, True)
-    assert list(close(worth)) == list(close(choosing._may_be_close))
+    assert list(close(worth)) == list(close(may_be_close))
 
 
 def test_a_clear_prediction_is_not_tried(predicted, measured):
@@ -532,6 +538,24 @@ def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
     assert set(asked) == set(choosing.general_formats(None, "cuda"))
 
 
+def test_a_small_matrix_for_a_gpu_is_csr_without_a_look_at_it(measured, monkeypatch):
+    monkeypatch.setattr(choosing, "predict_csr", None)
+    built = measured({"csr": 1.0})
+    for mode in ("off", "cached"):
+        choice, _, tuning = choose(A, "auto", 0, mode, {})
+        assert (choice.format, choice.options, tuning.products) == ("csr", {}, 0)
+        assert "so small a matrix" in choice.reason
+    assert [record.choice.format for record in built] == ["csr", "csr"]
+
+
+def test_a_plan_that_takes_long_is_made_for_products_that_do():
+    budget = budgets.Budget(50.0, A, 0)
+    assert not budget.lasts_for_plan("packed_sell", 10.0)
+    assert budget.lasts_for_plan("packed_sell", 100.0)
+    assert budget.lasts_for_plan("sell", 1.0)
+    assert not budgets.Budget(0.0, A, 0).lasts_for_plan("packed_sell", 1e6)
+
+
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
     long_to_plan, few_values = {"hyb", "packed_sell", "tsmv"}, True
     assert set(choosing.general_formats(None, "cuda")) == set(sg.formats()) - long_to_plan
@@ -665,6 +689,7 @@ def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
     ]
     table = Predictions(entries, A.nnz, "cuda:0", "roofline", "a test")
     monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
+    monkeypatch.setattr(choosing, "_SMALL_ENTRIES", 0)
     built = measured({"sell": 20.0, "csr": 13.0})
     assert choose(A, "auto", 0, "off", {})[0].format == "csr"
     built.clear()

@@ -145,6 +145,33 @@ def test_no_more_diagonals_than_there_are():
     assert of([3] * 50, columns, 2**31 - 1)["diagonals"] == 3
 
 
+def test_rows_that_are_the_same():
+    n, same = 100, gallery.poisson2d(100)
+    found = features(same)
+    assert found["different_rows"] < 10
+    assert found["different_values"] == 2
+    changed = same.copy()
+    changed.data += np.arange(same.nnz) * 1e-3
+    found = features(changed)
+    assert (found["different_rows"], found["different_values"]) == (48, 256)
+    # What is the same in the values may differ in the columns.
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(0, n, (n, 3)) + n * np.arange(3), axis=1)
+    assert features_of_ones(columns, 3 * n)["different_rows"] > 40
+    assert features_of_ones(columns, 3 * n)["different_values"] == 1
+
+
+def features_of_ones(columns, cols):
+    return of([columns.shape[1]] * columns.shape[0], columns.ravel(), cols)
+
+
+def test_rows_and_values_of_small_matrices():
+    empty = of([0] * 5, [], 4)
+    assert (empty["different_rows"], empty["different_values"]) == (1, 0)
+    three = of([1, 0, 2], [0, 0, 1], 4)
+    assert (three["different_rows"], three["different_values"]) == (3, 1)
+
+
 def test_a_band_is_read_from_near():
     near = features(gallery.banded_random(20_000, 8, 20))
     far = features(gallery.banded_random(20_000, 8, 8000))
@@ -168,4 +195,6 @@ def test_the_same_matrix_has_the_same_features():
 
 def test_broken_arrays_are_refused():
     with pytest.raises(ValueError, match="inconsistent"):
-        _core.features(np.array([0, 3], np.int32), np.array([0], np.int32), 4, 8)
+        _core.features(np.array([0, 3], np.int32), np.array([0], np.int32), np.ones(1), 4)
+    with pytest.raises(ValueError, match="inconsistent"):
+        _core.features(np.array([0, 1], np.int32), np.array([0], np.int32), np.ones(2), 4)

@@ -1,45 +1,93 @@
 """The library's own model: its terms and its fit, which start from the plans of the formats."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import spmvgpu as sg
 from battery import CASES, matrix
-from spmvgpu import gallery
+from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
 from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning.budget import takes_long_to_plan
 from spmvgpu.planning.model import roofline
 from spmvgpu.planning.model.predict import features
-from spmvgpu.planning.model.roofline import Case, Corrections, Fit, Machine, Work
 from support import over
 
-GPU = Machine("cuda", 100, 1 << 25, 100)
-NO_RESIDUALS = np.zeros(0)
+PROCESSORS = 100
+GPU = _core.Machine(True, 1 << 25, PROCESSORS, PROCESSORS)
+SOMEWHERE, FAR_AWAY = [0.0] * 8, [50.0] * 8
 
 
-def work(A, format, machine=GPU, **options):
+def plan_of(A, format, on_gpu=True, **options):
     csr = canonical_csr(A)
-    ordinal = CPU if machine.kind == "cpu" else 0  # which need not be here
-    plan = plan_csr(csr, format, ordinal, options, machine.processors)
-    return Work(Case(features(csr), csr.dtype.itemsize, machine), plan)
+    return plan_csr(csr, format, 0 if on_gpu else CPU, options, PROCESSORS)  # a GPU need not be here
+
+
+def terms_of(A, name, plan, machine=GPU):
+    csr = canonical_csr(A)
+    return _core.roofline_terms(name, features(csr), csr.dtype.itemsize, machine, plan)
+
+
+def model(*variants, places=()):
+    given = [(format, format, norm, costs, residuals) for format, norm, costs, residuals in variants]
+    return _core.RooflineModel(GPU, "F64", given, places)
 
 
 def test_time_is_the_norm_of_the_costs():
-    terms = {"launch": 1.0, "memory": 4.0, "entries": 7.0}
-    costs = {"launch": 3.0, "memory": 1.0}
-    assert Fit(1.0, costs, NO_RESIDUALS, 0.1).time(terms, 1.0) == pytest.approx(7)
-    assert Fit(2.0, costs, NO_RESIDUALS, 0.1).time(terms, 1.1) == pytest.approx(5.5)
+    A = gallery.poisson2d(60)
+    plan = plan_of(A, "csr")
+    terms = terms_of(A, "csr", plan)
+    costs = {"launch": 3.0, "cache": 20.0}
+    case = model(("csr", 1.0, costs, []), ("csr", 2.0, costs, [])).case(
+        features(canonical_csr(A)), PROCESSORS
+    )
+    launch, cache = 3.0, 20.0 * terms["cache"]
+    assert cache > 1
+    assert case.time_us(0, plan) == pytest.approx(launch + cache)
+    assert case.time_us(1, plan) == pytest.approx(np.hypot(launch, cache))
 
 
-def test_a_sample_at_the_same_place_corrects_what_is_predicted_there():
-    refused = np.nan
-    fit = Fit(1.0, {"launch": 2.0}, np.array([0.3, refused]), 0.1)
-    unknown = Fit(1.0, {}, np.array([refused, refused]), 0.1)
-    twice = Fit(1.0, {"launch": 2.0}, np.array([0.3, -0.1]), 0.1)
-    corrections = Corrections(np.zeros((2, 8)), [unknown, fit, twice])
-    assert corrections.at([0.0] * 8) == pytest.approx([1, np.exp(0.3 / 1.5), np.exp(0.2 / 2.5)])
-    assert corrections.at([50.0] * 8) == pytest.approx([1, 1, 1])
+def test_a_cost_that_this_version_does_not_know_is_none():
+    A = gallery.poisson2d(10)
+    case = model(("csr", 1.0, {"launch": 3.0, "magic": 7.0}, [])).case(features(canonical_csr(A)), PROCESSORS)
+    assert case.time_us(0, plan_of(A, "csr")) == pytest.approx(3)
+
+
+def test_samples_at_the_same_place_correct_what_is_predicted_there():
+    residuals = [0.3, -0.1]
+    here, elsewhere = _core.roofline_corrections([SOMEWHERE, FAR_AWAY], [SOMEWHERE] * 2, residuals)
+    assert here == pytest.approx(np.exp(0.2 / 2.5))
+    assert elsewhere == pytest.approx(1)
+    with pytest.raises(ValueError, match="as many residuals"):
+        _core.roofline_corrections([SOMEWHERE], [SOMEWHERE], residuals)
+
+
+def test_a_sample_that_a_format_refused_says_nothing_of_it():
+    A = gallery.poisson2d(10)
+    place = _core.roofline_point(features(canonical_csr(A)))
+    costs = {"launch": 2.0}
+    case = model(
+        ("csr", 1.0, costs, [0.3, None]), ("csr", 1.0, costs, [None, None]), places=[place, place]
+    ).case(features(canonical_csr(A)), PROCESSORS)
+    plan = plan_of(A, "csr")
+    assert case.time_us(0, plan) == pytest.approx(2 * np.exp(0.3 / 1.5))
+    assert case.time_us(1, plan) == pytest.approx(2)
+
+
+@over(("case", "format"), product(CASES, (f for f in sg.formats() if not takes_long_to_plan(f, "cuda"))))
+def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
+    """What is not planned because of it would not have been chosen."""
+    csr = canonical_csr(matrix(case, np.dtype("float64")))
+    try:
+        plan = plan_of(csr, format)
+    except sg.FormatError:
+        return
+    costs = dict.fromkeys(terms_of(csr, format, plan), 1.0)
+    asked = model((format, 1.0, costs, [])).case(features(csr), PROCESSORS)
+    assert asked.least_time_us(0, 0) <= asked.time_us(0, plan) * (1 + 1e-12)
 
 
 def test_fit_recovers_the_costs():
@@ -60,22 +108,26 @@ def test_costs_are_never_negative():
 
 
 @over("case", CASES)
-@pytest.mark.parametrize("machine", [GPU, Machine("cpu", 4, 1 << 20, 8)], ids=["gpu", "cpu"])
-def test_terms_of_every_matrix_are_finite_and_not_negative(case, machine):
+@pytest.mark.parametrize("on_gpu", [True, False], ids=["gpu", "cpu"])
+def test_terms_of_every_matrix_are_finite_and_not_negative(case, on_gpu):
     A = matrix(case, np.dtype("float64"))
+    machine = GPU if on_gpu else _core.Machine(False, 1 << 20, 4, 8)
     for name in (*sg.formats(), "csr kernel=shuffle", "csr kernel=balanced", "a format of tomorrow"):
         format, *options = name.split() if name.split()[0] in sg.formats() else ["csr"]
         try:
-            terms = roofline.terms_of(name, work(A, format, machine, **dict(o.split("=") for o in options)))
+            plan = plan_of(A, format, on_gpu, **dict(o.split("=") for o in options))
         except sg.FormatError:
             continue
+        terms = terms_of(A, name, plan, machine)
         assert all(np.isfinite(value) and value >= 0 for value in terms.values())
 
 
 def test_a_matrix_beyond_the_cache_comes_from_memory():
     A = gallery.poisson2d(150)
-    small = work(A, "csr", Machine("cuda", 100, 1 << 30, 100)).base()
-    large = work(A, "csr", Machine("cuda", 100, 1 << 16, 100)).base()
+    plan = plan_of(A, "csr")
+    small, large = (
+        terms_of(A, "csr", plan, _core.Machine(True, size, 100, 100)) for size in (1 << 30, 1 << 16)
+    )
     assert small["memory"] == large["cache"] == small["x_memory"] == 0
     assert small["cache"] == large["memory"] > 0
     assert large["x_memory"] > 0
@@ -89,11 +141,11 @@ def test_the_terms_follow_what_a_format_chooses():
         ("sell", "sell", "warps_per_slice"),
     ):
         kernel = {"kernel": "shuffle"} if format == "csr" else {"max_padding": 1e6}
-        one, eight = (work(A, format, **kernel, **{option: lanes}) for lanes in (1, 8))
-        chosen = work(A, format, **kernel)
-        again = work(A, format, **kernel, **{option: chosen.option(option)})
-        assert roofline.terms_of(name, chosen) == roofline.terms_of(name, again)
-        assert roofline.terms_of(name, one)["chain"] == 8 * roofline.terms_of(name, eight)["chain"]
+        one, eight = (plan_of(A, format, **kernel, **{option: lanes}) for lanes in (1, 8))
+        chosen = plan_of(A, format, **kernel)
+        again = plan_of(A, format, **kernel, **{option: chosen["options"][option]})
+        assert terms_of(A, name, chosen) == terms_of(A, name, again)
+        assert terms_of(A, name, one)["chain"] == 8 * terms_of(A, name, eight)["chain"]
 
 
 def test_the_name_of_a_variant_says_its_options():

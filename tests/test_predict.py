@@ -102,7 +102,7 @@ def test_of_a_matrix_in_pieces_every_format_is_planned(monkeypatch):
     monkeypatch.setattr(compressed, "ENTRY_LIMIT", 5000)
     profile = Profile.read(SHIPPED / "nvidia-h200.json")
 
-    def is_fastest(least, error, best):
+    def is_fastest(format, least, error, best):
         return least <= best.time_us
 
     table = predict_csr(A, 0, "roofline", profile, ["csr", "sell", "dia", "coo"], True, is_fastest)

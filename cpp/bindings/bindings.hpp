@@ -15,6 +15,7 @@ void register_parts(pybind11::module_& module);
 void register_distributed(pybind11::module_& module);
 void register_arrays(pybind11::module_& module);
 void register_model(pybind11::module_& module);
+void register_roofline(pybind11::module_& module);
 void register_ranks(pybind11::module_& module);
 void register_solvers(pybind11::module_& module);
 

@@ -1,4 +1,4 @@
-// The features of a matrix as Python gets them.
+// The features of a matrix as Python has them.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,5 +8,6 @@
 namespace spmvgpu {
 
 pybind11::dict to_dict(const Features& found);
+Features from_dict(const pybind11::dict& given);
 
 }  // namespace spmvgpu

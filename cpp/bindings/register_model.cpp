@@ -19,27 +19,60 @@ using Indices = py::array_t<index_t, py::array::c_style>;
 
 }  // namespace
 
+// Visits every feature with its name.
+template <class F, class Visit>
+static void each_feature(F& features, Visit&& visit) {
+    visit("rows", features.rows);
+    visit("cols", features.cols);
+    visit("nnz", features.nnz);
+    visit("empty_rows", features.empty_rows);
+    visit("longest", features.longest);
+    visit("mean", features.mean);
+    visit("deviation", features.deviation);
+    visit("warp_steps", features.warp_steps);
+    visit("warp_sectors", features.warp_sectors);
+    visit("block_sectors", features.block_sectors);
+    visit("run_sectors", features.run_sectors);
+    visit("long_run_sectors", features.long_run_sectors);
+    visit("diagonals", features.diagonals);
+    visit("different_rows", features.different_rows);
+    visit("different_values", features.different_values);
+}
+
 py::dict to_dict(const Features& found) {
-    using py::arg;
-    return py::dict(arg("rows") = found.rows, arg("cols") = found.cols, arg("nnz") = found.nnz,
-                    arg("empty_rows") = found.empty_rows, arg("longest") = found.longest, arg("mean") = found.mean,
-                    arg("deviation") = found.deviation, arg("warp_steps") = found.warp_steps,
-                    arg("warp_sectors") = found.warp_sectors, arg("block_sectors") = found.block_sectors,
-                    arg("run_sectors") = found.run_sectors, arg("long_run_sectors") = found.long_run_sectors,
-                    arg("diagonals") = found.diagonals);
+    py::dict named;
+    each_feature(found, [&](const char* name, const auto& value) { named[name] = py::cast(value); });
+    return named;
+}
+
+Features from_dict(const py::dict& given) {
+    Features features;
+    each_feature(features, [&](const char* name, auto& value) {
+        value = given[name].cast<std::remove_reference_t<decltype(value)>>();
+    });
+    return features;
 }
 
 namespace {
 
-py::dict features(const Indices& indptr, const Indices& indices, index_t cols, int item_bytes) {
-    if (indptr.size() < 1 || indptr.data()[indptr.size() - 1] != indices.size()) {
+py::dict features(const Indices& indptr, const Indices& indices, const py::array& data, index_t cols) {
+    const auto bytes = static_cast<int>(data.itemsize());
+    const bool is_contiguous = (data.flags() & py::array::c_style) != 0;
+    if (indptr.size() < 1 || indptr.data()[indptr.size() - 1] != indices.size() || indices.size() != data.size() ||
+        !is_contiguous || bytes % sizeof(Word) != 0) {
         throw std::invalid_argument("inconsistent CSR arrays");
     }
+    const AnyCsr csr{static_cast<index_t>(indptr.size() - 1),
+                     cols,
+                     static_cast<index_t>(indices.size()),
+                     indptr.data(),
+                     indices.data(),
+                     static_cast<const Word*>(data.data()),
+                     bytes};
     Features found;
     {
         const GilRelease release;
-        found =
-            extract_features(static_cast<index_t>(indptr.size() - 1), cols, indptr.data(), indices.data(), item_bytes);
+        found = extract_features(csr);
     }
     return to_dict(found);
 }
@@ -67,8 +100,9 @@ bool allowed_by_default(std::int64_t slots, std::int64_t entries) {
 }  // namespace
 
 void register_model(py::module_& module) {
-    module.def("features", &features, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("cols"),
-               py::arg("item_bytes"), "What the performance model wants to know about a matrix.");
+    module.def("features", &features, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+               py::arg("data").noconvert(), py::arg("cols"),
+               "What the performance model wants to know about a matrix.");
     module.def("hyb_width", &hyb_width, py::arg("indptr").noconvert(), "Width of the ELL part that hyb chooses.");
     module.def("padding_is_allowed", py::vectorize(&allowed_by_default), py::arg("slots"), py::arg("entries"),
                "Whether padded formats take so many slots for so many entries, unless told otherwise.");

@@ -35,15 +35,11 @@ std::shared_ptr<PlannedSource<T>> source_at(std::uintptr_t indptr, std::uintptr_
 
 template <class T>
 Features features_of(const CsrSource<T>& source) {
-    const CsrMatrix<T>& csr = source.csr();
-    const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+    const AnyCsr csr = any_csr(source.csr());
     if constexpr (kHasCuda) {
-        if (source.device().is_cuda()) {
-            return extract_features_on_gpu(csr.rows, csr.cols, csr.nnz, offsets, cols, sizeof(T),
-                                           source.device().ordinal);
-        }
+        if (source.device().is_cuda()) return extract_features_on_gpu(csr, source.device().ordinal);
     }
-    return extract_features(csr.rows, csr.cols, offsets, cols, sizeof(T));
+    return extract_features(csr);
 }
 
 template <class T>
@@ -116,17 +112,6 @@ void register_source_of(py::module_& module) {
             },
             py::arg("row_step"), py::arg("entry_step"),
             "Every so many of the row offsets and of the column indices, as NumPy arrays.")
-        .def(
-            "sample_values",
-            [](const S& source, std::int64_t step) {
-                Array<T> values;
-                {
-                    const GilRelease release;
-                    values = source.sample_values(step);
-                }
-                return hand_over(values);
-            },
-            py::arg("step"), "Every so many of the values, as a NumPy array.")
         .def(
             "to_csr",
             [](const S& source) {

@@ -11,7 +11,8 @@
 namespace spmvgpu::cuda {
 
 constexpr int kPassThreads = 256;
-constexpr int kPassEntries = 4;  // per thread
+constexpr int kPassEntries = 4;      // per thread
+constexpr int kRowsPassEntries = 8;  // and where their rows are wanted
 
 // What holds a number of a group, as atomic operations know it.
 template <class Group>

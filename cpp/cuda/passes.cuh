@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cuda/runtime.hpp"
 #include "cuda/scans.hpp"
 #include "cuda/stream.hpp"
+#include "cuda/transfer.hpp"
 #include "cuda/warp.cuh"
 #include "cuda/warp_lanes.cuh"
 #include "passes/passes.hpp"
@@ -47,35 +49,84 @@ static __device__ index_t row_of_entry_by_warp(const index_t* row_offsets, index
     return static_cast<index_t>(begin) - 1;
 }
 
-// A block finds the rows of its first and of its last entry, and every thread its own between those.
+// The largest of the numbers, not negative, of the threads of a block before each one; 0 of the first thread.
+__device__ inline index_t largest_before(index_t own) {
+    __shared__ index_t of_warps[kPassThreads / kWarp];
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    for (int step = 1; step < kWarp; step *= 2) {
+        const index_t other = __shfl_up_sync(kAllLanes, own, step);
+        if (lane >= step) own = max(own, other);
+    }
+    if (lane == kWarp - 1) of_warps[warp] = own;
+    index_t before = __shfl_up_sync(kAllLanes, own, 1);
+    if (lane == 0) before = 0;
+    __syncthreads();
+    for (int w = 0; w < warp; ++w) before = max(before, of_warps[w]);
+    return before;
+}
+
+// A block finds the rows of its first and of its last entry. Every row between them marks where it begins, and the row
+// of an entry is the last one that did so up to there: that takes fewer steps than a search for each entry.
 template <class Body>
 __global__ void __launch_bounds__(kPassThreads)
     each_entry_thread_per_entry(index_t rows, const index_t* row_offsets, index_t nnz, Body body) {
-    constexpr int kPerBlock = kPassThreads * kPassEntries;
     __shared__ index_t bounds[2];
-    const std::int64_t begin = std::int64_t(blockIdx.x) * kPerBlock;
-    const std::int64_t end = begin + kPerBlock < nnz ? begin + kPerBlock : nnz;
+    __shared__ alignas(16) index_t rows_of[kRowsPassEntries * kPassThreads];  // less the first
+    const std::int64_t begin = std::int64_t(blockIdx.x) * kRowsPassEntries * kPassThreads;
+    const std::int64_t stop = begin + kRowsPassEntries * kPassThreads, end = stop < nnz ? stop : nnz;
     if (threadIdx.x < 2 * kWarp) {
         const auto entry = static_cast<index_t>(threadIdx.x < kWarp ? begin : end - 1);
         const index_t row = row_of_entry_by_warp(row_offsets, rows, entry);
         if (threadIdx.x % kWarp == 0) bounds[threadIdx.x / kWarp] = row;
     }
+    constexpr int kFours = kRowsPassEntries / 4;
+    int4* const own = reinterpret_cast<int4*>(rows_of) + threadIdx.x * kFours;
+    for (int i = 0; i < kFours; ++i) own[i] = {0, 0, 0, 0};
     __syncthreads();
     const index_t first = bounds[0], last = bounds[1];
+    for (std::int64_t row = std::int64_t(first) + 1 + threadIdx.x; row <= last; row += kPassThreads) {
+        const index_t place = row_offsets[row];
+        if (row_offsets[row + 1] > place) rows_of[place - begin] = static_cast<index_t>(row - first);
+    }
+    __syncthreads();
+    int4 fours[kFours];
+    index_t largest = 0;
+    for (int i = 0; i < kFours; ++i) {
+        fours[i] = own[i];
+        for (int* const number : {&fours[i].x, &fours[i].y, &fours[i].z, &fours[i].w}) {
+            *number = largest = max(largest, *number);
+        }
+    }
+    const index_t before = largest_before(largest);
+    for (int i = 0; i < kFours; ++i) {
+        const int4 here = fours[i];
+        own[i] = {max(here.x, before), max(here.y, before), max(here.z, before), max(here.w, before)};
+    }
+    __syncthreads();
     for (std::int64_t i = begin + threadIdx.x; i < end; i += kPassThreads) {
-        const auto k = static_cast<index_t>(i);
-        body(static_cast<index_t>(first_above(row_offsets, first, std::int64_t(last) + 1, k)) - 1, k);
+        body(first + rows_of[i - begin], static_cast<index_t>(i));
     }
 }
 
-// Every block leaves the sum of its elements.
+// Every block leaves the sum of its elements. Where sums are small, a thread has several elements at a time, so that
+// the reads of one do not wait for those of another.
 template <class Sum, class Body>
 __global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t n, Sum* sums, Body body) {
     __shared__ alignas(16) unsigned char memory[kPassThreads * sizeof(Sum)];  // Sum has initialisers
     Sum* const shared = reinterpret_cast<Sum*>(memory);
     Sum sum{};
     const std::int64_t stride = std::int64_t(gridDim.x) * kPassThreads;
-    for (std::int64_t i = std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x; i < n; i += stride) sum += body(i);
+    std::int64_t i = std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x;
+    if constexpr (sizeof(Sum) <= 2 * sizeof(std::int64_t)) {
+        for (; i + (kPassEntries - 1) * stride < n; i += kPassEntries * stride) {
+            Sum some[kPassEntries];
+#pragma unroll
+            for (int j = 0; j < kPassEntries; ++j) some[j] = body(i + j * stride);
+#pragma unroll
+            for (int j = 0; j < kPassEntries; ++j) sum += some[j];
+        }
+    }
+    for (; i < n; i += stride) sum += body(i);
     shared[threadIdx.x] = sum;
     for (int half = kPassThreads / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -97,6 +148,9 @@ __global__ void __launch_bounds__(kWarp)
     extern __shared__ Word shared_words[];
     body(WarpLanes{}, first + blockIdx.x, all == nullptr ? shared_words : all + std::int64_t(blockIdx.x) * words);
 }
+
+// Results up to this size go by page-locked memory: into other memory the driver copies in steps of its own.
+constexpr std::size_t kMailboxBytes = 128 << 10;
 
 class CudaPasses {
 public:
@@ -167,7 +221,7 @@ public:
     template <class Body>
     void each_entry(index_t rows, const index_t* row_offsets, index_t nnz, const Body& body) const {
         if (nnz == 0) return;
-        const unsigned blocks = blocks_for(nnz, kPassThreads * kPassEntries);
+        const unsigned blocks = blocks_for(nnz, kPassThreads * kRowsPassEntries);
         each_entry_thread_per_entry<<<blocks, kPassThreads, 0, native(stream())>>>(rows, row_offsets, nnz, body);
         check_launch("each_entry_thread_per_entry");
     }
@@ -266,8 +320,11 @@ public:
 
 private:
     void download(void* to, const void* from, std::size_t bytes) const {
-        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, native(stream())), "cudaMemcpyAsync");
+        const std::shared_ptr<void> pinned = bytes <= kMailboxBytes ? allocate_pinned(bytes) : nullptr;
+        void* const lands = pinned ? pinned.get() : to;
+        check(cudaMemcpyAsync(lands, from, bytes, cudaMemcpyDeviceToHost, native(stream())), "cudaMemcpyAsync");
         finish();
+        if (pinned) std::memcpy(to, lands, bytes);
     }
 
     DeviceGuard guard_;

@@ -39,6 +39,7 @@ struct BsellTuning {
     double max_padding = 4.0;  // refuse to store more places for entries than this per non-zero
 
     static constexpr int kMostWarps = 8;
+    static constexpr int kBlocks[] = {6, 4, 3, 2};  // that are looked for, the largest first
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {

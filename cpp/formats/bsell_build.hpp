@@ -17,8 +17,7 @@ namespace spmvgpu {
 
 namespace bsell_choice {
 
-constexpr double kWorthSorting = 1.05;   // sort only if that saves more than this factor of the places
-constexpr int kBlocks[] = {6, 4, 3, 2};  // the largest first
+constexpr double kWorthSorting = 1.05;  // sort only if that saves more than this factor of the places
 
 // Throws the FormatError for a matrix that has too many places.
 [[noreturn]] void refuse_size(std::size_t csr_bytes);
@@ -78,7 +77,8 @@ struct Builder<Bsell<T>, Passes> {
         plan.cost.counts["block"] = block;
         if (tuning.warps_per_slice == 0) {
             plan.tuning.warps_per_slice =
-                std::min(warps_per_slice(passes, plan.slices, target.processors), BsellTuning::kMostWarps);
+                std::min(choose_warps_per_slice(plan.slices.count(), places, plan.slices.widest, target.processors),
+                         BsellTuning::kMostWarps);
         }
         return plan;
     }
@@ -184,7 +184,7 @@ struct Builder<Bsell<T>, Passes> {
         passes.each(
             static_cast<std::int64_t>(bsell.bases.size()) * blocks.block * kSliceLanes,
             SPMVGPU_BODY(std::int64_t i) {
-                constexpr int kMost = bsell_choice::kBlocks[0];
+                constexpr int kMost = BsellTuning::kBlocks[0];
                 const auto lane = static_cast<index_t>(i % kSliceLanes), line = static_cast<index_t>(i / kSliceLanes);
                 const auto slot = static_cast<index_t>(blocks.divisor.quotient(line));
                 const index_t block = blocks.block, r = line - slot * block, slice = slice_of[slot];
@@ -203,7 +203,7 @@ struct Builder<Bsell<T>, Passes> {
     }
 
     static int choose_block(Passes& passes, const CsrMatrix<T>& csr, int most) {
-        for (const int block : bsell_choice::kBlocks) {
+        for (const int block : BsellTuning::kBlocks) {
             if (block <= most && consists_of_blocks(passes, csr, block)) return block;
         }
         return 1;

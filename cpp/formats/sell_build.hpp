@@ -48,7 +48,8 @@ struct Builder<Sell<T>, Passes> {
         if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
         check_padding(Sell<T>::kName, plan.cost, tuning.max_padding, csr.bytes());
         if (tuning.warps_per_slice == 0) {
-            plan.tuning.warps_per_slice = warps_per_slice(passes, slices, target.processors);
+            plan.tuning.warps_per_slice =
+                choose_warps_per_slice(slices.count(), slices.slots, slices.widest, target.processors);
         }
         return plan;
     }

@@ -14,6 +14,7 @@ struct Slices {
     Array<index_t> permutation;   // length rows: row at a place of a slice; empty where sigma is 1
     Array<std::int64_t> offsets;  // length slices + 1, in slots; 64-bit, for the slots may be too many to be stored
     std::int64_t slots = 0;       // the last offset
+    index_t widest = 0;           // columns of the widest slice
 
     index_t count() const { return static_cast<index_t>(offsets.size()) - 1; }
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }

@@ -22,9 +22,12 @@ struct Entries {
     // Whether the row of the mirror image of entry k is here.
     constexpr bool reaches_row(index_t k) const { return cols[k] >= before && cols[k] - before < rows; }
 
-    // The mirror image of entry k, in this row, where its row is here; -1 if it is not stored.
+    // The mirror image of entry k, in this row, where its row is here; -1 if it is not stored. In a mesh that looks the
+    // same from every node it is as far from the end of its row as the entry is from the begin of its own.
     constexpr std::int64_t mirror_of(index_t row, index_t k) const {
         const index_t there = cols[k] - before, end = row_offsets[there + 1];
+        const index_t likely = end - 1 - (k - row_offsets[row]);
+        if (likely >= row_offsets[there] && cols[likely] - before == row) return likely;
         const std::int64_t mirror = first_not_below(cols, row_offsets[there], end, std::int64_t(row) + before);
         return mirror < end && cols[mirror] - before == row ? mirror : -1;
     }

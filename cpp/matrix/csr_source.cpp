@@ -91,11 +91,6 @@ typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::i
     return {sample_of(csr_.row_offsets, row_step), sample_of(csr_.col_indices, entry_step)};
 }
 
-template <class T>
-Array<T> CsrSource<T>::sample_values(std::int64_t step) const {
-    return sample_of(csr_.values, step);
-}
-
 #define INSTANTIATE(T)                                          \
     template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device); \
     template class CsrSource<T>;

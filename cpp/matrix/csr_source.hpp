@@ -47,7 +47,6 @@ public:
         Array<index_t> row_offsets, col_indices;
     };
     Sample sample(std::int64_t row_step, std::int64_t entry_step) const;
-    Array<T> sample_values(std::int64_t step) const;
 
 private:
     Device device_;

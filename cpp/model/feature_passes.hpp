@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/features.hpp"
+#include "passes/bits.hpp"
 #include "passes/sectors.hpp"
 
 namespace spmvgpu::feature_passes {
@@ -124,10 +125,51 @@ struct SpreadRows {
     }
 };
 
+// The same rows, each a number that hardly another one has.
+struct RowsByKeys {
+    Tally* tally;
+    index_t runs;
+    AnyCsr csr;
+
+    constexpr Run run(index_t i) const { return {i, i + 1}; }
+    constexpr std::int64_t number(const Run& /*run*/, index_t i) const {
+        constexpr index_t kMost = Features::kRowEntries;
+        const auto row = static_cast<index_t>(std::int64_t(csr.rows) * i / runs);
+        const index_t begin = csr.row_offsets[row], length = csr.row_offsets[row + 1] - begin;
+        std::uint64_t key = mixed(length, -1);
+        for (index_t k = begin; k < begin + (length < kMost ? length : kMost); ++k) {
+            key += key_of_value(csr, k, std::int64_t(csr.col_indices[k]) - row);
+        }
+        return static_cast<std::int64_t>(key >> (64 - kNumberBits));
+    }
+
+    // At a place, which may be any number.
+    static constexpr std::uint64_t key_of_value(const AnyCsr& csr, index_t k, std::int64_t place) {
+        const int words = csr.item_bytes / static_cast<int>(sizeof(Word));
+        std::uint64_t key = 0;
+        for (int w = 0; w < words; ++w) key += mixed(csr.values[std::int64_t(k) * words + w], place * words + w);
+        return key;
+    }
+};
+
+// Values that are spread evenly, likewise.
+struct SpreadValues {
+    Tally* tally;
+    index_t taken;
+    AnyCsr csr;
+    index_t runs = 1;
+
+    constexpr Run run(index_t /*i*/) const { return {0, taken}; }
+    constexpr std::int64_t number(const Run& /*run*/, index_t i) const {
+        const auto k = static_cast<index_t>(sample_place(csr.nnz, taken, i));
+        return static_cast<std::int64_t>(RowsByKeys::key_of_value(csr, k, 0) >> (64 - kNumberBits));
+    }
+};
+
 // Sectors and entries, with 1, 2, 4, ... lanes a row where there are several.
 struct Sampled {
     Tally warps[Features::kLaneCounts], blocks[Features::kLaneCounts], run, long_run;
-    Tally diagonals;
+    Tally diagonals, rows, values;
 };
 
 // A sample is a thread block's rows: with 2^i lanes a row the block, and as many warps as have kWarp rows together.
@@ -166,37 +208,48 @@ void sample_groups(Passes& passes, const Features& features, const index_t* row_
         work);
 }
 
+// Of a few rows the diagonals, and which of them are different; and of a few values.
 template <class Passes>
-void sample_diagonals(Passes& passes, const Features& features, const index_t* row_offsets, const index_t* col_indices,
-                      Tally* tally) {
-    constexpr index_t kRows = Features::kDiagonalRows, kMost = kRows * Features::kDiagonalEntries;
-    const index_t rows = features.rows, taken = std::min(rows, kRows);
+void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled) {
+    constexpr index_t kRows = Features::kFewRows, kMost = kRows * Features::kDiagonalEntries;
+    const index_t taken = std::min(csr.rows, kRows), values = std::min(csr.nnz, Features::kFewValues);
     passes.template distinct<SpreadRows>(
-        1, std::min(features.nnz, kMost),
+        1, std::min(csr.nnz, kMost),
         SPMVGPU_BODY(std::int64_t) {
-            return SpreadRows{tally, taken, rows, row_offsets, col_indices};
+            return SpreadRows{&sampled->diagonals, taken, csr.rows, csr.row_offsets, csr.col_indices};
         },
         10 * kMost);
+    passes.template distinct<RowsByKeys>(
+        1, taken,
+        SPMVGPU_BODY(std::int64_t) {
+            return RowsByKeys{&sampled->rows, taken, csr};
+        },
+        10 * taken * Features::kRowEntries);
+    passes.template distinct<SpreadValues>(
+        1, values,
+        SPMVGPU_BODY(std::int64_t) {
+            return SpreadValues{&sampled->values, values, csr};
+        },
+        10 * values);
 }
 
 // The samples are counted first, all of them without waiting for any.
 template <class Passes>
-Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
-                 const index_t* col_indices, int item_bytes) {
+Features extract(Passes& passes, const AnyCsr& csr) {
     constexpr index_t kInWindows = 1 << 19;
     Features features;
-    features.rows = rows;
-    features.cols = cols;
-    features.nnz = nnz;
-    const int shift = sector_shift(item_bytes);
+    features.rows = csr.rows;
+    features.cols = csr.cols;
+    features.nnz = csr.nnz;
+    const int shift = sector_shift(csr.item_bytes);
     Array<Sampled> tallies = passes.template scratch<Sampled>(1);
     Sampled* const sampled = tallies.data();
     passes.fill(sampled, 1, Sampled{});
-    sample_groups(passes, features, row_offsets, col_indices, shift, sampled);
-    sample_windows(passes, nnz, col_indices, shift, Features::kRun, kInWindows, &sampled->run);
-    sample_windows(passes, nnz, col_indices, shift, Features::kLongRun, kInWindows, &sampled->long_run);
-    sample_diagonals(passes, features, row_offsets, col_indices, &sampled->diagonals);
-    read_row_lengths(passes, features, row_offsets);
+    sample_groups(passes, features, csr.row_offsets, csr.col_indices, shift, sampled);
+    sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kRun, kInWindows, &sampled->run);
+    sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kLongRun, kInWindows, &sampled->long_run);
+    sample_rows_and_values(passes, csr, sampled);
+    read_row_lengths(passes, features, csr.row_offsets);
     const Sampled found = passes.read(sampled);
     for (int i = 0; i < Features::kLaneCounts; ++i) {
         features.warp_sectors[i] = sectors_per_entry(found.warps[i]);
@@ -205,6 +258,8 @@ Features extract(Passes& passes, index_t rows, index_t cols, index_t nnz, const 
     features.run_sectors = sectors_per_entry(found.run);
     features.long_run_sectors = sectors_per_entry(found.long_run);
     features.diagonals = static_cast<index_t>(found.diagonals.different);
+    features.different_rows = static_cast<index_t>(found.rows.different);
+    features.different_values = static_cast<index_t>(found.values.different);
     return features;
 }
 

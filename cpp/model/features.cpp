@@ -5,10 +5,9 @@
 
 namespace spmvgpu {
 
-Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,
-                          int item_bytes) {
+Features extract_features(const AnyCsr& csr) {
     HostPasses passes;
-    return feature_passes::extract(passes, rows, cols, row_offsets[rows], row_offsets, col_indices, item_bytes);
+    return feature_passes::extract(passes, csr);
 }
 
 }  // namespace spmvgpu

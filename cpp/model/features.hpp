@@ -1,10 +1,12 @@
-// What the performance model wants to know about a matrix. Row lengths are read in full, column indices at samples that
-// are spread evenly; so it costs a small fraction of a conversion, and the same matrix always has the same features.
+// What the performance model wants to know about a matrix. Row lengths are read in full, columns and values at samples
+// that are spread evenly; so it costs a small fraction of a conversion, and the same matrix always has the same
+// features.
 #pragma once
 
 #include <array>
 
-#include "core/types.hpp"
+#include "core/csr_matrix.hpp"
+#include "passes/bits.hpp"
 
 namespace spmvgpu {
 
@@ -33,16 +35,37 @@ struct Features {
     double run_sectors = 0, long_run_sectors = 0;
 
     // Different diagonals that the first entries of a few rows lie on: there are no fewer.
-    static constexpr index_t kDiagonalRows = 48, kDiagonalEntries = 64;
+    static constexpr index_t kFewRows = 48, kDiagonalEntries = 64;
     index_t diagonals = 0;
+
+    // How many of these rows are different, by the values of their first entries and the distances of these from the
+    // main diagonal; and how many of a few values are.
+    static constexpr index_t kRowEntries = 16, kFewValues = 256;
+    index_t different_rows = 0, different_values = 0;
 };
 
+// A canonical matrix in CSR, with values of any type.
+struct AnyCsr {
+    index_t rows, cols, nnz;
+    const index_t *row_offsets, *col_indices;
+    const Word* values;
+    int item_bytes;
+};
+template <class T>
+AnyCsr any_csr(const CsrMatrix<T>& csr) {
+    return {csr.rows,
+            csr.cols,
+            csr.nnz,
+            csr.row_offsets.data(),
+            csr.col_indices.data(),
+            reinterpret_cast<const Word*>(csr.values.data()),
+            sizeof(T)};
+}
+
 // Of arrays in host memory.
-Features extract_features(index_t rows, index_t cols, const index_t* row_offsets, const index_t* col_indices,
-                          int item_bytes);
+Features extract_features(const AnyCsr& csr);
 
 // Of arrays on a GPU, where they are found: model/features.cu, in a build with CUDA.
-Features extract_features_on_gpu(index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
-                                 const index_t* col_indices, int item_bytes, int ordinal);
+Features extract_features_on_gpu(const AnyCsr& csr, int ordinal);
 
 }  // namespace spmvgpu

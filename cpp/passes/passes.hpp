@@ -123,9 +123,10 @@ SPMVGPU_IN_BODY bool is_marked(const Mark* mark) { return read_shared(mark) != 0
 SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
     Word* const word = words + number / kWordBits;
     const Word bit = Word(1) << number % kWordBits;
-    // Read first: nearly always the number is there already, and reads alone do not slow others down.
+    // Read first: nearly always the number is there already, and reads alone do not slow others down. On a GPU the
+    // first one may find an old word in the L1, which lacks numbers that are there.
 #ifdef __CUDA_ARCH__
-    if ((*static_cast<volatile Word*>(word) & bit) == 0) atomicOr(word, bit);
+    if ((*word & bit) == 0 && (*static_cast<volatile Word*>(word) & bit) == 0) atomicOr(word, bit);
 #else
     const std::atomic_ref<Word> shared(*word);
     if ((shared.load(std::memory_order_relaxed) & bit) == 0) shared.fetch_or(bit, std::memory_order_relaxed);

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Something that was done while an operator was made.
 
     Attributes
@@ -46,20 +45,30 @@ def recorded() -> Iterator[list[Step]]:
         steps.append(Step("other", "", max(rest, 0.0)))
 
 
-@contextmanager
-def step(name: str, of: str = "") -> Iterator[None]:
-    """Records the time within it as a step, unless it is a part of one."""
-    steps = _recording.get()
-    if steps is None or _inside.get():
-        yield
-        return
-    token = _inside.set(True)
-    start = perf_counter()
-    try:
-        yield
-    finally:
-        _inside.reset(token)
-        steps.append(Step(name, of, perf_counter() - start))
+def step(name: str, of: str = "") -> _Timed:
+    """A context that records the time within it as a step, unless it is a part of one."""
+    return _Timed(name, of)
+
+
+class _Timed:
+    """No generator, which takes longer to start than some steps do to run."""
+
+    __slots__ = ("_name", "_of", "_start", "_steps", "_token")
+
+    def __init__(self, name: str, of: str) -> None:
+        self._name, self._of = name, of
+
+    def __enter__(self) -> None:
+        self._steps = None if _inside.get() else _recording.get()
+        if self._steps is not None:
+            self._token = _inside.set(True)
+            self._start = perf_counter()
+
+    def __exit__(self, *raised: object) -> None:
+        if self._steps is not None:
+            seconds = perf_counter() - self._start
+            _inside.reset(self._token)
+            self._steps.append(Step(self._name, self._of, seconds))
 
 
 def in_words(steps: list[Step]) -> str:

@@ -67,10 +67,6 @@ class DeviceCsr:
             return self.indptr[::row_step], self.indices[::entry_step]
         return self._source.sample(row_step, entry_step)
 
-    def sample_values(self, step: int) -> npt.NDArray[Any]:
-        """``data[::step]``, without the others."""
-        return self.data[::step] if "host" in self.__dict__ else self._source.sample_values(step)
-
     @cached_property
     def features(self) -> dict[str, Any]:
         """What `planning.model.predict.features` gives."""

@@ -27,6 +27,10 @@ _ORDER_US, _ORDER_PRODUCTS, _ORDER_US_PER_ROW = 650.0, 4.0, 0.8e-3
 _LONG_TO_PLAN = {"hyb", "tsmv"}
 
 
+# And these that much, in microseconds, on matrices of 1 to 60 M entries.
+_PLAN_US = {"packed_sell": 1500.0}
+
+
 class Budget:
     """The time that choosing may take: so many products of the matrix, from now on."""
 
@@ -49,6 +53,10 @@ class Budget:
     def lasts_for(self, prediction: Prediction, product_us: float) -> bool:
         """Whether there is time for a trial, now that a product takes so long."""
         return self._spent_us() + self._trial_us(prediction) <= self._all_us(product_us)
+
+    def lasts_for_plan(self, format: str, product_us: float) -> bool:
+        """Whether the budget is for planning a format, however much of it is spent."""
+        return format not in _PLAN_US or _PLAN_US[format] <= self._all_us(product_us)
 
     def lasts_for_order(self, product_us: float, rows: int) -> bool:
         """Whether the budget is for ordering rows and columns by clusters, however much of it is spent.

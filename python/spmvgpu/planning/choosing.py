@@ -44,9 +44,16 @@ _SERIES = {"cached": 1, "full": 3}
 _HOPELESS = 2.0
 
 # A format that stores values once is faster where values are most of what a product reads: in large matrices
-# whose entries read x from few sectors. Few values are so many different ones of those in a sample.
-_LARGE_ENTRIES, _SECTORS_TOGETHER = 1 << 20, 0.25
-_SAMPLED_VALUES, _FEW_VALUES = 256, 64
+# whose entries read x from few sectors. Few values are so many different ones among those that are features.
+_LARGE_ENTRIES, _SECTORS_TOGETHER, _FEW_VALUES = 1 << 20, 0.25, 64
+
+# With fewer entries than this a product on a GPU takes hardly longer than any kernel does. Of calibration's
+# samples on an H200 csr is within 0.2 % of the fastest format then, and the model takes a thousand products.
+_SMALL_ENTRIES = 1 << 17
+_SMALL = (
+    "so small a matrix is multiplied in about the time that a GPU takes to start and end; tune='full' times "
+    "all formats"
+)
 
 # Kernels that differ so little that trying one says enough of the others.
 _ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
@@ -109,7 +116,8 @@ def choose(
     request = _Request(format, ordinal, mode, options, declared, budget)
     time = Budget(budget, csr, ordinal)
     order, found = None, None
-    if may_reorder and format == "auto" and mode == "cached" and isinstance(csr, DeviceCsr):
+    is_large = isinstance(csr, DeviceCsr) and csr.nnz >= _SMALL_ENTRIES
+    if may_reorder and format == "auto" and mode == "cached" and is_large:
         order, csr = nearer_order(csr, time)
     try:
         found = _choose(csr, request, time, tuning)
@@ -159,6 +167,8 @@ def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tupl
         return _fastest(csr, distinct, ordinal, tuning, results)
     if ordinal == CPU and tuning.mode != "full":
         return _first(csr, choices_on_cpu(csr), ordinal)
+    if ordinal != CPU and tuning.mode != "full" and csr.nnz < _SMALL_ENTRIES:
+        return _first(csr, [Choice("csr", {}, _SMALL)], ordinal)
     kind = "cpu" if ordinal == CPU else "cuda"
     names = general_formats(request.symmetric, kind, tuning.mode == "full", is_worth_few_values(csr))
     with step("profile"):
@@ -199,10 +209,8 @@ def is_worth_few_values(csr: Any) -> bool:
     """Whether a canonical matrix on a GPU has few different values, and storing them once may pay."""
     if not isinstance(csr, DeviceCsr) or csr.nnz < _LARGE_ENTRIES:
         return False
-    if features(csr)["run_sectors"] > _SECTORS_TOGETHER:
-        return False
-    with step("features"):
-        return len(set(csr.sample_values(csr.nnz // _SAMPLED_VALUES).tolist())) <= _FEW_VALUES
+    found = features(csr)
+    return bool(found["run_sectors"] <= _SECTORS_TOGETHER and found["different_values"] <= _FEW_VALUES)
 
 
 def general_formats(
@@ -293,9 +301,11 @@ def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
 
 
 def _is_worth_a_plan(
-    budget: Budget, mode: str, least_us: float, error: float | None, best: Prediction
+    budget: Budget, mode: str, format: str, least_us: float, error: float | None, best: Prediction
 ) -> bool:
     """Whether a format that takes at least so long may be tried, or chosen if there is no time to try any."""
+    if not budget.lasts_for_plan(format, best.time_us or 0.0):
+        return False
     if mode == "cached" and budget.may_afford_trials(best.time_us or 0.0):
         return _may_be_close(least_us, error, best)
     return least_us * (1 + _uncertainty(error)) < _pessimistic_us(best)

@@ -75,8 +75,8 @@ def calibrate(
                 for record in measure.time_variants(sample.name, matrix, tried, dtype, ordinal):
                     records[part].append(record)
                 if part == "roofline":
-                    item = np.dtype(measure.DTYPES[dtype]).itemsize
-                    found = _core.features(matrix.indptr, matrix.indices, matrix.shape[1], item)
+                    data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
+                    found = _core.features(matrix.indptr, matrix.indices, data, matrix.shape[1])
                     features[f"{sample.name} {dtype}"] = found
     report(1, "fitting")
     return _fit(ordinal, kind, loads, records, features, quick), records
@@ -112,13 +112,14 @@ def _fit(
 ) -> Profile:
     properties = _core.device_properties(ordinal)
     processors = properties["multiprocessors"]
-    machine = roofline.Machine(kind, processors, _cache_bytes(properties), processors)
+    cache_bytes = _cache_bytes(properties)
+    machine = _core.Machine(kind == "cuda", cache_bytes, processors, processors)
     general = records["roofline"]
     return Profile(
         device=device_model(ordinal),
         kind=kind,
-        processors=machine.processors,
-        cache_bytes=machine.cache_bytes,
+        processors=processors,
+        cache_bytes=cache_bytes,
         memory_bandwidth=_rounded(max(1e6 * r["bytes"] / r["time_us"] for r in _largest(general))),
         power={dtype: _rounded(power(general, dtype)) for dtype in measure.DTYPES},
         bus={way: _rounded(rate) for way, rate in measure.bus_bandwidth(ordinal).items()},
@@ -165,7 +166,7 @@ def fit_guo2011(dtype: str, full_load: int, records: Mapping[str, Sequence[Recor
 
 def fit_roofline(
     dtype: str,
-    machine: roofline.Machine,
+    machine: _core.Machine,
     records: Sequence[Record],
     features: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
@@ -173,8 +174,7 @@ def fit_roofline(
     item = np.dtype(measure.DTYPES[dtype]).itemsize
     own = [record for record in records if record["dtype"] == dtype]
     matrices = list(dict.fromkeys(record["matrix"] for record in own))
-    cases = {name: roofline.Case(features[f"{name} {dtype}"], item, machine) for name in matrices}
-    points = {name: roofline.point_of(case.features) for name, case in cases.items()}
+    points = {name: _core.roofline_point(features[f"{name} {dtype}"]) for name in matrices}
     by_variant: dict[str, list[Record]] = {}
     for record in own:
         by_variant.setdefault(roofline.variant_name(record["format"], record["options"]), []).append(record)
@@ -182,7 +182,10 @@ def fit_roofline(
     for name, timed in by_variant.items():
         if len(timed) < roofline.MIN_SAMPLES:
             continue
-        terms = [roofline.terms_of(name, roofline.Work(cases[r["matrix"]], r["plan"])) for r in timed]
+        terms = [
+            _core.roofline_terms(name, features[f"{r['matrix']} {dtype}"], item, machine, r["plan"])
+            for r in timed
+        ]
         fit = roofline.fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
         residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
         fitted.append(

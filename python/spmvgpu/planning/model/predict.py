@@ -19,16 +19,16 @@ from ...inputs.compressed import pieces_of
 from ...inputs.source import DeviceCsr
 from ...steps import step
 from ...value_types import value_type
-from . import roofline
-from .bounds import at_best, least_time_us
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
-from .profile import Profile, is_profile_of, load_profile
+from .profile import Profile, Variant, is_profile_of, load_profile
+from .roofline import variant_name
 
 MODELS = ("roofline", "guo2011")
 
-#: Of a format's least time in microseconds, its error, and the best prediction so far.
-WorthAPlan: TypeAlias = "Callable[[float, float | None, Prediction], bool]"
+#: Of a format, its least time in microseconds, its error, and the best prediction so far.
+WorthAPlan: TypeAlias = "Callable[[str, float, float | None, Prediction], bool]"
 
+_NOT_MEASURED = (Variant({}, None, None),)
 _NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
 
 
@@ -69,7 +69,7 @@ class Prediction:
 
     @property
     def name(self) -> str:
-        return roofline.variant_name(self.format, self.options)
+        return variant_name(self.format, self.options)
 
 
 class Predictions(Sequence[Prediction]):
@@ -262,14 +262,14 @@ def predict_csr(
     follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
     If there are none, there is nothing better than bounds.
 
-    `is_worth_a_plan` is asked with the least time that a format could take, its error, and the best of the
-    others so far; what is not worth one is left out.
+    `is_worth_a_plan` is asked with a format, the least time that it could take, its error, and the best of
+    the others so far; what is not worth one is left out.
     """
     one_of("model", model, MODELS)
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     if only_calibrated:
-        known = profile.fits[value_type(csr.dtype).profile]
+        known = profile.variants[value_type(csr.dtype).profile]
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
@@ -290,7 +290,7 @@ def features(csr: Any) -> dict[str, Any]:
     with step("features"):
         if isinstance(csr, DeviceCsr):
             return csr.features
-        return _core.features(csr.indptr, csr.indices, csr.shape[1], csr.dtype.itemsize)
+        return _core.features(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
 
 def _by_roofline(
@@ -301,51 +301,43 @@ def _by_roofline(
     is_own: bool,
     is_worth_a_plan: WorthAPlan | None,
 ) -> list[Prediction]:
-    found = features(csr)
-    kind = value_type(csr.dtype).profile
-    launch_us, fits = profile.roofline[kind]["launch_us"], profile.fits[kind]
-    corrections = profile.corrections(kind, roofline.point_of(found))
+    known = profile.variants[value_type(csr.dtype).profile]
     # A CPU's profile holds for any number of threads.
     processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
-    machine = roofline.Machine(profile.kind, processors, profile.cache_bytes, profile.processors)
+    case = profile.model(csr.dtype).case(features(csr), processors)
     # Of the device that the profile is of, which need not be here.
     first_gpu = 0
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
-    unknown: list[tuple[dict[str, Any], roofline.Fit | None]] = [({}, None)]
     variants = []
-    case = roofline.Case(found, csr.dtype.itemsize, machine)
-    best_case = roofline.Case(at_best(found), csr.dtype.itemsize, machine)
     for name in names:
-        for (options, fit), correction in zip(
-            fits.get(name, unknown), corrections.get(name, [1.0]), strict=True
-        ):
+        for variant in known.get(name, _NOT_MEASURED):
             least = 0.0
-            if fit is not None and is_worth_a_plan is not None:
-                least = least_time_us(name, options, fit, correction, best_case, csr.dtype, planned)
-            variants.append((least, name, options, fit, correction))
+            if is_worth_a_plan is not None and variant.place is not None:
+                least = case.least_time_us(variant.place, planned)
+            variants.append((least, name, variant))
     variants.sort(key=lambda variant: variant[0])
     entries: list[Prediction] = []
     best: Prediction | None = None
     refusing: set[str] = set()  # all variants alike
-    for least, name, options, fit, correction in variants:
-        error = fit.error if fit is not None and is_own else None
-        if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(least, error, best)):
+    for least, name, variant in variants:
+        error = variant.error if is_own else None
+        if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(name, least, error, best)):
             continue
         try:
-            plan = plan_csr(csr, name, planned, options, processors)
+            plan = plan_csr(csr, name, planned, variant.options, processors)
         except _core.FormatError as refused:
             entries.append(Prediction(name, note=str(refused)))
             refusing.add(name)
             continue
         note = ""
-        if fit is not None:
-            terms = roofline.terms_of(roofline.variant_name(name, options), roofline.Work(case, plan))
-            time = fit.time(terms, correction)
+        if variant.place is not None:
+            time = case.time_us(variant.place, plan)
         else:
             moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+            launch_us = profile.roofline[value_type(csr.dtype).profile]["launch_us"]
             time = launch_us + 1e6 * moved / profile.memory_bandwidth
             note = _NOT_CALIBRATED
-        entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+        entries.append(Prediction(name, variant.options, time, plan["bytes"], plan["padding"], error, note))
         if best is None or time < (best.time_us or 0.0):
             best = entries[-1]
     return entries

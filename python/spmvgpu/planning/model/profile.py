@@ -15,21 +15,27 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ... import _core, cache
 from ...devices import CPU, devices
 from ...formats import formats, options_table
 from ...schema import Range, check
 from ...value_types import value_type
-from .roofline import POINT_LENGTH, Corrections, Fit
+from .roofline import POINT_LENGTH, variant_name
 
 SCHEMA = 1
 DTYPES = ("f32", "f64")
 SHIPPED = Path(__file__).parents[2] / "profiles"
 _DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
+
+
+class Variant(NamedTuple):
+    """A kernel of a format, as a profile knows it."""
+
+    options: dict[str, Any]
+    error: float | None  # mean relative error on samples left out of the fit
+    place: int | None  # in the model; None if nobody has timed it
 
 
 @dataclass(frozen=True)
@@ -70,31 +76,34 @@ class Profile:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def fits(self) -> Mapping[str, Mapping[str, Sequence[tuple[dict[str, Any], Fit]]]]:
-        """The variants of every format with their fits, by name of the value type and of the format."""
-        found: dict[str, dict[str, list[tuple[dict[str, Any], Fit]]]] = {}
+    def variants(self) -> Mapping[str, Mapping[str, Sequence[Variant]]]:
+        """The variants of every format that was measured, by name of the value type and of the format."""
+        found: dict[str, dict[str, list[Variant]]] = {}
         for dtype, parameters in self.roofline.items():
             of_formats = found.setdefault(dtype, {})
-            for variant in parameters["variants"]:
-                fit = Fit.from_parameters(variant)
-                of_formats.setdefault(variant["format"], []).append((variant["options"], fit))
+            for place, variant in enumerate(parameters["variants"]):
+                known = Variant(variant["options"], variant["error"], place)
+                of_formats.setdefault(variant["format"], []).append(known)
         return found
 
-    def corrections(self, dtype: str, at: Sequence[float]) -> dict[str, list[float]]:
-        """Of the fits of every format, what corrects their times for a matrix that lies at this point."""
-        of_formats = self.fits[dtype]
-        found = iter(self._corrections[dtype].at(at))
-        return {name: [next(found) for _ in fits] for name, fits in of_formats.items()}
+    def model(self, dtype: Any) -> _core.RooflineModel:
+        """The roofline model of matrices of a value type. It knows the variants by their places."""
+        kind = value_type(dtype)
+        if kind.suffix not in self._models:
+            parameters = self.roofline[kind.profile]
+            machine = _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.processors)
+            variants = [
+                (v["format"], variant_name(v["format"], v["options"]), v["norm"], v["costs"], v["residuals"])
+                for v in parameters["variants"]
+            ]
+            self._models[kind.suffix] = _core.RooflineModel(
+                machine, kind.suffix, variants, parameters["places"]
+            )
+        return self._models[kind.suffix]
 
     @cached_property
-    def _corrections(self) -> Mapping[str, Corrections]:
-        return {
-            dtype: Corrections(
-                np.array(self.roofline[dtype]["places"], float).reshape(-1, POINT_LENGTH),
-                [fit for fits in of_formats.values() for _, fit in fits],
-            )
-            for dtype, of_formats in self.fits.items()
-        }
+    def _models(self) -> dict[str, _core.RooflineModel]:
+        return {}
 
     def save(self, path: Path) -> None:
         """Write the profile, all at once or not at all."""
