@@ -20,7 +20,7 @@ from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, build_in_one, candidates, plan_csr
 from spmvgpu.inputs.compressed import transpose
 from spmvgpu.inputs.source import DeviceCsr, device_csr, on_device, transpose_for
-from spmvgpu.planning import tuning_cache
+from spmvgpu.planning import choosing, tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.model.predict import features
 from spmvgpu.value_types import value_type
@@ -163,7 +163,8 @@ def test_features_of_windows(nnz, device, rng):
 
 
 @over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
-def test_the_same_is_chosen(case, device, dtype):
+def test_the_same_is_chosen(case, device, dtype, monkeypatch):
+    monkeypatch.setattr(choosing, "_SMALL_ENTRIES", 0)
     A, ordinal = matrix(case, dtype), resolve_device(device)
     source = source_of(A, device)
     assert tuning_cache.fingerprint(source) == tuning_cache.fingerprint(A)
