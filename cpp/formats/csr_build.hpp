@@ -60,12 +60,13 @@ double fraction_of_neighbours(Passes& passes, const CsrMatrix<T>& csr) {
 // large matrix the columns must be close together.
 template <class T, class Passes>
 CsrKernel choose_kernel(Passes& passes, const CsrMatrix<T>& csr, int lanes) {
-    constexpr index_t kMaxEntriesPerLane = 16;
+    constexpr index_t kSmall = 1 << 17;
+    const index_t most_per_lane = csr.nnz < kSmall ? 8 : 16;  // in small matrices a long row is waited for
     constexpr double kMinNeighbours = 0.25;
     const index_t* const row_offsets = csr.row_offsets.data();
     const auto longest = largest<index_t>(
         passes, csr.rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
-    if (longest > kMaxEntriesPerLane * lanes) return CsrKernel::kBalanced;
+    if (longest > most_per_lane * lanes) return CsrKernel::kBalanced;
     const bool scattered = csr.nnz >= kLarge && fraction_of_neighbours(passes, csr) < kMinNeighbours;
     return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
 }

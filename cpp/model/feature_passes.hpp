@@ -104,47 +104,48 @@ struct GroupOfRows {
     }
 };
 
-// Of the first entries of rows that are spread evenly; its numbers are diagonals, counted from the lower left corner.
-struct SpreadRows {
+// What is sampled of a few rows that are spread evenly, or of values. Numbers are diagonals, counted from the lower
+// left corner; or keys, which hardly two different rows, or values, share.
+enum class Sample { kDiagonals, kRows, kValues, kCount };
+
+struct FewOf {
+    Sample what;
     Tally* tally;
-    index_t runs;  // rows of the sample
-    index_t rows;
-    const index_t *row_offsets, *col_indices;
+    AnyCsr csr;
+    index_t runs;  // rows, or one of all values
 
     struct RowRun : Run {
         index_t row;
     };
     constexpr RowRun run(index_t i) const {
-        constexpr index_t kMost = Features::kDiagonalEntries;  // a GPU knows no address of the member
-        const auto row = static_cast<index_t>(std::int64_t(rows) * i / runs);
-        const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+        constexpr index_t kMost = Features::kDiagonalEntries, kValues = Features::kFewValues;
+        if (what == Sample::kValues) return {{0, csr.nnz < kValues ? csr.nnz : kValues}, 0};
+        const auto row = static_cast<index_t>(std::int64_t(csr.rows) * i / runs);
+        const index_t begin = csr.row_offsets[row], length = csr.row_offsets[row + 1] - begin;
+        if (what == Sample::kRows) return {{begin, begin + 1}, row};
         return {{begin, begin + (length < kMost ? length : kMost)}, row};
     }
     constexpr std::int64_t number(const RowRun& run, index_t k) const {
-        return std::int64_t(rows) - 1 - run.row + col_indices[k];
-    }
-};
-
-// The same rows, each a number that hardly another one has.
-struct RowsByKeys {
-    Tally* tally;
-    index_t runs;
-    AnyCsr csr;
-
-    constexpr Run run(index_t i) const { return {i, i + 1}; }
-    constexpr std::int64_t number(const Run& /*run*/, index_t i) const {
-        constexpr index_t kMost = Features::kRowEntries;
-        const auto row = static_cast<index_t>(std::int64_t(csr.rows) * i / runs);
-        const index_t begin = csr.row_offsets[row], length = csr.row_offsets[row + 1] - begin;
-        std::uint64_t key = mixed(length, -1);
-        for (index_t k = begin; k < begin + (length < kMost ? length : kMost); ++k) {
-            key += key_of_value(csr, k, std::int64_t(csr.col_indices[k]) - row);
-        }
+        if (what == Sample::kDiagonals) return std::int64_t(csr.rows) - 1 - run.row + csr.col_indices[k];
+        const std::uint64_t key = what == Sample::kRows ? key_of_row(run.row) : key_of_sampled_value(k, run.end);
         return static_cast<std::int64_t>(key >> (64 - kNumberBits));
     }
 
+private:
+    constexpr std::uint64_t key_of_sampled_value(index_t i, index_t taken) const {
+        return key_of_value(static_cast<index_t>(sample_place(csr.nnz, taken, i)), 0);
+    }
+    constexpr std::uint64_t key_of_row(index_t row) const {
+        constexpr index_t kMost = Features::kRowEntries;
+        const index_t begin = csr.row_offsets[row], length = csr.row_offsets[row + 1] - begin;
+        std::uint64_t key = mixed(length, -1);
+        for (index_t k = begin; k < begin + (length < kMost ? length : kMost); ++k) {
+            key += key_of_value(k, std::int64_t(csr.col_indices[k]) - row);
+        }
+        return key;
+    }
     // At a place, which may be any number.
-    static constexpr std::uint64_t key_of_value(const AnyCsr& csr, index_t k, std::int64_t place) {
+    constexpr std::uint64_t key_of_value(index_t k, std::int64_t place) const {
         const int words = csr.item_bytes / static_cast<int>(sizeof(Word));
         std::uint64_t key = 0;
         for (int w = 0; w < words; ++w) key += mixed(csr.values[std::int64_t(k) * words + w], place * words + w);
@@ -152,24 +153,12 @@ struct RowsByKeys {
     }
 };
 
-// Values that are spread evenly, likewise.
-struct SpreadValues {
-    Tally* tally;
-    index_t taken;
-    AnyCsr csr;
-    index_t runs = 1;
-
-    constexpr Run run(index_t /*i*/) const { return {0, taken}; }
-    constexpr std::int64_t number(const Run& /*run*/, index_t i) const {
-        const auto k = static_cast<index_t>(sample_place(csr.nnz, taken, i));
-        return static_cast<std::int64_t>(RowsByKeys::key_of_value(csr, k, 0) >> (64 - kNumberBits));
-    }
-};
-
 // Sectors and entries, with 1, 2, 4, ... lanes a row where there are several.
 struct Sampled {
     Tally warps[Features::kLaneCounts], blocks[Features::kLaneCounts], run, long_run;
-    Tally diagonals, rows, values;
+    Tally few[static_cast<int>(Sample::kCount)];
+
+    constexpr Tally& of(Sample what) { return few[static_cast<int>(what)]; }
 };
 
 // A sample is a thread block's rows: with 2^i lanes a row the block, and as many warps as have kWarp rows together.
@@ -208,29 +197,17 @@ void sample_groups(Passes& passes, const Features& features, const index_t* row_
         work);
 }
 
-// Of a few rows the diagonals, and which of them are different; and of a few values.
 template <class Passes>
 void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled) {
     constexpr index_t kRows = Features::kFewRows, kMost = kRows * Features::kDiagonalEntries;
-    const index_t taken = std::min(csr.rows, kRows), values = std::min(csr.nnz, Features::kFewValues);
-    passes.template distinct<SpreadRows>(
-        1, std::min(csr.nnz, kMost),
-        SPMVGPU_BODY(std::int64_t) {
-            return SpreadRows{&sampled->diagonals, taken, csr.rows, csr.row_offsets, csr.col_indices};
+    const index_t rows = std::min(csr.rows, kRows);
+    passes.template distinct<FewOf>(
+        static_cast<int>(Sample::kCount), std::max(rows, std::min(csr.nnz, kMost)),
+        SPMVGPU_BODY(std::int64_t g) {
+            const auto what = static_cast<Sample>(g);
+            return FewOf{what, &sampled->of(what), csr, what == Sample::kValues ? 1 : rows};
         },
         10 * kMost);
-    passes.template distinct<RowsByKeys>(
-        1, taken,
-        SPMVGPU_BODY(std::int64_t) {
-            return RowsByKeys{&sampled->rows, taken, csr};
-        },
-        10 * taken * Features::kRowEntries);
-    passes.template distinct<SpreadValues>(
-        1, values,
-        SPMVGPU_BODY(std::int64_t) {
-            return SpreadValues{&sampled->values, values, csr};
-        },
-        10 * values);
 }
 
 // The samples are counted first, all of them without waiting for any.
@@ -250,16 +227,16 @@ Features extract(Passes& passes, const AnyCsr& csr) {
     sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kLongRun, kInWindows, &sampled->long_run);
     sample_rows_and_values(passes, csr, sampled);
     read_row_lengths(passes, features, csr.row_offsets);
-    const Sampled found = passes.read(sampled);
+    Sampled found = passes.read(sampled);
     for (int i = 0; i < Features::kLaneCounts; ++i) {
         features.warp_sectors[i] = sectors_per_entry(found.warps[i]);
         features.block_sectors[i] = sectors_per_entry(found.blocks[i]);
     }
     features.run_sectors = sectors_per_entry(found.run);
     features.long_run_sectors = sectors_per_entry(found.long_run);
-    features.diagonals = static_cast<index_t>(found.diagonals.different);
-    features.different_rows = static_cast<index_t>(found.rows.different);
-    features.different_values = static_cast<index_t>(found.values.different);
+    features.diagonals = static_cast<index_t>(found.of(Sample::kDiagonals).different);
+    features.different_rows = static_cast<index_t>(found.of(Sample::kRows).different);
+    features.different_values = static_cast<index_t>(found.of(Sample::kValues).different);
     return features;
 }
 

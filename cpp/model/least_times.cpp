@@ -25,16 +25,39 @@ constexpr double kMostSlots = 8, kFewSlots = 1 << 20;
 constexpr index_t kManyRows = 8192;
 constexpr double kMostStencils = 8;
 
-// The least and the largest values of the options that a plan chooses and a time depends on.
-using Extremes = std::vector<std::map<std::string, int>>;
-const Extremes kNoOptions = {{}};
-const std::map<std::string, Extremes, std::less<>> kExtremes = {
-    {"csr kernel=shuffle", {{{"lanes_per_row", 1}}, {{"lanes_per_row", 32}}}},
-    {"ellr_t", {{{"threads_per_row", 1}}, {{"threads_per_row", 32}}}},
-    {"sell", {{{"warps_per_slice", 1}, {"sigma", 1}}, {{"warps_per_slice", 32}, {"sigma", 16384}}}},
-    {"bsell", {{{"warps_per_slice", 1}, {"sigma", 1}}, {{"warps_per_slice", 8}, {"sigma", 16384}}}},
-    {"packed_sell", {{{"warps_per_slice", 1}, {"sigma", 1}}, {{"warps_per_slice", 32}, {"sigma", 16384}}}},
-};
+// What a plan may choose that a time depends on.
+using Choices = std::vector<std::map<std::string, int>>;
+
+Choices powers_of_two(const char* name, int most) {
+    Choices choices;
+    for (int value = 1; value <= most; value *= 2) choices.push_back({{name, value}});
+    return choices;
+}
+
+Choices slices_with_warps(int most) {
+    constexpr int kInOrder = 1, kSorted = 16384;
+    Choices choices;
+    for (const auto& warps : powers_of_two("warps_per_slice", most)) {
+        for (const int sigma : {kInOrder, kSorted}) {
+            choices.push_back(warps);
+            choices.back()["sigma"] = sigma;
+        }
+    }
+    return choices;
+}
+
+const Choices& choices_of(const std::string& variant) {
+    static const Choices none = {{}};
+    static const std::map<std::string, Choices> known = {
+        {"csr kernel=shuffle", powers_of_two("lanes_per_row", 32)},
+        {"ellr_t", powers_of_two("threads_per_row", 32)},
+        {"sell", slices_with_warps(32)},
+        {"bsell", slices_with_warps(BsellTuning::kMostWarps)},
+        {"packed_sell", slices_with_warps(32)},
+    };
+    const auto found = known.find(variant);
+    return found == known.end() ? none : found->second;
+}
 
 // Slots that a format takes at least: those that store as many of every row as the longest one needs, or as there are
 // diagonals, some of which may be mirror images of others, or one for each entry.
@@ -90,17 +113,18 @@ double Case::least_time_us(std::size_t variant, Device device) const {
     const bool has_blocks = asked.format == "bsell";
     const Stored band =
         model_->of_band(asked.format, has_blocks ? largest_block(features) : 1, {device, subject_.machine.processors});
-    Stored stored{kLess * slots * band.bytes, band.slots >= 1 ? slots : kLess * slots * band.slots, 1.0, {}, {}};
-    if (has_blocks) stored.counts = band.counts;
-    const auto found = kExtremes.find(asked.name);
-    Terms least;
-    least.fill(std::numeric_limits<double>::infinity());
-    for (const auto& options : found == kExtremes.end() ? kNoOptions : found->second) {
-        stored.options = options;
-        const Terms terms = terms_of(asked.name, at_best_, stored);
-        for (int term = 0; term < kTermCount; ++term) least[term] = std::min(least[term], terms[term]);
+    const bool is_padded = band.slots >= 1;  // not half of the matrix
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& options : choices_of(asked.name)) {
+        // Of slices in order it is known how many slots they take.
+        const auto sigma = options.find("sigma");
+        const bool is_known = asked.format == "sell" && sigma != options.end() && sigma->second == 1;
+        const double taken = is_known ? std::max(slots, Features::kWarp * features.warp_steps[0]) : slots;
+        const Stored stored{kLess * taken * band.bytes, is_padded ? taken : kLess * taken * band.slots, 1.0,
+                            has_blocks ? band.counts : std::map<std::string, double>{}, options};
+        least = std::min(least, asked.time_us(terms_of(asked.name, subject_, stored)));
     }
-    return asked.time_us(least) * corrections_[variant];
+    return least * corrections_[variant];
 }
 
 #define INSTANTIATE(T) template CsrMatrix<T> band_of_blocks(index_t);

@@ -342,12 +342,6 @@ Stored Model::of_band(const std::string& format, index_t block, const Target& ta
 Case::Case(std::shared_ptr<const Model> model, const Features& features, int processors)
     : model_(std::move(model)), subject_{features, model_->item_bytes(), model_->machine()} {
     subject_.machine.processors = processors;
-    at_best_ = subject_;
-    // What depends on how many lanes a row gets is the least of all.
-    for (auto* const by_lanes :
-         {&at_best_.features.warp_steps, &at_best_.features.warp_sectors, &at_best_.features.block_sectors}) {
-        by_lanes->fill(std::ranges::min(*by_lanes));
-    }
     const std::vector<double> weights = weights_at(point_of(features), model_->places());
     for (const Variant& variant : model_->variants()) corrections_.push_back(correction(weights, variant.residuals));
 }

@@ -146,7 +146,7 @@ public:
 
 private:
     std::shared_ptr<const Model> model_;
-    Subject subject_, at_best_;
+    Subject subject_;
     std::vector<double> corrections_;
 };
 

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+import spmvgpu as sg
 from experiments import environment
 from experiments.matrices import canonical
 from experiments.peers.problem import DTYPES
 from experiments.records import RESULTS, Recorder, Row, geometric_mean
-from experiments.report.models import errors, losses
+from experiments.report.models import AUTO, errors, losses, losses_of_auto
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
 from spmvgpu.planning.model import calibrate, measure, roofline
@@ -73,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compare(name: str, matrix: sp.csr_array, dtype: str, ordinal: int, profile: Profile) -> Iterator[Row]:
-    """A row per variant that either model knows."""
+    """A row per variant that either model knows, and one of what ``format="auto"`` takes."""
     data = matrix.data.astype(DTYPES[dtype], copy=False)
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     predicted = {
@@ -91,6 +92,18 @@ def compare(name: str, matrix: sp.csr_array, dtype: str, ordinal: int, profile: 
             "cache": "hot",
             **{f"{model}_us": predicted[model].get(variant) for model in MODELS},
         }
+    with sg.cache.empty():
+        op = sg.aslinearoperator(csr, device=device_name(ordinal))
+    yield {
+        **{"matrix": name, "rows": csr.shape[0], "cols": csr.shape[1], "nnz": csr.nnz, "dtype": dtype},
+        "bytes": op.nbytes,
+        "time_us": round(op.time_products(measure.series_of(csr.nnz)), 4),
+        "library": "spmvgpu",
+        "variant": AUTO,
+        "format": op.format,
+        "cache": "hot",
+        **{f"{model}_us": None for model in MODELS},
+    }
 
 
 def summary(rows: list[Row]) -> str:
@@ -103,11 +116,14 @@ def summary(rows: list[Row]) -> str:
             own = errors(rows, model, variant)
             if own:
                 lines.append(f"  {variant:<24} {np.mean(own):6.1%} of {len(own)}")
-        lost = losses(rows, model)
-        lines.append(f"  its choice over the fastest: geometric mean {geometric_mean(lost.values()):.3f}")
-        worst = sorted(lost.items(), key=lambda entry: -entry[1])[:3]
-        lines += [f"    {case}: {loss:.2f}" for case, loss in worst]
-    return "\n".join(lines)
+        lines += _lost("  its choice", losses(rows, model))
+    return "\n".join(lines + _lost(AUTO, losses_of_auto(rows)))
+
+
+def _lost(what: str, lost: dict[str, float]) -> list[str]:
+    worst = sorted(lost.items(), key=lambda entry: -entry[1])[:6]
+    head = f"{what} over the fastest: geometric mean {geometric_mean(lost.values()):.3f}"
+    return [head, *(f"    {case}: {loss:.2f}" for case, loss in worst)]
 
 
 def _ahead(pool: ProcessPoolExecutor, items: list[Any], depth: int = 12) -> Iterator[Future[sp.csr_array]]:

@@ -99,3 +99,20 @@ def test_tiles_are_small_where_gathers_are_far_apart(rows, anywhere, in_a_band, 
         A = canonical_csr(sg.gallery.banded_random(rows, 12, band), dtype=dtype)
         plan = plan_csr(A, "csr", a_gpu, {"kernel": "balanced"}, of_processors)
         assert plan["options"]["tile"] == expected
+
+
+def test_rows_that_are_waited_for_are_shared_by_a_block():
+    """In a small matrix of fewer entries a lane than in a large one, where others hide the wait."""
+
+    def kernel_of(rows, longest):
+        lengths = np.full(rows, 4)  # for which two lanes are enough
+        lengths[rows // 2] = longest
+        indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        places = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)
+        A = sp.csr_array((np.ones(indptr[-1]), places.astype(np.int32), indptr), shape=(rows, rows))
+        return plan_csr(A, "csr", 0, {}, 132)["options"]["kernel"]  # a GPU need not be here
+
+    assert kernel_of(5000, 16) == "shuffle"
+    assert kernel_of(5000, 17) == "balanced"
+    assert kernel_of(50_000, 32) == "shuffle"
+    assert kernel_of(50_000, 33) == "balanced"

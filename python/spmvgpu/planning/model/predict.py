@@ -253,14 +253,15 @@ def predict_csr(
     model: str,
     profile: Profile,
     names: Iterable[str] | None = None,
-    only_calibrated: bool = False,
+    to_choose: bool = False,
     is_worth_a_plan: WorthAPlan | None = None,
 ) -> Predictions:
     """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them.
 
-    With `only_calibrated` for those of them that the profile has measurements of, to choose among: what
+    With `to_choose` for those of them that the profile has measurements of, for one to be chosen: what
     follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
-    If there are none, there is nothing better than bounds.
+    If there are none, there is nothing better than bounds. Of a format with several kernels it is the one
+    that the format itself takes for the matrix, as in what is built.
 
     `is_worth_a_plan` is asked with a format, the least time that it could take, its error, and the best of
     the others so far; what is not worth one is left out.
@@ -268,14 +269,14 @@ def predict_csr(
     one_of("model", model, MODELS)
     by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
-    if only_calibrated:
+    if to_choose:
         known = profile.variants[value_type(csr.dtype).profile]
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
     if by_roofline:
         pieces = list(pieces_of(csr))
         worth = is_worth_a_plan if len(pieces) == 1 else None  # each of several would leave out others
-        each = [_by_roofline(piece, ordinal, profile, chosen, is_own, worth) for piece in pieces]
+        each = [_by_roofline(piece, ordinal, profile, chosen, is_own, to_choose, worth) for piece in pieces]
         entries = each[0] if len(each) == 1 else _together(each, chosen)
     else:
         entries = _by_guo2011(csr, ordinal, profile, chosen)
@@ -299,6 +300,7 @@ def _by_roofline(
     profile: Profile,
     names: Iterable[str],
     is_own: bool,
+    own_kernels: bool,
     is_worth_a_plan: WorthAPlan | None,
 ) -> list[Prediction]:
     known = profile.variants[value_type(csr.dtype).profile]
@@ -308,28 +310,32 @@ def _by_roofline(
     # Of the device that the profile is of, which need not be here.
     first_gpu = 0
     planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
-    variants = []
+    candidates: list[tuple[float, str, Sequence[Variant]]] = []
     for name in names:
-        for variant in known.get(name, _NOT_MEASURED):
-            least = 0.0
-            if is_worth_a_plan is not None and variant.place is not None:
-                least = case.least_time_us(variant.place, planned)
-            variants.append((least, name, variant))
-    variants.sort(key=lambda variant: variant[0])
+        measured = known.get(name, _NOT_MEASURED)
+        for variants in [measured] if own_kernels else [[variant] for variant in measured]:
+            places = [variant.place for variant in variants if variant.place is not None]
+            asked = places if is_worth_a_plan is not None else []
+            least = min((case.least_time_us(place, planned) for place in asked), default=0.0)
+            candidates.append((least, name, variants))
+    candidates.sort(key=lambda candidate: candidate[0])
     entries: list[Prediction] = []
     best: Prediction | None = None
     refusing: set[str] = set()  # all variants alike
-    for least, name, variant in variants:
-        error = variant.error if is_own else None
+    for least, name, variants in candidates:
+        error = max((v.error for v in variants if v.error is not None), default=None) if is_own else None
         if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(name, least, error, best)):
             continue
+        options = variants[0].options if len(variants) == 1 else {}
         try:
-            plan = plan_csr(csr, name, planned, variant.options, processors)
+            plan = plan_csr(csr, name, planned, options, processors)
         except _core.FormatError as refused:
             entries.append(Prediction(name, note=str(refused)))
             refusing.add(name)
             continue
         note = ""
+        taken = plan["options"].items()
+        variant = next((v for v in variants if v.options.items() <= taken), variants[0])
         if variant.place is not None:
             time = case.time_us(variant.place, plan)
         else:
@@ -337,7 +343,8 @@ def _by_roofline(
             launch_us = profile.roofline[value_type(csr.dtype).profile]["launch_us"]
             time = launch_us + 1e6 * moved / profile.memory_bandwidth
             note = _NOT_CALIBRATED
-        entries.append(Prediction(name, variant.options, time, plan["bytes"], plan["padding"], error, note))
+        error = variant.error if is_own else None
+        entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
         if best is None or time < (best.time_us or 0.0):
             best = entries[-1]
     return entries
