@@ -34,13 +34,15 @@ using GivenVariant =
 
 // A plan as Python has it; see described().
 Stored stored_of(const py::dict& plan) {
-    Stored stored{plan["bytes"].cast<double>(),
-                  plan["slots"].cast<double>(),
-                  plan["padding"].cast<double>(),
-                  plan["counts"].cast<std::map<std::string, double>>(),
-                  {}};
+    Stored stored;
+    stored.bytes = plan["bytes"].cast<double>();
+    stored.slots = plan["slots"].cast<double>();
+    stored.padding = plan["padding"].cast<double>();
+    for (const auto& [name, value] : plan["counts"].cast<py::dict>()) {
+        stored.set_count(name.cast<std::string_view>(), value.cast<double>());
+    }
     for (const auto& [name, value] : plan["options"].cast<py::dict>()) {
-        if (py::isinstance<py::int_>(value)) stored.options[name.cast<std::string>()] = value.cast<int>();
+        if (py::isinstance<py::int_>(value)) stored.set_option(name.cast<std::string_view>(), value.cast<int>());
     }
     return stored;
 }

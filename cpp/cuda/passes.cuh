@@ -160,7 +160,7 @@ public:
 
     Stream stream() const { return leased_.get(); }
 
-    // What was queued is done. To be called before the results are used on other streams.
+    // To be called before the results are used on other streams, too.
     void finish() const {
         check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
         check_interrupt();

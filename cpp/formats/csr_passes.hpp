@@ -112,6 +112,10 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
     const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
     const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
     const T* const values = csr.values.data();
+    const Array<index_t> order = passes.order_by_key(
+        nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0, SPMVGPU_BODY(index_t k) { return col_indices[k]; });
+    const index_t* const from = order.data();
+    passes.finish();  // so the result may lie where the keys were
     CsrMatrix<T> result{cols,
                         rows,
                         nnz,
@@ -120,9 +124,6 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
                         passes.template make<T>(nnz)};
     index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
     T* const new_values = result.values.data();
-    const Array<index_t> order = passes.order_by_key(
-        nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0, SPMVGPU_BODY(index_t k) { return col_indices[k]; });
-    const index_t* const from = order.data();
     // A column begins where the first entry that is not of one before it is, and so do those before it that are empty.
     passes.each(
         std::int64_t(nnz) + 1, SPMVGPU_BODY(std::int64_t i) {

@@ -25,38 +25,32 @@ constexpr double kMostSlots = 8, kFewSlots = 1 << 20;
 constexpr index_t kManyRows = 8192;
 constexpr double kMostStencils = 8;
 
-// What a plan may choose that a time depends on.
-using Choices = std::vector<std::map<std::string, int>>;
-
-Choices powers_of_two(const char* name, int most) {
-    Choices choices;
-    for (int value = 1; value <= most; value *= 2) choices.push_back({{name, value}});
-    return choices;
-}
-
-Choices slices_with_warps(int most) {
+// Calls visit(stored) with everything that a plan of a variant may choose and a time depends on.
+template <class Visit>
+void each_choice(const std::string& variant, Stored stored, const Visit& visit) {
     constexpr int kInOrder = 1, kSorted = 16384;
-    Choices choices;
-    for (const auto& warps : powers_of_two("warps_per_slice", most)) {
-        for (const int sigma : {kInOrder, kSorted}) {
-            choices.push_back(warps);
-            choices.back()["sigma"] = sigma;
-        }
-    }
-    return choices;
-}
-
-const Choices& choices_of(const std::string& variant) {
-    static const Choices none = {{}};
-    static const std::map<std::string, Choices> known = {
-        {"csr kernel=shuffle", powers_of_two("lanes_per_row", 32)},
-        {"ellr_t", powers_of_two("threads_per_row", 32)},
-        {"sell", slices_with_warps(32)},
-        {"bsell", slices_with_warps(BsellTuning::kMostWarps)},
-        {"packed_sell", slices_with_warps(32)},
+    const auto each_power_of_two = [&](int& field, int most, const auto& call) {
+        for (field = 1; field <= most; field *= 2) call();
     };
-    const auto found = known.find(variant);
-    return found == known.end() ? none : found->second;
+    const auto each_slicing = [&](int most_warps) {
+        each_power_of_two(stored.warps_per_slice, most_warps, [&] {
+            for (const int sigma : {kInOrder, kSorted}) {
+                stored.sigma = sigma;
+                visit(stored);
+            }
+        });
+    };
+    if (variant == "csr kernel=shuffle") {
+        each_power_of_two(stored.lanes_per_row, 32, [&] { visit(stored); });
+    } else if (variant == "ellr_t") {
+        each_power_of_two(stored.threads_per_row, 32, [&] { visit(stored); });
+    } else if (variant == "sell" || variant == "packed_sell") {
+        each_slicing(32);
+    } else if (variant == "bsell") {
+        each_slicing(BsellTuning::kMostWarps);
+    } else {
+        visit(stored);
+    }
 }
 
 // Slots that a format takes at least: those that store as many of every row as the longest one needs, or as there are
@@ -113,17 +107,18 @@ double Case::least_time_us(std::size_t variant, Device device) const {
     const bool has_blocks = asked.format == "bsell";
     const Stored band =
         model_->of_band(asked.format, has_blocks ? largest_block(features) : 1, {device, subject_.machine.processors});
-    const bool is_padded = band.slots >= 1;  // not half of the matrix
+    const bool is_half = band.slots < 1;  // of a symmetric matrix
+    Stored stored;
+    stored.block = band.block;
     double least = std::numeric_limits<double>::infinity();
-    for (const auto& options : choices_of(asked.name)) {
+    each_choice(asked.name, stored, [&](Stored& chosen) {
         // Of slices in order it is known how many slots they take.
-        const auto sigma = options.find("sigma");
-        const bool is_known = asked.format == "sell" && sigma != options.end() && sigma->second == 1;
+        const bool is_known = asked.format == "sell" && chosen.sigma == 1;
         const double taken = is_known ? std::max(slots, Features::kWarp * features.warp_steps[0]) : slots;
-        const Stored stored{kLess * taken * band.bytes, is_padded ? taken : kLess * taken * band.slots, 1.0,
-                            has_blocks ? band.counts : std::map<std::string, double>{}, options};
-        least = std::min(least, asked.time_us(terms_of(asked.name, subject_, stored)));
-    }
+        chosen.bytes = kLess * taken * band.bytes;
+        chosen.slots = is_half ? kLess * taken * band.slots : taken;
+        least = std::min(least, asked.time_us(terms_of(asked.name, subject_, chosen)));
+    });
     return least * corrections_[variant];
 }
 

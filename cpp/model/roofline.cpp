@@ -31,11 +31,6 @@ public:
     Work(const Subject& subject, const Stored& stored)
         : features(subject.features), stored(stored), subject_(subject), nnz_(features.nnz / kMillion) {}
 
-    int option(const char* name) const { return stored.options.at(name); }
-    double count(const char* name) const {
-        const auto found = stored.counts.find(name);
-        return found == stored.counts.end() ? 0.0 : found->second;
-    }
     double rows() const { return std::max<index_t>(features.rows, 1); }
 
     // What every kernel pays for.
@@ -94,8 +89,8 @@ public:
 
     Terms csr_b() const {
         Terms terms = by_entries();
-        terms[kRounds] = count("rounds") / kMillion;
-        terms[kChain] = count("longest_rounds");
+        terms[kRounds] = stored.rounds / kMillion;
+        terms[kChain] = stored.longest_rounds;
         terms[kCut] = features.longest > 32;
         return terms;
     }
@@ -124,12 +119,12 @@ public:
     // Of neighbours that are the same stencil a warp reads each slot once, and of others once for each.
     Terms stencil() const {
         Terms terms = diagonals();
-        terms[kChanges] = count("changes") * (features.nnz / rows()) / kMillion;
+        terms[kChanges] = stored.changes * (features.nnz / rows()) / kMillion;
         return terms;
     }
 
     Terms hyb() const {
-        const double in_coo = count("coo_entries"), in_ell = stored.slots - in_coo;
+        const double in_coo = std::max(stored.coo_entries, 0.0), in_ell = stored.slots - in_coo;
         Terms terms = by_rows(1);
         terms[kSteps] = terms[kThreads] = 0;
         terms[kChain] = in_ell / rows();
@@ -142,9 +137,9 @@ public:
 
     Terms sell() const {
         constexpr int kLanes = 32;
-        const int warps = option("warps_per_slice"), i = log2_of(warps);
+        const int warps = stored.warps_per_slice, i = log2_of(warps);
         const std::int64_t slices = (std::int64_t(features.rows) + kLanes - 1) / kLanes;
-        const bool is_sorted = option("sigma") > 1;  // then neighbours in a slice are far apart in x
+        const bool is_sorted = stored.sigma > 1;  // then neighbours in a slice are far apart in x
         Terms terms = base();
         terms[kXBlock] = is_sorted ? nnz_ : features.block_sectors[i] * nnz_;
         terms[kXLoads] = is_sorted ? nnz_ : features.warp_sectors[0] * nnz_;
@@ -158,7 +153,7 @@ public:
 
     // A row of blocks for each lane, which reads x once for all rows of a block.
     Terms bsell() const {
-        const double block = std::max(count("block"), 1.0);
+        const double block = std::max(stored.block, 1.0);
         Terms terms = sell();
         for (const Term shared : {kXBlock, kXLoads, kXChain, kChain, kThreads}) terms[shared] /= block;
         terms[kSlots] = stored.slots / (block * block) / kMillion;
@@ -187,8 +182,8 @@ public:
         const Machine& machine = subject_.machine;
         // A slot that stands for an entry and its mirror image is multiplied twice.
         const double multiplied = stored.padding * features.nnz;
-        const bool has_coo = stored.counts.contains("coo_entries");
-        const double entries = has_coo ? count("coo_entries") : features.nnz;
+        const bool has_coo = stored.coo_entries >= 0;
+        const double entries = has_coo ? stored.coo_entries : features.nnz;
         const double slots = has_coo ? multiplied - entries : multiplied;
         const bool serial = piece_count(static_cast<std::int64_t>(multiplied + features.rows)) == 1;
         // Of what the busiest thread does; so costs hold for any number of them.
@@ -223,7 +218,7 @@ private:
             {"sdia", 512},     {"stencil", 512},    {"sell", 32},     {"bsell", 32}, {"packed_sell", 32}};
         const auto least = rows_of_a_thread.find(format);
         if (least == rows_of_a_thread.end()) return even;
-        const std::int64_t lanes = format == "ellr_t" ? option("threads_per_row") : 1;
+        const std::int64_t lanes = format == "ellr_t" ? stored.threads_per_row : 1;
         const std::int64_t parts = (features.rows * lanes + least->second - 1) / least->second;
         return 1.0 / std::clamp<double>(static_cast<double>(parts), 1, subject_.machine.processors);
     }
@@ -238,14 +233,14 @@ const std::map<std::string, TermsOf, std::less<>> kTermsOnGpu = {
     {"coo", [](const Work& work) { return work.coo(); }},
     {"csr", [](const Work& work) { return work.csr_balanced(); }},
     {"csr kernel=balanced", [](const Work& work) { return work.csr_balanced(); }},
-    {"csr kernel=shuffle", [](const Work& work) { return work.by_rows(work.option("lanes_per_row")); }},
+    {"csr kernel=shuffle", [](const Work& work) { return work.by_rows(work.stored.lanes_per_row); }},
     {"csr kernel=shared", [](const Work& work) { return work.by_rows(32); }},
     {"csr kernel=half_warp", [](const Work& work) { return work.by_rows(16); }},
     {"csr_m", [](const Work& work) { return work.by_rows(32); }},
     {"csr_b", [](const Work& work) { return work.csr_b(); }},
     {"ellpack", [](const Work& work) { return work.ellpack(); }},
     {"ellpack_r", [](const Work& work) { return work.by_rows_of_slots(1); }},
-    {"ellr_t", [](const Work& work) { return work.by_rows_of_slots(work.option("threads_per_row")); }},
+    {"ellr_t", [](const Work& work) { return work.by_rows_of_slots(work.stored.threads_per_row); }},
     {"hyb", [](const Work& work) { return work.hyb(); }},
     {"dia", [](const Work& work) { return work.diagonals(); }},
     {"sell", [](const Work& work) { return work.sell(); }},
@@ -258,12 +253,33 @@ const std::map<std::string, TermsOf, std::less<>> kTermsOnGpu = {
 
 }  // namespace
 
+void Stored::set_option(std::string_view name, std::int64_t value) {
+    for (const auto& [known, field] : {std::pair{"lanes_per_row", &lanes_per_row},
+                                       {"threads_per_row", &threads_per_row},
+                                       {"warps_per_slice", &warps_per_slice},
+                                       {"sigma", &sigma}}) {
+        if (name == known) *field = static_cast<int>(value);
+    }
+}
+
+void Stored::set_count(std::string_view name, double value) {
+    for (const auto& [known, field] : {std::pair{"rounds", &rounds},
+                                       {"longest_rounds", &longest_rounds},
+                                       {"changes", &changes},
+                                       {"block", &block},
+                                       {"coo_entries", &coo_entries}}) {
+        if (name == known) *field = value;
+    }
+}
+
 Stored stored_by(const Cost& cost, const std::vector<OptionInfo>& options) {
-    Stored stored{static_cast<double>(cost.bytes), static_cast<double>(cost.slots), cost.padding(), cost.counts, {}};
+    Stored stored;
+    stored.bytes = static_cast<double>(cost.bytes);
+    stored.slots = static_cast<double>(cost.slots);
+    stored.padding = cost.padding();
+    for (const auto& [name, value] : cost.counts) stored.set_count(name, value);
     for (const OptionInfo& option : options) {
-        if (const auto* number = std::get_if<std::int64_t>(&option.value)) {
-            stored.options[option.name] = static_cast<int>(*number);
-        }
+        if (const auto* number = std::get_if<std::int64_t>(&option.value)) stored.set_option(option.name, *number);
     }
     return stored;
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -61,11 +62,15 @@ struct Machine {
     int measured_processors = 1;  // that the costs were measured with
 };
 
-// What a plan says of a matrix in a format.
+// What a plan says of a matrix in a format: options, all chosen, and counts as they are named there.
 struct Stored {
     double bytes = 0, slots = 0, padding = 1;
-    std::map<std::string, double> counts;
-    std::map<std::string, int> options;  // that are whole numbers, all chosen
+    int lanes_per_row = 1, threads_per_row = 1, warps_per_slice = 1, sigma = 1;
+    double rounds = 0, longest_rounds = 0, changes = 0, block = 0;
+    double coo_entries = -1;  // below 0 where nothing is stored as coo
+
+    void set_option(std::string_view name, std::int64_t value);
+    void set_count(std::string_view name, double value);
 };
 Stored stored_by(const Cost& cost, const std::vector<OptionInfo>& options);
 
@@ -84,7 +89,7 @@ Point point_of(const Features& features);
 
 // A format with options that make a kernel of its own of it, and the cost of its terms.
 struct Variant {
-    std::string format, name;
+    std::string format, name;  // the name has the options, too
     double norm = 1;                // the p of the p-norm that joins the terms
     Terms costs{};                  // microseconds per unit
     std::vector<double> residuals;  // logarithm of measured over what the terms say, by sample; NaN where unknown

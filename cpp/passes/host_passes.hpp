@@ -50,6 +50,8 @@ class HostPasses {
 public:
     using Lanes = HostLanes;
 
+    void finish() const {}
+
     template <class T>
     Array<T> make(std::size_t n) const {
         return Array<T>(n);

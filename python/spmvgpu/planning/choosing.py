@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -178,20 +179,20 @@ def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tupl
     possible = [prediction for prediction in predictions if prediction.time_us is not None]
     if tuning.mode == "full":
         return _fastest(csr, list(_promising(possible)), ordinal, tuning, results)
-    close = list(_close(possible))
-    choices = [_predicted(p, possible, predictions.device) for p in sorted(possible, key=_pessimistic_us)]
+    close, more = list(_close(possible)), ""
     if tuning.mode == "cached" and len(close) > 1:
         affordable = budget.affords(close)
         if len(affordable) > 1:
             tried = _while_time_lasts(affordable, budget, tuning)
             return _fastest(csr, tried, ordinal, tuning, results)
-        reason = (
+        more = (
             f"; others may be as fast, and to try them would take longer than {request.products:g} products"
         )
-        choices = [replace(choice, reason=choice.reason + reason) for choice in choices]
-    if not isinstance(csr, DeviceCsr):  # else there may be more room without it, see `choose`
-        choices += _last_resort(choices)
-    return _first(csr, choices, ordinal)
+    by_risk = sorted(possible, key=_pessimistic_us)
+    choices = (_predicted(prediction, possible, predictions.device, more) for prediction in by_risk)
+    # Of a matrix on the device there may be more room without it, see `choose`.
+    last = [] if isinstance(csr, DeviceCsr) else _last_resort(possible)
+    return _first(csr, chain(choices, last), ordinal)
 
 
 def _while_time_lasts(predictions: Iterable[Prediction], budget: Budget, tuning: Tuning) -> Iterator[Choice]:
@@ -270,7 +271,7 @@ def _uncertainty(error: float | None) -> float:
     return 0.5 if error is None else error
 
 
-def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: str) -> Choice:
+def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: str, more: str) -> Choice:
     """A choice by prediction, with the reason: it is not always the shortest time that is the best bet."""
     best = possible[0]
     reason = f"it is predicted to take {_with_error(prediction)} a product on {device}"
@@ -278,7 +279,7 @@ def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: s
         reason += ", the least of the formats considered"
     elif _pessimistic_us(prediction) < _pessimistic_us(best):
         reason += f", which is safer than {_with_error(best)} of {best.name}"
-    return Choice(prediction.format, prediction.options, reason)
+    return Choice(prediction.format, prediction.options, reason + more)
 
 
 def _with_error(prediction: Prediction) -> str:
@@ -326,9 +327,9 @@ def _promising(possible: Sequence[Prediction]) -> Iterator[Choice]:
             yield Choice(name, options)
 
 
-def _last_resort(choices: Sequence[Choice]) -> list[Choice]:
+def _last_resort(possible: Sequence[Prediction]) -> list[Choice]:
     """csr, which takes the least memory to make, if nothing else fits and it was not among the others."""
-    if any(choice.format == "csr" for choice in choices):
+    if any(prediction.format == "csr" for prediction in possible):
         return []
     return [Choice("csr", {}, "what was predicted to be faster does not fit")]
 

@@ -276,8 +276,13 @@ def _kind(ordinal: int) -> str:
 
 
 def _shipped_path(ordinal: int) -> Path:
-    own = SHIPPED / f"{slug(device_model(ordinal), ordinal)}.json"
-    return own if own.exists() else SHIPPED / _DEFAULTS[_kind(ordinal)]
+    return _shipped_for(slug(device_model(ordinal), ordinal), _kind(ordinal))
+
+
+@lru_cache(maxsize=16)
+def _shipped_for(name: str, kind: str) -> Path:
+    own = SHIPPED / f"{name}.json"
+    return own if own.exists() else SHIPPED / _DEFAULTS[kind]
 
 
 @lru_cache(maxsize=16)
