@@ -23,7 +23,10 @@ double kept(double size, double all_up_to, double none_from) {
     return std::clamp((none_from - size) / (none_from - all_up_to), 0.0, 1.0);
 }
 
-int log2_of(int lanes) { return std::bit_width(static_cast<unsigned>(lanes)) - 1; }
+// The place of so many lanes among those that features are for.
+int place_of(int lanes) {
+    return std::clamp(static_cast<int>(std::bit_width(static_cast<unsigned>(lanes))) - 1, 0, Features::kLaneCounts - 1);
+}
 
 // A matrix in a format.
 class Work {
@@ -57,7 +60,7 @@ public:
 
     // A kernel with so many lanes a row, neighbouring rows side by side.
     Terms by_rows(int lanes) const {
-        const int i = log2_of(lanes);
+        const int i = place_of(lanes);
         Terms terms = base();
         terms[kXBlock] = features.block_sectors[i] * nnz_;
         terms[kXLoads] = features.warp_sectors[i] * nnz_;
@@ -137,7 +140,7 @@ public:
 
     Terms sell() const {
         constexpr int kLanes = 32;
-        const int warps = stored.warps_per_slice, i = log2_of(warps);
+        const int warps = stored.warps_per_slice, i = place_of(warps);
         const std::int64_t slices = (std::int64_t(features.rows) + kLanes - 1) / kLanes;
         const bool is_sorted = stored.sigma > 1;  // then neighbours in a slice are far apart in x
         Terms terms = base();

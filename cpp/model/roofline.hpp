@@ -89,7 +89,7 @@ Point point_of(const Features& features);
 
 // A format with options that make a kernel of its own of it, and the cost of its terms.
 struct Variant {
-    std::string format, name;  // the name has the options, too
+    std::string format, name;       // the name has the options, too
     double norm = 1;                // the p of the p-norm that joins the terms
     Terms costs{};                  // microseconds per unit
     std::vector<double> residuals;  // logarithm of measured over what the terms say, by sample; NaN where unknown
