@@ -150,7 +150,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
     assert all(known[prediction.name] == prediction for prediction in some)
     possible, planned = ([p for p in found if p.time_us is not None] for found in (every, some))
     assert list(choosing._close(planned)) == list(choosing._close(possible))
-    assert min(planned, key=choosing._pessimistic_us) == min(possible, key=choosing._pessimistic_us)
+    assert min(planned, key=choosing._risk_us) == min(possible, key=choosing._risk_us)
     if case in made:
         assert len(planned) < len(possible)
     for mode in ("off", "cached"):  # of the latter no trials are afforded
@@ -158,7 +158,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
         few = predict.predict_csr(csr, 0, "roofline", profile, names, True, worth)
         assert len(few) <= len(some)
         few = [p for p in few if p.time_us is not None]
-        chosen, expected = (min(found, key=choosing._pessimistic_us) for found in (few, planned))
+        chosen, expected = (min(found, key=choosing._risk_us) for found in (few, planned))
         assert chosen == expected
 
 
@@ -546,6 +546,16 @@ def test_a_small_matrix_for_a_gpu_is_csr_without_a_look_at_it(measured, monkeypa
         assert (choice.format, choice.options, tuning.products) == ("csr", {}, 0)
         assert "so small a matrix" in choice.reason
     assert [record.choice.format for record in built] == ["csr", "csr"]
+
+
+@pytest.mark.parametrize(("sell", "taken"), [(9.5, "csr"), (9.0, "sell")])
+def test_csr_stays_where_others_bring_little(predicted, measured, sell, taken):
+    predicted({"csr": 10.0, "sell": sell, "coo": 30.0})
+    measured(dict.fromkeys(sg.formats(), 1.0))
+    for given in ({"mode": "off"}, {"mode": "cached", "budget": 0.0}):
+        choice, _, _ = choose(A, "auto", 0, options={}, **given)
+        assert choice.format == taken
+        assert ("needs no conversion" in choice.reason) == (taken == "csr")
 
 
 def test_a_plan_that_takes_long_is_made_for_products_that_do():

@@ -41,6 +41,10 @@ _MAX_TRIALS = 3
 # Series per variant that is timed, of which the fastest counts: what disturbs one makes it slower.
 _SERIES = {"cached": 1, "full": 3}
 
+# Where predictions decide, another format must be predicted to take less than this part of csr's time. csr needs
+# no conversion, and in the benchmarks' prediction.json, of an H200, the choice is a little the faster for it.
+_WORTH_CONVERTING = 0.92
+
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
 _HOPELESS = 2.0
 
@@ -188,7 +192,7 @@ def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tupl
         more = (
             f"; others may be as fast, and to try them would take longer than {request.products:g} products"
         )
-    by_risk = sorted(possible, key=_pessimistic_us)
+    by_risk = sorted(possible, key=_risk_us)
     choices = (_predicted(prediction, possible, predictions.device, more) for prediction in by_risk)
     # Of a matrix on the device there may be more room without it, see `choose`.
     last = [] if isinstance(csr, DeviceCsr) else _last_resort(possible)
@@ -262,9 +266,14 @@ def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
     return parts.partitioned([by_length[:cut], by_length[cut:]], [Choice("csr"), Choice("ellpack")], reason)
 
 
-def _pessimistic_us(prediction: Prediction) -> float:
-    """Predicted time, and as much more as such predictions err."""
-    return (prediction.time_us or 0.0) * (1 + _uncertainty(prediction.error))
+def _risk_us(prediction: Prediction) -> float:
+    """What a choice by prediction makes the least of."""
+    return _risk_of(prediction.format, prediction.time_us or 0.0, prediction.error)
+
+
+def _risk_of(format: str, time_us: float, error: float | None) -> float:
+    """Predicted time, and as much more as such predictions err; of csr less."""
+    return time_us * (1 + _uncertainty(error)) * (_WORTH_CONVERTING if format == "csr" else 1.0)
 
 
 def _uncertainty(error: float | None) -> float:
@@ -277,7 +286,9 @@ def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: s
     reason = f"it is predicted to take {_with_error(prediction)} a product on {device}"
     if prediction is best:
         reason += ", the least of the formats considered"
-    elif _pessimistic_us(prediction) < _pessimistic_us(best):
+    elif prediction.format == "csr":
+        reason += f", little more than {_with_error(best)} of {best.name}, and needs no conversion"
+    elif _risk_us(prediction) < _risk_us(best):
         reason += f", which is safer than {_with_error(best)} of {best.name}"
     return Choice(prediction.format, prediction.options, reason + more)
 
@@ -309,7 +320,7 @@ def _is_worth_a_plan(
         return False
     if mode == "cached" and budget.may_afford_trials(best.time_us or 0.0):
         return _may_be_close(least_us, error, best)
-    return least_us * (1 + _uncertainty(error)) < _pessimistic_us(best)
+    return _risk_of(format, least_us, error) < _risk_us(best)
 
 
 def _may_be_close(time_us: float, error: float | None, best: Prediction) -> bool:
