@@ -41,8 +41,8 @@ _MAX_TRIALS = 3
 # Series per variant that is timed, of which the fastest counts: what disturbs one makes it slower.
 _SERIES = {"cached": 1, "full": 3}
 
-# Where predictions decide, another format must be predicted to take less than this part of csr's time. csr needs
-# no conversion, and in the benchmarks' prediction.json, of an H200, the choice is a little the faster for it.
+# Where predictions decide, another format must be predicted to take less than this part of csr's time. csr
+# needs no conversion, and by the times in the benchmarks' prediction.json products are a little faster so.
 _WORTH_CONVERTING = 0.92
 
 # Exhaustive tuning leaves out formats that are predicted to be this much slower than the best.
