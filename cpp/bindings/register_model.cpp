@@ -3,7 +3,6 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/features.hpp"
-#include "core/parallel.hpp"
 #include "cuda/residency.hpp"
 #include "formats/hyb_build.hpp"
 #include "model/features.hpp"
@@ -106,8 +105,6 @@ void register_model(py::module_& module) {
     module.def("hyb_width", &hyb_width, py::arg("indptr").noconvert(), "Width of the ELL part that hyb chooses.");
     module.def("padding_is_allowed", py::vectorize(&allowed_by_default), py::arg("slots"), py::arg("entries"),
                "Whether padded formats take so many slots for so many entries, unless told otherwise.");
-    module.def("piece_count", &piece_count, py::arg("nanoseconds"),
-               "Pieces that a loop of so much work for one thread is cut into on the CPU.");
     module.def("residency", &residency, py::arg("kernel"), py::arg("item_bytes"), py::arg("ordinal"),
                "Threads per block, and blocks that a multiprocessor holds at once, of 'csr_vector' or 'ell'.");
 }

@@ -9,11 +9,6 @@
 
 namespace spmvgpu::roofline {
 
-const std::array<const char*, kTermCount> kTermNames = {
-    "launch",  "memory",  "cache",    "x_memory", "x_cache", "x_block", "x_loads", "x_chain",
-    "chain",   "depth",   "threads",  "steps",    "entries", "slots",   "rows",    "rounds",
-    "indices", "changes", "permuted", "launches", "empty",   "cut",     "wake",    "shared_cache"};
-
 namespace {
 
 constexpr double kMillion = 1e6;

@@ -23,35 +23,40 @@
 
 namespace spmvgpu::roofline {
 
-// In millions, but for launches, loads that wait for each other, and what is there or is not.
-enum Term {
-    kLaunch,   // one
-    kMemory,   // bytes that come from memory
-    kCache,    // and from the last cache before it
-    kXMemory,  // sectors of x, likewise
-    kXCache,
-    kXBlock,  // and from there to the threads of a block, and to those of a warp
-    kXLoads,
-    kXChain,  // entries of the longest row, as far as their sectors of x differ
-    kChain,   // loads that wait for each other
-    kDepth,   // and those of a sum over the longest row
-    kThreads,
-    kSteps,  // of warps
-    kEntries,
-    kSlots,
-    kRows,
-    kRounds,
-    kIndices,      // bytes beside values
-    kChanges,      // rows that are unlike the one before
-    kPermuted,     // rows that are stored out of their order
-    kLaunches,     // whether there is a second kernel,
-    kEmpty,        // an empty row,
-    kCut,          // a row that several warps share
-    kWake,         // or, on the CPU, a second thread
-    kSharedCache,  // bytes from a cache that all threads share
-    kTermCount,
-};
-extern const std::array<const char*, kTermCount> kTermNames;
+// THE list of terms, with their names in profiles. In millions, but for launches, loads that wait for each other, and
+// what is there or is not.
+#define SPMVGPU_FOR_TERMS(MACRO)                                                                    \
+    MACRO(kLaunch, "launch")    /* one */                                                           \
+    MACRO(kMemory, "memory")    /* bytes that come from memory */                                   \
+    MACRO(kCache, "cache")      /* and from the last cache before it */                             \
+    MACRO(kXMemory, "x_memory") /* sectors of x, likewise */                                        \
+    MACRO(kXCache, "x_cache")                                                                       \
+    MACRO(kXBlock, "x_block") /* and from there to the threads of a block, */                       \
+    MACRO(kXLoads, "x_loads") /* and to those of a warp */                                          \
+    MACRO(kXChain, "x_chain") /* entries of the longest row, as far as their sectors of x differ */ \
+    MACRO(kChain, "chain")    /* loads that wait for each other */                                  \
+    MACRO(kDepth, "depth")    /* and those of a sum over the longest row */                         \
+    MACRO(kThreads, "threads")                                                                      \
+    MACRO(kSteps, "steps") /* of warps */                                                           \
+    MACRO(kEntries, "entries")                                                                      \
+    MACRO(kSlots, "slots")                                                                          \
+    MACRO(kRows, "rows")                                                                            \
+    MACRO(kRounds, "rounds")                                                                        \
+    MACRO(kIndices, "indices")          /* bytes beside values */                                   \
+    MACRO(kChanges, "changes")          /* rows that are unlike the one before */                   \
+    MACRO(kPermuted, "permuted")        /* rows that are stored out of their order */               \
+    MACRO(kLaunches, "launches")        /* whether there is a second kernel, */                     \
+    MACRO(kEmpty, "empty")              /* an empty row, */                                         \
+    MACRO(kCut, "cut")                  /* a row that several warps share */                        \
+    MACRO(kWake, "wake")                /* or, on the CPU, a second thread */                       \
+    MACRO(kSharedCache, "shared_cache") /* bytes from a cache that all threads share */
+
+#define SPMVGPU_TERM(id, name) id,
+enum Term { SPMVGPU_FOR_TERMS(SPMVGPU_TERM) kTermCount };
+#undef SPMVGPU_TERM
+#define SPMVGPU_TERM(id, name) name,
+inline constexpr std::array<const char*, kTermCount> kTermNames = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM)};
+#undef SPMVGPU_TERM
 using Terms = std::array<double, kTermCount>;
 
 // What the terms depend on of a device.

@@ -27,7 +27,7 @@ _ORDER_US, _ORDER_PRODUCTS, _ORDER_US_PER_ROW = 650.0, 4.0, 0.8e-3
 _LONG_TO_PLAN = {"hyb", "tsmv"}
 
 
-# And these that much, in microseconds, on matrices of 1 to 60 M entries.
+# And these about that much, in microseconds, on matrices of 1 to 60 M entries.
 _PLAN_US = {"packed_sell": 1500.0}
 
 
