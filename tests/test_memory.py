@@ -245,7 +245,7 @@ def test_more_memory_than_the_process_may_have(fmt):
 
 # What runs out of memory somewhere in its middle: every call is tried with less and less room.
 SHRINKING_ROOM = """
-    import re, resource
+    import pathlib, re, resource, threading, time
     import numpy as np
     import scipy.sparse as sp
     import spmvgpu as sg
@@ -258,7 +258,14 @@ SHRINKING_ROOM = """
     def call():
         {call}
 
-    call()  # starts all threads: their stacks must not fall under the limit
+    def others_sleep():
+        own, threads = threading.get_native_id(), pathlib.Path("/proc/self/task").iterdir()
+        others = [thread / "stat" for thread in threads if int(thread.name) != own]
+        return all(stat.read_text().rpartition(")")[2].split()[0] == "S" for stat in others)
+
+    call()  # starts all threads: their stacks, and what each keeps for itself, must not fall under the limit
+    while not others_sleep():  # one that has yet to begin is ready to run
+        time.sleep(0.001)
     free = resource.RLIM_INFINITY
     outcomes = []
     for room in (*range(1, 80, 9), 600):
