@@ -91,6 +91,12 @@ const char* name_of(Status status) {
             return "unsymmetric";
         case Status::kUnsymmetricM:
             return "unsymmetric_preconditioner";
+        case Status::kLeastSquares:
+            return "least_squares";
+        case Status::kStagnated:
+            return "stagnated";
+        case Status::kOutOfRange:
+            return "out_of_range";
     }
     return "unknown";
 }

@@ -19,18 +19,18 @@ struct BicgstabScalars : Progress {
     using W = Wide<T>;
 
     W alpha{}, beta{}, omega{}, rho{};
-    double tiny = 0;  // below it SciPy takes rho and omega for zero
+    double eps = 0;     // below which a cosine is taken for zero
+    double norm_f = 0;  // |f|
 
-    SPMVGPU_SCALAR void check_rho(W value) {
+    SPMVGPU_SCALAR void check_rho(W value, double norm_r) {
         rho = value;
-        if (status == Status::kRunning && size_of(rho) < tiny) stop(Status::kRho, size_of(rho));
+        if (leaves_range(size_of(rho))) return;
+        if (status == Status::kRunning && !(size_of(rho) > eps * norm_f * norm_r)) stop(Status::kRho, size_of(rho));
     }
 };
 
 template <class T>
 struct BicgstabIteration {
-    static constexpr int kProducts = 2;
-
     T *x, *r, *f, *p, *v, *t;
     T *mp_memory, *mr_memory;  // for M p and M r, if there is an M
 
@@ -47,7 +47,9 @@ struct BicgstabIteration {
                     s.stopped = 1;  // the iteration that ended the solve has updated x by now
                     return;
                 }
+                ++s.products, ++s.preconditionings;
                 s.alpha = s.rho / sums[0];
+                if (s.leaves_range(size_of(sums[0])) || s.leaves_range(size_of(s.alpha))) return;
                 if (finite(size_of(s.alpha))) return;
                 s.stop(size_of(sums[0]) == 0 ? Status::kOmega : Status::kNotFinite, size_of(sums[0]));
                 s.stopped = 1;
@@ -69,10 +71,15 @@ struct BicgstabIteration {
         const T* const mr = run.precondition(s, r, mr_memory);
         run.multiply(mr, t);
         run.sweep(
-            s, read(t, r), SPMVGPU_LAMBDA(const S&, T t, T r) { return sum<T>(dot(t, r), square(t)); },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-                const bool is_done = s.status != Status::kRunning;
-                s.omega = is_done || real_of(sums[1]) == 0 ? Wide<T>(0) : sums[0] / real_of(sums[1]);
+            s, read(t, r), SPMVGPU_LAMBDA(const S&, T t, T r) { return sum<T>(dot(t, r), square(t), square(r)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 3>& sums) {
+                ++s.products, ++s.preconditionings;
+                const double tt = real_of(sums[1]), size = size_of(sums[0]);
+                s.omega = Wide<T>(0);
+                if (s.status != Status::kRunning || s.leaves_range(tt)) return;
+                // The cosine of the angle between t and r; where it is zero, no step along M r is of use.
+                const bool is_useful = size > s.eps * root(tt) * root(real_of(sums[2]));
+                if (is_useful || !finite(size)) s.omega = sums[0] / tt;
             });
 
         // x = x + alpha M p + omega M r
@@ -90,11 +97,10 @@ struct BicgstabIteration {
             SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
                 ++s.iterations;
                 s.beta = (sums[1] / s.rho) * (s.alpha / s.omega);
-                s.judge(root(real_of(sums[0])));
-                s.check_rho(sums[1]);
-                if (s.status == Status::kRunning && size_of(s.omega) < s.tiny) {
-                    s.stop(Status::kOmega, size_of(s.omega));
-                }
+                const double norm = root(real_of(sums[0]));
+                s.judge(norm);
+                s.check_rho(sums[1], norm);
+                if (s.status == Status::kRunning && size_of(s.omega) == 0) s.stop(Status::kOmega, 0);
             });
 
         // p = r + beta (p - omega v)
@@ -113,16 +119,20 @@ void bicgstab(Context<T, Queue>& solve) {
              *const v = solve.vector(), *const t = solve.vector(), *const mp_memory = solve.vector(),
              *const mr_memory = solve.vector();
     S initial;
-    initial.tiny = epsilon<T>() * epsilon<T>();
+    initial.eps = epsilon<T>();
     S* const s = solve.scalars(initial);
-    if (!solve.start(s, r)) return solve.finish(s, t);
+    if (!solve.start(s, r)) return solve.finish(s);
 
-    queue.sweep(
-        s, n, read(r), write(f, p), SPMVGPU_LAMBDA(const S&, T r) { return put(r, r).sum(dot(r, r)); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.check_rho(sums[0]); });
-
-    solve.iterate(s, 1, BicgstabIteration<T>{x, r, f, p, v, t, mp_memory, mr_memory});
-    solve.finish(s, t);
+    do {
+        queue.sweep(
+            s, n, read(r), write(f, p), SPMVGPU_LAMBDA(const S&, T r) { return put(r, r).sum(dot(r, r)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                s.norm_f = root(real_of(sums[0]));
+                s.check_rho(sums[0], s.norm_f);
+            });
+        solve.iterate(s, 1, BicgstabIteration<T>{x, r, f, p, v, t, mp_memory, mr_memory});
+    } while (solve.goes_on(s, r));
+    solve.finish(s);
 }
 
 }  // namespace spmvgpu

@@ -24,23 +24,25 @@ struct CgScalars : Progress {
             stopped = 1;  // the iteration that ended the solve has updated x by now
             return;
         }
+        ++products;
         alpha = rho / pq;
+        if (leaves_range(pq) || leaves_range(alpha)) return;
         if (finite(pq) && finite(alpha) && pq > 0) return;
         stop(finite(pq) ? Status::kIndefinite : Status::kNotFinite, pq);
         stopped = 1;
     }
 
     constexpr void next_rho(double r_mr) {
+        ++preconditionings;
         beta = r_mr / rho;
         rho = r_mr;
+        if (leaves_range(rho)) return;
         if (status == Status::kRunning && !(rho > 0 && finite(rho))) stop(Status::kBadPreconditioner, rho);
     }
 };
 
 template <class T>
 struct CgIteration {
-    static constexpr int kProducts = 1;
-
     T *x, *r, *p, *q;
     T* stored_z;  // M r, if M is no diagonal
     const T* m;   // otherwise the diagonal, if there is any M
@@ -90,19 +92,20 @@ void cg(Context<T, Queue>& solve) {
     T* const stored_z = solve.has_operator() ? solve.vector() : nullptr;
     const T* const m = solve.diagonal();
     S* const s = solve.scalars(S{});
-    if (!solve.start(s, r)) return solve.finish(s, q);
+    if (!solve.start(s, r)) return solve.finish(s);
 
-    const T* const z = stored_z != nullptr ? solve.precondition(s, r, stored_z) : r;  // to be multiplied by m
-    queue.sweep(
-        s, n, read(r, z, maybe(m)), write(p),
-        SPMVGPU_LAMBDA(const S&, T r, T z, T m) {
-            const T mr = m * z;
-            return put(mr).sum(dot(r, mr));
-        },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
-
-    solve.iterate(s, 1, CgIteration<T>{x, r, p, q, stored_z, m});
-    solve.finish(s, q);
+    do {
+        const T* const z = stored_z != nullptr ? solve.precondition(s, r, stored_z) : r;  // to be multiplied by m
+        queue.sweep(
+            s, n, read(r, z, maybe(m)), write(p),
+            SPMVGPU_LAMBDA(const S&, T r, T z, T m) {
+                const T mr = m * z;
+                return put(mr).sum(dot(r, mr));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
+        solve.iterate(s, 1, CgIteration<T>{x, r, p, q, stored_z, m});
+    } while (solve.goes_on(s, r));
+    solve.finish(s);
 }
 
 }  // namespace spmvgpu

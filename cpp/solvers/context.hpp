@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 
+#include "solvers/scales.hpp"
 #include "solvers/solve.hpp"
 #include "vector/pace.hpp"
 #include "vector/sweep.hpp"
@@ -14,14 +15,17 @@ namespace spmvgpu {
 
 // What the scalars of every solver begin with. They live where the vectors do.
 struct Progress {
-    static constexpr bool kOwnTest = false;  // whether the solver does not stop for the norm of the residual
+    static constexpr bool kRecordsMr = false;  // whether the residuals that are recorded are those of M
 
     Status status = Status::kRunning;
     std::int32_t stopped = 0;  // sweeps are idle
     std::int64_t iterations = 0, maxiter = 0;
+    std::int64_t products = 0, preconditionings = 0;  // those of iterations that counted
     double rtol = 0, atol = 0;
-    double norm_b = 0, goal = 0, residual = 0, offending_value = 0;
-    double* history = nullptr;  // residuals, the k-th at k % history_size
+    double lowest = 0, highest = 0;  // sizes that numbers of the first iteration may have; none are checked if zero
+    double norm_b = 0, residual = 0, offending_value = 0;
+    double asked = 0, goal = 0;  // what the true residual is to fall below, and the one that the method updates
+    double* history = nullptr;   // residuals, the k-th at k % history_size
     std::int64_t history_size = 0;
 
     // Shows all pointers to memory of the solve, which may lie elsewhere for each of several devices.
@@ -33,6 +37,17 @@ struct Progress {
     constexpr void stop(Status why, double value) {
         status = why;
         offending_value = value;
+    }
+
+    // Whether a number of the first iteration is so large or small that later ones, or squares of others, may leave the
+    // range of their type. That ends a solve, which begins anew with a system that is scaled.
+    constexpr bool leaves_range(double value) {
+        const double size = value < 0 ? -value : value;
+        const bool is_checked = highest > 0 && iterations == 0 && status == Status::kRunning;
+        if (!is_checked || (size >= lowest && size <= highest)) return false;
+        stop(Status::kOutOfRange, value);
+        stopped = 1;
+        return true;
     }
 
     constexpr void record(double norm) {
@@ -58,7 +73,8 @@ template <class S>
 SPMVGPU_SCALAR void begin(S& s, double bb, double rr) {
     s.norm_b = root(bb);
     const double relative = s.rtol * s.norm_b;
-    s.goal = S::kOwnTest ? 0 : relative > s.atol ? relative : s.atol;
+    s.goal = s.asked = relative > s.atol ? relative : s.atol;
+    if (s.leaves_range(bb)) return;
     if (bb == 0) {
         s.record(0);
         s.stop(Status::kConverged, 0);  // with x = 0, whatever the guess
@@ -80,13 +96,17 @@ public:
           system_(system),
           memory_(memory),
           end_(memory + bytes),
-          look_(look) {}
+          look_(look),
+          diagonal_(system.M == nullptr ? nullptr : system.M->diagonal()) {
+        if (limits.scaled) scale();
+    }
 
     Queue& queue;
     const index_t n;
     T* const x;
-    const T* const b;
+    const T* b;
     const Limits& limits;
+    double shift() const { return std::ldexp(limits.shift, scales_.A); }
 
     const System<T>& system() const { return system_; }
 
@@ -107,7 +127,12 @@ public:
         history_ = take<double>(history_size);
         initial.maxiter = limits.maxiter;
         initial.rtol = limits.rtol;
-        initial.atol = limits.atol;
+        initial.atol = std::ldexp(limits.atol, scales_.b);
+        if (!limits.scaled) {
+            constexpr int kExponent = sizeof(Real<T>) == sizeof(float) ? 100 : 512;
+            initial.lowest = std::ldexp(1.0, -kExponent);
+            initial.highest = std::ldexp(1.0, kExponent);
+        }
         initial.history = history_;
         initial.history_size = history_size_ = history_size;
         S* const s = take<S>(1);
@@ -116,8 +141,9 @@ public:
     }
 
     void multiply(const T* from, T* to) {
-        ++report.products;
+        report.products += !iterates_;
         timed(report.product_seconds, [&] { system_.A->apply(from, to, queue.stream()); });
+        if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
     // to = A from,  then(scalars, from.to)
@@ -130,12 +156,11 @@ public:
 
     // The same by a product that leaves from.to at `dots`, in parts.
     void multiply_leaving_dots(const T* from, T* to, Wide<T>* dots) {
-        ++report.products;
         system_.A->apply_and_dot(from, to, dots, queue.stream());
     }
 
     // M's diagonal, null if M is none; solvers that read it as ones then need no step for either case.
-    const T* diagonal() const { return system_.M == nullptr ? nullptr : system_.M->diagonal(); }
+    const T* diagonal() const { return diagonal_; }
     bool has_preconditioner() const { return system_.M != nullptr; }
     bool has_operator() const { return system_.M != nullptr && diagonal() == nullptr; }
 
@@ -147,8 +172,9 @@ public:
             queue.sweep(
                 s, n, read(from, m), write(to), SPMVGPU_LAMBDA(const S&, T r, T m) { return put(m * r); });
         } else {
-            ++report.preconditionings;
+            report.preconditionings += !iterates_;
             timed(report.precondition_seconds, [&] { system_.M->apply(from, to, queue.stream()); });
+            if (scales_.M != 0) scale_by_power(queue, n, to, to, scales_.M);
         }
         return to;
     }
@@ -191,10 +217,13 @@ public:
 
     // x = the guess, r = b - A x, with the norms of b and r; and what they mean for the solve. False if it is over.
     template <class S>
-    bool start(S* s, T* r, double shift = 0) {
+    bool start(S* s, T* r) {
         if (system_.guess != nullptr || limits.guess_is_mb) {
+            const double shift = this->shift();
             const T* const guess = limits.guess_is_mb ? precondition(s, b, r) : system_.guess;
             copy(s, guess, x);
+            if (limits.scaled)
+                scale_by_power(queue, n, x, x, limits.guess_is_mb ? -scales_.A - scales_.M : scales_.x());
             multiply(x, r);
             queue.sweep(
                 s, n, read(b, r, x), write(r),
@@ -209,7 +238,7 @@ public:
                 SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { begin(s, real_of(sums[0]), real_of(sums[0])); });
         }
         const S now = queue.read_scalars(s);
-        if (now.norm_b == 0) clear(s, x);
+        if (now.status == Status::kConverged && now.norm_b == 0) clear(s, x);
         return now.status == Status::kRunning;
     }
 
@@ -224,6 +253,7 @@ public:
     // solvers/resident.hpp and solvers/chained.cuh). After `period` iterations the vectors play the same parts again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
+        const Iterating iterating(*this);
         if constexpr (Queue::kMayCooperate) {
             if (iterate_resident(*this, s, iteration) || iterate_chained(*this, s, period, iteration)) return;
         }
@@ -233,6 +263,7 @@ public:
     // The same for iterations that are more than that: iterate(k) queues the k-th one.
     template <class S, class Iterate>
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
+        const Iterating iterating(*this);
         Pace pace;
         // Ranks do the same work all at once, so none of them may have some queued beyond the end.
         pace.each = limits.look_each || limits.look_restarts || system_.ranks != nullptr;
@@ -256,7 +287,7 @@ public:
     template <class S>
     bool look(S* s) {
         const S now = queue.read_scalars(s);
-        if (!limits.look_each || now.iterations > told_) tell(now);
+        if (!limits.look_each || now.iterations > told_) tell(s, now);
         return now.status != Status::kRunning;
     }
 
@@ -264,37 +295,162 @@ public:
     template <class S>
     bool look_within(S* s) {
         const S now = queue.read_scalars(s);
-        if (now.iterations > told_) tell(now);
+        if (now.iterations > told_) tell(s, now);
         return now.stopped != 0;
     }
 
-    // The true residual of what was found, into the report.
+    // What the true residual says of iterations that have ended.
+    enum class Truth {
+        kOver,      // there is nothing to be done any more
+        kBetter,    // it is not small enough yet, but half of what it was when it was computed last: the solve goes on
+        kNoBetter,  // it is neither
+    };
+
+    // r = b - A x, and what it means for iterations that have converged, as they say, or broke down on the way.
     template <class S>
-    void finish(S* s, T* r, double shift = 0) {
-        const S now = queue.read_scalars(s);
+    Truth verify(S* s, T* r) {
+        S now = queue.read_scalars(s);
+        if (now.status == Status::kOutOfRange) return Truth::kOver;
         keep_residuals(now);
-        S again = now;
-        again.stopped = 0;
-        queue.put_scalars(s, again);
+        if (limits.scaled) round_x();
+        now.stopped = 0;
+        queue.put_scalars(s, now);
+        const double shift = this->shift();
         multiply(x, r);
         queue.sweep(
-            s, n, read(b, x, r),
-            SPMVGPU_LAMBDA(const S&, T b, T x, T ax) { return sum<T>(square(T(b - (ax - Real<T>(shift) * x)))); },
+            s, n, read(b, x, r), write(r),
+            SPMVGPU_LAMBDA(const S&, T b, T x, T ax) {
+                const T r = b - (ax - Real<T>(shift) * x);
+                return put(r).sum(square(r));
+            },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.residual = root(real_of(sums[0])); });
-        report.true_residual = queue.read_scalars(s).residual;
+        const double before = true_residual_;
+        true_residual_ = queue.read_scalars(s).residual;
+        const Status said = now.status;
+        const bool is_small = true_residual_ <= now.asked;
+        const auto ends = [&](Status status) {
+            now.status = status;
+            queue.put_scalars(s, now);
+            return Truth::kOver;
+        };
+        if (is_small && said != Status::kNotFinite) return ends(Status::kConverged);
+        const bool may_go_on =
+            said == Status::kConverged || said == Status::kStagnated || said == Status::kRho || said == Status::kOmega;
+        if (!may_go_on) return ends(said);
+        if (!finite(true_residual_)) {
+            now.offending_value = true_residual_;
+            return ends(Status::kNotFinite);
+        }
+        if (true_residual_ < 0.5 * before) return revive(s) ? Truth::kBetter : Truth::kOver;
+        ends(said == Status::kConverged ? Status::kStagnated : said);
+        return Truth::kNoBetter;
+    }
+
+    double true_residual() const { return true_residual_; }  // as verify() computed it last
+
+    // Lets iterations go on, towards a residual by which the true one is sure to be small enough; false if there have
+    // been as many as are allowed.
+    template <class S>
+    bool revive(S* s) {
+        S now = queue.read_scalars(s);
+        now.stopped = 0;
+        now.status = now.iterations < now.maxiter ? Status::kRunning : Status::kExhausted;
+        now.goal = 0.5 * now.asked;
+        queue.put_scalars(s, now);
+        return now.status == Status::kRunning;
+    }
+
+    // For methods that begin anew from r whenever the solve is not over.
+    template <class S>
+    bool goes_on(S* s, T* r) {
+        return verify(s, r) == Truth::kBetter;
+    }
+
+    // The report of a solve that is over, as verify() or start() has said.
+    template <class S>
+    void finish(S* s) {
+        const S now = queue.read_scalars(s);
+        keep_residuals(now);
+        if (limits.scaled && now.status != Status::kOutOfRange) {
+            scale_by_power(queue, n, x, x, -scales_.x());
+            queue.read_scalars(s);  // which waits for it
+        }
         report.status = now.status;
         report.iterations = now.iterations;
         report.offending_value = now.offending_value;
-        report.residual = now.residual;
-        report.goal = now.goal;
-        report.norm_b = now.norm_b;
+        report.products += now.products;
+        report.preconditionings = has_operator() ? report.preconditionings + now.preconditionings : 0;
+        report.residual = std::ldexp(now.residual, -scales_.b);
+        report.true_residual = finite(true_residual_) ? std::ldexp(true_residual_, -scales_.b) : report.residual;
+        report.goal = std::ldexp(now.asked, -scales_.b);
+        report.norm_b = std::ldexp(now.norm_b, -scales_.b);
     }
 
     Report report;
 
     static constexpr int kHistory = 1024;
 
+    static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 private:
+    // The calls of iterations, which may be recorded, or be more than the iterations that count: scalars count those.
+    class Iterating {
+    public:
+        explicit Iterating(Context& solve) : solve_(solve), before_(solve.iterates_), memory_(solve.memory_) {
+            solve.iterates_ = true;
+        }
+        ~Iterating() {
+            solve_.iterates_ = before_;
+            solve_.memory_ = memory_;
+        }
+
+    private:
+        Context& solve_;
+        const bool before_;
+        char* const memory_;
+    };
+
+    // Measures the system and makes it another one, whose numbers are near 1.
+    void scale() {
+        const T* const given = b;
+        T* const scaled = vector();
+        T* const scaled_diagonal = diagonal_ == nullptr ? nullptr : vector();
+        Magnitude* const memory = take<Magnitude>(1);
+        char* const kept = memory_;
+        const auto exponent = [&](const T* v) { return exponent_of(queue, memory, n, v); };
+        // The exponent that makes one vector as large as another; 0 where either has no size.
+        const auto towards = [](std::optional<int> wanted, std::optional<int> is) {
+            return wanted && is ? *wanted - *is : 0;
+        };
+        scales_.b = towards(0, exponent(given));
+        scale_by_power(queue, n, given, scaled, scales_.b);
+        b = scaled;
+        const std::optional<int> size = exponent(b);
+        const T* const mb = precondition(memory, b, x);
+        scales_.M = towards(size, exponent(mb));
+        if (diagonal_ != nullptr) {
+            scale_by_power(queue, n, diagonal_, scaled_diagonal, scales_.M);
+            diagonal_ = scaled_diagonal;
+        }
+        T *const z = vector(), *const az = vector();
+        scale_by_power(queue, n, mb, z, scales_.M);
+        multiply(z, az);
+        scales_.A = towards(exponent(z), exponent(az));
+        // Products are scaled once they are there: what they are made of, and they themselves, are to be far from the
+        // limits alike.
+        constexpr int kMost = sizeof(Real<T>) == sizeof(float) ? 40 : 200;
+        const int raised = std::clamp(scales_.A / 2, -kMost, kMost);
+        scale_by_power(queue, n, scaled, scaled, raised);
+        scales_.b += raised;
+        memory_ = kept;
+    }
+
+    // x as the caller will get it, and back: what its type does not hold is lost.
+    void round_x() {
+        scale_by_power(queue, n, x, x, -scales_.x());
+        scale_by_power(queue, n, x, x, scales_.x());
+    }
+
     template <class Call>
     void timed(double& seconds, Call&& call) {
         if constexpr (Queue::kIsGpu) {
@@ -306,19 +462,35 @@ private:
         }
     }
 
-    void tell(const Progress& now) {
+    template <class S>
+    void tell(S* s, const S& now) {
+        if (now.status == Status::kOutOfRange) return;  // it begins anew
         keep_residuals(now);
         told_ = now.iterations;
-        if (look_) look_({now.iterations, now.residual, now.norm_b});
+        if (!look_) return;
+        const bool shows_x = limits.scaled && (limits.look_each || limits.look_restarts);
+        if (shows_x) {
+            scale_by_power(queue, n, x, x, -scales_.x());
+            queue.read_scalars(s);  // which waits for it
+        }
+        look_(
+            {now.iterations, std::ldexp(now.residual, exponent_of_residuals<S>()), std::ldexp(now.norm_b, -scales_.b)});
+        if (shows_x) scale_by_power(queue, n, x, x, scales_.x());
+    }
+
+    template <class S>
+    int exponent_of_residuals() const {
+        return S::kRecordsMr ? -scales_.b - scales_.M : -scales_.b;
     }
 
     // Fetches the residuals since the last time.
-    void keep_residuals(const Progress& now) {
-        if (!limits.record) return;
+    template <class S>
+    void keep_residuals(const S& now) {
+        if (!limits.record || now.status == Status::kOutOfRange) return;
         std::vector<double> ring(std::min(now.iterations + 1, history_size_));
         queue.download(ring.data(), history_, ring.size() * sizeof(double));
         for (auto k = static_cast<std::int64_t>(report.residuals.size()); k <= now.iterations; ++k) {
-            report.residuals.push_back(ring[k % history_size_]);
+            report.residuals.push_back(std::ldexp(ring[k % history_size_], exponent_of_residuals<S>()));
         }
     }
 
@@ -329,6 +501,10 @@ private:
     double* history_ = nullptr;
     std::int64_t history_size_ = 0;
     std::int64_t told_ = 0;
+    const T* diagonal_;
+    Scales scales_;
+    bool iterates_ = false;
+    double true_residual_ = kInfinity;
 };
 
 }  // namespace spmvgpu

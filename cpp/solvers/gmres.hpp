@@ -19,6 +19,7 @@ namespace spmvgpu {
 template <class T>
 struct GmresScalars : Progress {
     using W = Wide<T>;
+    static constexpr bool kRecordsMr = true;
     double eps = 0, ptol = 0, ptol_factor = 1, presid = 0;
     double scale = 0, left = 0;  // 1 / |w|, |w|
     std::int64_t cycles = 0;
@@ -41,6 +42,8 @@ struct GmresScalars : Progress {
     }
 
     SPMVGPU_SCALAR void begin_basis(double squared) {
+        ++preconditionings;
+        if (leaves_range(squared)) return;
         const double norm = root(squared);
         if (iterations == 0) record(norm);
         rhs[0] = norm;
@@ -69,6 +72,8 @@ struct GmresScalars : Progress {
         const W* const __restrict__ second = again;
         const W* const __restrict__ sine = sines;
         const double* const __restrict__ cosine = cosines;
+        ++products, ++preconditionings;
+        if (leaves_range(real_of(first[col + 1]))) return;
         const double h0 = root(real_of(first[col + 1]));
         W above = first[0] + second[0];
         for (int k = 0; k < col; ++k) {
@@ -108,6 +113,7 @@ struct GmresScalars : Progress {
 
     SPMVGPU_SCALAR void end_cycle(double squared) {
         const double norm = root(squared);
+        ++products;
         ++cycles;
         residual = norm;
         if (!finite(norm)) {
@@ -156,14 +162,14 @@ void gmres(Context<T, Queue>& solve) {
     const S at = initial;                                    // where its arrays are
     queue.zero(v.data, (restart + 1) * stride * sizeof(T));  // products read what no iteration has written
     S* const s = solve.scalars(initial, gmres_history(restart));
-    if (!solve.start(s, r)) return solve.finish(s, product);
+    if (!solve.start(s, r)) return solve.finish(s);
 
     const T* const mb = solve.precondition(s, solve.b, product);
     queue.sweep(
         s, n, read(mb), SPMVGPU_LAMBDA(const S&, T mb) { return sum<T>(square(mb)); },
         SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.set_ptol(root(real_of(sums[0])), s.goal / s.norm_b); });
 
-    solve.repeat(s, 1, restart, [&](std::int64_t) {
+    const auto cycle = [&](std::int64_t) {
         queue.compute(
             s, SPMVGPU_LAMBDA(S & s) { s.begin_cycle(); });
         const T* const mr = solve.precondition(s, r, v[0]);
@@ -201,8 +207,10 @@ void gmres(Context<T, Queue>& solve) {
                 return put(r).sum(square(r));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.end_cycle(real_of(sums[0])); });
-    });
-    solve.finish(s, product);
+    };
+    do solve.repeat(s, 1, restart, cycle);
+    while (solve.goes_on(s, r));
+    solve.finish(s);
 }
 
 }  // namespace spmvgpu

@@ -16,15 +16,16 @@ std::size_t work_bytes(Method method, index_t n, const Limits& limits) {
     const auto aligned = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
     const std::size_t vector = aligned(n * sizeof(T)), scalars = 4096;
     const std::size_t restart = limits.restart, history = aligned(gmres_history(limits.restart) * sizeof(double));
+    const std::size_t shared = scalars + history + (limits.scaled ? 2 * vector + scalars : 0);
     switch (method) {
         case Method::kCg:
-            return 4 * vector + scalars + history + aligned(parts_of_rows(n) * sizeof(Wide<T>));
+            return 4 * vector + shared + aligned(parts_of_rows(n) * sizeof(Wide<T>));
         case Method::kBicgstab:
-            return 7 * vector + scalars + history;
+            return 7 * vector + shared;
         case Method::kMinres:
-            return 8 * vector + scalars + history;
+            return 8 * vector + shared;
         case Method::kGmres:
-            return (restart + 3) * vector + scalars + history + (restart + 8) * (restart + 8) * sizeof(Wide<T>) + 2048;
+            return (restart + 3) * vector + shared + (restart + 8) * (restart + 8) * sizeof(Wide<T>) + 2048;
     }
     throw std::logic_error("no such method");
 }

@@ -1,6 +1,6 @@
-// The minimal residual method for symmetric systems that need not be definite (Paige and Saunders 1975), with the tests
-// and the names of SciPy's: Lanczos vectors v = y / beta of A - shift I, whose tridiagonal matrix is made triangular by
-// rotations as it grows.
+// The minimal residual method for symmetric systems that need not be definite (Paige and Saunders 1975), with the names
+// of SciPy's: Lanczos vectors v = y / beta of A - shift I, whose tridiagonal matrix is made triangular by rotations as
+// it grows.
 //
 //     y = (A - shift) v - (beta / oldb) r1,  alfa = v.y
 //     y = y - (alfa / beta) r2               r1, r2 = r2, y
@@ -9,6 +9,10 @@
 //     x = x + phi w,  v = M y / beta
 //
 // The vectors that the others turn into take turns in three places each.
+//
+// phibar is the residual's norm sqrt(r.Mr). Its norm |r|, by which the solve ends, is taken for phibar times what |r|
+// was of it when it was last computed: at the beginning, and whenever the solve seems to be over. If it is not, the
+// iterations go on where they were, with the ratio as it is now, or else begin anew.
 #pragma once
 
 #include "solvers/context.hpp"
@@ -16,20 +20,22 @@
 namespace spmvgpu {
 
 struct MinresScalars : Progress {
-    static constexpr bool kOwnTest = true;
     double eps = 0, shift = 0;
-    double beta1 = 0, beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0, tnorm2 = 0;
-    double gmax = 0, gmin = 0, oldeps = 0, delta = 0, gamma = 1, phi = 0, rootl = 0;
-    std::int32_t ends = 0, least_squares = 0;
+    double beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0;
+    double gmax = 0, oldeps = 0, delta = 0, inverse_gamma = 1, phi = 0, rootl = 0;
+    double ratio = 1;          // of |r| to phibar
+    double least_squares = 0;  // |A r| / (|A| |r|) of a least-squares solution
 
-    // The first Lanczos vector, from r.Mr.
-    SPMVGPU_SCALAR void begin_lanczos(double r_mr) {
-        record(root(r_mr > 0 ? r_mr : 0));
+    // The first Lanczos vector, from r.Mr and r.r.
+    SPMVGPU_SCALAR void begin_lanczos(double r_mr, double rr) {
+        ++preconditionings;
+        if (leaves_range(r_mr)) return;
         if (!finite(r_mr)) return stop(Status::kNotFinite, r_mr);
-        if (r_mr < 0) return stop(Status::kBadPreconditioner, r_mr);
-        if (r_mr == 0) return stop(Status::kConverged, 0);
-        beta1 = beta = phibar = root(r_mr);
-        if (maxiter == 0) stop(Status::kExhausted, beta);
+        if (r_mr <= 0) return stop(Status::kBadPreconditioner, r_mr);
+        beta = phibar = root(r_mr);
+        ratio = root(rr) / phibar;
+        oldb = dbar = epsln = sn = gmax = 0;
+        cs = -1;
     }
 
     SPMVGPU_SCALAR void compare(double one, double other, Status otherwise) {
@@ -38,8 +44,10 @@ struct MinresScalars : Progress {
         if (difference > allowed) stop(otherwise, difference);
     }
 
-    // alfa = v.y, and the rest of the iteration's coefficients once y.My is known.
+    // The rest of the iteration's coefficients, from alfa and y.My.
     SPMVGPU_SCALAR void rotate(double y_my) {
+        ++preconditionings;
+        if (leaves_range(alfa * alfa + size_of(y_my))) return;
         if (!finite(y_my)) return stop(Status::kNotFinite, y_my);
         if (y_my < 0) {
             stop(Status::kBadPreconditioner, y_my);
@@ -48,45 +56,40 @@ struct MinresScalars : Progress {
         }
         oldb = beta;
         beta = root(y_my);
-        tnorm2 += alfa * alfa + oldb * oldb + beta * beta;
-        if (iterations == 0 && beta / beta1 <= 10 * eps) ends = 1;  // b and x are eigenvectors
         oldeps = epsln;
         delta = cs * dbar + sn * alfa;
         const double gbar = sn * dbar - cs * alfa;
         epsln = sn * beta;
         dbar = -cs * beta;
         rootl = root(gbar * gbar + dbar * dbar);
-        gamma = root(gbar * gbar + beta * beta);
-        if (gamma < eps) gamma = eps;
-        cs = gbar / gamma;
-        sn = beta / gamma;
+        const double gamma = root(gbar * gbar + beta * beta);
+        gmax = gamma > gmax ? gamma : gmax;
+        // Where A maps all of the space to zero that is left, no step is of use.
+        const bool is_singular = !(gamma > eps * gmax);
+        inverse_gamma = is_singular ? 0 : 1 / gamma;
+        cs = is_singular ? 0 : gbar / gamma;
+        sn = is_singular ? 1 : beta / gamma;
         phi = cs * phibar;
         phibar = sn * phibar;
-        gmax = gamma > gmax ? gamma : gmax;
-        gmin = gamma < gmin ? gamma : gmin;
     }
 
-    // SciPy's tests, from |x|.
-    SPMVGPU_SCALAR void test(double norm_x) {
+    // Whether the solve is over, with x of this squared norm.
+    SPMVGPU_SCALAR void test(double xx) {
+        if (xx > 0 && leaves_range(xx)) return;
         ++iterations;
-        record(phibar);
-        const double norm_a = root(tnorm2);
-        const bool is_zero = norm_x == 0 || norm_a == 0;
-        const double test1 = is_zero ? kInfinity : phibar / (norm_a * norm_x);
-        const double test2 = norm_a == 0 ? kInfinity : rootl / norm_a;
-        if (!finite(norm_x)) return stop(Status::kNotFinite, norm_x);
-        const bool to_rtol = test1 <= rtol || test2 <= rtol;
-        const bool to_precision =
-            1 + test1 <= 1 || 1 + test2 <= 1 || norm_a * norm_x * eps >= beta1 || gmax / gmin >= 0.1 / eps || beta == 0;
-        least_squares = test2 <= rtol && !(test1 <= rtol);
-        if (ends != 0 || to_rtol || to_precision) {
-            stop(Status::kConverged, phibar);
+        const double norm_x = root(xx), norm_r = ratio * phibar;
+        record(norm_r);
+        if (!finite(norm_x) || !finite(norm_r)) return stop(Status::kNotFinite, norm_x);
+        if (norm_r <= goal) {
+            stop(Status::kConverged, norm_r);
+        } else if (rootl <= least_squares * gmax) {
+            stop(Status::kLeastSquares, norm_r);
+        } else if (phibar <= eps * gmax * norm_x) {
+            stop(Status::kStagnated, norm_r);  // by as much r may be wrong
         } else if (iterations >= maxiter) {
-            stop(Status::kExhausted, phibar);
+            stop(Status::kExhausted, norm_r);
         }
     }
-
-    static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 };
 
 // SciPy's check: w = A y and A w, and the same of M.
@@ -112,11 +115,18 @@ void check_symmetry(Context<T, Queue>& solve, MinresScalars* s, const T* r, cons
 
 template <class T>
 struct MinresIteration {
-    static constexpr int kProducts = 1;
-
     T *x, *v;
     T* my_memory;  // for M y, if there is an M
     T *ys[3], *ws[3];
+
+    // The same after so many iterations, counted from 0 again.
+    MinresIteration after(std::int64_t k) const {
+        const auto at = [k](T* const(&vectors)[3], int i) { return vectors[(k + i) % 3]; };
+        return {x, v, my_memory, {at(ys, 0), at(ys, 1), at(ys, 2)}, {at(ws, 0), at(ws, 1), at(ws, 2)}};
+    }
+
+    // Where the next iteration puts its y, which nobody reads before.
+    T* unread() const { return ys[1]; }
 
     SPMVGPU_ITERATION void operator()(Run& run, MinresScalars* s, std::int64_t k) const {
         using S = MinresScalars;
@@ -135,7 +145,11 @@ struct MinresIteration {
                 return put(y).sum(dot(v, y));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                if (s.status != Status::kRunning) s.stopped = 1;
+                if (s.status != Status::kRunning) {
+                    s.stopped = 1;
+                    return;
+                }
+                ++s.products;
                 s.alfa = real_of(sums[0]);
             });
 
@@ -160,7 +174,7 @@ struct MinresIteration {
         run.sweep(
             s, read(v, w1, w2, x, my), write(w, x, v),
             SPMVGPU_LAMBDA(const S& s, T v, T w1, T w2, T x, T my) {
-                const T w = Real<T>(1 / s.gamma) * (v - Real<T>(s.oldeps) * w1 - Real<T>(s.delta) * w2);
+                const T w = Real<T>(s.inverse_gamma) * (v - Real<T>(s.oldeps) * w1 - Real<T>(s.delta) * w2);
                 x = x + Real<T>(s.phi) * w;
                 return put(w, x, s.beta > 0 ? Real<T>(1 / s.beta) * my : T(0)).sum(square(x));
             },
@@ -170,38 +184,77 @@ struct MinresIteration {
     }
 };
 
+// Begins with the Lanczos vectors of a residual, which is the first of the places of y.
+template <class T, class Queue>
+void begin_minres(Context<T, Queue>& solve, MinresScalars* s, const MinresIteration<T>& iteration) {
+    using S = MinresScalars;
+    T *const v = iteration.v, *const *const ys = iteration.ys, *const *const ws = iteration.ws;
+    const T* const r = ys[0];
+    const T* const my = solve.precondition(s, r, iteration.my_memory);
+    if (solve.limits.check) check_symmetry(solve, s, r, my, ys[1], ys[2]);
+    solve.sweep(
+        s, read(r, my), write(v, ws[0], ws[1]),
+        SPMVGPU_LAMBDA(const S&, T r, T my) { return put(my, T(0), T(0)).sum(dot(r, my), square(r)); },
+        SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+            if (s.status == Status::kRunning) s.begin_lanczos(real_of(sums[0]), real_of(sums[1]));
+        });
+    solve.sweep(
+        s, read(v, r), write(v, ys[2]),
+        SPMVGPU_LAMBDA(const S& s, T v, T) { return put(Real<T>(1 / s.beta) * v, T(0)); });
+}
+
+// Looks whether |A r| is as small as the iterations say, which without M is that of r = b - A x.
+template <class T, class Queue>
+void check_least_squares(Context<T, Queue>& solve, MinresScalars* s, const T* r, T* ar) {
+    using S = MinresScalars;
+    const double shift = solve.shift();
+    solve.multiply(r, ar);
+    solve.sweep(
+        s, read(r, ar),
+        SPMVGPU_LAMBDA(const S&, T r, T ar) { return sum<T>(square(r), square(T(ar - Real<T>(shift) * r))); },
+        SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+            const double allowed = 10 * s.least_squares * s.gmax * root(real_of(sums[0]));
+            if (!(root(real_of(sums[1])) <= allowed)) s.status = Status::kStagnated;
+        });
+}
+
 template <class T, class Queue>
 void minres(Context<T, Queue>& solve) {
-    using S = MinresScalars;
-    auto& queue = solve.queue;
-    const index_t n = solve.n;
-    T *const x = solve.x, *const v = solve.vector(), *const my_memory = solve.vector();
-    T* const ys[3] = {solve.vector(), solve.vector(), solve.vector()};
-    T* const ws[3] = {solve.vector(), solve.vector(), solve.vector()};
-    S initial;
+    using Truth = typename Context<T, Queue>::Truth;
+    MinresIteration<T> iteration{solve.x, solve.vector(), solve.vector(), {}, {}};
+    for (T*& y : iteration.ys) y = solve.vector();
+    for (T*& w : iteration.ws) w = solve.vector();
+    MinresScalars initial;
     initial.eps = epsilon<T>();
-    initial.gmin = std::numeric_limits<double>::max();
-    initial.shift = solve.limits.shift;
-    S* const s = solve.scalars(initial);
-    T* const r = ys[0];
-    if (!solve.start(s, r, initial.shift)) return solve.finish(s, v, initial.shift);
+    initial.least_squares = std::max(initial.eps, std::min(solve.limits.rtol, std::pow(initial.eps, 2.0 / 3)));
+    initial.shift = solve.shift();
+    MinresScalars* const s = solve.scalars(initial);
+    if (!solve.start(s, iteration.ys[0])) return solve.finish(s);
 
-    const T* const my = solve.precondition(s, r, my_memory);
-    if (solve.limits.check) check_symmetry(solve, s, r, my, ys[1], ys[2]);
-    queue.sweep(
-        s, n, read(r, my), write(v, ws[0], ws[1]),
-        SPMVGPU_LAMBDA(const S&, T r, T my) { return put(my, T(0), T(0)).sum(dot(r, my)); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-            if (s.status == Status::kRunning) s.begin_lanczos(real_of(sums[0]));
-        });
-    queue.sweep(
-        s, n, read(v, r), write(v, ys[2]),
-        SPMVGPU_LAMBDA(const S& s, T v, T) { return put(Real<T>(1 / s.beta) * v, T(0)); });
-
-    if (!solve.look(s)) {
-        solve.iterate(s, 3, MinresIteration<T>{x, v, my_memory, {ys[0], ys[1], ys[2]}, {ws[0], ws[1], ws[2]}});
+    begin_minres(solve, s, iteration);
+    for (bool has_begun_anew = false;;) {
+        const std::int64_t before = solve.queue.read_scalars(s).iterations;
+        if (!solve.look(s)) solve.iterate(s, 3, iteration);
+        iteration = iteration.after(solve.queue.read_scalars(s).iterations - before);
+        T* const r = iteration.unread();
+        const Truth truth = solve.verify(s, r);
+        if (truth == Truth::kOver || (truth == Truth::kNoBetter && has_begun_anew)) {
+            const bool is_nearest = solve.queue.read_scalars(s).status == Status::kLeastSquares;
+            if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, s, r, iteration.my_memory);
+            return solve.finish(s);
+        }
+        MinresScalars now = solve.queue.read_scalars(s);
+        const double ratio = solve.true_residual() / now.phibar;
+        has_begun_anew = truth == Truth::kNoBetter || !(now.phibar > 0) || !finite(ratio);
+        if (has_begun_anew) {
+            if (!solve.revive(s)) return solve.finish(s);
+            iteration = iteration.after(1);
+            begin_minres(solve, s, iteration);
+        } else {
+            now.ratio = ratio;
+            solve.queue.put_scalars(s, now);
+        }
     }
-    solve.finish(s, v, initial.shift);
 }
 
 }  // namespace spmvgpu

@@ -309,7 +309,6 @@ bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
     do {
         launch_cooperative(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.queue.stream(), *system, s,
                            iteration, first, count);
-        solve.report.products += Iteration::kProducts;
         first += count;
     } while (!solve.look(s));
     return solve.report.resident = true;

@@ -63,6 +63,12 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
              const std::function<void(const Look&)>& look) {
     const auto start = std::chrono::steady_clock::now();
     Report report = run(method, system, limits, memory, after, look);
+    if (report.status == Status::kOutOfRange) {
+        Limits scaled = limits;
+        scaled.scaled = true;
+        scaled.cooperative = false;  // kernels that multiply by themselves know nothing of scales
+        report = run(method, system, scaled, memory, after, look);
+    }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
 }

@@ -27,6 +27,9 @@ enum class Status : std::int32_t {
     kSingular,           // gmres: the basis ended, and the residual is not small
     kUnsymmetric,        // minres: A is not symmetric, as far as its checks see
     kUnsymmetricM,       // minres: the same of M
+    kLeastSquares,       // minres: |A r| is small, and |r| is not: the system has no solution, and x comes nearest
+    kStagnated,          // the true residual is not small enough, and going on from it does not help
+    kOutOfRange,         // numbers of the first iteration are so large or small that the system has to be scaled
 };
 
 // Vectors of length n on one device, where they are also given if A is over several that keep pieces of them. Of a
@@ -45,7 +48,7 @@ struct System {
 };
 
 struct Limits {
-    double rtol, atol;           // done when |b - A x| <= max(rtol |b|, atol); minres has a test of its own
+    double rtol, atol;           // done when |b - A x| <= max(rtol |b|, atol)
     std::int64_t maxiter;        // of gmres, restarts unless legacy is set
     int restart = 20;            // gmres
     bool legacy = false;         // gmres: maxiter counts its inner iterations
@@ -58,6 +61,7 @@ struct Limits {
     bool record = false;         // whether the report has all residuals
     bool recorded = true;        // whether iterations may be recorded as a CUDA graph
     bool cooperative = true;     // whether kernels may have blocks that wait for each other (resident.hpp, chained.cuh)
+    bool scaled = false;         // b, A and M are multiplied by powers of two (scales.hpp)
 };
 
 // What the caller sees of a solve under way.
@@ -73,15 +77,15 @@ struct Report {
     double offending_value = 0;
     double residual = 0;       // as the method updates it
     double true_residual = 0;  // |b - A x| in the end
-    double goal = 0;           // what the residual was to fall below; 0 for minres, whose test is another
+    double goal = 0;           // what the residual was to fall below
     double norm_b = 0;
     double seconds = 0;          // all of it
     double product_seconds = 0;  // in products with A; on a GPU from those of one iteration
     double precondition_seconds = 0;
-    std::int64_t products = 0, preconditionings = 0;
-    int pieces = 1;                 // of the vectors, each on a device of its own
-    bool resident = false;          // whether the iterations were done within one kernel
-    bool chained = false;           // whether the sweeps between two products were
+    std::int64_t products = 0, preconditionings = 0;  // that the method made use of
+    int pieces = 1;                                   // of the vectors, each on a device of its own
+    bool resident = false;                            // whether the iterations were done within one kernel
+    bool chained = false;                             // whether the sweeps between two products were
     std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
 };
 

@@ -41,7 +41,8 @@ def cg(
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
     rtol, atol : float
-        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``, by the residual that the method updates.
+        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. Once the residual that the method updates
+        is that small, the true one is computed, and the method goes on from it if it is not.
     maxiter : int, optional
         Most iterations; ``10 * n`` by default.
     M : preconditioner, optional
@@ -62,14 +63,14 @@ def cg(
     x : (n,) array
         Of the library and on the device of `b`.
     info : int
-        0: converged. Positive: the number of iterations, all that were allowed. Negative: the method
-        broke down, and a warning says how: -10, -11 as in SciPy, -12 for infinite numbers and NaN.
+        0: converged, by the true residual. Positive: the number of iterations, all that were allowed (1 if
+        none were), or all that helped. Negative: the method broke down, and a warning says how: -10, -11 as
+        in SciPy, -12 for infinite numbers and NaN.
 
     Warns
     -----
     SolverWarning
-        Where the method breaks down, and where the true residual, which is computed in the end, is much
-        larger than the one that the method arrived at.
+        Where the method breaks down or stagnates.
 
     Raises
     ------

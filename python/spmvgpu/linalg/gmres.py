@@ -70,14 +70,13 @@ def gmres(
     x : (n,) array
         Of the library and on the device of `b`.
     info : int
-        0: converged. Positive: `maxiter`, all that was allowed, also where the method cannot go on. Negative,
-        with a warning: -12 for infinite numbers and NaN.
+        0: converged, by the true residual. Positive: `maxiter` (1 if that is 0), all that was allowed, also
+        where the method cannot go on. Negative, with a warning: -12 for infinite numbers and NaN.
 
     Warns
     -----
     SolverWarning
-        Where the method breaks down, and where the true residual, which is computed in the end, is much
-        larger than the one that the method arrived at.
+        Where the method breaks down or stagnates.
 
     Raises
     ------

@@ -16,6 +16,7 @@ def minres(
     x0: Any = None,
     *,
     rtol: float = 1e-5,
+    atol: float = 0.0,
     shift: float = 0.0,
     maxiter: int | None = None,
     M: Any = None,
@@ -27,9 +28,9 @@ def minres(
 ) -> tuple[Any, int]:
     """Solve ``(A - shift * I) x = b`` for a symmetric or Hermitian matrix, definite, singular or neither.
 
-    The same call as `scipy.sparse.linalg.minres`, with its tests. Everything stays on the operator's device:
-    vectors, of its dtype, and scalars, in double precision. Repeated on the same device, it gives the same
-    bits.
+    The same call as `scipy.sparse.linalg.minres`, which ends by other tests. Everything stays on the
+    operator's device: vectors, of its dtype, and scalars, in double precision. Repeated on the same device,
+    it gives the same bits.
 
     Parameters
     ----------
@@ -43,9 +44,12 @@ def minres(
         array, or an array of another library on the operator's device, or on one of several.
     x0 : (n,) or (n, 1) array or "Mb", optional
         First guess, of the same library as `b`; zero by default.
-    rtol : float
-        Done when the estimate of ``norm(b - A @ x)`` is below ``rtol * norm(A) * norm(x)``, or that of
-        ``norm(A @ r)`` below ``rtol * norm(A) * norm(r)``: then `x` is a least-squares solution.
+    rtol, atol : float
+        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. Once the residual as the method estimates
+        it is that small, the true one is computed, and the method goes on if it is not. A singular system
+        may have no solution; then `minres` ends when ``norm(A @ r)`` is below ``rtol * norm(A) * norm(r)``,
+        or below 4e-11 of it (2e-5 in single precision) for a larger `rtol`: `x` is a least-squares solution,
+        and ``solve_info.status`` is "least_squares". With `M` the norms of that test are those of `M`.
     shift : float
     maxiter : int, optional
         Most iterations; ``5 * n`` by default.
@@ -61,7 +65,7 @@ def minres(
     check : bool
         Look first whether the matrix and `M` are symmetric.
     residuals : list, optional
-        Filled with the norm of the residual, as it is estimated, of the guess and after every iteration.
+        Filled with ``norm(b - A @ x)``, as it is estimated, of the guess and after every iteration.
     check_every : int, optional
         Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
         beyond the end is lost time, and each look costs some.
@@ -71,14 +75,14 @@ def minres(
     x : (n,) array
         Of the library and on the device of `b`.
     info : int
-        0: converged. Positive: the number of iterations, all that were allowed. Negative, with a warning: -12
-        for infinite numbers and NaN.
+        0: converged, by the true residual, or a least-squares solution. Positive: the number of iterations,
+        all that were allowed (1 if none were), or all that helped. Negative, with a warning: -12 for infinite
+        numbers and NaN.
 
     Warns
     -----
     SolverWarning
-        Where the method breaks down, and where the true residual, which is computed in the end, is much
-        larger than the one that the method arrived at.
+        Where the method breaks down or stagnates.
 
     Raises
     ------
@@ -97,7 +101,7 @@ def minres(
 
     def limits(unknowns: int, callback: Any) -> dict[str, Any]:
         return {
-            **check_limits(rtol, 0.0, maxiter, 5 * unknowns, callback),
+            **check_limits(rtol, atol, maxiter, 5 * unknowns, callback),
             "shift": real_number("shift", shift),
             "check": bool(check),
         }

@@ -20,11 +20,10 @@ _BREAKDOWN = {
     "omega": -11,
     "not_finite": -12,
 }
-_DRIFT = 10.0  # times that the true residual may be larger than the one that was reached
 
 
 class SolverWarning(RuntimeWarning):
-    """A solver broke down, or its residual is not the true one; the message says which."""
+    """A solver ended without a solution, before its iterations were used up; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +34,20 @@ class SolveInfo:
     ----------
     solver : str
     status : str
-        "converged", "exhausted" where all iterations that were allowed are used up, or the name of a
-        breakdown.
+        "converged"; "least_squares" where minres found that the system has no solution, and `x` is the one
+        that comes nearest; "exhausted" where all iterations that were allowed are used up; "stagnated" where
+        rounding keeps the true residual above the goal; or the name of a breakdown.
     iterations : int
         Of gmres, inner ones.
     residual : float
-        The norm that the method updates; of gmres and minres, in the end, of ``b - A @ x``.
+        The norm that the method updates; of gmres, in the end, of ``b - A @ x``.
     true_residual : float
         ``norm(b - A @ x)``, computed from the solution.
     goal : float
-        What the residual was to fall below: ``max(rtol * norm(b), atol)``; 0 for minres, which has another
-        test.
+        What the true residual was to fall below: ``max(rtol * norm(b), atol)``.
     products, preconditionings : int
-        Products with the matrix that were queued, those included that a GPU had ahead when the solve ended
-        and could not tell; those that a recorded graph or a resident kernel repeats are counted once.
-        Applications of `M` likewise.
+        Products with the matrix that the solve made use of, and applications of `M` that is no diagonal. What
+        a GPU had queued beyond the end of the solve does not count.
     seconds : float
         From the first piece of work to the last, without the transfer of NumPy arrays unless they go in
         pieces to several devices.
@@ -118,25 +116,30 @@ def tolerance(name: str, value: Any) -> float:
     return number
 
 
-def info_of(solver: str, dtype: Any, status: str, iterations: int, offending: float, maxiter: int) -> int:
-    """SciPy's `info` for the way a solve ended; warns where the method broke down.
+def info_of(solver: str, dtype: Any, how: SolveInfo, offending: float, maxiter: int) -> int:
+    """SciPy's `info` for the way a solve ended; warns where there is no solution and iterations are left.
 
     Raises
     ------
     ValueError
         Where SciPy raises it: minres found that the matrix or `M` is not as it must be.
     """
-    if status == "converged":
+    status = how.status
+    if status in ("converged", "least_squares"):
         return 0
     if status == "exhausted":
-        return maxiter
-    if solver == "minres" and status != "not_finite":
-        wrong = {
-            "unsymmetric": "non-symmetric matrix: the check is off by",
-            "unsymmetric_preconditioner": "non-symmetric preconditioner: the check is off by",
-        }.get(status, "indefinite preconditioner, or a matrix that is not symmetric: r @ M @ r =")
-        raise ValueError(f"{wrong} {offending:g}")
-    precision = "" if dtype == np.float64 else ", or so nearly singular that it takes float64"
+        return max(maxiter, 1)  # SciPy's 0 for maxiter=0 would say that there is a solution
+    if solver == "minres" and status in _NOT_SYMMETRIC:
+        raise ValueError(f"{_NOT_SYMMETRIC[status]} {offending:g}")
+    precise = dtype in (np.float64, np.complex128)
+    if status == "stagnated":
+        advice = "" if precise else "; try float64"
+        _warn(
+            f"{solver} stagnated after {how.iterations} iterations: norm(b - A @ x) is "
+            f"{how.true_residual:.2e}, and rounding keeps it above {how.goal:.2e}{advice}"
+        )
+        return max(how.iterations, 1)
+    precision = "" if precise else ", or so nearly singular that it takes float64"
     message = {
         "indefinite": f"the matrix is not positive definite (p @ A @ p = {offending:g}){precision}",
         "bad_preconditioner": f"M is not positive definite (r @ M @ r = {offending:g})",
@@ -146,20 +149,17 @@ def info_of(solver: str, dtype: Any, status: str, iterations: int, offending: fl
         "not_finite": "infinite numbers or NaN: they are in the matrix, b, x0 or M, "
         f"or {dtype} overflows, and the system must be scaled",
     }[status]
-    warnings.warn(
-        f"{solver} broke down after {iterations} iterations: {message}", SolverWarning, stacklevel=4
-    )
+    _warn(f"{solver} broke down after {how.iterations} iterations: {message}")
     return _BREAKDOWN.get(status, maxiter)
 
 
-def warn_of_drift(solver: str, reached: float, true_residual: float, dtype: Any) -> None:
-    """Say that the true residual has not followed the one that the method updates."""
-    if np.isfinite(true_residual) and true_residual <= _DRIFT * reached:
-        return
-    advice = "; try float64" if dtype == np.float32 else ""
-    warnings.warn(
-        f"{solver} stagnated: the residual that it updates fell to {reached:.2e}, and "
-        f"norm(b - A @ x) to {true_residual:.2e} only{advice}",
-        SolverWarning,
-        stacklevel=4,
-    )
+# How minres ends for a matrix or an M that does not suit it.
+_NOT_SYMMETRIC = {
+    "unsymmetric": "non-symmetric matrix: the check is off by",
+    "unsymmetric_preconditioner": "non-symmetric preconditioner: the check is off by",
+    "bad_preconditioner": "indefinite preconditioner, or a matrix that is not symmetric: r @ M @ r =",
+}
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, SolverWarning, stacklevel=5)
