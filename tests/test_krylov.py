@@ -93,7 +93,7 @@ def test_small_questions(solver, device):
     if solver != "gmres":  # whose SciPy raises UnboundLocalError
         assert theirs(A, b, start, maxiter=0)[1] == 0
     x, info = ours(op, b, start, maxiter=0)
-    assert info == 0
+    assert info == 1  # which SciPy would call a solution
     np.testing.assert_array_equal(x, start)
     x, info = ours(op, 0 * b, start)
     assert info == theirs(A, 0 * b, start)[1] == 0
@@ -199,8 +199,9 @@ def test_stagnation_is_reported(device):
     op = sg.aslinearoperator(A, device=device)
     with pytest.warns(SolverWarning, match=r"cg stagnated.*float64"):
         _, info = linalg.cg(op, b, rtol=1e-9, maxiter=100_000)
-    assert info == 0
-    assert op.solve_info.true_residual > 10 * op.solve_info.goal
+    assert info == op.solve_info.iterations > 0
+    assert op.solve_info.status == "stagnated"
+    assert op.solve_info.true_residual > op.solve_info.goal
 
 
 # What may be given

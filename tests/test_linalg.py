@@ -65,7 +65,8 @@ def test_solves_as_scipy_does(name, preconditioned, device, dtype):
     _, expected_info, expected = count(spla.cg, A, b, rtol=RTOL[dtype], M=M)
     assert info == expected_info == 0
     assert x.dtype == dtype
-    assert abs(iterations - expected) <= 2 + expected // 20
+    # In float32 the residual that is updated parts from the true one, and the solve goes on from that.
+    assert abs(iterations - expected) <= 2 + expected // (10 if dtype == np.float32 else 20)
     assert relative_residual(A, x, b) <= 2 * RTOL[dtype]
 
 

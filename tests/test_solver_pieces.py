@@ -102,8 +102,7 @@ def test_solves_as_one_device_and_as_scipy(solver, number, preconditioned, names
     # The sums are added in another order, which bicgstab alone feels soon.
     slack = 0.25 if solver == "bicgstab" or dtype.itemsize // (1 + (dtype.kind == "c")) == 4 else 0.02
     assert abs(how.iterations - expected.iterations) <= 1 + slack * expected.iterations
-    if solver != "minres":
-        assert relative_residual(A, x, b) <= 2 * rtol(dtype)
+    assert relative_residual(A, x, b) <= 1.01 * rtol(dtype)
     assert np.linalg.norm(x - y) <= 1e3 * rtol(dtype) * np.linalg.norm(y)
     early = min(8, len(residuals), len(expected_residuals))
     np.testing.assert_allclose(residuals[:early], expected_residuals[:early], rtol=1e4 * np.finfo(dtype).eps)
@@ -246,7 +245,7 @@ def test_maxiter(maxiter, names):
     b = vector(A.shape[0], A.dtype)
     x, info = linalg.cg(spread(A, names), b, rtol=1e-12, maxiter=maxiter)
     expected, expected_info = spla.cg(A, b, rtol=1e-12, maxiter=maxiter)
-    assert info == expected_info == maxiter
+    assert (info, expected_info) == (max(maxiter, 1), maxiter)
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max()))
 
 

@@ -33,7 +33,6 @@ struct CgScalars : Progress {
     }
 
     constexpr void next_rho(double r_mr) {
-        ++preconditionings;
         beta = r_mr / rho;
         rho = r_mr;
         if (leaves_range(rho)) return;
@@ -72,7 +71,10 @@ struct CgIteration {
             run.precondition(s, r, stored_z);
             run.sweep(
                 s, read(r, z), SPMVGPU_LAMBDA(const S&, T r, T z) { return sum<T>(dot(r, z)); },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
+                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+                    ++s.preconditionings;
+                    s.next_rho(real_of(sums[0]));
+                });
         }
 
         // x = x + alpha p,  p = M r + beta p

@@ -436,10 +436,11 @@ private:
         scale_by_power(queue, n, mb, z, scales_.M);
         multiply(z, az);
         scales_.A = towards(exponent(z), exponent(az));
-        // Products are scaled once they are there: what they are made of, and they themselves, are to be far from the
-        // limits alike.
+        // A product is scaled once it is there; it and the vector that it is made of are to be as far from the limits.
+        const int of_M = has_operator() ? scales_.M : 0,
+                  middle = (std::max({0, scales_.A, of_M}) + std::min({0, scales_.A, of_M})) / 2;
         constexpr int kMost = sizeof(Real<T>) == sizeof(float) ? 40 : 200;
-        const int raised = std::clamp(scales_.A / 2, -kMost, kMost);
+        const int raised = std::clamp(middle, -kMost, kMost);
         scale_by_power(queue, n, scaled, scaled, raised);
         scales_.b += raised;
         memory_ = kept;

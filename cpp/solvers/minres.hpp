@@ -23,12 +23,10 @@ struct MinresScalars : Progress {
     double eps = 0, shift = 0;
     double beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0;
     double gmax = 0, oldeps = 0, delta = 0, inverse_gamma = 1, phi = 0, rootl = 0;
-    double ratio = 1;          // of |r| to phibar
-    double least_squares = 0;  // |A r| / (|A| |r|) of a least-squares solution
+    double ratio = 1;  // of |r| to phibar
 
     // The first Lanczos vector, from r.Mr and r.r.
     SPMVGPU_SCALAR void begin_lanczos(double r_mr, double rr) {
-        ++preconditionings;
         if (leaves_range(r_mr)) return;
         if (!finite(r_mr)) return stop(Status::kNotFinite, r_mr);
         if (r_mr <= 0) return stop(Status::kBadPreconditioner, r_mr);
@@ -82,7 +80,8 @@ struct MinresScalars : Progress {
         if (!finite(norm_x) || !finite(norm_r)) return stop(Status::kNotFinite, norm_x);
         if (norm_r <= goal) {
             stop(Status::kConverged, norm_r);
-        } else if (rootl <= least_squares * gmax) {
+        } else if (rootl <= root(eps) * gmax && cs * cs <= 100 * eps) {
+            // |A r| is small, as it never becomes much smaller by rounding, and |r| has ceased to fall.
             stop(Status::kLeastSquares, norm_r);
         } else if (phibar <= eps * gmax * norm_x) {
             stop(Status::kStagnated, norm_r);  // by as much r may be wrong
@@ -179,7 +178,7 @@ struct MinresIteration {
                 return put(w, x, s.beta > 0 ? Real<T>(1 / s.beta) * my : T(0)).sum(square(x));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                if (s.status == Status::kRunning) s.test(root(real_of(sums[0])));
+                if (s.status == Status::kRunning) s.test(real_of(sums[0]));
             });
     }
 };
@@ -213,7 +212,7 @@ void check_least_squares(Context<T, Queue>& solve, MinresScalars* s, const T* r,
         s, read(r, ar),
         SPMVGPU_LAMBDA(const S&, T r, T ar) { return sum<T>(square(r), square(T(ar - Real<T>(shift) * r))); },
         SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-            const double allowed = 10 * s.least_squares * s.gmax * root(real_of(sums[0]));
+            const double allowed = 10 * root(s.eps) * s.gmax * root(real_of(sums[0]));
             if (!(root(real_of(sums[1])) <= allowed)) s.status = Status::kStagnated;
         });
 }
@@ -226,7 +225,6 @@ void minres(Context<T, Queue>& solve) {
     for (T*& w : iteration.ws) w = solve.vector();
     MinresScalars initial;
     initial.eps = epsilon<T>();
-    initial.least_squares = std::max(initial.eps, std::min(solve.limits.rtol, std::pow(initial.eps, 2.0 / 3)));
     initial.shift = solve.shift();
     MinresScalars* const s = solve.scalars(initial);
     if (!solve.start(s, iteration.ys[0])) return solve.finish(s);

@@ -47,9 +47,9 @@ def minres(
     rtol, atol : float
         Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. Once the residual as the method estimates
         it is that small, the true one is computed, and the method goes on if it is not. A singular system
-        may have no solution; then `minres` ends when ``norm(A @ r)`` is below ``rtol * norm(A) * norm(r)``,
-        or below 4e-11 of it (2e-5 in single precision) for a larger `rtol`: `x` is a least-squares solution,
-        and ``solve_info.status`` is "least_squares". With `M` the norms of that test are those of `M`.
+        may have no solution. Then `minres` ends when ``norm(r)`` falls no more and ``norm(A @ r)`` is below
+        1.5e-8 of ``norm(A) * norm(r)`` (3.5e-4 in single precision): `x` is a least-squares solution, and
+        ``solve_info.status`` is "least_squares". With `M` these norms are those of `M`.
     shift : float
     maxiter : int, optional
         Most iterations; ``5 * n`` by default.

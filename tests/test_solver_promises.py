@@ -1,0 +1,330 @@
+"""What solvers promise whatever the system: `info`, the true residual, nothing that depends on a scale."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from spmvgpu import gallery, linalg
+from support import over
+from systems import convection
+
+SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
+PRECONDITIONERS = {
+    "none": lambda A, s: None,
+    "diagonal": lambda A, s: 1 / A.diagonal(),
+    "operator": lambda A, s: spla.aslinearoperator(sp.diags_array(1 / A.diagonal())),
+}
+# Exponents of two for A and b: among them squares beyond the type, and numbers with fewer digits than usual.
+SCALES = {
+    np.dtype(np.float32): [(0, -110), (0, 100), (-110, -110), (110, 0), (-60, 40), (100, 100)],
+    np.dtype(np.float64): [
+        (0, -1000),
+        (0, 990),
+        (-1000, -1000),
+        (990, 0),
+        (-300, 700),
+        (-540, -540),
+        (990, 990),
+    ],
+}
+TYPES = [np.float32, np.float64, np.complex64, np.complex128]
+
+
+@pytest.fixture
+def device(solver_device):
+    return solver_device
+
+
+def real_type(dtype):
+    return np.dtype(np.dtype(dtype).type(0).real.dtype)
+
+
+def scaled(array, exponent):
+    """``2**exponent * array``, which may be beyond what a float of Python's can be."""
+    parts = np.ldexp(array.real, exponent)
+    return parts + 1j * np.ldexp(array.imag, exponent) if array.dtype.kind == "c" else parts
+
+
+def system(dtype):
+    """A Hermitian positive definite matrix, and a right-hand side."""
+    A = sp.csr_array(gallery.poisson2d(12), dtype=dtype)
+    if np.dtype(dtype).kind == "c":
+        turn = sp.diags_array(np.exp(1j * np.arange(144)))
+        A = turn @ A @ turn.conj().T
+    rng = np.random.default_rng(3)
+    b = rng.standard_normal(144) + (1j * rng.standard_normal(144) if np.dtype(dtype).kind == "c" else 0)
+    return sp.csr_array(A, dtype=dtype), b.astype(dtype)
+
+
+def norm(v):
+    """As `numpy.linalg.norm`, of numbers whose squares may be beyond float64."""
+    v = np.abs(np.asarray(v).astype(np.clongdouble))
+    return np.sqrt((v**2).sum())
+
+
+def true_residual(A, x, b):
+    wide = np.clongdouble
+    return norm(np.asarray(b).astype(wide) - A.toarray().astype(wide) @ np.asarray(x).astype(wide))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
+@over("dtype", TYPES)
+def test_scales_change_nothing(solver, preconditioner, device, dtype):
+    A, b = system(dtype)
+    start = np.roll(b, 7)
+
+    def solved(of_matrix, of_right, **options):
+        matrix, right = A.copy(), scaled(b, of_right).astype(dtype)
+        matrix.data = scaled(A.data, of_matrix).astype(dtype)
+        op = sg.aslinearoperator(matrix, device=device)
+        M = PRECONDITIONERS[preconditioner](matrix, of_matrix)
+        residuals = []
+        x, info = getattr(linalg, solver)(op, right, M=M, rtol=1e-4, residuals=residuals, **options)
+        how = op.solve_info
+        assert how.residual == pytest.approx(how.true_residual, rel=0.1)
+        of_residuals = of_right - (of_matrix if solver == "gmres" and M is not None else 0)
+        at = np.array([scaled(np.array(residual), -of_residuals) for residual in residuals])
+        return scaled(x, of_matrix - of_right), info, how.iterations, at
+
+    guess = start.astype(dtype)
+    for of_matrix, of_right in SCALES[real_type(dtype)]:
+        for x0 in (None, guess):
+            expected, *facts, residuals = solved(0, 0, x0=x0)
+            moved = None if x0 is None else scaled(x0, of_right - of_matrix).astype(dtype)
+            x, *found, at = solved(of_matrix, of_right, x0=moved)
+            # On a GPU sums of scaled systems are added in another order, and small products of float32 may have
+            # fewer digits than others.
+            is_exact = device == "cpu" and real_type(dtype) == np.float64
+            assert found[0] == facts[0] == 0
+            assert abs(found[1] - facts[1]) <= (0 if is_exact else 1 + facts[1] // 10)
+            scale = np.abs(expected).max()
+            np.testing.assert_allclose(x, expected, rtol=0, atol=1e-3 * scale)
+            early = min(len(at), len(residuals), 6)
+            np.testing.assert_allclose(at[:early], residuals[:early], rtol=1e-3)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_callbacks_see_the_iterates_of_a_scaled_system(solver, device):
+    A, b = system(np.float64)
+    options = {"callback_type": "x", "restart": 5} if solver == "gmres" else {}
+    seen = {}
+    for exponent in (0, 900):
+        seen[exponent] = iterates = []
+        op = sg.aslinearoperator(A, device=device)
+        getattr(linalg, solver)(
+            op,
+            scaled(b, exponent),
+            callback=lambda x, to=iterates: to.append(np.array(x)),
+            rtol=1e-3,
+            **options,
+        )
+    assert len(seen[0]) > 3
+    for here, there in zip(seen[0][:3], seen[900], strict=False):
+        np.testing.assert_allclose(scaled(there, -900), here, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("of_matrix", "of_right"), [(600, -600), (-600, 600)], ids=["too small", "too large"]
+)
+def test_a_solution_that_no_number_holds(solver, of_matrix, of_right, device):
+    A, b = system(np.float64)
+    op = sg.aslinearoperator(sp.csr_array(scaled(A.toarray(), of_matrix)), device=device)
+    with pytest.warns(linalg.SolverWarning):
+        _, info = getattr(linalg, solver)(op, scaled(b, of_right))
+    assert info != 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_zero_stays_zero(solver, device):
+    A, b = system(np.float64)
+    x, info = getattr(linalg, solver)(sg.aslinearoperator(A, device=device), 0 * b, b)
+    assert info == 0
+    np.testing.assert_array_equal(x, 0 * b)
+
+
+def hostile(kind, rng, dtype):
+    """A matrix of some kind with a right-hand side, from harmless to singular."""
+    n = int(rng.integers(1, 40))
+    B = rng.standard_normal((n, n)) * 10.0 ** rng.uniform(-rng.integers(0, 12), rng.integers(0, 5), (n, 1))
+    if dtype.kind == "c":
+        B = B + 1j * rng.standard_normal((n, n))
+    hermitian = B + B.conj().T
+    if kind == "definite":
+        A = B @ B.conj().T + 10.0 ** rng.uniform(-16, 1) * np.eye(n)
+    elif kind == "indefinite":
+        A = hermitian
+    elif kind == "singular":
+        A = hermitian.copy()
+        A[-1] = A[:, -1] = 0
+    elif kind == "diagonal":
+        A = np.diag(10.0 ** rng.uniform(-10, 10, n)).astype(dtype)
+    else:
+        A = B
+    A = A.astype(dtype)
+    most = 30 if real_type(dtype) == np.float32 else 300
+    b = rng.standard_normal(n) * 10.0 ** rng.integers(-most, most)
+    return A, (A @ rng.standard_normal(n) if rng.random() < 0.3 else b).astype(dtype)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@over("kind", ["definite", "indefinite", "singular", "diagonal", "any"])
+@over("dtype", [np.float32, np.float64, np.complex128])
+def test_info_is_0_for_solutions_only(solver, kind, dtype, device):
+    dtype = np.dtype(dtype)
+    rng = np.random.default_rng(7)
+    for _ in range(8):
+        A, b = hostile(kind, rng, dtype)
+        op, rtol = sg.aslinearoperator(A, device=device), 10.0 ** rng.uniform(-14, -1)
+        M = np.exp(rng.standard_normal(len(b))).astype(dtype) if rng.random() < 0.4 else None
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", linalg.SolverWarning)
+            try:
+                x, info = getattr(linalg, solver)(op, b, rtol=rtol, M=M, maxiter=500)
+            except ValueError:  # that the matrix, which is not Hermitian, does not suit minres
+                assert (solver, kind) == ("minres", "any")
+                continue
+        how = op.solve_info
+        assert (info == 0) == (how.status in ("converged", "least_squares")), how
+        if info == 0:
+            assert np.isfinite(x).all()
+            rounding = 4 * len(b) * np.finfo(dtype).eps * norm(np.abs(A).astype(np.longdouble) @ np.abs(x))
+            residual = true_residual(sp.csr_array(A), x, b)
+            if how.status == "converged":
+                assert residual <= 1.001 * rtol * norm(b) + rounding
+            elif M is None:
+                r = np.asarray(b).astype(np.clongdouble) - A.astype(np.clongdouble) @ x
+                assert (
+                    norm(A.astype(np.clongdouble) @ r) <= 1e-3 * np.linalg.norm(A.astype(complex)) * residual
+                )
+
+
+@pytest.mark.parametrize("solver", ["cg", "bicgstab", "minres"])
+def test_goes_on_from_the_true_residual(solver, device):
+    """Where the residual that is updated has parted from the true one, by a first guess that is far away."""
+    A, b = system(np.float32)
+    op = sg.aslinearoperator(A, device=device)
+    far = 1e6 * np.roll(b, 3)
+    x, info = getattr(linalg, solver)(op, b, far, rtol=1e-4)
+    assert info == 0
+    assert true_residual(A, x, b) <= 1.01e-4 * norm(b)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_iterations_are_no_solution(solver, device):
+    A, b = system(np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    x, info = getattr(linalg, solver)(op, b, maxiter=0)
+    assert info == 1
+    np.testing.assert_array_equal(x, 0 * b)
+    exact, _ = getattr(linalg, solver)(op, b, rtol=1e-10)
+    assert getattr(linalg, solver)(op, b, exact, maxiter=0)[1] == 0
+
+
+# Break-downs
+
+
+def test_bicgstab_goes_on_where_the_residual_is_orthogonal_to_the_first(device):
+    """As it is after one step with this matrix."""
+    A = np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        b = rng.integers(-2, 3, 3).astype(float)
+        x, info = linalg.bicgstab(sg.aslinearoperator(A, device=device), b, rtol=1e-10)
+        assert info == 0
+        np.testing.assert_allclose(A @ x, b, atol=1e-8)
+
+
+# minres
+
+
+def neumann():
+    """A grid whose rows add up to zero: singular."""
+    A = gallery.poisson2d(16)
+    return A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel())
+
+
+def test_minres_without_a_solution(device):
+    A = neumann()
+    b = np.random.default_rng(1).standard_normal(256)
+    for scale in (1.0, 1e-20, 1e20):
+        op = sg.aslinearoperator(scale * A, device=device)
+        x, info = linalg.minres(op, b)
+        assert (info, op.solve_info.status) == (0, "least_squares")
+        # What is left is the part of b along the vector of ones, which A maps to zero.
+        np.testing.assert_allclose(b - scale * (A @ x), np.full(256, b.mean()), atol=1e-6)
+        x, info = linalg.minres(op, b - b.mean())
+        assert (info, op.solve_info.status) == (0, "converged")
+        assert np.linalg.norm(b - b.mean() - scale * (A @ x)) <= 1.001e-5 * np.linalg.norm(b - b.mean())
+
+
+def test_minres_ends_by_the_residual_in_the_ordinary_norm(device):
+    """Also with a preconditioner, in whose norm it is another."""
+    A, b = system(np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    M = np.logspace(-3, 3, len(b))
+    for given in ({"rtol": 1e-7}, {"rtol": 0.0, "atol": 1e-5}):
+        x, info = linalg.minres(op, b, M=M, maxiter=5000, **given)
+        assert info == 0
+        assert true_residual(A, x, b) <= 1.001 * max(given["rtol"] * norm(b), given.get("atol", 0.0))
+        assert op.solve_info.goal == pytest.approx(max(given["rtol"] * norm(b), given.get("atol", 0.0)))
+
+
+def test_minres_refuses_a_preconditioner_of_zeros(device):
+    A, b = system(np.float64)
+    with pytest.raises(ValueError, match="indefinite preconditioner"):
+        linalg.minres(sg.aslinearoperator(A, device=device), b, M=np.zeros(len(b)))
+
+
+# Counts
+
+
+class Counted(spla.LinearOperator):
+    """A matrix that counts the products with it."""
+
+    def __init__(self, A):
+        super().__init__(A.dtype, A.shape)
+        self.A, self.calls = A, 0
+
+    def _matvec(self, x):
+        self.calls += 1
+        return self.A @ x
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("guess", [True, False])
+def test_products_are_counted(solver, symmetric, guess, device):
+    A, b = system(np.float64)
+    if not symmetric:
+        if solver in ("cg", "minres"):
+            pytest.skip("for symmetric matrices")
+        A = sp.csr_array(convection())
+        b = np.ones(A.shape[0])
+    counted, M = Counted(A), Counted(sp.diags_array(1 / A.diagonal()))
+    solve = getattr(linalg, solver)
+    x0 = np.roll(b, 1) if guess else None
+    hows = []
+    original = linalg.systems.ForeignOperator.__init__
+
+    def noted(self, *args):
+        original(self, *args)
+        hows.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linalg.systems.ForeignOperator, "__init__", noted)
+        assert solve(counted, b, x0, M=M, rtol=1e-8)[1] == 0
+    how = hows[0].solve_info
+    assert (how.products, how.preconditionings) == (counted.calls, M.calls)
+    op = sg.aslinearoperator(A, device=device)
+    assert solve(op, b, x0, M=M, rtol=1e-8)[1] == 0
+    there = op.solve_info
+    each = {"bicgstab": 2}.get(solver, 1)
+    assert there.products >= each * there.iterations
+    beside = how.products - each * how.iterations
+    assert abs(there.products - each * there.iterations - beside) <= (0 if device == "cpu" else 3)
