@@ -97,8 +97,8 @@ def test_scales_change_nothing(solver, preconditioner, device, dtype):
             expected, *facts, residuals = solved(0, 0, x0=x0)
             moved = None if x0 is None else scaled(x0, of_right - of_matrix).astype(dtype)
             x, *found, at = solved(of_matrix, of_right, x0=moved)
-            # On a GPU sums of scaled systems are added in another order, and small products of float32 may have
-            # fewer digits than others.
+            # On a GPU sums of scaled systems are added in another order, and small products of float32 may
+            # have fewer digits than others.
             is_exact = device == "cpu" and real_type(dtype) == np.float64
             assert found[0] == facts[0] == 0
             assert abs(found[1] - facts[1]) <= (0 if is_exact else 1 + facts[1] // 10)
