@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <optional>
+#include <utility>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
@@ -161,6 +162,12 @@ py::dict dict_of(const Report& report) {
 }
 
 template <class T>
+std::optional<std::pair<index_t, Wide<T>>> row_and_value(const std::optional<Pivot<T>>& pivot) {
+    if (!pivot) return std::nullopt;
+    return std::pair(pivot->row, pivot->value);
+}
+
+template <class T>
 void register_type(py::module_& module, const std::string& suffix) {
     using Map = LinearMap<T>;
     py::class_<Map, std::shared_ptr<Map>>(module, ("LinearMap" + suffix).c_str(),
@@ -205,8 +212,23 @@ void register_type(py::module_& module, const std::string& suffix) {
                      return std::make_shared<Factors>(csr, Device{ordinal});
                  }),
              py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"))
-        .def_property_readonly("failed_row", &Factors::failed_row, "The first row without a usable pivot, or -1.")
-        .def_property_readonly("nonpositive_row", &Factors::nonpositive_row, "The first pivot below or at zero, or -1.")
+        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, int ordinal,
+                         bool pivots_in_lower) {
+                 const auto csr = csr_view(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
+                 const GilRelease release;
+                 return std::make_shared<Factors>(csr, pivots_in_lower, Device{ordinal});
+             }),
+             py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"), py::arg("pivots_in_lower"),
+             "From what to_csr() gives, or its conjugate transpose, whose pivots are in the other factor.")
+        .def("to_csr", &to_csr_arrays<T, Factors>,
+             "(data, indices, indptr) of both factors in one matrix, with the inverse pivots on its diagonal.")
+        .def_property_readonly("pivots_in_lower", &Factors::pivots_in_lower)
+        .def_property_readonly(
+            "failed", [](const Factors& factors) { return row_and_value(factors.failed()); },
+            "(row, pivot) of the first one that cannot be divided by, or None.")
+        .def_property_readonly(
+            "nonpositive", [](const Factors& factors) { return row_and_value(factors.nonpositive()); },
+            "(row, pivot) of the first one that is not positive, or None.")
         .def_property_readonly("nbytes", &Factors::nbytes);
     py::class_<FactorsMap<T>, Map, std::shared_ptr<FactorsMap<T>>>(module, ("FactorsMap" + suffix).c_str(),
                                                                    "Triangular solves with both factors.")

@@ -39,6 +39,17 @@ struct Pattern {
     const index_t* offsets;
     const index_t* cols;
     std::vector<index_t> diagonal;
+    index_t incomplete_row = -1;  // the first that has no diagonal entry
+
+    template <class T>
+    explicit Pattern(const CsrMatrix<T>& A)
+        : n(A.rows), offsets(A.row_offsets.data()), cols(A.col_indices.data()), diagonal(A.rows) {
+        for (index_t row = 0; row < n && incomplete_row < 0; ++row) {
+            const index_t* const found = std::lower_bound(cols + offsets[row], cols + offsets[row + 1], row);
+            if (found == cols + offsets[row + 1] || *found != row) incomplete_row = row;
+            diagonal[row] = static_cast<index_t>(found - cols);
+        }
+    }
 
     // Entries of a row to the left of its diagonal, or to the right.
     index_t begin(index_t row, bool lower) const { return lower ? offsets[row] : diagonal[row] + 1; }
@@ -58,6 +69,32 @@ struct Pattern {
     }
 };
 
+// The entries from begin to end of a row.
+struct Stretch {
+    index_t begin, end;
+    index_t length() const { return end - begin; }
+};
+
+// Calls visit(i, j) for the entries i of one stretch and j of another that lie in the same column. The longer one is
+// searched where it is far longer: a row with very many entries costs its neighbours no more than their own entries do.
+template <class Visit>
+void for_common_columns(const index_t* cols, Stretch first, Stretch second, const Visit& visit) {
+    constexpr int kFarLonger = 16;
+    const bool first_is_longer = first.length() > second.length();
+    const Stretch shorter = first_is_longer ? second : first, longer = first_is_longer ? first : second;
+    const bool searches = longer.length() / kFarLonger > shorter.length();
+    index_t j = longer.begin;
+    for (index_t i = shorter.begin; i < shorter.end; ++i) {
+        if (searches) {
+            j = static_cast<index_t>(std::lower_bound(cols + j, cols + longer.end, cols[i]) - cols);
+        } else {
+            while (j < longer.end && cols[j] < cols[i]) ++j;
+        }
+        if (j == longer.end) return;
+        if (cols[j] == cols[i]) first_is_longer ? visit(j, i) : visit(i, j);
+    }
+}
+
 // Row `row` of the factors, in place of that of the matrix; the rows that it refers to are done.
 template <class W>
 void eliminate(const Pattern& pattern, index_t row, W* values) {
@@ -65,13 +102,8 @@ void eliminate(const Pattern& pattern, index_t row, W* values) {
     for (index_t k = pattern.offsets[row]; k < pattern.diagonal[row]; ++k) {
         const index_t above = pattern.cols[k];
         const W factor = values[k] = values[k] / values[pattern.diagonal[above]];
-        const index_t above_end = pattern.offsets[above + 1];
-        index_t own = k + 1;
-        for (index_t i = pattern.diagonal[above] + 1; i < above_end; ++i) {
-            while (own < end && pattern.cols[own] < pattern.cols[i]) ++own;
-            if (own == end) break;
-            if (pattern.cols[own] == pattern.cols[i]) values[own] -= factor * values[i];
-        }
+        for_common_columns(pattern.cols, {k + 1, end}, {pattern.diagonal[above] + 1, pattern.offsets[above + 1]},
+                           [&](index_t own, index_t i) { values[own] -= factor * values[i]; });
     }
 }
 
@@ -84,8 +116,9 @@ int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries
     return lanes;
 }
 
+// One of the factors that stand in one matrix, whose diagonal has the inverse pivots, if this factor `has_pivots`.
 template <class T>
-Triangle<T> triangle_of(const Pattern& pattern, const std::vector<Wide<T>>& values, bool lower, Device device) {
+Triangle<T> triangle_of(const Pattern& pattern, const Array<T>& values, bool lower, bool has_pivots, Device device) {
     const Levels levels = pattern.levels(lower);
     std::int64_t entries = 0;
     for (index_t row = 0; row < pattern.n; ++row) entries += pattern.end(row, lower) - pattern.begin(row, lower);
@@ -106,7 +139,7 @@ Triangle<T> triangle_of(const Pattern& pattern, const std::vector<Wide<T>>& valu
     triangle.row_offsets = Array<index_t>(places + 1);
     triangle.col_indices = Array<index_t>(entries);
     triangle.values = Array<T>(entries);
-    if (!lower) triangle.inverse_diagonal = Array<T>(places);
+    if (has_pivots) triangle.inverse_diagonal = Array<T>(places);
     InterruptTimer timer;
     index_t place = 0, at = 0;
     for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
@@ -115,12 +148,11 @@ Triangle<T> triangle_of(const Pattern& pattern, const std::vector<Wide<T>>& valu
             const index_t row = filled ? levels.order[i] : Triangle<T>::kNoRow;
             triangle.rows[place] = row;
             triangle.row_offsets[place] = at;
-            if (!lower)
-                triangle.inverse_diagonal[place] = filled ? T(Wide<T>(1) / values[pattern.diagonal[row]]) : T(0);
+            if (has_pivots) triangle.inverse_diagonal[place] = filled ? values[pattern.diagonal[row]] : T(0);
             if (!filled) continue;
             for (index_t entry = pattern.begin(row, lower); entry < pattern.end(row, lower); ++entry, ++at) {
                 triangle.col_indices[at] = pattern.cols[entry];
-                triangle.values[at] = T(values[entry]);
+                triangle.values[at] = values[entry];
             }
             timer.work(pattern.end(row, lower) - pattern.begin(row, lower) + 1);
         }
@@ -161,42 +193,83 @@ Triangle<T> Triangle<T>::to(Device device) const {
 
 template <class T>
 IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : n_(A.rows), device_(device) {
-    const index_t n = A.rows;
-    const index_t *const row_offsets = A.row_offsets.data(), *const col_indices = A.col_indices.data();
-    Pattern pattern{n, row_offsets, col_indices, std::vector<index_t>(n)};
-    for (index_t row = 0; row < n; ++row) {
-        const index_t* const begin = col_indices + row_offsets[row];
-        const index_t* const end = col_indices + row_offsets[row + 1];
-        const index_t* const found = std::lower_bound(begin, end, row);
-        if (found == end || *found != row) {
-            failed_row_ = row;
-            return;
-        }
-        pattern.diagonal[row] = static_cast<index_t>(found - col_indices);
+    const Pattern pattern(A);
+    if (pattern.incomplete_row >= 0) {
+        failed_ = Pivot<T>{pattern.incomplete_row, 0};
+        return;
     }
-
-    const index_t nnz = row_offsets[n];
+    const index_t nnz = A.row_offsets[n_];
     std::vector<Wide<T>> factors(A.values.begin(), A.values.end());
     const Levels levels = pattern.levels(true);
-    const std::int64_t row_work = 3 * kEntryNanoseconds * (nnz / std::max<index_t>(n, 1) + 1);
+    const std::int64_t row_work = 3 * kEntryNanoseconds * (nnz / std::max<index_t>(n_, 1) + 1);
     for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
         const index_t first = levels.begin[k], end = levels.begin[k + 1];
         std::int64_t entries = 0;
         for (index_t i = first; i < end; ++i)
-            entries += pattern.end(levels.order[i], true) - row_offsets[levels.order[i]];
+            entries += pattern.end(levels.order[i], true) - pattern.begin(levels.order[i], true);
         check_interrupt();
         parallel_for(end - first, entries * row_work,
                      [&](index_t i) { eliminate(pattern, levels.order[first + i], factors.data()); });
     }
-    for (index_t row = 0; row < n; ++row) {
+    Array<T> values(nnz);
+    std::transform(factors.begin(), factors.end(), values.begin(), [](Wide<T> value) { return T(value); });
+    for (index_t row = 0; row < n_; ++row) {
         const Wide<T> pivot = factors[pattern.diagonal[row]];
-        const double size = size_of(pivot), inverse_size = size_of(Wide<T>(T(Wide<T>(1) / pivot)));
-        if (!(real_of(pivot) > 0) && nonpositive_row_ < 0) nonpositive_row_ = row;
-        if (failed_row_ < 0 && (size == 0 || !finite(size) || !finite(inverse_size))) failed_row_ = row;
+        const T inverse = values[pattern.diagonal[row]] = T(Wide<T>(1) / pivot);
+        const double size = size_of(pivot), inverse_size = size_of(Wide<T>(inverse));
+        if (!(real_of(pivot) > 0) && !nonpositive_) nonpositive_ = Pivot<T>{row, pivot};
+        if (!failed_ && (size == 0 || !finite(size) || !finite(inverse_size))) failed_ = Pivot<T>{row, pivot};
     }
-    if (failed_row_ >= 0) return;
-    lower_ = triangle_of<T>(pattern, factors, true, device);
-    upper_ = triangle_of<T>(pattern, factors, false, device);
+    if (failed_) return;
+    factors = {};
+    lower_ = triangle_of<T>(pattern, values, true, false, device);
+    upper_ = triangle_of<T>(pattern, values, false, true, device);
+}
+
+template <class T>
+IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& factors, bool pivots_in_lower, Device device)
+    : n_(factors.rows), device_(device), pivots_in_lower_(pivots_in_lower) {
+    const Pattern pattern(factors);
+    if (pattern.incomplete_row >= 0) throw std::invalid_argument("factors need all entries of the diagonal");
+    lower_ = triangle_of<T>(pattern, factors.values, true, pivots_in_lower, device);
+    upper_ = triangle_of<T>(pattern, factors.values, false, !pivots_in_lower, device);
+}
+
+template <class T>
+CsrMatrix<T> IncompleteFactors<T>::to_csr() const {
+    const Triangle<T> lower = lower_.to({}), upper = upper_.to({});
+    const auto for_rows = [](const Triangle<T>& triangle, const auto& body) {
+        for (index_t place = 0; place < triangle.places(); ++place) {
+            if (triangle.rows[place] != Triangle<T>::kNoRow) body(triangle.rows[place], place);
+        }
+    };
+    auto csr = CsrMatrix<T>::allocate(n_, n_, static_cast<index_t>(lower.values.size() + upper.values.size() + n_));
+    index_t* const offsets = csr.row_offsets.data();
+    std::fill_n(offsets, n_ + std::size_t(1), 0);
+    for (const Triangle<T>* triangle : {&lower, &upper}) {
+        for_rows(*triangle, [&](index_t row, index_t place) {
+            offsets[row + 1] += triangle->row_offsets[place + 1] - triangle->row_offsets[place];
+        });
+    }
+    for (index_t row = 0; row < n_; ++row) offsets[row + 1] += offsets[row] + 1;
+
+    std::vector<index_t> next(offsets, offsets + n_);
+    const auto put = [&](index_t row, index_t col, T value) {
+        csr.col_indices[next[row]] = col;
+        csr.values[next[row]++] = value;
+    };
+    const auto put_entries = [&](const Triangle<T>& triangle) {
+        for_rows(triangle, [&](index_t row, index_t place) {
+            for (index_t entry = triangle.row_offsets[place]; entry < triangle.row_offsets[place + 1]; ++entry) {
+                put(row, triangle.col_indices[entry], triangle.values[entry]);
+            }
+        });
+    };
+    const Triangle<T>& with_pivots = pivots_in_lower_ ? lower : upper;
+    put_entries(lower);
+    for_rows(with_pivots, [&](index_t row, index_t place) { put(row, row, with_pivots.inverse_diagonal[place]); });
+    put_entries(upper);
+    return csr;
 }
 
 template <class T>
@@ -212,7 +285,7 @@ std::size_t IncompleteFactors<T>::nbytes() const {
 template <class T>
 FactorsMap<T>::FactorsMap(std::shared_ptr<const IncompleteFactors<T>> factors, std::shared_ptr<SolverMemory> memory)
     : factors_(std::move(factors)), memory_(std::move(memory)) {
-    if (factors_->failed_row() >= 0) throw std::invalid_argument("a factorisation that failed cannot be solved with");
+    if (factors_->failed()) throw std::invalid_argument("a factorisation that failed cannot be solved with");
     const std::size_t vector = (factors_->rows() * sizeof(T) + 255) / 256 * 256;
     const std::size_t state = factors_->device().is_cuda() ? cuda::solve_state_size(factors_->rows()) : 0;
     lease_ = std::make_unique<SolverMemory::Lease>(*memory_, vector + state * sizeof(unsigned));

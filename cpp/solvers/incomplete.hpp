@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/array.hpp"
@@ -31,30 +32,45 @@ struct Triangle {
     Triangle to(Device device) const;
 };
 
+// A number that a row is divided by.
+template <class T>
+struct Pivot {
+    index_t row;
+    Wide<T> value;
+};
+
 // A = L U nearly: L has ones on its diagonal, and L and U together the entries that A has. Of a symmetric positive
-// definite matrix this is the incomplete Cholesky factorisation, with the pivots left in U.
+// definite matrix this is the incomplete Cholesky factorisation, with the pivots left in U. Those of its conjugate
+// transpose have the pivots in L, and ones on the diagonal of U.
 template <class T>
 class IncompleteFactors {
 public:
     // From a canonical square matrix in host memory; computed in double precision.
     IncompleteFactors(const CsrMatrix<T>& A, Device device);
+    // From what to_csr() gives, or its conjugate transpose, whose pivots are in the other factor.
+    IncompleteFactors(const CsrMatrix<T>& factors, bool pivots_in_lower, Device device);
 
     index_t rows() const { return n_; }
     Device device() const { return device_; }
 
-    // The first row whose pivot is missing, zero or not finite, so that there are no factors; -1: none.
-    index_t failed_row() const { return failed_row_; }
-    // The first row whose pivot has no positive real part, as it would have if A were positive definite; -1: none.
-    index_t nonpositive_row() const { return nonpositive_row_; }
+    // The first pivot that is missing (and counts as zero), zero or not finite, so that there are no factors.
+    const std::optional<Pivot<T>>& failed() const { return failed_; }
+    // The first pivot without a positive real part, as all have it if A is positive definite.
+    const std::optional<Pivot<T>>& nonpositive() const { return nonpositive_; }
 
     const Triangle<T>& lower() const { return lower_; }
     const Triangle<T>& upper() const { return upper_; }
     std::size_t nbytes() const;
 
+    // Both factors as one canonical matrix in host memory, with the inverse pivots on its diagonal.
+    CsrMatrix<T> to_csr() const;
+    bool pivots_in_lower() const { return pivots_in_lower_; }
+
 private:
     index_t n_;
     Device device_;
-    index_t failed_row_ = -1, nonpositive_row_ = -1;
+    bool pivots_in_lower_ = false;
+    std::optional<Pivot<T>> failed_, nonpositive_;
     Triangle<T> lower_, upper_;
 };
 

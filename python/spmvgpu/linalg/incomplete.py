@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from ..devices import device_name, resolve_device
+from ..inputs.compressed import transpose
 from ..operator import SparseOperator
 from ..value_types import core_class
-from .preconditioners import DevicePreconditioner, check_operator
+from .preconditioners import DevicePreconditioner, check_operator, what_fits
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -27,10 +30,10 @@ class IncompleteFactors(DevicePreconditioner):
     array([1.5, 1. ])
     """
 
-    def __init__(self, op: SparseOperator, factors: Any, is_symmetric: bool) -> None:
-        super().__init__(op)
+    def __init__(self, factors: Any, dtype: np.dtype[Any], n: int, ordinal: int, requested: str) -> None:
+        super().__init__(dtype, (n, n), ordinal)
         self._factors = factors
-        self._is_symmetric = is_symmetric
+        self._requested = requested  # the device as the caller named it, which pickles go by
 
     @property
     def nbytes(self) -> int:
@@ -39,12 +42,31 @@ class IncompleteFactors(DevicePreconditioner):
     def _core_map(self) -> Any:
         return core_class("FactorsMap", self.dtype)(self._factors, self._memory)
 
-    def _adjoint(self) -> IncompleteFactors:
-        if self._is_symmetric:
-            return self
-        raise NotImplementedError(
-            "incomplete LU factors are not applied transposed; ic0 is its own transpose"
-        )
+    def _stored(self) -> Any:
+        """Both factors in one matrix, with the inverse pivots on its diagonal."""
+        stored = sp.csr_array(self._factors.to_csr(), shape=self.shape)
+        stored.has_canonical_format = True
+        return stored
+
+    def _conjugate_transposed(self) -> IncompleteFactors:
+        stored = transpose(self._stored())
+        stored.data = stored.data.conj()
+        return _of_stored(stored, not self._factors.pivots_in_lower, self._ordinal, self._requested)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._stored(), self._factors.pivots_in_lower, self._requested)
+
+
+def _of_stored(stored: Any, pivots_in_lower: bool, ordinal: int, requested: str) -> IncompleteFactors:
+    # What comes from a pickle may lie in buffers that are aligned in any way.
+    arrays = (np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data))
+    factors = core_class("IncompleteFactors", stored.dtype)(*arrays, ordinal, pivots_in_lower)
+    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
+
+
+def _restored(stored: Any, pivots_in_lower: bool, requested: str) -> IncompleteFactors:
+    """What pickle calls."""
+    return _of_stored(stored, pivots_in_lower, resolve_device(requested), requested)
 
 
 def ilu0(op: SparseOperator) -> IncompleteFactors:
@@ -77,7 +99,7 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 25
     (0, True)
     """
-    return IncompleteFactors(op, _factors(op), is_symmetric=False)
+    return _factorised(op, _factors(op))
 
 
 def ic0(op: SparseOperator) -> IncompleteFactors:
@@ -110,12 +132,14 @@ def ic0(op: SparseOperator) -> IncompleteFactors:
     (0, True)
     """
     factors = _factors(op)
-    if factors.nonpositive_row >= 0:
+    if factors.nonpositive:
+        row, pivot = factors.nonpositive
         raise np.linalg.LinAlgError(
-            f"the pivot of row {factors.nonpositive_row} is not positive: the matrix is not positive "
-            "definite, or its incomplete factors do not exist; give jacobi, or a larger diagonal"
+            f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or it "
+            "has no incomplete Cholesky factors; use ilu0(op) with gmres or bicgstab, or "
+            f"{what_fits(op.diagonal(), op.dtype)}"
         )
-    return IncompleteFactors(op, factors, is_symmetric=True)
+    return _factorised(op, factors)
 
 
 def _factors(op: Any) -> Any:
@@ -124,9 +148,20 @@ def _factors(op: Any) -> Any:
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; factors are of up to 2**31 - 1")
     factors = core_class("IncompleteFactors", op.dtype)(csr.indptr, csr.indices, csr.data, op._ordinal)
-    if factors.failed_row >= 0:
+    if factors.failed:
+        row, pivot = factors.failed
+        is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
+        why = (
+            f"comes out as {pivot:g} after the rows before it, which cannot be divided by in {op.dtype}"
+            if is_stored
+            else "is not stored"
+        )
         raise np.linalg.LinAlgError(
-            f"row {factors.failed_row} has no pivot: its diagonal entry is not stored, or comes out as zero "
-            "or not finite when the rows before it are eliminated"
+            f"row {row} has no pivot: its diagonal entry {why}; use {what_fits(csr.diagonal(), op.dtype)}"
         )
     return factors
+
+
+def _factorised(op: SparseOperator, factors: Any) -> IncompleteFactors:
+    requested = getattr(op._origin, "requested", device_name(op._ordinal))
+    return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested)

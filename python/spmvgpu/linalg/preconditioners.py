@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,13 +17,37 @@ from .. import _core
 from ..arrays import library_of
 from ..construct import aslinearoperator
 from ..devices import device_name
+from ..operands import promoted
 from ..operator import SparseOperator
 from ..value_types import core_class
 from ..value_types import is_distributed as is_spread
 from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
 
 
-class Jacobi(LinearOperator):  # type: ignore[misc]
+class Preconditioner(LinearOperator):  # type: ignore[misc]
+    """A preconditioner of this package beside NumPy arrays, of which it takes what an operator takes."""
+
+    def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The products with the columns of an array, which is real where the preconditioner is."""
+        raise NotImplementedError
+
+    def _matvec(self, x: Any) -> npt.NDArray[Any]:
+        return self._matmat(np.asarray(x).reshape(-1, 1))
+
+    def _matmat(self, X: Any) -> npt.NDArray[Any]:
+        X = np.asarray(X)
+        target = promoted(self, X.dtype)
+        if X.dtype.kind != "c" or self.dtype.kind == "c":
+            return self._columns(X).astype(target, copy=False)
+        result = np.empty(X.shape, target)
+        result.real, result.imag = self._columns(X.real), self._columns(X.imag)
+        return result
+
+    def _transpose(self) -> Any:
+        return super()._transpose() if self.dtype.kind == "c" else self.adjoint()
+
+
+class Jacobi(Preconditioner):
     """Multiplication with the inverse of a matrix's diagonal: a preconditioner for `cg` here and in SciPy.
 
     Attributes
@@ -49,12 +74,15 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
     def inverse_diagonal(self) -> npt.NDArray[Any]:
         return self._inverse_diagonal
 
-    def _matvec(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        y: npt.NDArray[Any] = self.inverse_diagonal * np.asarray(x).ravel()
-        return y
+    def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        Y: npt.NDArray[Any] = self.inverse_diagonal[:, np.newaxis] * X
+        return Y
 
     def _adjoint(self) -> Jacobi:
         return Jacobi(self.inverse_diagonal.conj()) if self.dtype.kind == "c" else self
+
+    def _transpose(self) -> Jacobi:
+        return self
 
     def _on_device(self, op: SparseOperator, ordinal: int) -> DeviceVector:
         """A copy for an operator of the same size, made once for each device and dtype."""
@@ -71,19 +99,25 @@ class Jacobi(LinearOperator):  # type: ignore[misc]
         return Jacobi, (self.inverse_diagonal,)
 
 
-class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
+class DevicePreconditioner(Preconditioner):
     """A preconditioner that the core applies; made by functions of `spmvgpu.linalg`.
 
     A `LinearOperator`, so that SciPy's solvers take it too, with NumPy vectors.
     """
 
-    def __init__(self, op: SparseOperator) -> None:
-        super().__init__(op.dtype, op.shape)
-        self._ordinal = op._ordinal
-        self._memory = _core.SolverMemory(op._ordinal)
+    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, int], ordinal: int) -> None:
+        super().__init__(dtype, shape)
+        self._ordinal = ordinal
+        self._memory = _core.SolverMemory(ordinal)
+        self._own_adjoint: DevicePreconditioner | None = None  # made at first use
+        self._adjoint_of: weakref.ref[DevicePreconditioner] | None = None
 
     def _core_map(self) -> Any:
         """What the core applies, with memory for one solve."""
+        raise NotImplementedError
+
+    def _conjugate_transposed(self) -> DevicePreconditioner:
+        """The adjoint, which may be itself."""
         raise NotImplementedError
 
     def _is_polynomial_in(self, op: SparseOperator) -> bool:
@@ -96,14 +130,28 @@ class DevicePreconditioner(LinearOperator):  # type: ignore[misc]
             return None
         return PreconditionerMap(self._core_map(), self)
 
-    def _matvec(self, x: Any) -> npt.NDArray[Any]:
-        given = np.ascontiguousarray(np.asarray(x).reshape(-1), self.dtype)
-        result = np.empty_like(given)
-        source, target = staged(given, self._ordinal), staged(result, self._ordinal, upload=False)
-        _core.apply_map(self._core_map(), source.pointer, target.pointer, self._ordinal)
-        if target.owner is not result:
-            target.owner.download(result)
-        return result
+    def _adjoint(self) -> DevicePreconditioner:
+        original = None if self._adjoint_of is None else self._adjoint_of()
+        if original is not None:
+            return original
+        if self._own_adjoint is None:
+            made = self._conjugate_transposed()
+            if made is self:
+                return self
+            # A weak reference, so that the pair is freed as soon as nobody uses it.
+            made._adjoint_of = weakref.ref(self)
+            self._own_adjoint = made
+        return self._own_adjoint
+
+    def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        given = np.require(X.T, self.dtype, ["C", "A"])
+        results = np.empty_like(given)
+        for x, y in zip(given, results, strict=True):
+            source, target = staged(x, self._ordinal), staged(y, self._ordinal, upload=False)
+            _core.apply_map(self._core_map(), source.pointer, target.pointer, self._ordinal)
+            if target.owner is not y:
+                target.owner.download(y)
+        return results.T
 
 
 def jacobi(op: Any) -> Jacobi:
@@ -121,7 +169,8 @@ def jacobi(op: Any) -> Jacobi:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive, so that the matrix is not positive definite.
+        If an entry of the diagonal is not positive, so that the matrix is not positive definite. `gmres` and
+        `bicgstab` do not need that: give them ``M=1 / op.diagonal()``.
 
     Examples
     --------
@@ -133,9 +182,9 @@ def jacobi(op: Any) -> Jacobi:
     if is_distributed(op):
         with op.agreement():
             check_square(op)
-            return of_diagonal(op.diagonal(), op.dtype, op.row_ranges.begin)
+            return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype, op.row_ranges.begin))
     check_operator(op)
-    return of_diagonal(op.tocsr().diagonal(), op.dtype, 0)
+    return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype))
 
 
 def check_operator(op: Any) -> None:
@@ -146,17 +195,44 @@ def check_operator(op: Any) -> None:
     check_square(op)
 
 
-def of_diagonal(diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int) -> Jacobi:
-    """The preconditioner of a diagonal, or of a piece that begins in row `first_row`."""
-    rounding = np.sqrt(np.finfo(diagonal.dtype).eps)  # of a Hermitian matrix that was computed
-    is_real = np.abs(diagonal.imag) <= rounding * diagonal.real
-    bad = np.flatnonzero(~(is_real & (diagonal.real > 0) & np.isfinite(diagonal)))
+def inverse_of(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The inverse of a diagonal; not finite where there is none.
+
+    Imaginary parts that are rounding errors, of a Hermitian matrix that was computed, are left out.
+    """
+    rounding = np.sqrt(np.finfo(diagonal.dtype).eps)
+    is_real = np.abs(diagonal.imag) <= rounding * np.abs(diagonal.real)
+    with np.errstate(all="ignore"):
+        inverse: npt.NDArray[Any] = (1 / np.where(is_real, diagonal.real, diagonal)).astype(dtype)
+    inverse[~np.isfinite(diagonal)] = np.nan
+    return inverse
+
+
+def positive_inverse(
+    name: str, diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int = 0
+) -> npt.NDArray[Any]:
+    """The inverse of a diagonal, or of a piece from `first_row` on; LinAlgError if it is not positive."""
+    inverse = inverse_of(diagonal, dtype)
+    bad = np.flatnonzero(~((inverse.real > 0) & (inverse.imag == 0) & np.isfinite(inverse)))
     if len(bad):
         raise np.linalg.LinAlgError(
-            f"the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries are not "
-            f"positive numbers, the first in row {first_row + bad[0]} ({diagonal[bad[0]]:g})"
+            f"the matrix is not positive definite, as {name} needs it: {len(bad)} of {len(diagonal)} "
+            f"diagonal entries are not positive numbers, the first in row {first_row + bad[0]} "
+            f"({diagonal[bad[0]]:g}); use {what_fits(diagonal, dtype)}"
         )
-    return Jacobi((1 / diagonal.real).astype(dtype))
+    return inverse
+
+
+def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
+    """What solves with a matrix that a preconditioner refuses, for its message."""
+    if not np.isfinite(diagonal).all():
+        return "a matrix without inf and NaN"
+    inverse = inverse_of(diagonal, dtype)
+    if not np.isfinite(inverse).all():
+        return "gmres or bicgstab without M, or minres without M if the matrix is symmetric"
+    if not ((inverse.real > 0) & (inverse.imag == 0)).all():
+        return "gmres or bicgstab with M=1 / op.diagonal()"
+    return "jacobi(op)"
 
 
 class PreconditionerMap(NamedTuple):
