@@ -149,8 +149,10 @@ def unsymmetric(n, dtype, seed=3):
     """A matrix with rows of very different lengths, and entries on the diagonal that keep it regular."""
     rng = np.random.default_rng(seed)
     A = sp.random_array((n, n), density=4 / n, random_state=rng, format="lil")
-    A[n // 2, :] = rng.standard_normal(n)
-    A[:, n // 3] = rng.standard_normal((n, 1))
+    for hub in (0, n // 2, n - 1):
+        A[hub, :] = rng.standard_normal(n)
+    for hub in (1, n // 3, n - 1):
+        A[:, hub] = rng.standard_normal((n, 1))
     A.setdiag(n)
     return sp.csr_array(A).astype(dtype)
 
@@ -190,7 +192,6 @@ def test_incomplete_cholesky_makes_cg_faster(device, dtype, rtol):
     np.testing.assert_allclose(x, plain, rtol=0, atol=50 * rtol * np.abs(plain).max())
     assert count < 0.6 * all_of_them
     assert abs(count - in_scipy(A, b, M, rtol)) <= 1 + count // 20
-    assert M.H is M
     dense = M @ np.eye(A.shape[0], dtype=dtype)[:, :30]
     np.testing.assert_allclose(dense[:30], dense[:30].T, atol=1e-5)
     np.testing.assert_array_equal(iterations(op, b, M, rtol)[0], x)
@@ -206,8 +207,6 @@ def test_incomplete_lu_for_unsymmetric_systems(solver, device, dtype, rtol):
     x, info = getattr(linalg, solver)(op, b, M=linalg.ilu0(op), rtol=rtol)
     assert info == 0
     np.testing.assert_allclose(A @ x, b, rtol=0, atol=20 * rtol * np.linalg.norm(b))
-    with pytest.raises(NotImplementedError, match="ic0"):
-        linalg.ilu0(op).H  # noqa: B018
 
 
 def test_factors_that_do_not_exist(device):

@@ -107,10 +107,12 @@ void eliminate(const Pattern& pattern, index_t row, W* values) {
     }
 }
 
-// Lanes for rows of this mean length; all of a warp where levels are so narrow that filling them up would cost more
-// memory than the matrix has rows.
-int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries) {
+// Lanes for rows of this mean length; more where levels are so narrow that filling them up would cost more memory than
+// the matrix has rows, and where the longest row would keep few lanes busy long after all others are done.
+int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries, index_t longest_row) {
+    constexpr index_t kEntriesOfLane = 1024;
     int lanes = 1;
+    while (lanes < kWarp && longest_row / lanes > kEntriesOfLane) lanes *= 2;
     while (lanes < kWarp && lanes * std::int64_t(pattern.n) < entries) lanes *= 2;
     while (lanes < kWarp && std::int64_t(levels.begin.size()) * (kWarp / lanes) > pattern.n) lanes *= 2;
     return lanes;
@@ -121,10 +123,15 @@ template <class T>
 Triangle<T> triangle_of(const Pattern& pattern, const Array<T>& values, bool lower, bool has_pivots, Device device) {
     const Levels levels = pattern.levels(lower);
     std::int64_t entries = 0;
-    for (index_t row = 0; row < pattern.n; ++row) entries += pattern.end(row, lower) - pattern.begin(row, lower);
+    index_t longest_row = 0;
+    for (index_t row = 0; row < pattern.n; ++row) {
+        const index_t length = pattern.end(row, lower) - pattern.begin(row, lower);
+        entries += length;
+        longest_row = std::max(longest_row, length);
+    }
 
     Triangle<T> triangle;
-    triangle.lanes = lanes_for(pattern, levels, entries);
+    triangle.lanes = lanes_for(pattern, levels, entries, longest_row);
     const index_t multiple = device.is_cuda() ? kWarp / triangle.lanes : 1;
     std::int64_t places = 0;
     for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
@@ -221,7 +228,7 @@ IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : 
         if (!failed_ && (size == 0 || !finite(size) || !finite(inverse_size))) failed_ = Pivot<T>{row, pivot};
     }
     if (failed_) return;
-    factors = {};
+    factors = std::vector<Wide<T>>();  // which gives the memory back
     lower_ = triangle_of<T>(pattern, values, true, false, device);
     upper_ = triangle_of<T>(pattern, values, false, true, device);
 }

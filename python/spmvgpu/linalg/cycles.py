@@ -218,7 +218,8 @@ def aspreconditioner(
 
     levels = []
     for number, grid in enumerate(grids[:-1]):
-        diagonal = grid["A"].diagonal()
+        A = build(grid["A"])
+        diagonal = A.diagonal()
         inverse = inverse_of(diagonal, common)
         bad = np.flatnonzero(~np.isfinite(inverse))
         if len(bad):
@@ -227,7 +228,6 @@ def aspreconditioner(
                 f"in {common}, the first in row {bad[0]} ({diagonal[bad[0]]:g}); use ml.aspreconditioner(), "
                 "whose smoothers are pyamg's"
             )
-        A = build(grid["A"])
         steps, ratio = (degree, _SMOOTHED) if smoother == "chebyshev" else (1, 2.0)
         level = _smoothed(A, steps, ratio, inverse)
         levels.append(level._replace(R=build(grid["R"]), P=build(grid["P"])))
@@ -317,7 +317,8 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     for missing in range(n, len(blocks) * size):  # what the last block lacks
         blocks[-1, missing % size, missing % size] = 1.0
     inverses = _inverses(blocks, op, size)
-    inverse = sp.bsr_array((inverses, np.arange(len(blocks)), np.arange(len(blocks) + 1)))
+    places = np.arange(len(blocks) + 1)
+    inverse = sp.bsr_array((inverses, places[:-1], places), shape=(len(blocks) * size,) * 2)
     made: SparseOperator = aslinearoperator(
         sp.csr_array(inverse)[:n, :n], device=device_name(op._ordinal), dtype=op.dtype
     )
@@ -337,12 +338,14 @@ def _inverses(blocks: npt.NDArray[Any], op: SparseOperator, size: int) -> npt.ND
         fits = np.isfinite(inverses.astype(op.dtype)).all(axis=(1, 2))
     bad = np.flatnonzero(~(fits & (cancelled * np.finfo(op.dtype).eps < 1)))
     if len(bad):
-        begin, n = int(bad[0]) * size, op.shape[0]
-        why = "is singular" if np.isfinite(blocks[bad[0]]).all() else "holds inf or NaN"
+        begin, end = int(bad[0]) * size, min((int(bad[0]) + 1) * size, op.shape[0])
+        why, instead = "holds inf or NaN", "a matrix without them"
+        if np.isfinite(blocks[bad[0]]).all():
+            why = "is singular"
+            instead = f"another block size than {size}, or {what_fits(op.diagonal(), op.dtype)}"
         raise np.linalg.LinAlgError(
-            f"block {bad[0]} of the diagonal, rows {begin} to {min(begin + size, n) - 1}, {why} "
-            f"(the first of {len(bad)} among {len(blocks)} blocks); use another block size than {size}, or "
-            f"{what_fits(op.diagonal(), op.dtype)}"
+            f"block {bad[0]} of the diagonal, rows {begin} to {end - 1}, {why} (the first of {len(bad)} among "
+            f"{len(blocks)} blocks); use {instead}"
         )
     return inverses
 

@@ -85,6 +85,7 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
     Returns
     -------
     IncompleteFactors
+        Its adjoint `H` divides by the conjugate transposes of the factors, which are made on first use.
 
     Raises
     ------

@@ -146,9 +146,10 @@ class DevicePreconditioner(Preconditioner):
     def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
         given = np.require(X.T, self.dtype, ["C", "A"])
         results = np.empty_like(given)
+        own_map = self._core_map()
         for x, y in zip(given, results, strict=True):
             source, target = staged(x, self._ordinal), staged(y, self._ordinal, upload=False)
-            _core.apply_map(self._core_map(), source.pointer, target.pointer, self._ordinal)
+            _core.apply_map(own_map, source.pointer, target.pointer, self._ordinal)
             if target.owner is not y:
                 target.owner.download(y)
         return results.T
@@ -217,10 +218,11 @@ def positive_inverse(
     if len(bad):
         raise np.linalg.LinAlgError(
             f"the matrix is not positive definite, as {name} needs it: {len(bad)} of {len(diagonal)} "
-            f"diagonal entries are not positive numbers, the first in row {first_row + bad[0]} "
-            f"({diagonal[bad[0]]:g}); use {what_fits(diagonal, dtype)}"
+            f"diagonal entries are not positive numbers that {dtype} can divide by, the first in row "
+            f"{first_row + bad[0]} ({diagonal[bad[0]]:g}); use {what_fits(diagonal, dtype)}"
         )
-    return inverse
+    positive: npt.NDArray[Any] = inverse.real.astype(dtype)
+    return positive
 
 
 def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
@@ -231,8 +233,11 @@ def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
     if not np.isfinite(inverse).all():
         return "gmres or bicgstab without M, or minres without M if the matrix is symmetric"
     if not ((inverse.real > 0) & (inverse.imag == 0)).all():
-        return "gmres or bicgstab with M=1 / op.diagonal()"
-    return "jacobi(op)"
+        return (
+            "gmres or bicgstab with M=1 / op.diagonal(), or minres with M=1 / abs(op.diagonal()) if the "
+            "matrix is symmetric"
+        )
+    return "jacobi(op), with minres or gmres if the matrix is not positive definite"
 
 
 class PreconditionerMap(NamedTuple):
