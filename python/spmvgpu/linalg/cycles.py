@@ -344,8 +344,8 @@ def _inverses(blocks: npt.NDArray[Any], op: SparseOperator, size: int) -> npt.ND
             why = "is singular"
             instead = f"another block size than {size}, or {what_fits(op.diagonal(), op.dtype)}"
         raise np.linalg.LinAlgError(
-            f"block {bad[0]} of the diagonal, rows {begin} to {end - 1}, {why} (the first of {len(bad)} among "
-            f"{len(blocks)} blocks); use {instead}"
+            f"block {bad[0]} of the diagonal, rows {begin} to {end - 1}, {why} (the first of {len(bad)} "
+            f"among {len(blocks)} blocks); use {instead}"
         )
     return inverses
 
