@@ -240,6 +240,7 @@ def test_pickles_go_where_the_device_is_absent(name, monkeypatch):
         ("float32", "float64", "complex128", "complex64"),
         ("float64", "complex64", "float32", "complex128"),
         ("int64", "float64", "int8", "float64"),
+        ("float32", "longdouble", "float32", "float32"),
     ],
 )
 def test_levels_of_any_types_become_one(finest, coarser, ways, expected, device):

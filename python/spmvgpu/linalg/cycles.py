@@ -231,9 +231,8 @@ def aspreconditioner(
         steps, ratio = (degree, _SMOOTHED) if smoother == "chebyshev" else (1, 2.0)
         level = _smoothed(A, steps, ratio, inverse)
         levels.append(level._replace(R=build(grid["R"]), P=build(grid["P"])))
-    dense = coarsest.toarray()
-    wide = dense.astype(np.result_type(dense, np.float64))
-    inverse_matrix = build(np.linalg.pinv(wide, rcond=len(wide) * np.finfo(wide.dtype).eps))
+    dense = coarsest.toarray().astype(np.complex128 if common.kind == "c" else np.float64)
+    inverse_matrix = build(np.linalg.pinv(dense, rcond=len(dense) * np.finfo(dense.dtype).eps))
     levels.append(_Level(inverse=inverse_matrix))
     return Cycle(levels[0].A or inverse_matrix, levels)
 
