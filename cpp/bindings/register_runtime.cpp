@@ -2,6 +2,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/build_reason.hpp"
+#include "core/environment.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "cuda/pool.hpp"
@@ -73,6 +74,8 @@ void register_runtime(py::module_& module) {
         "trial_products", [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); },
         py::arg("ordinal"), py::arg("nnz"), "Products that a trial of a matrix of so many stored entries takes.");
     module.def("max_threads", &max_threads, "Threads that the calling thread's loops may use.");
+    module.def("threads_of_environment", &threads_of_environment,
+               "Threads that the process takes by the environment; None if that says nothing.");
     module.def("set_thread_limit", &set_thread_limit, py::arg("threads"),
                "Bounds the threads of the calling thread's loops; gives the bound before.");
     module.def(

@@ -7,10 +7,11 @@
 #include <emmintrin.h>
 #endif
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <thread>
+
+#include "core/environment.hpp"
 
 namespace spmvgpu {
 
@@ -27,21 +28,12 @@ int usable_cores() {
     return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-int threads_at_start() {
-    for (const char* name : {"SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"}) {
-        const char* const text = std::getenv(name);
-        const long asked = text == nullptr ? 0 : std::strtol(text, nullptr, 10);  // of a list, the first
-        if (asked > 0) return static_cast<int>(std::min<long>(asked, std::numeric_limits<int>::max()));
-    }
-    return usable_cores();
-}
-
 thread_local int thread_limit = std::numeric_limits<int>::max();
 
 }  // namespace
 
 int max_threads() {
-    static const int of_process = threads_at_start();
+    static const int of_process = threads_of_environment().value_or(usable_cores());
     return is_forked ? 1 : std::min(of_process, thread_limit);
 }
 

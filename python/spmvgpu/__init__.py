@@ -8,6 +8,7 @@ array([1., 0., 0., 0., 1.])
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ._core import CudaError, FormatError
@@ -77,6 +78,7 @@ _MODULES = (
     "plot_symmetric",
     "torch",
 )
+_NEEDS = {"torch": "torch"}  # modules that are not there without a library that is optional
 _MODULE_OF = {
     "DistributedVector": "spread",
     "MultiDeviceOperator": "spread",
@@ -91,7 +93,12 @@ _MODULE_OF = {
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as missing:
+            if missing.name != _NEEDS.get(name):
+                raise
+            raise AttributeError(str(missing), name=name) from missing  # which `hasattr` and `help` expect
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return value
@@ -99,4 +106,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_MODULE_OF})
+    left_out = {module for module, library in _NEEDS.items() if find_spec(library) is None}
+    return sorted({*globals(), *_MODULES, *_MODULE_OF} - left_out)

@@ -12,9 +12,11 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .arguments import whole_number
+from .arrays import is_sparse, library_of
 from .devices import at_most
 from .inputs.canonical import canonical_csr
 from .inputs.compressed import INDEX_LIMIT, storage_dtype, wanted_dtype
+from .inputs.sparse import scipy_sparse
 from .value_types import NAMES
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     New operators are of the same format and options, on the same device, unless they say otherwise. They are
     copies, with values of their own.
     """
+
+    __pandas_priority__ = 5000  # above that of a data frame: pandas would multiply each entry by the operator
 
     if TYPE_CHECKING:  # what SparseOperator has
 
@@ -189,6 +193,18 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     def __neg__(self) -> Self:
         return _with_values(self, np.negative)
 
+    def __add__(self, other: Any) -> Any:
+        return super().__add__(other) if isinstance(other, LinearOperator) else _sum(self, other, 1, 1)
+
+    def __radd__(self, other: Any) -> Any:
+        return _sum(self, other, 1, 1)
+
+    def __sub__(self, other: Any) -> Any:
+        return super().__sub__(other) if isinstance(other, LinearOperator) else _sum(self, other, 1, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _sum(self, other, -1, 1)
+
     @overload
     def __mul__(self, other: float) -> Self: ...
     @overload
@@ -217,22 +233,51 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         return NotImplemented
 
 
-def is_sparse(x: Any) -> bool:
-    """Whether this is a sparse matrix of SciPy's or CuPy's."""
-    return sp.issparse(x) or (type(x).__module__.startswith("cupyx.scipy.sparse.") and hasattr(x, "tocsr"))
-
-
 def multiply_sparse(op: MatrixMethods, x: Any) -> Any:
     """``op @ x`` for a sparse matrix: SciPy's product, a ``csr_array``, or CuPy's, on the GPU of `x`."""
-    if sp.issparse(x):
-        return sp.csr_array(op.tocsr() @ sp.csr_array(x))
-    with x.data.device:
-        return sys.modules["cupyx.scipy.sparse"].csr_matrix(op.tocsr()) @ x.tocsr()
+    if _is_of_cupy(x):
+        with x.data.device:
+            return sys.modules["cupyx.scipy.sparse"].csr_matrix(op.tocsr()) @ x.tocsr()
+    return sp.csr_array(op.tocsr() @ sp.csr_array(scipy_sparse(x)))
 
 
 def multiply_sparse_from_left(x: Any, op: MatrixMethods) -> Any:
-    """``x @ op`` for a sparse matrix, with SciPy, as a ``csr_array``."""
-    return sp.csr_array(sp.csr_array(x) @ op.tocsr())
+    """``x @ op`` for a sparse matrix, as `multiply_sparse` gives it."""
+    if _is_of_cupy(x):
+        with x.data.device:
+            return x.tocsr() @ sys.modules["cupyx.scipy.sparse"].csr_matrix(op.tocsr())
+    return sp.csr_array(sp.csr_array(scipy_sparse(x)) @ op.tocsr())
+
+
+def _is_of_cupy(x: Any) -> bool:
+    return type(x).__module__.startswith("cupyx.scipy.sparse.")
+
+
+def _sum(op: MatrixMethods, other: Any, sign: int, other_sign: int) -> Any:
+    """``sign op + other_sign other`` for a sparse matrix, as an operator like `op`.
+
+    NotImplemented for what may know by itself how it is added; TypeError for what cannot be added at all.
+    """
+    if is_sparse(other):
+        if tuple(other.shape) != op.shape:
+            raise ValueError(f"a sparse matrix of shape {tuple(other.shape)} cannot be added to {op!r}")
+        csr: Any = scipy_sparse(other)
+        with at_most(op.max_threads):
+            csr = canonical_csr(csr, dtype=np.result_type(op.dtype, csr.dtype))
+            return op._like_part(canonical_csr(_signed(op.tocsr(), sign) + _signed(csr, other_sign)))
+    if np.isscalar(other) and not other:  # what `sum` begins with
+        return op if sign == 1 else -op
+    is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
+    if is_array or np.isscalar(other):
+        raise TypeError(
+            f"{type(other).__name__} cannot be added to a sparse operator, nor subtracted: the result would "
+            "be dense; give a sparse matrix, such as 2.0 * scipy.sparse.eye_array(n), or use op.toarray()"
+        )
+    return NotImplemented
+
+
+def _signed(csr: Any, sign: int) -> Any:
+    return csr if sign == 1 else -csr
 
 
 def _with_values(op: MethodsT, function: Callable[[Any], Any]) -> MethodsT:

@@ -33,7 +33,7 @@ class Located(NamedTuple):
 
 
 class Library(Protocol):
-    """What products ask of an array library; after the first two, of one with arrays on CUDA devices."""
+    """What products ask of an array library; after the first four, of one with arrays on CUDA devices."""
 
     moves: bool  # whether its arrays may lie elsewhere than the operator, and are copied to it and back
 
@@ -43,6 +43,9 @@ class Library(Protocol):
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         """A NumPy array that was made for the purpose, as an array of the same kind."""
 
+    def transposed(self, x: Any) -> Any:
+        """The transpose of a 2-D array, which may be a view."""
+
     def stream(self, located: Located) -> int:
         """The CUDA stream that work on the array must be ordered after."""
 
@@ -51,9 +54,6 @@ class Library(Protocol):
 
     def contiguous(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in C order as `dtype`; itself if it is so."""
-
-    def transposed(self, x: Any) -> Any:
-        """The transpose of a 2-D array, which may be a view."""
 
     def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
         """Both parts of a complex array, which may be views."""
@@ -73,21 +73,15 @@ class _Numpy:
 
     def locate(self, x: Any, name: str) -> Located:
         if type(x) is not np.ndarray:
-            x = _plain(x, name)
+            x = as_array(name, x)
         flags = x.flags
         return Located(0, x.shape, x.dtype, CPU, flags.c_contiguous and flags.aligned, flags.writeable, x)
 
+    def transposed(self, x: Any) -> Any:
+        return x.T
+
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
         return result
-
-
-def _plain(x: Any, name: str) -> npt.NDArray[Any]:
-    """An array of a subclass of NumPy's as one of NumPy's own."""
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array, and a product has no use for masks; give {name}.filled(value)"
-        )
-    return np.asarray(x)
 
 
 class _Cupy:
@@ -304,6 +298,9 @@ class _Protocols:
     def transposed(self, x: Any) -> Any:
         if hasattr(x, "__array_namespace__"):
             return x.__array_namespace__().permute_dims(x, (1, 0))
+        located = self.locate(x, "x")
+        if located.host is not None:
+            return located.host.T
         raise TypeError(
             f"x is a 2-D {type(x).__name__} on a CUDA device, and its library is not known to transpose it; "
             "give its columns one by one, or an array of CuPy or PyTorch"
@@ -341,7 +338,7 @@ def _host_view(x: Any, name: str) -> npt.NDArray[Any]:
         # A read-only array cannot cross DLPack before its version 1.0, which NumPy reads from 2.1 on. What
         # comes instead may be a copy, so nothing must be written to it.
         if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
-            view = _plain(np.asarray(x), name).view()
+            view = as_array(name, x).view()
             view.flags.writeable = False
             return view
         raise TypeError(
@@ -358,13 +355,31 @@ _DLPACK_NAMES = {
     14: " (oneAPI)",
     15: " (WebGPU)",
 }
-_DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex", 6: "bool"}
+_DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _LEGACY_DEFAULT_STREAM = 1
+
+
+class _Traced:
+    """What JAX hands a function in place of arrays, to find out what it does."""
+
+    moves = True
+
+    def locate(self, x: Any, name: str) -> Located:
+        raise TypeError(
+            f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap and the like), which does not see into an "
+            "operator; call it outside of the transformed function, or inside through jax.pure_callback, "
+            "with a jax.custom_vjp where a gradient is needed"
+        )
+
+    def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
+        raise AssertionError("what JAX traces has no memory")
+
 
 NUMPY: Any = _Numpy()
 TORCH: Any = _Torch()
 _KNOWN: dict[str, Library] = {"numpy": NUMPY, "cupy": _Cupy(), "torch": TORCH}
 _PROTOCOLS = _Protocols()
+_TRACED: Any = _Traced()
 _by_type: dict[type, Library | None] = {np.ndarray: NUMPY}
 
 
@@ -378,11 +393,72 @@ def library_of(x: Any) -> Library | None:
     library: Library | None = None
     if isinstance(x, np.ndarray):
         library = NUMPY
+    elif "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
+        library = _TRACED
     elif hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
         roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
         library = next((_KNOWN[root] for root in roots if root in _KNOWN), _PROTOCOLS)
     _by_type[kind] = library
     return library
+
+
+def taken(name: str, x: Any, wanted: str = "an array") -> tuple[Any, Library]:
+    """What a caller gives for a vector or columns, as an array, and its library.
+
+    The one rule for all of them: an array of a library stays what it is, and everything else is what NumPy
+    makes of it: lists, ranges, buffers, objects of pandas, xarray and h5py. `wanted` says what else may be
+    given, for the message.
+
+    Raises
+    ------
+    TypeError
+        For what is no array, for a sparse matrix, and for a masked array that masks something.
+    ValueError
+        For nested lists of different lengths, and for what cannot be read.
+    """
+    library = library_of(x)
+    if library is not None:
+        return x, library
+    if is_sparse(x):
+        raise TypeError(
+            f"{name} is a {type(x).__name__}, which is sparse, and vectors are dense; give a dense copy, as "
+            f"of {name}.toarray()"
+        )
+    array = as_array(name, x)
+    if array.ndim == 0:
+        raise TypeError(f"{name} must be {wanted}, not {type(x).__name__}, which NumPy makes no array of")
+    return array, NUMPY
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether this is a sparse matrix, of SciPy's or of another library that makes SciPy's of its own."""
+    return (hasattr(x, "tocsr") or hasattr(x, "to_scipy_sparse")) and not hasattr(x, "matvec")
+
+
+def as_array(name: str, given: Any) -> npt.NDArray[Any]:
+    """A caller's array, as an array of NumPy's own; ValueError or TypeError that names it if it is none."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise TypeError(
+            f"{name} is a masked array with masked entries, which are no numbers; give {name}.filled(value)"
+        )
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"{name} is of type {type(given).__name__}, which NumPy cannot make an array of: {error}"
+        ) from None
+
+
+def host_array(name: str, x: Any) -> npt.NDArray[Any]:
+    """What a caller gives for a vector or columns, as an array of NumPy's; TypeError if it is on a GPU."""
+    x, library = taken(name, x)
+    host: npt.NDArray[Any] | None = library.locate(x, name).host
+    if host is None:
+        raise TypeError(
+            f"{name} is a {type(x).__name__} on a GPU; give a copy in host memory, as of NumPy's asarray"
+        )
+    return host
 
 
 def stream_handle(stream: Any) -> int:

@@ -159,7 +159,7 @@ def resolve_device(device: object) -> int:
     """The number of the device that a caller named.
 
     Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"``
-    means.
+    means; an empty one says nothing.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def resolve_device(device: object) -> int:
         raise TypeError(
             f"device must be a string, not {type(device).__name__}; {_ALLOWED}, or a list of them"
         )
-    name = os.environ.get("SPMVGPU_DEVICE", "auto") if device == "auto" else device
+    name = automatic_device() if device == "auto" else device
     if name == "auto":
         return 0 if _core.device_count() > 0 else CPU
     if name == "cpu":
@@ -189,6 +189,11 @@ def resolve_device(device: object) -> int:
         except _core.CudaError as error:
             raise _core.CudaError(f"device={name!r}: {error}") from None
     return ordinal
+
+
+def automatic_device() -> str:
+    """What "auto" means by the environment: "auto" where that says nothing."""
+    return os.environ.get("SPMVGPU_DEVICE", "").strip() or "auto"
 
 
 _BEYOND = 10**9  # a device that there is not

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .arrays import TORCH, Library, Located, library_of, stream_handle
+from .arrays import TORCH, Library, Located, is_sparse, library_of, stream_handle, taken
 from .value_types import AnyMatrix
 
 
@@ -57,6 +57,20 @@ def multiply(op: Multiplier, x: Any, library: Library) -> Any:
     if located.host is not None:
         return library.from_host(_on_host(op, located), x)
     return _on_device(op, x, library, located)
+
+
+def multiply_from_left(op: Any, x: Any, library: Library) -> Any:
+    """``x @ op`` for a vector, or the rows of a 2-D array."""
+    shape = library.locate(x, "x").shape
+    if len(shape) not in (1, 2) or shape[-1] != op.shape[0]:
+        raise ValueError(
+            f"dimension mismatch: an array x of shape {shape} cannot be multiplied by an operator of shape "
+            f"{op.shape} on its right"
+        )
+    if len(shape) == 1:
+        return multiply(op.T, x, library)
+    result, library = taken("x", op.T @ library.transposed(x))
+    return library.transposed(result)
 
 
 def multiply_tensor(op: Multiplier, x: Any) -> Any:
@@ -181,20 +195,28 @@ def _is_taken_apart(op: Multiplier, dtype: Any) -> bool:
 
 
 def kind_of(dtype: Any) -> str:
-    """NumPy's kind of a type, also of one that only another library has."""
+    """NumPy's kind of a type, also of one that only another library has, or that one has taught NumPy."""
     if isinstance(dtype, np.dtype):
-        return dtype.kind
+        return "f" if _is_taught(dtype) and np.can_cast(dtype, np.float32) else dtype.kind
     if getattr(dtype, "is_complex", False):
         return "c"
     return "f" if getattr(dtype, "is_floating_point", False) else "V"
+
+
+def _is_taught(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is none of NumPy's own: bfloat16 and others of ml_dtypes, which JAX uses."""
+    return dtype.isbuiltin == 2
 
 
 def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
     """The type of a product, or TypeError for a type that has none."""
     kind = kind_of(dtype)
     if kind not in "biufc":
-        raise TypeError(f"x has dtype {dtype}, which is not numeric; allowed are real and complex numbers")
-    if not isinstance(dtype, np.dtype):  # narrower than every type of an operator
+        raise TypeError(
+            f"x has dtype {dtype}, which is not numeric; allowed are real and complex numbers, as of "
+            "x.astype(float)"
+        )
+    if not isinstance(dtype, np.dtype) or _is_taught(dtype):  # narrower than every type of an operator
         dtype = np.complex64 if kind == "c" else np.float16
     return np.result_type(op.dtype, dtype)
 
@@ -303,7 +325,10 @@ def operand(
     """
     library = library_of(x)
     if library is None:
-        raise TypeError(f"{name} must be a NumPy array or a device array, not {type(x).__name__}")
+        raise TypeError(
+            f"{name} must be a NumPy array or a device array, which is used where it lies, not "
+            f"{type(x).__name__}; give an array, such as numpy.asarray({name}, {str(op.dtype)!r})"
+        )
     located = library.locate(x, name)
     if not library.moves:
         op._origin.check_device(name, located, same_place)
@@ -374,12 +399,11 @@ def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tup
 
 def check_shape(name: str, x: Any, ndim: int, length: int) -> Any:
     """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
-    library = library_of(x)
-    shape = (
-        () if library is None else tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
-    )
+    if ndim == 1 or not is_sparse(x):
+        x, library = taken(name, x)
+        shape = tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
+    else:
+        shape = x.shape
     fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
     if not fits:
         wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"

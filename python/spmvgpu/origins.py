@@ -67,7 +67,8 @@ class OneDevice:
     def like_part(self, csr: Any) -> SparseOperator:
         name, options = self.choice.format, self.choice.options
         same = Choice("csr") if self.choice.parts else Choice(name, options)
-        return self._make_or_csr(csr, replace(same, reason="the whole matrix has it"), "a part")
+        reason = "the operator that it was made of has it"
+        return self._make_or_csr(csr, replace(same, reason=reason), "a matrix made of another operator's")
 
     def transposed(self, csr: Any) -> SparseOperator:
         return self._make_or_csr(csr, parts.transposed(self.choice), "the transposed matrix")

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from . import operands
 from ._types import ArrayT, T
-from .algebra import is_sparse, multiply_sparse, multiply_sparse_from_left
-from .arrays import library_of
+from .algebra import multiply_sparse, multiply_sparse_from_left
+from .arrays import is_sparse, library_of, taken
 from .value_types import AnyMatrix
 
 if TYPE_CHECKING:
@@ -54,8 +53,9 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
         ----------
         x : (n,) or (n, k) array, or sparse matrix of n rows
             NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
-            the operator's type where it lies; a complex one gives a real operator two products. A sparse
-            matrix of SciPy's is multiplied by SciPy, one of CuPy's by CuPy on its GPU.
+            the operator's type where it lies; a complex one gives a real operator two products. What is no
+            array of a library is what NumPy makes of it: lists, buffers, series of pandas. A sparse matrix is
+            multiplied by SciPy, one of CuPy's by CuPy on its GPU.
 
         Returns
         -------
@@ -87,15 +87,15 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
             return multiply_sparse(self, x)
         if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
             return super().dot(x)
-        array = np.asarray(x)
-        if array.ndim == 0:
-            raise TypeError(
-                f"x={x!r} is not allowed; give an array, a sparse matrix, a number or an operator"
-            )
-        return self.dot(array)
+        return operands.multiply(self, *taken("x", x))
 
-    def __rmatmul__(self, x: Any) -> Any:
-        return multiply_sparse_from_left(x, self) if sp.issparse(x) else super().__rmatmul__(x)
+    def _rdot(self, x: Any) -> Any:
+        """``x @ A`` and ``x * A`` for all but numbers; what LinearOperator calls."""
+        if is_sparse(x):
+            return multiply_sparse_from_left(x, self)
+        if isinstance(x, LinearOperator):
+            return super()._rdot(x)
+        return operands.multiply_from_left(self, *taken("x", x))
 
     def matvec(self, x: Any) -> Any:
         """``A @ x`` for a vector of shape (n,) or (n, 1).

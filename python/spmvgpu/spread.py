@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from ._types import ArrayT
-from .arrays import NUMPY, library_of
+from .arrays import NUMPY, host_array
 from .operands import converted_vector, factor
 from .operator import Origin, SparseOperator
 from .value_types import DistributedMatrix
@@ -45,12 +44,12 @@ class DistributedVector:
         return int(self._core.nbytes)
 
     def assign(self, x: Any) -> None:
-        """Copy a NumPy array into the pieces.
+        """Copy an array in host memory into the pieces.
 
         Raises
         ------
         TypeError
-            If it is an array of another library, masked, or not real.
+            If it is an array on a GPU, has masked entries, or is not real.
         ValueError
             If it has another shape.
 
@@ -62,12 +61,8 @@ class DistributedVector:
         >>> x.collect()
         array([0., 1., 2., 3.])
         """
-        if isinstance(x, list | tuple):
-            x = np.asarray(x)
-        library = library_of(x)
-        if library is None or library is not NUMPY:
-            raise TypeError(f"x must be a NumPy array, not {type(x).__name__}")
-        self._core.assign(converted_vector(self._operator, "x", x, library)[1].host)
+        x = host_array("x", x)
+        self._core.assign(converted_vector(self._operator, "x", x, NUMPY)[1].host)
 
     def collect(self) -> npt.NDArray[Any]:
         """The vector as a NumPy array; waits for the product that makes it.
@@ -130,7 +125,7 @@ class MultiDeviceOperator(SparseOperator):
         Parameters
         ----------
         x : (n,) array, optional
-            What it holds: a NumPy array. Without it, the vector is not initialised.
+            What it holds: an array in host memory. Without it, the vector is not initialised.
 
         Raises
         ------

@@ -17,7 +17,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
+
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "spmvgpu.torch needs PyTorch, which is not installed; install it with pip install torch",
+        name=missing.name,
+    ) from missing
 
 from .autograd import differentiable, of_type
 from .construct import aslinearoperator

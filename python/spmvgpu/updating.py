@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .arrays import library_of
+from .arrays import taken
 from .devices import at_most
 from .operands import kind_of
 from .parts import takes_new_values
@@ -136,12 +136,7 @@ class _NewValues:
     """Values of the operator's type and number, wherever they lie."""
 
     def __init__(self, op: UpdateMethods, data: Any) -> None:
-        library = library_of(data)
-        if library is None:
-            raise TypeError(
-                f"data is of type {type(data).__name__}; give a NumPy array, or an array on the operator's "
-                "device, with the values in the order of op.tocsr().data"
-            )
+        data, library = taken("data", data)
         located = library.locate(data, "data")
         if not library.moves:
             op._origin.check_device("data", located)

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import library_of
+from ..arrays import library_of, taken
 from ..operands import kind_of, promoted
 
 
 def multiply(op: Any, x: Any) -> Any:
     """``op @ x`` for a piece of any type and layout, or one of the rows of a 2-D array."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
-    library, located = _locate("x", x)
+    x, library = taken("x", x)
+    located = library.locate(x, "x")
     check_shape(op, "x", located.shape, op.local_shape[1], (1, 2))
     target = op.dtype if located.dtype == op.dtype else promoted(op, located.dtype)
     if located.host is not None:

@@ -6,10 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import devices
+from .. import _core
+from ..devices import automatic_device, devices
 from .communicators import mpi
-
-_TOLD = ("SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Placement:
     def device(self, device: Any) -> Any:
         """The device that "auto" and "cuda" stand for: the GPUs of a host go round among its ranks."""
         if device == "auto":
-            device = os.environ.get("SPMVGPU_DEVICE", "auto")
+            device = automatic_device()
         if device not in ("auto", "cuda"):
             return device
         gpus = [info.name for info in devices() if info.name != "cpu"]
@@ -45,7 +44,7 @@ def place(comm: Any) -> Placement:
     try:
         cores = sorted(os.sched_getaffinity(0))
         sharing = sum(other == cores for other in host.allgather(cores))
-        told = any(os.environ.get(name) for name in _TOLD)
+        told = _core.threads_of_environment() is not None
         return Placement(host.rank, host.size, None if told else max(1, len(cores) // sharing))
     finally:
         host.Free()

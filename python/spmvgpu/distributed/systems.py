@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..arrays import library_of
+from ..arrays import taken
 from ..devices import CPU, device_name
-from ..linalg.vectors import DeviceVector, Vectors, check_square, right_hand_side
+from ..linalg.vectors import DeviceVector, Vectors, check_square
 from ..value_types import core_class
 from .errors import agreement, check_same
 from .pieces import check_shape
@@ -34,7 +34,7 @@ class PieceOfSystem:
         check_square(op)
         if op.row_ranges != op.col_ranges:
             raise ValueError("rows and columns are not divided alike, so x would not be as b is")
-        b, library = right_hand_side(b)
+        b, library = taken("b", b)
         located = library.locate(b, "b")
         self._op, self._library, self._b = op, library, b
         self._matrix = op._core_matrix
@@ -124,10 +124,9 @@ class PieceOfSystem:
 
 class _Pieces(Vectors):
     def take(self, name: str, array: Any) -> DeviceVector:
-        library = library_of(array)
-        if library is not None:
-            shape = tuple(library.locate(array, name).shape)
-            n = self._op.shape[0]
-            if shape != (n, 1):
-                check_shape(self._op._op, name, shape, n, (1,))
+        array, library = taken(name, array)
+        shape = tuple(library.locate(array, name).shape)
+        n = self._op.shape[0]
+        if shape != (n, 1):
+            check_shape(self._op._op, name, shape, n, (1,))
         return super().take(name, array)

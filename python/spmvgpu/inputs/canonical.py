@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from .compressed import ENTRY_LIMIT, INDEX_LIMIT, as_array, compressed, storage_dtype, wanted_dtype
-from .sparse import csr_of_sparse
+from ..arrays import as_array
+from .compressed import ENTRY_LIMIT, INDEX_LIMIT, compressed, storage_dtype, wanted_dtype
+from .sparse import csr_of_sparse, scipy_sparse
 
 Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
 
@@ -79,19 +80,31 @@ def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None) -> Any:
         raise TypeError(
             "shape= goes with a (data, indices, indptr) tuple only; this matrix has a shape of its own"
         )
+    matrix = matrix_of(A)
+    return csr_of_sparse(matrix, wanted) if sp.issparse(matrix) else _from_dense(matrix, type(A), wanted)
+
+
+def matrix_of(A: Any) -> Any:
+    """What a caller calls a matrix: as a SciPy sparse matrix, or as a NumPy array of any dimensions.
+
+    Raises
+    ------
+    TypeError
+        For what is neither.
+    """
     if isinstance(A, str | bytes | os.PathLike):
         raise TypeError(
             f"A is {A!r}, which is no matrix; read a file with spmvgpu.matrix_io.read_matrix(path)"
         )
-    if isinstance(A, LinearOperator):
-        if not hasattr(A, "tocsr"):
-            raise TypeError(f"A is a {type(A).__name__}, which does not give its entries; {_ALLOWED}")
-        A = A.tocsr()
-    if type(A).__module__.partition(".")[0] in ("cupy", "cupyx") and hasattr(A, "get"):
-        A = A.get()
-    if sp.issparse(A):
-        return csr_of_sparse(A, wanted)
-    return _from_dense(A, wanted)
+    if isinstance(A, LinearOperator) and not hasattr(A, "tocsr"):
+        raise TypeError(f"A is a {type(A).__name__}, which does not give its entries; {_ALLOWED}")
+    sparse = scipy_sparse(A)
+    if sparse is not None:
+        return sparse
+    dense = as_array("A", A.get() if type(A).__module__.partition(".")[0] == "cupy" else A)
+    if dense.ndim == 0:
+        raise TypeError(f"A is of type {type(A).__name__}, which is no matrix; {_ALLOWED}")
+    return dense
 
 
 _ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
@@ -106,13 +119,9 @@ def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | No
     return compressed(data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted))
 
 
-def _from_dense(A: Any, wanted: np.dtype[Any] | None) -> Any:
-    dense = as_array("A", A)
+def _from_dense(dense: Any, given: type, wanted: np.dtype[Any] | None) -> Any:
     if dense.ndim != 2:
-        kind = type(A).__name__
-        if dense.ndim == 0:
-            raise TypeError(f"A is of type {kind}, which is no matrix; {_ALLOWED}")
-        raise ValueError(f"A is of type {kind} and has {dense.ndim} dimensions; {_ALLOWED}")
+        raise ValueError(f"A is of type {given.__name__} and has {dense.ndim} dimensions; {_ALLOWED}")
     target = storage_dtype(dense.dtype, wanted)
     # A copy, so that no other thread changes what is counted before it is stored.
     csr = sp.csr_array(np.array(dense, target, order="C"))

@@ -141,17 +141,6 @@ def transpose(csr: Any) -> Any:
     return transposed
 
 
-def as_array(name: str, given: Any) -> np.ndarray[Any, Any]:
-    """What a caller gives for an array; ValueError or TypeError that names it if it is none."""
-    if isinstance(given, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, and masks are not supported; give {name}.filled(0)")
-    try:
-        return np.asarray(given)
-    except (TypeError, ValueError) as error:
-        reason = f"{name} is of type {type(given).__name__}, which NumPy cannot make an array of: {error}"
-        raise type(error)(reason) from None
-
-
 def check_integers(name: str, array: Any) -> None:
     """Refuse indices that are not whole numbers; an empty list, which NumPy takes for floats, may pass."""
     if array.size and array.dtype.kind not in "iu":

@@ -13,9 +13,36 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .compressed import as_array, check_integers, check_lengths, compressed, pattern, storage_dtype, transpose
+from ..arrays import as_array, is_sparse
+from .compressed import check_integers, check_lengths, compressed, pattern, storage_dtype, transpose
 
 _Wanted = np.dtype[Any] | None
+
+
+def scipy_sparse(A: Any) -> Any | None:
+    """What is sparse, as a SciPy matrix or array; None for everything else.
+
+    That is SciPy's own; CuPy's; what has `tocsr` or `to_scipy_sparse`, as the matrices of many libraries
+    have; and a data frame of pandas' whose columns are all sparse.
+    """
+    if sp.issparse(A):
+        return A
+    if type(A).__module__.partition(".")[0] == "cupyx":
+        return A.get()
+    if hasattr(A, "tocsr"):
+        converted = A.tocsr()
+    elif is_sparse(A):
+        converted = A.to_scipy_sparse()
+    elif hasattr(getattr(A, "sparse", None), "to_coo"):
+        converted = A.sparse.to_coo()
+    else:
+        return None
+    if not sp.issparse(converted):
+        raise TypeError(
+            f"a {type(A).__name__} gives a {type(converted).__name__} for itself as a sparse matrix, and not "
+            "one of SciPy's; give a SciPy sparse matrix"
+        )
+    return converted
 
 
 def csr_of_sparse(A: Any, wanted: _Wanted) -> Any:

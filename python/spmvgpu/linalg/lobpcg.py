@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
+from ..arrays import host_array
 from ..construct import aslinearoperator
 
 
@@ -58,10 +57,10 @@ def lobpcg(
     """
     return sla.lobpcg(
         _operator(A),
-        np.asarray(X),
+        host_array("X", X),
         B=_operator(B),
         M=_operator(M),
-        Y=Y,
+        Y=None if Y is None else host_array("Y", Y),
         tol=tol,
         maxiter=maxiter,
         largest=largest,
@@ -73,5 +72,6 @@ def lobpcg(
 
 
 def _operator(matrix: Any) -> Any:
-    """What can be one of our operators as such; operators and functions as they are."""
-    return aslinearoperator(matrix) if sp.issparse(matrix) or isinstance(matrix, np.ndarray) else matrix
+    """A matrix as one of our operators; operators and functions as they are."""
+    has_products = callable(matrix) or hasattr(matrix, "matvec")
+    return matrix if matrix is None or has_products else aslinearoperator(matrix)

@@ -14,9 +14,10 @@ import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from ..arrays import library_of
+from ..arrays import host_array, library_of, taken
 from ..construct import aslinearoperator
 from ..devices import device_name
+from ..inputs.sparse import scipy_sparse
 from ..operands import promoted
 from ..operator import SparseOperator
 from ..value_types import core_class
@@ -63,8 +64,8 @@ class Jacobi(Preconditioner):
     array([0.25, 0.5 ])
     """
 
-    def __init__(self, inverse_diagonal: npt.NDArray[Any]) -> None:
-        own = np.array(inverse_diagonal)
+    def __init__(self, inverse_diagonal: Any) -> None:
+        own = np.array(host_array("inverse_diagonal", inverse_diagonal)).reshape(-1)
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
         self._inverse_diagonal = own
@@ -248,8 +249,30 @@ class PreconditionerMap(NamedTuple):
     is_diagonal: bool = False
 
 
+def taken_map(M: Any) -> Any:
+    """A preconditioner that a caller gave: what has products of its own, a sparse matrix, or an array.
+
+    Raises
+    ------
+    TypeError
+        For what is none of these.
+    """
+    if M is None or isinstance(M, LinearOperator) or hasattr(M, "matvec") or is_distributed(M):
+        return M
+    sparse = scipy_sparse(M)
+    if sparse is not None:
+        return sparse
+    allowed = (
+        "a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, a matrix, or a "
+        "LinearOperator"
+    )
+    M, library = taken("M", M, allowed)
+    located = library.locate(M, "M")
+    return M if located.host is None else located.host
+
+
 def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMap | None:
-    """`M` for the core: on the device where it can be, and otherwise a function that the core calls."""
+    """What `taken_map` gives for the core: on the device if possible, or a function that the core calls."""
     if M is None:
         return None
     if is_distributed(M):
@@ -264,11 +287,6 @@ def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMa
     if sp.issparse(M) or isinstance(M, np.ndarray):
         _check_shape(op, M)
         M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=op.dtype)
-    if not isinstance(M, LinearOperator) and not hasattr(M, "matvec"):
-        raise TypeError(
-            "M must be a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, "
-            f"a matrix, or a LinearOperator, not {type(M).__name__}"
-        )
     _check_shape(op, M)
     if isinstance(M, DevicePreconditioner) and (there := M._map_for(op, vectors.ordinal)):
         return there

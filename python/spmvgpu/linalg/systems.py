@@ -12,8 +12,10 @@ import scipy.sparse.linalg as sla
 
 from .. import _core
 from ..arguments import whole_number
+from ..arrays import taken
 from ..construct import aslinearoperator
 from ..devices import CPU, device_name
+from ..inputs.canonical import matrix_of
 from ..operands import kind_of
 from ..operator import SparseOperator
 from .preconditioners import (
@@ -22,9 +24,10 @@ from .preconditioners import (
     checked_product,
     keeps_pieces,
     map_of_preconditioner,
+    taken_map,
 )
 from .stopping import SolveInfo, check_residuals, info_of
-from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed, right_hand_side
+from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed
 
 _SINGLE = (np.float32, np.complex64)
 
@@ -68,14 +71,15 @@ def _system_of(A: Any, b: Any) -> Any:
     if is_distributed(A):
         return A._piece_of_system(b)
     if not isinstance(A, SparseOperator):
-        b, library = right_hand_side(b)
+        b, library = taken("b", b)
         located = library.locate(b, "b")
         ordinal = CPU if located.host is not None else located.ordinal
         if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
             A = sla.aslinearoperator(A)
             A = ForeignOperator(A, _common_type(np.dtype(A.dtype), located.dtype), ordinal)
         else:
-            dtype = _common_type(np.dtype(getattr(A, "dtype", np.float64)), located.dtype)
+            A = A if hasattr(A, "dtype") else matrix_of(A)
+            dtype = _common_type(np.dtype(A.dtype), located.dtype)
             where = "auto" if located.host is not None else device_name(ordinal)
             A = aslinearoperator(A, device=where, dtype=dtype)
     check_square(A)
@@ -184,6 +188,7 @@ def _prepare(
         "cooperative": COOPERATIVE,
         "recorded": RECORDED,
     }
+    M = taken_map(M)
     vectors = system.vectors() if over_ranks else Vectors(system, b, keeps_pieces(system, M))
     right = vectors.take("b", b)
     guess = NOTHING if x0 is None or guess_is_mb else vectors.take("x0", x0)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..arrays import NUMPY, Library, Located, library_of
+from ..arrays import NUMPY, Located, taken
 from ..devices import CPU, device_name
 from ..operands import converted_vector
 
@@ -22,16 +22,6 @@ class DeviceVector(NamedTuple):
 
 
 NOTHING = DeviceVector(0, None)
-
-
-def right_hand_side(b: Any) -> tuple[Any, Library]:
-    """`b` as an array, and its library; TypeError for what is none."""
-    if isinstance(b, list | tuple):
-        b = np.asarray(b)
-    library = library_of(b)
-    if library is None:
-        raise TypeError(f"b must be an array, not {type(b).__name__}")
-    return b, library
 
 
 class Vectors:
@@ -48,18 +38,20 @@ class Vectors:
 
     def __init__(self, op: Any, b: Any, in_pieces: bool = False) -> None:
         self._op = op
-        self._b, self._library = right_hand_side(b)
+        self._b, self._library = taken("b", b)
+        self._is_on_host = self._library.locate(self._b, "b").host is not None
         self.ordinal: int = CPU if in_pieces else op._ordinal
         self.stream: int | None = None
 
     def take(self, name: str, array: Any) -> DeviceVector:
         """A vector that the caller gave, checked and converted."""
-        if isinstance(array, list | tuple) and self._library is NUMPY:
-            array = np.asarray(array)
-        if library_of(array) is not self._library:
-            wanted = "a NumPy array like b" if self._library is NUMPY else "an array of the same library as b"
-            raise TypeError(f"{name} must be {wanted}, not {type(array).__name__}")
-        array, located = converted_vector(self._op, name, array, self._library)
+        array, library = taken(name, array)
+        is_on_host = library.locate(array, name).host is not None
+        if is_on_host != self._is_on_host or not (is_on_host or library is self._library):
+            on_host, elsewhere = "a NumPy array, or another in host memory", "an array of the same library"
+            wanted = on_host if self._is_on_host else elsewhere
+            raise TypeError(f"{name} must be {wanted}, as b is, not {type(array).__name__}")
+        array, located = converted_vector(self._op, name, array, library)
         if located.host is not None:
             return staged(located.host, self.ordinal)
         if name == "b":

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arguments import real_number, whole_number
+from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import INDEX_LIMIT, as_array
+from ..inputs.compressed import INDEX_LIMIT
 
 Array = npt.NDArray[Any]
 
