@@ -1,5 +1,8 @@
 """Operators as matrices: copies, parts and multiples of them, and sparse products."""
 
+import operator
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -202,3 +205,144 @@ def test_sparse_products_of_wrong_shape():
     op = sg.aslinearoperator(MATRIX, device="cpu")
     with pytest.raises(ValueError, match="dimension mismatch"):
         op @ MATRIX
+
+
+# With sparse matrices and arrays on either side
+
+OPERATORS = {"*": operator.mul, "@": operator.matmul, "+": operator.add, "-": operator.sub}
+LAYOUTS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
+CLASSES = [getattr(sp, f"{layout}_{kind}") for layout in LAYOUTS for kind in ("array", "matrix")]
+
+
+@over("kind", CLASSES)
+@over("given", ["float64", "float32", "int64", "int8", "uint8", "bool", "complex64"])
+@over("symbol", OPERATORS)
+@pytest.mark.parametrize("declared", [None, True])
+def test_sparse_matrices_on_either_side(kind, given, symbol, declared, device):
+    """Products are SciPy's, sums are operators, also where the type knows no negative numbers."""
+    A = SYMMETRIC.astype(np.float32)
+    B = sp.csr_array((np.arange(A.nnz) % 3, A.indices, A.indptr), shape=A.shape).astype(given)
+    op, apply = sg.aslinearoperator(A, device=device, symmetric=declared), OPERATORS[symbol]
+    exact = A.astype(complex), B.astype(complex)
+    by_scipy = operator.matmul if symbol == "*" else apply
+    for made, expected in (
+        (apply(op, kind(B)), by_scipy(*exact)),
+        (apply(kind(B), op), by_scipy(*reversed(exact))),
+    ):
+        assert made.dtype == np.result_type(A.dtype, given)
+        np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-5, atol=1e-5)
+        if symbol in "*@":
+            assert isinstance(made, sp.csr_array)
+            continue
+        assert isinstance(made, sg.SparseOperator)
+        assert made.device == op.device
+        x = np.linspace(-1, 1, A.shape[0])
+        np.testing.assert_allclose(made.T @ x, expected.T @ x, rtol=1e-4, atol=1e-4)
+
+
+@over(
+    ("fmt", "devices"),
+    [*((fmt, "one") for fmt in formats_of(SYMMETRIC)), *((fmt, "several") for fmt in formats_of(MATRIX))],
+)
+def test_sums_are_like_the_operator(fmt, devices, device):
+    """In its format, or as CSR where that refuses the sum, which has values of its own."""
+    op = build(SYMMETRIC, fmt, device if devices == "one" else [device, "cpu"])
+    for made, expected in ((op + sp.eye_array(50), 1), (op - sp.eye_array(50), -1)):
+        expected = SYMMETRIC + expected * sp.eye_array(50)
+        assert (made.format, made.device) == (op.format, op.device)
+        np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-12)
+    corner = sp.coo_array(([3.0], ([0], [49])), shape=(50, 50))
+    np.testing.assert_array_equal((op + corner).toarray(), (SYMMETRIC + corner).toarray())
+    np.testing.assert_array_equal((op + corner).T.toarray(), (SYMMETRIC + corner).T.toarray())
+    if devices == "one":
+        made, before = op - corner, (SYMMETRIC - corner).toarray()
+        op.update_values(2 * op.tocsr().data)
+        np.testing.assert_array_equal(made.toarray(), before)
+
+
+def test_sums_begin_with_nothing(device):
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    assert op + 0 is op
+    assert 0 + op is op
+    assert op - 0.0 is op
+    np.testing.assert_array_equal((0 - op).toarray(), -SYMMETRIC.toarray())
+    np.testing.assert_array_equal(sum([op, SYMMETRIC]).toarray(), 2 * SYMMETRIC.toarray())
+
+
+DENSE = {
+    "array": lambda x: x,
+    "matrix": lambda x: x.view(np.matrix),
+    "list": lambda x: x.tolist(),
+    "frame": lambda x: pytest.importorskip("pandas").DataFrame(x),
+    "jax": lambda x: pytest.importorskip("jax").numpy.asarray(x),
+    "torch": lambda x: pytest.importorskip("torch").from_numpy(x.copy()),
+}
+
+
+@over("kind", DENSE)
+@over("symbol", ["+", "-"])
+def test_sums_with_what_is_dense_say_what_to_do(kind, symbol):
+    op = sg.aslinearoperator(SYMMETRIC, device="cpu")
+    other, apply = DENSE[kind](np.ones((50, 50))), OPERATORS[symbol]
+    for first, second in ((op, other), (other, op), (op, 2.0), (2.0, op), (np.float32(2), op)):
+        if kind == "list" and symbol == "+" and first is other:
+            continue  # which the list refuses by itself
+        with pytest.raises(TypeError, match=r"would be dense; give a sparse matrix.*op\.toarray\(\)"):
+            apply(first, second)
+
+
+def test_sums_that_nobody_knows():
+    op = sg.aslinearoperator(SYMMETRIC, device="cpu")
+    for wrong in ("text", None, {}):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            op + wrong
+        with pytest.raises(TypeError, match="unsupported operand"):
+            op - wrong
+    for wrong in (MATRIX, sp.coo_array(np.ones(50))):
+        with pytest.raises(ValueError, match=r"shape .* cannot be added to <50x50 SparseOperator"):
+            op + wrong
+
+
+class Knowing:
+    """What knows by itself how operators are added to it, or multiplied with it."""
+
+    def __add__(self, other):
+        return "sum"
+
+    __radd__ = __sub__ = __rsub__ = __add__
+
+
+def test_others_are_asked():
+    op = sg.aslinearoperator(SYMMETRIC, device="cpu")
+    assert op + Knowing() == Knowing() + op == op - Knowing() == Knowing() - op == "sum"
+
+
+@over("kind", DENSE)
+@over("symbol", ["*", "@"])
+@over("shape", [(ROWS,), (1, ROWS), (3, ROWS), (0, ROWS)])
+def test_products_from_the_left(kind, symbol, shape):
+    """The rows of an array, of whose library the result is."""
+    if (kind == "frame" and len(shape) == 1) or (kind == "list" and 0 in shape):
+        return  # there are none such
+    op = sg.aslinearoperator(MATRIX, device="cpu")
+    x = np.random.default_rng(2).uniform(-1, 1, shape).astype(np.float32)
+    other = DENSE[kind](x)
+    if kind == "frame" and symbol == "@":
+        return  # pandas takes no operator there, and asks nobody
+    result = OPERATORS[symbol](other, op)
+    is_numpy = kind in ("array", "matrix", "list", "frame")
+    assert type(result) is (np.ndarray if is_numpy else type(other))
+    np.testing.assert_allclose(
+        np.asarray(result).reshape(*shape[:-1], COLS), x @ MATRIX.toarray(), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_products_from_the_left_of_wrong_shape():
+    op = sg.aslinearoperator(MATRIX, device="cpu")
+    for wrong in (np.ones(COLS), np.ones((2, COLS)), np.ones((2, 2, ROWS)), np.ones(())):
+        with pytest.raises(
+            ValueError, match=rf"dimension mismatch.*{re.escape(str(wrong.shape))}.*\(60, 45\)"
+        ):
+            wrong @ op
+    with pytest.raises(ValueError, match="Scalar"):
+        2.0 @ op

@@ -128,18 +128,49 @@ def test_limits_are_positive(bad):
     assert _core.max_threads() == CORES
 
 
+NONSENSE = ["many", "0", "-1", "1.5", "1e3", "4x", "nan", "4,2", "x" * 200]
+SAID = """
+    import os
+    from spmvgpu import _core
+    for name, text in {texts!r}:
+        os.environ.update(SPMVGPU_NUM_THREADS="", OMP_NUM_THREADS="3")
+        os.environ[name] = text
+        try:
+            print(_core.threads_of_environment())
+        except ValueError as error:
+            print(error)
+"""
+
+
+def test_environment():
+    """Ours is a number or an error; that of others may be a list, whose first is taken, or nonsense."""
+    good = {"5": "5", " 5 ": "5", "+5": "5", "": None, " ": None, "9" * 30: str(2**31 - 1)}
+    names = ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"]
+    texts = [(name, text) for text in [*good, *NONSENSE] for name in names]
+    lines = run_python(SAID.format(texts=texts)).stdout.splitlines()
+    for (name, text), line in zip(texts, lines, strict=True):
+        is_ours = name.startswith("SPMVGPU")
+        if text in good:
+            assert line == (good[text] or ("3" if is_ours else "None"))
+        elif is_ours:
+            assert f"{name}='{text[:40]}" in line
+            assert "a whole number of threads from 1 on" in line
+            assert len(line) < 200
+        else:
+            assert line == ("4" if text == "4,2" else "None")
+
+
 @pytest.mark.parametrize("variable", ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"])
-def test_environment(variable):
-    code = "from spmvgpu import _core; print(_core.max_threads())"
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment | {variable: "3"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.strip() == "3"
+def test_environment_is_what_products_take(variable):
+    unset = dict.fromkeys(("SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"))
+    done = run_python("from spmvgpu import _core; print(_core.max_threads())", **(unset | {variable: "3"}))
+    assert done.stdout.strip() == "3"
+
+
+def test_product_with_nonsense_in_the_environment():
+    code = "import spmvgpu as sg; sg.aslinearoperator([[1.0]], device='cpu') @ [1.0]"
+    done = run_python(code, check=False, SPMVGPU_NUM_THREADS="many")
+    assert "ValueError: SPMVGPU_NUM_THREADS='many'" in done.stderr
 
 
 def test_import_leaves_the_environment_alone():

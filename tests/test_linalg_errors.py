@@ -88,7 +88,7 @@ def test_numbers_that_are_not_finite(value, where, solver, device):
 # Arguments
 
 
-@pytest.mark.parametrize("M", ["jacobi", 1.0, [1.0]], ids=["text", "number", "list"])
+@pytest.mark.parametrize("M", ["jacobi", 1.0, {}], ids=["text", "number", "dict"])
 def test_what_is_no_preconditioner(M, op, b):
     with pytest.raises(TypeError, match=r"M must be .*LinearOperator"):
         sg.linalg.cg(op, b, M=M)
@@ -107,6 +107,7 @@ def test_what_is_no_preconditioner(M, op, b):
         ({"x0": np.ones(7)}, ValueError, r"x0 has shape \(7,\)"),
         ({"x0": "bM"}, TypeError, "x0"),
         ({"M": np.ones(7)}, ValueError, r"M has shape \(7,\)"),
+        ({"M": [1.0]}, ValueError, r"M has shape \(1,\)"),
         ({"M": sp.eye_array(7)}, ValueError, r"M has shape \(7, 7\)"),
         ({"M": np.eye(7)}, ValueError, r"M has shape \(7, 7\)"),
         ({"M": spla.aslinearoperator(np.eye(7))}, ValueError, r"M has shape \(7, 7\)"),

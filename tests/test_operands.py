@@ -117,13 +117,15 @@ def test_types_that_are_not_numeric(kind, op):
 
 
 @pytest.mark.parametrize("shape", [(COLS,), (COLS, 2)], ids=str)
-def test_masks_are_refused(shape, op):
+def test_masked_entries_are_refused(shape, op):
     x = np.ma.masked_array(np.ones(shape, op.dtype), mask=np.zeros(shape, bool))
+    np.testing.assert_array_equal(op @ x, op @ x.data)
+    x[3] = np.ma.masked
     for call in (lambda: op @ x, lambda: op.dot(x), lambda: op.matvec(x.reshape(-1)[:COLS])):
         with pytest.raises(TypeError, match=r"masked array.*filled"):
             call()
     with pytest.raises(TypeError, match=r"out is a masked array"):
-        op.spmv(np.ones(COLS, op.dtype), out=np.ma.masked_array(np.ones(ROWS, op.dtype)))
+        op.spmv(np.ones(COLS, op.dtype), out=np.ma.masked_all(ROWS, op.dtype))
 
 
 @pytest.mark.parametrize("shape", [(COLS,), (COLS, 2)], ids=str)

@@ -109,6 +109,14 @@ def test_environment_does_not_force_a_named_device(cuda_device, monkeypatch):
     assert sg.aslinearoperator(MATRIX, device=cuda_device).device == cuda_device
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_empty_environment_says_nothing(blank, monkeypatch):
+    monkeypatch.delenv("SPMVGPU_DEVICE", raising=False)
+    without = sg.aslinearoperator(MATRIX).device
+    monkeypatch.setenv("SPMVGPU_DEVICE", blank)
+    assert sg.aslinearoperator(MATRIX).device == without
+
+
 def test_environment_with_nonsense(monkeypatch):
     monkeypatch.setenv("SPMVGPU_DEVICE", "tpu")
     with pytest.raises(ValueError, match=r"SPMVGPU_DEVICE.*tpu|tpu.*SPMVGPU_DEVICE"):

@@ -12,6 +12,7 @@ import spmvgpu as sg
 from battery import matrix, vector
 from support import (
     allowed_values,
+    assert_same_entries,
     build,
     each_format_of,
     format_fixture,
@@ -47,6 +48,31 @@ def test_pickle(op, protocol):
         assert getattr(other, name) == getattr(op, name)
     x = vector(op.shape[1], op.dtype)
     np.testing.assert_array_equal(other @ x, op @ x)
+
+
+@over("place", ["one", "several"])
+@over("kind", [bytearray, bytes])
+def test_what_comes_from_foreign_buffers_owns_what_it_needs(kind, place, A, fmt, device):
+    """Buffers out of band may be read-only, overwritten and given back as soon as the operator is there."""
+    op = build(A, fmt, device) if place == "one" else build(A, fmt, [device, "cpu"], powers=[2, 1])
+    x, y = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype)
+    expected, turned = op @ x, op.T @ y
+    buffers = []
+    stream = pickle.dumps(op, protocol=5, buffer_callback=buffers.append)
+    given = [kind(buffer.raw()) for buffer in buffers]
+    assert given
+    other = pickle.loads(stream, buffers=given)
+    for buffer in given:
+        if isinstance(buffer, bytearray):
+            buffer[:] = b"\xff" * len(buffer)
+            buffer.clear()  # BufferError if anybody looks at it
+    del given
+    np.testing.assert_array_equal(other @ x, expected)
+    np.testing.assert_array_equal(other.T @ y, turned)
+    assert_same_entries(other.tocsr(), A)
+    if place == "one":
+        other.update_values(2 * other.tocsr().data)
+        np.testing.assert_array_equal(other @ x, 2 * expected)
 
 
 @over("duplicate", [copy.copy, copy.deepcopy])

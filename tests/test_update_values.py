@@ -331,13 +331,13 @@ def test_not_over_several_devices():
         (lambda data: data[:-1], ValueError, r"shape \(\d+,\).*stored entries"),
         (lambda data: np.append(data, 1.0), ValueError, r"stored entries"),
         (lambda data: data[:, None], ValueError, r"shape \(\d+, 1\)"),
-        (lambda data: data.tolist(), TypeError, "type list; give a NumPy array"),
         (lambda data: None, TypeError, "NoneType"),
+        (lambda data: sp.coo_array(data), TypeError, "coo_array, which is sparse"),
         (lambda data: data.astype(np.longdouble), TypeError, r"would not all fit float64"),
         (lambda data: data.astype(np.complex64), TypeError, r"complex64.*float64"),
         (lambda data: data.astype(object), TypeError, "not numeric"),
         (lambda data: data.astype(str), TypeError, "not numeric"),
-        (lambda data: np.ma.masked_array(data), TypeError, "masked"),
+        (lambda data: np.ma.masked_equal(data, data[0]), TypeError, "masked"),
     ],
 )
 def test_what_is_no_new_values(spoil, error, message, fmt, device):

@@ -95,8 +95,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         try:
             return import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as missing:
-            if missing.name != _NEEDS.get(name):
+        except ImportError as missing:
+            if name not in _NEEDS:
                 raise
             raise AttributeError(str(missing), name=name) from missing  # which `hasattr` and `help` expect
     if name in _MODULE_OF:
@@ -106,5 +106,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    left_out = {module for module, library in _NEEDS.items() if find_spec(library) is None}
+    left_out = {module for module, library in _NEEDS.items() if not _is_installed(library)}
     return sorted({*globals(), *_MODULES, *_MODULE_OF} - left_out)
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except (ImportError, ValueError):  # what finders raise who hide a library
+        return False

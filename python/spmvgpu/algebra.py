@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from .arguments import whole_number
+from .arguments import is_number, whole_number
 from .arrays import is_sparse, library_of
 from .devices import at_most
 from .inputs.canonical import canonical_csr
@@ -39,6 +39,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
 
         def _like(self, csr: Any) -> Self: ...
         def _like_part(self, csr: Any) -> Self: ...
+        def _rdot(self, x: Any) -> Any: ...
 
         # What LinearOperator has, whose stubs do not know of which class it is here.
         @property
@@ -221,7 +222,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     def __rmul__(self, other: Any) -> Any:
         if _is_factor(self, other):
             return _with_values(self, lambda values: values * other)
-        return super().__rmul__(other)
+        return super().__rmul__(other) if is_number(other) else self._rdot(other)
 
     @overload
     def __truediv__(self, other: float) -> Self: ...
@@ -265,10 +266,10 @@ def _sum(op: MatrixMethods, other: Any, sign: int, other_sign: int) -> Any:
         with at_most(op.max_threads):
             csr = canonical_csr(csr, dtype=np.result_type(op.dtype, csr.dtype))
             return op._like_part(canonical_csr(_signed(op.tocsr(), sign) + _signed(csr, other_sign)))
-    if np.isscalar(other) and not other:  # what `sum` begins with
+    if is_number(other) and not other:  # what `sum` begins with
         return op if sign == 1 else -op
     is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
-    if is_array or np.isscalar(other):
+    if is_array or is_number(other):
         raise TypeError(
             f"{type(other).__name__} cannot be added to a sparse operator, nor subtracted: the result would "
             "be dense; give a sparse matrix, such as 2.0 * scipy.sparse.eye_array(n), or use op.toarray()"

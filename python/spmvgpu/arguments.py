@@ -35,6 +35,11 @@ def whole_number(name: str, value: Any, lowest: int, highest: int | None = None)
     return number
 
 
+def is_number(value: Any) -> bool:
+    """Whether this is a number, also one of NumPy's; `numpy.isscalar` says so of texts and buffers, too."""
+    return bool(np.isscalar(value)) and not isinstance(value, str | bytes | memoryview)
+
+
 def real_number(name: str, value: Any, allowed: str = "a real number") -> float:
     """`value` as a float, if it is a number and not NaN."""
     is_number = isinstance(value, float | int | np.number) and not isinstance(value, bool | np.bool_)

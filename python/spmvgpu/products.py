@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 from . import operands
 from ._types import ArrayT, T
 from .algebra import multiply_sparse, multiply_sparse_from_left
+from .arguments import is_number
 from .arrays import is_sparse, library_of, taken
 from .value_types import AnyMatrix
 
@@ -42,8 +43,7 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
         library = library_of(x)
         if library is not None:
             return operands.multiply(self, x, library)
-        if np.isscalar(x):
-            raise ValueError("Scalar operands are not allowed, use '*' instead")
+        _refuse_number(x)
         return self.dot(x)
 
     def dot(self, x: Any) -> Any:
@@ -85,12 +85,16 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
             return operands.multiply(self, x, library)
         if is_sparse(x):
             return multiply_sparse(self, x)
-        if isinstance(x, LinearOperator) or (np.isscalar(x) and not isinstance(x, str | bytes)):
+        if isinstance(x, LinearOperator) or is_number(x):
             return super().dot(x)
         return operands.multiply(self, *taken("x", x))
 
+    def __rmatmul__(self, x: Any) -> Any:
+        _refuse_number(x)
+        return self._rdot(x)
+
     def _rdot(self, x: Any) -> Any:
-        """``x @ A`` and ``x * A`` for all but numbers; what LinearOperator calls."""
+        """``x @ A``; what LinearOperator calls for ``x * A``, where `x` is no number."""
         if is_sparse(x):
             return multiply_sparse_from_left(x, self)
         if isinstance(x, LinearOperator):
@@ -236,3 +240,8 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
 
     def _matmat(self, X: Any) -> Any:
         return self.dot(np.asarray(X))
+
+
+def _refuse_number(x: Any) -> None:
+    if is_number(x):
+        raise ValueError("Scalar operands are not allowed, use '*' instead")

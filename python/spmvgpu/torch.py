@@ -20,10 +20,10 @@ import scipy.sparse as sp
 
 try:
     import torch
-except ModuleNotFoundError as missing:
+except ImportError as missing:
     raise ModuleNotFoundError(
-        "spmvgpu.torch needs PyTorch, which is not installed; install it with pip install torch",
-        name=missing.name,
+        f"spmvgpu.torch needs PyTorch, which cannot be imported ({missing}); pip install torch installs it",
+        name="torch",
     ) from missing
 
 from .autograd import differentiable, of_type

@@ -33,7 +33,7 @@ def scipy_sparse(A: Any) -> Any | None:
         converted = A.tocsr()
     elif is_sparse(A):
         converted = A.to_scipy_sparse()
-    elif hasattr(getattr(A, "sparse", None), "to_coo"):
+    elif len(getattr(A, "shape", ())) == 2 and hasattr(getattr(A, "sparse", None), "to_coo"):
         converted = A.sparse.to_coo()
     else:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import scipy.sparse.linalg as sla
 
 from ..arrays import host_array
@@ -57,7 +58,7 @@ def lobpcg(
     """
     return sla.lobpcg(
         _operator(A),
-        host_array("X", X),
+        np.array(host_array("X", X)),  # SciPy writes to it
         B=_operator(B),
         M=_operator(M),
         Y=None if Y is None else host_array("Y", Y),

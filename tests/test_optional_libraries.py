@@ -1,0 +1,83 @@
+"""What the package shows of itself without the libraries that are optional, and with them."""
+
+import importlib.util
+import inspect
+import pickle
+import pydoc
+
+import pytest
+
+import spmvgpu as sg
+from support import run_python
+
+OPTIONAL = ["torch", "cupy", "cupyx", "jax", "mpi4py", "matplotlib", "tqdm", "pyamg", "pandas"]
+WITHOUT = f"""
+    import importlib.abc, sys
+
+    class Hidden(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] in {OPTIONAL!r}:
+                raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+    sys.meta_path.insert(0, Hidden())
+"""
+BLOCKED = f"""
+    import sys
+
+    sys.modules.update(dict.fromkeys({OPTIONAL!r}))
+"""
+LOOK = """
+    import copy, inspect, pickle, pydoc
+    import spmvgpu as sg
+
+    modules = [sg, *(value for _, value in inspect.getmembers(sg, inspect.ismodule))]
+    assert len(modules) > 8
+    for module in modules:
+        for name in dir(module):
+            getattr(module, name)
+        assert inspect.getmembers(module)
+        assert module.__name__ in pydoc.render_doc(module)
+        assert set(getattr(module, "__all__", ())) <= set(dir(module))
+        names = {}
+        exec(f"from {module.__name__} import *", names)
+    for name in sg.__all__:
+        value = getattr(sg, name)
+        if callable(value):
+            assert pickle.loads(pickle.dumps(value)) is copy.deepcopy(value) is copy.copy(value) is value
+"""
+
+
+@pytest.mark.parametrize("hidden", [WITHOUT, BLOCKED, ""], ids=["without", "blocked", "with"])
+def test_what_looks_at_everything(hidden):
+    run_python(hidden + LOOK)
+
+
+@pytest.mark.parametrize("hidden", [WITHOUT, BLOCKED], ids=["without", "blocked"])
+def test_module_without_its_library(hidden):
+    code = """
+    import spmvgpu as sg
+
+    assert not hasattr(sg, "torch") and "torch" not in dir(sg)
+    assert getattr(sg, "torch", None) is None
+    for use in ("sg.torch", "import spmvgpu.torch", "from spmvgpu import torch"):
+        try:
+            exec(use)
+        except (AttributeError, ImportError) as error:
+            assert "needs PyTorch" in str(error) and "pip install torch" in str(error), error
+        else:
+            raise AssertionError(use)
+    try:
+        sg.nothing
+    except AttributeError as error:
+        assert "no attribute 'nothing'" in str(error)
+    """
+    run_python(hidden + code)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_module_with_its_library():
+    assert "torch" in dir(sg)
+    assert hasattr(sg, "torch")
+    assert "MatrixPattern" in pydoc.render_doc(sg.torch)
+    assert dict(inspect.getmembers(sg))["torch"] is sg.torch
+    assert pickle.loads(pickle.dumps(sg.torch.matmul)) is sg.torch.matmul
