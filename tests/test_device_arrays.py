@@ -62,6 +62,21 @@ def test_transposed_product(op, A, library, cuda_device):
     assert_product(library.to_numpy(y), A.T, x)
 
 
+@pytest.mark.parametrize("rows", [None, 0, 1, 5])
+def test_products_from_the_left(rows, op, A, library, cuda_device):
+    shape = (A.shape[0],) if rows is None else (rows, A.shape[0])
+    x = vector(int(np.prod(shape)), A.dtype).reshape(shape)
+    for narrow in (x, x.real.astype(np.float32)):
+        given = library.asarray(narrow, cuda_device)
+        for y in (given @ op, given * op):
+            assert isinstance(y, library.array_type)
+            assert library.device_name(y) == cuda_device
+            y = library.to_numpy(y)
+            assert y.dtype == np.result_type(narrow.dtype, A.dtype)
+            assert y.shape == (*shape[:-1], A.shape[1])
+            np.testing.assert_allclose(y, narrow @ A.toarray(), rtol=1e-4, atol=1e-4)
+
+
 def test_spmv_into_out(op, A, x, library, cuda_device):
     start = vector(A.shape[0], A.dtype, seed=30)
     out = library.asarray(start, cuda_device)

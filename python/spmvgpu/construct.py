@@ -111,7 +111,8 @@ def aslinearoperator(
     Parameters
     ----------
     A : sparse matrix
-        Any SciPy sparse array or matrix, a CuPy sparse matrix, a ``(data, indices, indptr)`` tuple with
+        Any SciPy sparse array or matrix, a CuPy sparse matrix, one of another library that has `tocsr` or
+        `to_scipy_sparse`, a sparse data frame of pandas, a ``(data, indices, indptr)`` tuple with
         `shape` (NumPy arrays, or arrays on the operator's GPU), or a dense 2-D array. Real or complex;
         integers and bool become float64. Never changed: duplicates are summed on a copy. A `SparseOperator`
         is given back as it is if nothing else is asked for; otherwise its matrix is taken.

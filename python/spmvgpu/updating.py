@@ -67,8 +67,9 @@ class UpdateMethods:
         ----------
         data : (nnz,) array
             In the order of ``tocsr().data``: of the whole matrix, row by row, by ascending columns, without
-            duplicates. NumPy, or on the operator's device (CuPy, PyTorch, DLPack); of the operator's dtype or
-            of one that it holds without loss. Infinities and NaN are values like others.
+            duplicates. NumPy, what NumPy makes an array of, or on the operator's device (CuPy, PyTorch,
+            DLPack); of the operator's dtype or of one that it holds without loss. Infinities and NaN are
+            values like others.
 
         Raises
         ------

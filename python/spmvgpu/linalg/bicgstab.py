@@ -36,9 +36,10 @@ def bicgstab(
         computed by calling it with NumPy arrays, in every iteration.
     b : (n,) or (n, 1) array
         Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
-        array, or an array of another library on the operator's device, or on one of several.
+        array, what NumPy makes one of, or an array of another library on the operator's device, or on one of
+        several.
     x0 : (n,) or (n, 1) array or "Mb", optional
-        First guess, of the same library as `b`; zero by default.
+        First guess, in host memory like `b` or of the same library; zero by default.
     rtol, atol : float
         Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. Once the residual that the method updates
         is that small, the true one is computed, and the method goes on from it if it is not.

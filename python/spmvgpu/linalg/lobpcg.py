@@ -36,7 +36,7 @@ def lobpcg(
     A : SparseOperator, array, sparse matrix or LinearOperator
         Symmetric.
     X : (n, k) array
-        First guess of the eigenvectors.
+        First guess of the eigenvectors, in host memory; not changed.
     B, M : like A, optional
         The right-hand matrix of a generalised problem, and a preconditioner.
     Y, tol, maxiter, largest, verbosityLevel, retLambdaHistory, retResidualNormsHistory, restartControl
