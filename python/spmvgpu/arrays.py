@@ -393,13 +393,18 @@ def library_of(x: Any) -> Library | None:
     library: Library | None = None
     if isinstance(x, np.ndarray):
         library = NUMPY
-    elif "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
+    elif isinstance(x, _tracers()):
         library = _TRACED
     elif hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
         roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
         library = next((_KNOWN[root] for root in roots if root in _KNOWN), _PROTOCOLS)
     _by_type[kind] = library
     return library
+
+
+def _tracers() -> Any:
+    """The class of what JAX traces; none where nobody has imported it."""
+    return getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", ())
 
 
 def taken(name: str, x: Any, wanted: str = "an array") -> tuple[Any, Library]:
