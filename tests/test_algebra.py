@@ -269,12 +269,16 @@ def test_sums_begin_with_nothing(device):
     np.testing.assert_array_equal(sum([op, SYMMETRIC]).toarray(), 2 * SYMMETRIC.toarray())
 
 
+def in_host_memory(jax, x):
+    return jax.device_put(x, jax.devices("cpu")[0])
+
+
 DENSE = {
     "array": lambda x: x,
     "matrix": lambda x: x.view(np.matrix),
     "list": lambda x: x.tolist(),
     "frame": lambda x: pytest.importorskip("pandas").DataFrame(x),
-    "jax": lambda x: pytest.importorskip("jax").numpy.asarray(x),
+    "jax": lambda x: in_host_memory(pytest.importorskip("jax"), x),
     "torch": lambda x: pytest.importorskip("torch").from_numpy(x.copy()),
 }
 

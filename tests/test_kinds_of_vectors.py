@@ -49,7 +49,7 @@ def of_h5py(h5py, values):
 
 def of_jax(jax, values):
     jax.config.update("jax_enable_x64", True)
-    return jax.numpy.asarray(values)
+    return jax.device_put(values, jax.devices("cpu")[0])
 
 
 KINDS = {
@@ -74,7 +74,7 @@ KINDS = {
     "data_array": of("xarray", lambda xarray, values: xarray.DataArray(values, dims="node")),
     "dataset": of("h5py", of_h5py),
     "jax": of("jax", of_jax),
-    "bfloat16": of("jax", lambda jax, values: jax.numpy.asarray(values, "bfloat16")),
+    "bfloat16": of("jax", lambda jax, values: of_jax(jax, values).astype("bfloat16")),
     "torch": of("torch", lambda torch, values: torch.from_numpy(values.copy())),
 }
 COLUMNS = {
@@ -271,6 +271,9 @@ MATRICES = {
     "sparse_frame": lambda: pytest.importorskip("pandas").DataFrame.sparse.from_spmatrix(A),
     "frame": lambda: pytest.importorskip("pandas").DataFrame(A.toarray()),
     "list": lambda: A.toarray().tolist(),
+    "np_matrix": lambda: A.toarray().view(np.matrix),
+    "jax": lambda: of_jax(pytest.importorskip("jax"), A.toarray()),
+    "torch": lambda: pytest.importorskip("torch").from_numpy(A.toarray()),
     "operator": lambda: sg.aslinearoperator(A, device="cpu"),
 }
 

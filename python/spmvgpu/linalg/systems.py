@@ -12,7 +12,7 @@ import scipy.sparse.linalg as sla
 
 from .. import _core
 from ..arguments import whole_number
-from ..arrays import taken
+from ..arrays import is_sparse, taken
 from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
@@ -78,9 +78,9 @@ def _system_of(A: Any, b: Any) -> Any:
             A = sla.aslinearoperator(A)
             A = ForeignOperator(A, _common_type(np.dtype(A.dtype), located.dtype), ordinal)
         else:
-            A = A if hasattr(A, "dtype") else matrix_of(A)
+            A = A if is_sparse(A) and hasattr(A, "dtype") else matrix_of(A)  # one of CuPy's stays on its GPU
             dtype = _common_type(np.dtype(A.dtype), located.dtype)
-            where = "auto" if located.host is not None else device_name(ordinal)
+            where = "auto" if library.moves else device_name(ordinal)
             A = aslinearoperator(A, device=where, dtype=dtype)
     check_square(A)
     return A
@@ -176,6 +176,7 @@ def _prepare(
     check_every: Any,
 ) -> _Prepared:
     """Check and convert what the caller gave."""
+    b, _ = taken("b", b)  # once, as reading it may take its time
     system = _system_of(A, b)
     over_ranks = is_distributed(A)
     check_residuals(residuals)
