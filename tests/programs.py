@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 COMPILER = os.environ.get("CXX") or shutil.which("c++")
-FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-Icpp"]
+FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-fopenmp-simd", "-Icpp"]
 LONGEST = 300  # seconds, after which it hangs
 
 

@@ -34,7 +34,8 @@ py::list describe_formats() {
         formats.append(py::dict(
             py::arg("name") = format.name, py::arg("options") = options, py::arg("candidates") = format.candidates,
             py::arg("symmetric") = format.traits.needs_symmetry, py::arg("builds_on_gpu") = format.traits.builds_on_gpu,
-            py::arg("reads_diagonals") = format.traits.reads_whole_diagonals));
+            py::arg("reads_diagonals") = format.traits.reads_whole_diagonals,
+            py::arg("reads_all_of_x") = format.traits.reads_all_of_x));
     }
     return formats;
 }

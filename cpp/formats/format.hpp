@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ enum class NewValues {
 struct Traits {
     bool needs_symmetry = false;         // holds symmetric matrices only
     bool reads_whole_diagonals = false;  // reads x all along the diagonals of the matrix, entry or not
+    bool reads_all_of_x = false;         // wherever there are entries, and if there are none
     bool gathers_x_first = false;        // multiplies by values gathered from x, which may serve several products
     bool multiplies_panels = true;       // multiplies several vectors at once on the CPU
     bool multiplies_columns = false;     // and on a GPU
@@ -132,10 +134,48 @@ concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typen
     MultipliesPanels<F>&& F::kTraits.multiplies_columns == MultipliesColumns<F>&& F::kTraits.gathers_x_first ==
     GathersX<F>;
 
+// Whether products check their operands first. A null pointer that is read costs a process its CUDA context, and says
+// nothing of where it came from.
+#ifdef SPMVGPU_CHECK_OPERANDS
+inline constexpr bool kChecksOperands = true;
+#else
+inline constexpr bool kChecksOperands = false;
+#endif
+
+// Throws std::logic_error if a product that takes so much scratch space may read or write through a null pointer.
+template <FormatContract F, class T>
+void check_operands(const F& format, const Product<T>& product, std::size_t scratch_bytes) {
+    if (product.columns == 0) return;
+    const auto require = [](bool is_used, const void* operand, const std::string& name) {
+        if (is_used && operand == nullptr) {
+            throw std::logic_error("a product in format '" + std::string(F::kName) + "' uses " + name +
+                                   ", which is null");
+        }
+    };
+    const bool has_rows = format.rows > 0;
+    require(format.nnz > 0 || (has_rows && (F::kTraits.reads_all_of_x || product.dots != nullptr)), product.x, "x");
+    require(has_rows, product.y, "y");
+    require(scratch_bytes > 0, product.scratch, "the scratch space");
+    F::each_array(format, [&](const std::string& name, const auto& array) {
+        require(array.size() > 0, array.data(), "the array " + name);
+    });
+}
+
+// The product on the CPU, with one vector, or with several whose rows are contiguous; those need no scratch space.
+template <FormatContract F, class T>
+void multiply_cpu(const F& format, const Product<T>& product) {
+    if constexpr (kChecksOperands) {
+        check_operands(format, product, product.is_of_vectors() ? format.workspace_bytes() : 0);
+    }
+    if (product.is_of_vectors()) return format.spmv(product);
+    if constexpr (F::kTraits.multiplies_panels) format.multiply_panel(product);
+}
+
 // The product on a GPU, with any number of columns. What takes one vector at a time gets them one by one, and they must
 // be contiguous.
 template <FormatContract F, class T>
 void multiply_cuda(const F& format, const Product<T>& product, Stream stream) {
+    if constexpr (kChecksOperands) check_operands(format, product, format.workspace_bytes());
     if (product.is_of_vectors()) return format.spmv_cuda(product, stream);
     if constexpr (F::kTraits.multiplies_columns) {
         format.multiply_columns_cuda(product, stream);

@@ -104,8 +104,11 @@ struct TsmvPlan {
 template <class T>
 struct Tsmv {
     static constexpr const char* kName = "tsmv";
-    static constexpr Traits kTraits{
-        .needs_symmetry = true, .multiplies_panels = false, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{.needs_symmetry = true,
+                                    .reads_all_of_x = true,
+                                    .multiplies_panels = false,
+                                    .builds_on_gpu = true,
+                                    .new_values = NewValues::kPass};
     static constexpr std::uint16_t kFake = 0xFFFF;    // as a column
     static constexpr std::uint16_t kNoNode = 0xFFFF;  // in thread_nodes
     using value_type = T;

@@ -146,7 +146,9 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
         }
         vector_copies_.run(product, rows(), cols(), device_, stream, multiply);
     } else {
-        if (takes_rows() && product.rows_are_contiguous()) return multiply_panel(product);
+        if (takes_rows() && product.rows_are_contiguous()) {
+            return std::visit([&](const auto& format) { multiply_cpu(format, product); }, storage_);
+        }
         for_each_vector(product, multiply);
     }
 }
@@ -179,7 +181,7 @@ void Matrix<T>::launch(Product<T> product, Stream stream, std::uint64_t x_versio
             if constexpr (kGathers) {
                 if (!is_gathered) format.gather_x(product);
             }
-            format.spmv(product);
+            multiply_cpu(format, product);
         },
         storage_);
     if (space != nullptr) space->gathered = x_version;
@@ -214,15 +216,6 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
     exchange.run(
         product, [&](const Product<T>& on_device, Stream stream) { launch(on_device, stream, version); }, crossing);
     sent_version_ = version;
-}
-
-template <class T>
-void Matrix<T>::multiply_panel(const Product<T>& product) const {
-    std::visit(
-        [&]<class Format>(const Format& format) {
-            if constexpr (Format::kTraits.multiplies_panels) format.multiply_panel(product);
-        },
-        storage_);
 }
 
 template <class T>

@@ -98,7 +98,6 @@ private:
     bool gathers_on_host() const;
     // Number of the set_x that declared this x; 0 if none did, or another one after it.
     std::uint64_t version_of(const T* x) const;
-    void multiply_panel(const Product<T>& product) const;
     void launch(Product<T> product, Stream stream, std::uint64_t x_version) const;
 
     AnyFormat<T> storage_;

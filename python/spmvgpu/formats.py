@@ -92,6 +92,11 @@ def reads_diagonals(format: str) -> bool:
     return format in _FORMATS and bool(_FORMATS[format]["reads_diagonals"])
 
 
+def reads_all_of_x(format: str) -> bool:
+    """Whether a format reads all of x, wherever there are entries, and even if there are none."""
+    return format in _FORMATS and bool(_FORMATS[format]["reads_all_of_x"])
+
+
 def needs_rows_that_repeat(format: str) -> bool:
     """Whether it holds only matrices most rows of which have the values of others."""
     return format == "stencil"

@@ -283,6 +283,73 @@ def run_spread(dtype: str, device: str) -> int:
     return len(operators) + 1
 
 
+def hollow(dtype: str) -> Iterator[sp.csr_array]:
+    """Matrices without rows, columns or entries, and with entries in few of them."""
+    for shape in [(0, 0), (1, 1), (3, 3), (0, 5), (5, 0), (70, 70), (33, 7)]:
+        yield sp.csr_array(shape, dtype=dtype)
+    inner = sp.lil_array((100, 100), dtype=dtype)
+    inner[40:43, 40:43] = 1.5
+    yield sp.csr_array(inner)
+
+
+def run_hollow(dtype: str, device: str) -> int:
+    """Parts of one device and of several that have nothing to do, or read nothing of x."""
+    made = 0
+    matrices = list(hollow(dtype))
+    places = [{"device": device}]
+    places += [
+        {"device": names, "powers": [1.0] * len(names)} for names in ([device], [device] * 3, [device, "cpu"])
+    ]
+    for name in sg.formats():
+        for number, options in enumerate(variants(name)):
+            # The defaults with all matrices everywhere, what differs from them with one in one place in turn.
+            for A in matrices if number == 0 else [matrices[number % len(matrices)]]:
+                for place in places if number == 0 else [places[number % len(places)]]:
+                    try:
+                        op = sg.aslinearoperator(A, format=name, **place, **options)
+                    except sg.FormatError:  # a part that is not square, of a format for symmetric matrices
+                        continue
+                    _check_hollow(op, A)
+                    made += 1
+    for n in (0, 3):
+        for place in places:
+            _check_hollow_systems(sp.csr_array((n, n), dtype=dtype), place)
+    return made
+
+
+def _check_hollow(op: Any, A: sp.csr_array) -> None:
+    """Rows without entries are written all the same; vectors may lie in pieces, and columns be none."""
+    for multiplied, B in ((op, A), (op.T, A.T)):
+        for columns in (None, 0, 3):
+            shape = () if columns is None else (columns,)
+            x, start = (np.resize(vector(max(n, 1), A.dtype), (n, *shape)) for n in (B.shape[1], B.shape[0]))
+            y = multiplied.spmv(x, out=np.full_like(start, np.nan))
+            assert_product(y, B, x)
+            y = multiplied.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0)
+            assert_product(y, B, x, -0.5, 2.0, start)
+    if isinstance(op, sg.MultiDeviceOperator) and A.shape[0] == A.shape[1]:
+        x = vector(A.shape[1], A.dtype)
+        try:
+            here, there = op.distribute(x), op.distribute()
+        except ValueError:  # of parts whose rows are not neighbours
+            return
+        assert_product(op.spmv(here, out=there).collect(), A, x)
+
+
+def _check_hollow_systems(A: sp.csr_array, place: dict[str, Any]) -> None:
+    """Systems of no unknowns, or with no entries, whose solutions are zeros; and preconditioners."""
+    ones = sp.csr_array(sp.eye_array(A.shape[0], dtype=A.dtype))
+    op, identity = (sg.aslinearoperator(B, format="csr", **place) for B in (A, ones))
+    made: list[Any] = [linalg.jacobi(identity), linalg.chebyshev(identity)]
+    if isinstance(place["device"], str):
+        made += [make(identity) for make in (linalg.block_jacobi, linalg.ic0, linalg.ilu0)]
+    b = np.zeros(A.shape[0], A.dtype)
+    for solver in (linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres):
+        np.testing.assert_array_equal(solver(op, b)[0], b)
+        for M in made:
+            np.testing.assert_array_equal(solver(identity, b, M=M)[0], b)
+
+
 #: What is run by itself, by its name: how many operators a device was given.
 GROUPS: dict[str, Callable[[str], int]] = {
     f"{name}-{dtype}": partial(run, dtype)
@@ -294,6 +361,7 @@ GROUPS: dict[str, Callable[[str], int]] = {
         ("others", run_others),
         ("large", run_large),
         ("spread", run_spread),
+        ("hollow", run_hollow),
     ]
     for dtype in TYPES
 }

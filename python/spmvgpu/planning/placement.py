@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .. import _core, partition, parts
 from ..arguments import whole_number
 from ..devices import CPU, device_name, resolve_device
-from ..formats import Choice, build_in_one, needs_symmetry, reads_diagonals
+from ..formats import Choice, build_in_one, reads_all_of_x, reads_diagonals
 from ..inputs.canonical import Symmetry, symmetry_of_part
 from ..inputs.compressed import narrowed, pieces_of, rows_of
 from ..partition import Partition
@@ -338,12 +338,12 @@ def _ends_of_rows(csr: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDA
 
 def _window(csr: Any, matrix: Any) -> tuple[int, int]:
     """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
+    names = parts.formats_in(matrix)
+    if any(map(reads_all_of_x, names)):
+        return 0, csr.shape[1]
     filled, first, last = _ends_of_rows(csr)
     if not filled.size:
         return 0, 0
-    names = parts.formats_in(matrix)
-    if any(needs_symmetry(name) and not reads_diagonals(name) for name in names):
-        return 0, csr.shape[1]  # of a node with an entry in a column, all rows are columns too
     if any(map(reads_diagonals, names)):  # along diagonals, from one end of the rows to the other
         return max(0, int((first - filled).min())), min(
             csr.shape[1], csr.shape[0] + int((last - filled).max())
