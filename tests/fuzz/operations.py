@@ -333,6 +333,9 @@ def product(machine: Machine) -> None:
     dtype = pick(rng, [op.dtype, op.dtype, "i4", "f4", "f8", "D"] if entry.is_operator else [op.dtype])
     x = small_numbers(rng, length * (1 if columns is None else columns), dtype)
     x = laid_out(x if columns is None else x.reshape(length, columns), pick(rng, LAYOUTS))
+    if entry.is_operator and columns is None and length and not adjoint and maybe(rng, 0.1):
+        machine.say("a list")
+        return model.check_product(np.asarray(op @ x.tolist()), x)
     ways: dict[str, Callable[[], Any]]
     if adjoint:
         ways = {"H": lambda: op.H @ x, "T": lambda: op.T @ x, "x @": lambda: x.T @ op}

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import spmvgpu as sg
+
 from . import cases as fuzz
 from .every_kernel import GROUPS
 from .faults import fault_of
@@ -48,6 +50,19 @@ def test_what_is_wrong_is_found():
     assert [finding.seed for finding in findings] == [seed for seed, fault in faults.items() if fault]
     for finding in findings:
         assert faults[finding.seed] in finding.text
+
+
+def test_a_machine_says_what_led_to_a_finding(monkeypatch):
+    """The steps that are needed, by a seed that gives them again."""
+    monkeypatch.setattr(sg.SparseOperator, "__neg__", sg.SparseOperator.copy)
+    texts = [fuzz.finding_of("operations", seed, "cpu") for seed in range(30)]
+    found = [text for text in texts if text is not None and " minus " in text]
+    assert found
+    for text in found:
+        assert text == fuzz.finding_of("operations", texts.index(text), "cpu")
+        last = text.rsplit("AssertionError", 1)[1]
+        assert 2 <= last.count("  step ") <= 4
+        assert "build" in last
 
 
 def test_the_command():
