@@ -22,6 +22,7 @@ from .cases import DOCUMENTED, REFUSED, attempt, kind
 from .model import Model
 
 STEPS = 25  # of a machine
+BUILDS = 3  # steps that it begins with
 MOST = 8  # operators that it keeps
 SHRINKING_RUNS = 120  # of a machine that failed, with fewer and fewer of its steps
 
@@ -98,13 +99,15 @@ class Machine:
 
     def run(self, steps: list[int]) -> None:
         """Some of the steps; each draws the same whether others are run or not."""
-        from .operations import OPERATIONS  # which are written for a machine
+        from .operations import OPERATIONS, build  # which are written for a machine
 
         operations = list(OPERATIONS)
         weights = np.array([OPERATIONS[operation] for operation in operations], dtype=float)
         for step in steps:
             self._begin(step)
             operation = operations[int(self.rng.choice(len(operations), p=weights / weights.sum()))]
+            if step < BUILDS:
+                operation = build
             self.said.append(f"step {step}: {operation.__name__}")
             try:
                 operation(self)

@@ -41,6 +41,10 @@ def is_operator(entry: Entry) -> bool:
     return entry.is_operator
 
 
+def is_spread(entry: Entry) -> bool:
+    return isinstance(entry.op, sg.MultiDeviceOperator)
+
+
 def is_square(entry: Entry) -> bool:
     return entry.model.shape[0] == entry.model.shape[1]
 
@@ -67,7 +71,7 @@ def mirrored(rng: np.random.Generator, A: sp.csr_array, by: str) -> np.ndarray:
 def drawn_matrix(rng: np.random.Generator) -> tuple[sp.csr_array, str]:
     """A canonical matrix, and what it is: general, symmetric or Hermitian."""
     by = pick(rng, ["general", "symmetric", "hermitian"])
-    shape = pick(rng, [None, None, None, (0, 0), (1, 1), (1, 9), (9, 1), (0, 7), (7, 0), (40, 40)])
+    shape = pick(rng, [*[None] * 8, (0, 0), (1, 1), (1, 9), (9, 1), (0, 7), (7, 0), (40, 40)])
     dtype = np.dtype(pick(rng, TYPES))
     if shape is not None and (by == "general" or shape[0] == shape[1]):
         A = sp.csr_array(shape, dtype=dtype)
@@ -231,7 +235,9 @@ def change_type(machine: Machine) -> None:
 @operation(4)
 def update(machine: Machine) -> None:
     """New values of one operator, and of no other."""
-    entry, rng = machine.pick(is_operator), machine.rng
+    refusing = maybe(machine.rng, 0.1)
+    entry = machine.pick(lambda entry: is_operator(entry) and is_spread(entry) == refusing)
+    rng = machine.rng
     op, now = entry.op, entry.model.exact
     stored = op.tocsr()
     ways = ["scaled"]
@@ -246,7 +252,7 @@ def update(machine: Machine) -> None:
     values = stored.data * pick(rng, [2, 0.5, -1, 1]) if way == "scaled" else mirrored(rng, stored, by)
     new = sp.csr_array((values.astype(op.dtype), stored.indices, stored.indptr), shape=stored.shape)
     machine.say(way)
-    errors: tuple[Any, ...] = (TypeError,) if isinstance(op, sg.MultiDeviceOperator) else ()
+    errors: tuple[Any, ...] = (TypeError,) * refusing
     if way == "wrong":
         errors += (ValueError,)
     elif way != "scaled":  # a format for symmetric matrices, or for rows that repeat
@@ -263,7 +269,8 @@ def update(machine: Machine) -> None:
 @operation(1)
 def declare_x(machine: Machine) -> None:
     """Of csr_m, x that is gathered once."""
-    entry = machine.pick(is_operator)
+    refusing = maybe(machine.rng, 0.1)
+    entry = machine.pick(lambda entry: is_operator(entry) and (entry.op.format != "csr_m") == refusing)
     x = small_numbers(machine.rng, entry.model.shape[1], entry.op.dtype)
     if machine.attempt(entry.op.set_x, x, errors=TypeError) is not REFUSED:
         for _ in range(2):
@@ -329,7 +336,9 @@ def product(machine: Machine) -> None:
     op, model = entry.op, entry.model
     rows, cols = model.shape
     adjoint = maybe(rng, 0.4)
-    length, columns = rows if adjoint else cols, pick(rng, WIDTHS) if maybe(rng, 0.5) else None
+    length, columns = rows if adjoint else cols, None
+    if maybe(rng, 0.5):
+        columns = pick(rng, WIDTHS[not entry.is_operator :])  # of SciPy's operators not none
     dtype = pick(rng, [op.dtype, op.dtype, "i4", "f4", "f8", "D"] if entry.is_operator else [op.dtype])
     x = small_numbers(rng, length * (1 if columns is None else columns), dtype)
     x = laid_out(x if columns is None else x.reshape(length, columns), pick(rng, LAYOUTS))
@@ -382,7 +391,7 @@ def scaled_product(machine: Machine) -> None:
 
 @operation(1)
 def distributed_product(machine: Machine) -> None:
-    entry = machine.pick(lambda entry: isinstance(entry.op, sg.MultiDeviceOperator) and is_square(entry))
+    entry = machine.pick(lambda entry: is_spread(entry) and is_square(entry))
     x = small_numbers(machine.rng, entry.model.shape[1], entry.op.dtype)
     here = machine.attempt(entry.op.distribute, x, errors=ValueError)
     if here is not REFUSED:
@@ -448,7 +457,7 @@ def refuse(machine: Machine) -> None:
 # Solvers
 
 
-@operation(3)
+@operation(6)
 def precondition(machine: Machine) -> None:
     """A preconditioner, which is a linear map: what its columns are, it stays."""
     entry = machine.pick(lambda entry: is_solvable(entry) and entry.model.shape[0] <= LARGEST_DENSE)
@@ -467,7 +476,7 @@ def precondition(machine: Machine) -> None:
 def is_preconditioner(entry: Entry, of: Entry, definite: bool) -> bool:
     """Whether a solver gets better with it, or at least no worse than it has to bear."""
     fits = entry.model.shape == of.model.shape and entry.op.dtype == of.op.dtype
-    if not fits or entry.model.shape[0] > LARGEST_DENSE or isinstance(entry.op, sg.MultiDeviceOperator):
+    if not fits or entry.model.shape[0] > LARGEST_DENSE or is_spread(entry):
         return False
     P = entry.model.dense()
     if definite:
@@ -475,10 +484,12 @@ def is_preconditioner(entry: Entry, of: Entry, definite: bool) -> bool:
             return False
         values = np.linalg.eigvalsh(P)
         return bool(values[0] > 0 and values[-1] < 1e3 * values[0])
-    return bool(np.linalg.cond(P) < 100 and np.linalg.cond(P @ of.model.dense()) < 100)
+    product = P @ of.model.dense()
+    product /= np.trace(product) / len(product)
+    return bool(np.linalg.norm(product - np.eye(len(product)), 2) < 0.9)
 
 
-@operation(5)
+@operation(9)
 def solve(machine: Machine) -> None:
     """Systems that are easy: what a solver says that it solved is solved, and it solves them."""
     entry, rng = machine.pick(is_solvable), machine.rng
