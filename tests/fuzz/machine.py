@@ -133,9 +133,9 @@ class Machine:
         assert op.shape == model.shape, f"{op.shape}, and not {model.shape}"
         for entry in self.entries:
             if entry.op is op:
+                self.say(f"made what #{entry.number} is")
                 entry.check(self.rng)
-                difference = abs(entry.model.exact - model.exact)
-                assert difference.sum() == 0, f"made what #{entry.number} is, which is another matrix"
+                model.check_entries(entry.model.exact)
                 return
         entry = Entry(self.step, op, model, declared)
         if entry.is_operator:

@@ -484,9 +484,9 @@ def is_preconditioner(entry: Entry, of: Entry, definite: bool) -> bool:
             return False
         values = np.linalg.eigvalsh(P)
         return bool(values[0] > 0 and values[-1] < 1e3 * values[0])
-    product = P @ of.model.dense()
-    product /= np.trace(product) / len(product)
-    return bool(np.linalg.norm(product - np.eye(len(product)), 2) < 0.9)
+    product, near = P @ of.model.dense(), np.eye(len(P), dtype=P.dtype)
+    near *= np.trace(product) / len(product)
+    return bool(np.linalg.norm(product - near, 2) < 0.9 * np.abs(near[0, 0]))
 
 
 @operation(9)
