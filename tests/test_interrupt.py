@@ -1,10 +1,16 @@
 """Ctrl-C ends a long call, wherever it is; so does whatever else a signal handler raises."""
 
+import pickle
 import signal
+import threading
+import time
 
+import numpy as np
 import pytest
 
 import spmvgpu as sg
+from interrupts import at_each_step, ends_in_another_thread
+from spmvgpu import _core, gallery, steps
 from support import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs pthread_kill")
@@ -179,3 +185,214 @@ SOLVE = """
 
 def test_ctrl_c_ends_a_long_solve():
     assert run_python(SOLVE).stdout.strip() == "interrupted"
+
+
+# An interrupt at every step of the package's own code, and what it leaves behind
+
+
+@pytest.fixture
+def operator(device):
+    A = gallery.poisson2d(4).tocsr()
+    A.data = np.arange(1.0, A.nnz + 1)
+    return sg.aslinearoperator(A, device=device, format="csr", max_threads=1 if device == "cpu" else None)
+
+
+def anew(op):
+    """Another operator of the matrix, of which nothing is made yet."""
+    return sg.aslinearoperator(op.tocsr(), device=op.device, format="csr")
+
+
+def limited(op):
+    with sg.limit_threads(1):
+        return op @ np.ones(16)
+
+
+def ignoring(op):
+    with sg.cache.ignored():
+        return anew(op)
+
+
+# With how many steps each is interrupted; all of the longer ones would take minutes.
+CALLS_OF_OPERATORS = {
+    "T": (lambda op: op.T, 1),
+    "T of a new one": (lambda op: anew(op).T, 31),
+    "tocsr": (lambda op: op.tocsr(), 1),
+    "product": (lambda op: op @ np.ones(16), 1),
+    "astype": (lambda op: op.astype(np.float32), 7),
+    "slice": (lambda op: op[2:9], 13),
+    "pickle": (lambda op: pickle.loads(pickle.dumps(op)), 7),
+    "limit_threads": (limited, 1),
+    "ignored": (ignoring, 31),
+    "several devices": (lambda op: op.to([op.device] * 2).T, 101),
+    "solve": (lambda op: sg.linalg.bicgstab(op, np.ones(16), maxiter=1), 17),
+}
+
+
+@pytest.mark.parametrize("name", CALLS_OF_OPERATORS)
+def test_an_interrupt_leaves_nothing_taken(operator, name):
+    call, stride = CALLS_OF_OPERATORS[name]
+    before, expected = limit_of_threads(), operator.tocsr()
+    for place in at_each_step(lambda: call(operator), stride=stride):
+        assert limit_of_threads() == before, place
+        assert not sg.cache.is_ignored(), place
+        assert steps._recording.get() is None, place
+        assert ends_in_another_thread(lambda: operator.T), place
+        if name == "T":
+            operator._copies.clear()
+    np.testing.assert_array_equal(operator.toarray(), expected.toarray())
+    np.testing.assert_array_equal(operator.T.toarray(), expected.toarray().T)
+
+
+def limit_of_threads():
+    limit = _core.set_thread_limit(1)
+    _core.set_thread_limit(limit)
+    return limit
+
+
+@pytest.mark.parametrize("manager", [lambda: sg.limit_threads(1), sg.cache.ignored, lambda: _core.at_most(1)])
+def test_an_interrupt_of_a_with_statement_leaves_nothing_taken(manager):
+    def use():
+        with manager():
+            pass
+
+    before, many = limit_of_threads(), 0
+    for place in at_each_step(use, place=__file__):
+        assert limit_of_threads() == before, place
+        assert not sg.cache.is_ignored(), place
+        many += 1
+    assert many > 5
+
+
+def test_an_interrupt_of_set_x_declares_no_array_that_is_gone(device):
+    A = gallery.poisson2d(40)
+    op = sg.aslinearoperator(A, device=device, format="csr_m")
+    for place in at_each_step(lambda: op.set_x(np.full(1600, 2.0))):
+        for value in (3.0, 4.0):  # in memory that the array may have had
+            x = np.full(1600, value)
+            np.testing.assert_allclose(op @ x, A @ x, err_msg=place)
+
+
+# Signals that come at any moment, in programs of their own
+ANY_MOMENT = """
+    import random, signal, threading
+    import numpy as np
+    import spmvgpu as sg
+    from spmvgpu import _core, steps
+
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    op = sg.aslinearoperator(sg.gallery.poisson2d(10), device="cpu")
+    limit, stayed = _core.set_thread_limit(3), 0
+    _core.set_thread_limit(limit)
+    for _ in range(1500):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(5e-6, 2e-4))
+            while True:
+                {work}
+        except KeyboardInterrupt:
+            stayed += _core.set_thread_limit(limit) != limit
+            stayed += sg.cache.is_ignored() or steps._recording.get() is not None
+    assert not stayed, stayed
+    thread = threading.Thread(target=lambda: op.T, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "the lock of the operator stayed taken"
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "op.T; op.tocsr()",
+        "with sg.limit_threads(1): op.tocsr()",
+        "with sg.cache.ignored(): pass",
+        "sg.aslinearoperator(op.tocsr(), device='cpu')",
+    ],
+)
+def test_signals_at_any_moment_leave_nothing_taken(work):
+    run_python(ANY_MOMENT.format(work=work))
+
+
+# Handlers that use the operator that is at work, at every step
+
+
+USES = {
+    "product": (lambda op: op @ np.ones(16), 1),
+    "T": (lambda op: anew(op).T, 31),
+    "new one": (lambda op: sg.aslinearoperator(op.tocsr(), device=op.device), 31),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_a_handler_at_any_step_uses_the_operator(operator, name):
+    call, stride = USES[name]
+    x, seen = np.arange(16.0), []
+
+    def use():
+        seen.append((operator @ x, operator.T @ x, operator.toarray()))
+
+    A = operator.toarray()
+    for place in at_each_step(lambda: call(operator), use, stride=stride):
+        product, transposed, array = seen.pop()
+        np.testing.assert_array_equal(array, A, err_msg=place)
+        np.testing.assert_allclose(product, A @ x, err_msg=place)
+        np.testing.assert_allclose(transposed, A.T @ x, err_msg=place)
+
+
+# The lock
+
+
+def test_the_lock_keeps_other_threads_out_and_not_its_own():
+    lock, order = _core.Lock(), []
+
+    def other():
+        with _core.Hold(lock):
+            order.append("other")
+
+    with _core.Hold(lock):
+        with _core.Hold(lock):
+            pass
+        thread = threading.Thread(target=other)
+        thread.start()
+        time.sleep(0.05)
+        order.append("own")
+    thread.join()
+    assert order == ["own", "other"]
+
+
+def test_a_lock_goes_with_what_has_it():
+    lock = _core.Lock()
+    hold = _core.Hold(lock)
+    hold.__enter__()
+    assert not ends_in_another_thread(lambda: _core.Hold(lock).__enter__(), 0.05)
+    del hold
+    assert ends_in_another_thread(lambda: _core.Hold(lock).__enter__())
+
+
+WAITING = """
+    import signal, threading
+    from spmvgpu import _core
+
+    lock, taken, end = _core.Lock(), threading.Event(), threading.Event()
+
+    def other():
+        with _core.Hold(lock):
+            taken.set()
+            end.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    taken.wait()
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with _core.Hold(lock):
+            raise AssertionError
+    except KeyboardInterrupt:
+        end.set()
+    with _core.Hold(lock):
+        thread.join()
+"""
+
+
+def test_ctrl_c_ends_the_wait_for_a_lock():
+    run_python(WAITING)

@@ -8,6 +8,7 @@
 namespace spmvgpu {
 
 void register_runtime(pybind11::module_& module);
+void register_guards(pybind11::module_& module);
 void register_canonical(pybind11::module_& module);
 void register_matrix(pybind11::module_& module);
 void register_source(pybind11::module_& module);

@@ -19,6 +19,30 @@ namespace spmvgpu {
 
 [[noreturn]] void wait_for_exit() noexcept;
 
+// Calls something that may lose the lock and never get it back. The destructors of its frames have run by the time that
+// this ends the unwinding, and without the lock they must not touch an object of Python's: so there must be none.
+template <class Call>
+decltype(auto) wait_if_ended(Call&& call) {
+#ifdef __GLIBCXX__
+    try {
+        return std::forward<Call>(call)();
+    } catch (abi::__forced_unwind&) {
+        wait_for_exit();
+    }
+#else
+    return std::forward<Call>(call)();
+#endif
+}
+
+// Calls a function of Python's, which may run for long and so lose the lock; the lock is held.
+template <class... Arguments>
+pybind11::object call_python(const pybind11::object& function, Arguments&&... arguments) {
+    const pybind11::tuple given = pybind11::make_tuple(std::forward<Arguments>(arguments)...);
+    PyObject* const result = wait_if_ended([&] { return PyObject_Call(function.ptr(), given.ptr(), nullptr); });
+    if (result == nullptr) throw pybind11::error_already_set();
+    return pybind11::reinterpret_steal<pybind11::object>(result);
+}
+
 // Gives the lock away while it lives. Within its life, check_interrupt() asks the interpreter whether a signal came.
 class GilRelease {
 public:
@@ -31,15 +55,7 @@ public:
     template <class Call>
     static void with_gil(Call&& call) {
         const Return back;
-#ifdef __GLIBCXX__
-        try {
-            std::forward<Call>(call)();
-        } catch (abi::__forced_unwind&) {
-            wait_for_exit();
-        }
-#else
-        std::forward<Call>(call)();
-#endif
+        wait_if_ended(std::forward<Call>(call));
     }
 
     // Lets Python handle its signals, in the thread that does so, at most every twentieth of a second and never sooner

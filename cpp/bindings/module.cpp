@@ -1,3 +1,5 @@
+#include <pybind11/numpy.h>
+
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -21,6 +23,9 @@ void set_memory_error(const std::exception& error) {
 
 PYBIND11_MODULE(_core, module) {
     module.doc() = "C++/CUDA core of spmvgpu. Use the package's public functions, not this module.";
+    // NumPy's functions are looked up now: pybind11 lets go of the interpreter's lock for that, and a daemon thread
+    // that does so while the interpreter ends would take the process down with it.
+    py::array_t<double>(0);
     py::register_exception<spmvgpu::FormatError>(module, "FormatError", PyExc_ValueError);
     py::register_exception<spmvgpu::CudaError>(module, "CudaError", PyExc_RuntimeError);
     py::register_exception_translator([](std::exception_ptr pointer) {
@@ -38,6 +43,7 @@ PYBIND11_MODULE(_core, module) {
     });
     spmvgpu::set_interrupt_check(&spmvgpu::GilRelease::check_signals);
     spmvgpu::register_runtime(module);
+    spmvgpu::register_guards(module);
     spmvgpu::register_arrays(module);
     spmvgpu::register_canonical(module);
     spmvgpu::register_matrix(module);

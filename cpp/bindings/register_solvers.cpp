@@ -36,7 +36,7 @@ public:
         GilRelease::with_gil([&] {
             py::array_t<T> copy(n_);
             copy_bytes(copy.mutable_data(), {}, x, device_, n_ * sizeof(T));
-            const auto result = function_(copy).template cast<py::array_t<T, py::array::c_style>>();
+            const auto result = call_python(function_, copy).template cast<py::array_t<T, py::array::c_style>>();
             if (result.size() != n_) throw std::invalid_argument("a callback gave a vector of another length");
             copy_bytes(y, device_, result.data(), {}, n_ * sizeof(T));
         });
@@ -59,7 +59,7 @@ public:
     void apply(const T* x, T* y, Stream stream) const override {
         if (device_.is_cuda()) cuda::synchronize(stream, device_.ordinal);
         GilRelease::with_gil(
-            [&] { function_(reinterpret_cast<std::uintptr_t>(x), reinterpret_cast<std::uintptr_t>(y)); });
+            [&] { call_python(function_, reinterpret_cast<std::uintptr_t>(x), reinterpret_cast<std::uintptr_t>(y)); });
     }
     bool can_be_recorded() const override { return false; }
 
@@ -255,7 +255,7 @@ void register_type(py::module_& module, const std::string& suffix) {
            const py::object& callback, const py::object& ranks) {
             const Limits limits = limits_of(given);
             const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
-                GilRelease::with_gil([&] { ranks(py::array_t<double>(count, sums, py::none())); });
+                GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
             };
             const bool between_gpus = py::isinstance<cuda::NcclCommunicator>(ranks);
             const System<T> system{n,
@@ -270,7 +270,7 @@ void register_type(py::module_& module, const std::string& suffix) {
             // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
             const auto look = [&callback](const Look& seen) {
                 if (!callback.is_none()) {
-                    GilRelease::with_gil([&] { callback(seen.iterations, seen.residual, seen.norm_b); });
+                    GilRelease::with_gil([&] { call_python(callback, seen.iterations, seen.residual, seen.norm_b); });
                 }
                 check_interrupt();
             };

@@ -33,8 +33,9 @@ thread_local int thread_limit = std::numeric_limits<int>::max();
 }  // namespace
 
 int max_threads() {
+    if (is_forked) return 1;  // first, as a thread that is not here may have been at what is below
     static const int of_process = threads_of_environment().value_or(usable_cores());
-    return is_forked ? 1 : std::min(of_process, thread_limit);
+    return std::min(of_process, thread_limit);
 }
 
 int set_thread_limit(int threads) { return std::exchange(thread_limit, std::max(threads, 1)); }

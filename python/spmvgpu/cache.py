@@ -13,7 +13,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +22,7 @@ from typing import Any
 
 import platformdirs
 
+from . import _core
 from .schema import check
 
 __all__ = ["MAX_TUNING_ENTRIES", "CacheInfo", "clear", "directory", "empty", "ignored", "info"]
@@ -172,19 +173,18 @@ def empty() -> Iterator[None]:
     0
     """
     before = os.environ.get(_VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="spmvgpu-") as folder:
-        os.environ[_VARIABLE] = folder
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="spmvgpu-") as folder:
+            os.environ[_VARIABLE] = folder
             yield
-        finally:
-            if before is None:
-                del os.environ[_VARIABLE]
-            else:
-                os.environ[_VARIABLE] = before
+    finally:
+        if before is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = before
 
 
-@contextmanager
-def ignored() -> Iterator[None]:
+def ignored() -> AbstractContextManager[object]:
     """Within it, tuning results are neither read nor written: formats are found as if for the first time.
 
     Examples
@@ -193,11 +193,7 @@ def ignored() -> Iterator[None]:
     >>> with sg.cache.ignored():
     ...     op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
     """
-    token = _ignored.set(True)
-    try:
-        yield
-    finally:
-        _ignored.reset(token)
+    return _core.Within(_ignored, True)
 
 
 def is_ignored() -> bool:

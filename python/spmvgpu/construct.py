@@ -231,7 +231,7 @@ def aslinearoperator(
             return spread(csr, replace(request, symmetric=symmetry_of(symmetric, csr.dtype)), default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
-    with at_most(threads), recorded() as steps:
+    with at_most(threads), recorded() as recording:
         csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
         if format == PARTITIONED and reorder:
             raise ValueError(
@@ -245,7 +245,7 @@ def aslinearoperator(
         choice, matrix, tuning = choose(
             stored, format, ordinal, tune, format_options, symmetry, budget, may_reorder=is_free
         )
-    tuning.steps = steps
+    tuning.steps = recording.steps()
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
     is_asked = format != "auto"

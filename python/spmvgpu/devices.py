@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .arguments import whole_number
+
+if TYPE_CHECKING:
+    from ._core import ThreadBound
 
 CPU = -1  # what the core calls the CPU where it asks for a device number
 
@@ -95,9 +96,11 @@ def release_memory() -> None:
         _core.release_idle_memory(ordinal)
 
 
-@contextmanager
-def limit_threads(threads: int) -> Iterator[None]:
-    """Bound the threads of the CPU backend, for what the calling thread does inside the ``with`` block.
+def limit_threads(threads: int) -> ThreadBound:
+    """Bound the threads of the CPU backend, for what the calling thread does from now on.
+
+    It acts at once. In a ``with`` statement it ends with the block. Called by itself it stays, until it is
+    called again, or `restore` of what it returns is. Other threads are not bound by it.
 
     Without a limit products use as many threads as the process has cores, or as the environment variable
     ``SPMVGPU_NUM_THREADS``, or else ``OMP_NUM_THREADS``, said when the first one ran. Results have the same
@@ -108,34 +111,36 @@ def limit_threads(threads: int) -> Iterator[None]:
     threads : int
         At least 1.
 
+    Returns
+    -------
+    ThreadBound
+        For a ``with`` statement; its method `restore` puts the limit in force again that was there before.
+
+    Raises
+    ------
+    TypeError, ValueError
+        At once, for what is no number of threads.
+
     Examples
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> op = sg.aslinearoperator(np.eye(3), device="cpu")
     >>> with sg.limit_threads(1):
     ...     y = op @ np.ones(3)
+    >>> limit = sg.limit_threads(1)
+    >>> y = op @ np.ones(3)
+    >>> limit.restore()
     """
-    before = _core.set_thread_limit(thread_count("threads", threads))
-    try:
-        yield
-    finally:
-        _core.set_thread_limit(before)
+    return _core.limit_threads(thread_count("threads", threads))
+
+
+#: As `limit_threads`, but None is no limit, and one that is lower already stays.
+at_most = _core.at_most
 
 
 def thread_count(name: str, threads: Any) -> int:
     """A number of threads that a caller gives, checked; no more than the core can count."""
     return min(whole_number(name, threads, 1), 2**31 - 1)
-
-
-@contextmanager
-def at_most(threads: int | None) -> Iterator[None]:
-    """As `limit_threads`, but None is no limit, and one that is lower already stays."""
-    before = _core.set_thread_limit(1)
-    _core.set_thread_limit(before if threads is None else min(threads, before))
-    try:
-        yield
-    finally:
-        _core.set_thread_limit(before)
 
 
 def build_info() -> dict[str, Any]:

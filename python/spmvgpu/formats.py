@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from ._lazy import lazy
 from .arguments import plain_options
 from .devices import CPU, resolve_device
 from .schema import Range
@@ -55,11 +55,11 @@ class Part:
         self.choice = choice
         self._rows, self._cols = rows, cols
 
-    @cached_property
+    @lazy
     def rows(self) -> Indices:
         return indices_of(self._rows)
 
-    @cached_property
+    @lazy
     def cols(self) -> Indices | None:
         if self._cols is self._rows:
             return self.rows

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from . import _core, describe, parts
-from ._locks import ForkSafeLock
 from .algebra import MatrixMethods
 from .arguments import whole_number
 from .arrays import Located
@@ -145,11 +144,16 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         self._symmetric = self._symmetry()
         if origin.threads is not None:
             matrix.max_threads = origin.threads
-        self._transposing = ForkSafeLock()
+        self._lock = _core.Lock()
         self._solver_memory = _core.SolverMemory(self._ordinal)
         self.solve_info: SolveInfo | None = None
         self._copies: dict[str, SparseOperator] = {}  # "T" and "H", where they are other matrices
         self._copy_of: tuple[str, weakref.ref[SparseOperator]] | None = None  # as which, and of which
+
+    @property
+    def _transposing(self) -> _core.Hold:
+        """For a ``with`` statement: no other thread makes `T` or `H` meanwhile, or replaces the values."""
+        return _core.Hold(self._lock)
 
     # What it is
 
@@ -342,17 +346,19 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
     def _copy(self, name: str, make: Callable[[], SparseOperator]) -> SparseOperator:
         """`T` or `H`, which is made once and whose own `T` or `H` this operator is."""
-        if self._copy_of is not None and self._copy_of[0] == name:
-            original = self._copy_of[1]()
+        copy_of = self._copy_of  # which another thread may set to None
+        if copy_of is not None and copy_of[0] == name:
+            original = copy_of[1]()
             if original is not None:
                 return original
         with self._transposing:
-            if name not in self._copies:
+            made = self._copies.get(name)
+            if made is None:
                 made = make()
                 # A weak reference, so that the pair is freed as soon as nobody uses it.
                 made._copy_of = name, weakref.ref(self)
                 self._copies[name] = made
-        return self._copies[name]
+            return made
 
 
 def _full_name(device: Any) -> str:

@@ -237,8 +237,8 @@ def _chosen_anew(
             request = checked_request(device, "auto", "cached", {}, None, "nnz", None)
             return spread(csr, replace(request, threads=threads, symmetric=symmetric), stream)
         ordinal, csr = resolve_device(device), canonical_csr(csr)
-        with recorded() as steps:
+        with recorded() as recording:
             choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
-        tuning.steps = steps
+        tuning.steps = recording.steps()
         origin = OneDevice(choice, ordinal, device, symmetric, stream, tuning, threads, False)
         return SparseOperator(matrix, csr.shape, origin)

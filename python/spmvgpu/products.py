@@ -226,12 +226,11 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
         (array([5., 3.]), array([5., 3.]))
         >>> op.set_x(None)
         """
-        if x is None:
-            self._matrix.set_x(0)
-        else:
-            _, located = operands.operand(self, "x", x, self.shape[1])
-            self._matrix.set_x(operands.address(located))
+        located = None if x is None else operands.operand(self, "x", x, self.shape[1])[1]
+        self._matrix.set_x(0)  # first, so that no array is declared that may be freed
         self._declared_x = x
+        if located is not None:
+            self._matrix.set_x(operands.address(located))
 
     # What LinearOperator's own algebra calls
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import NamedTuple
+
+from . import _core
 
 
 class Step(NamedTuple):
@@ -27,22 +28,29 @@ class Step(NamedTuple):
     seconds: float
 
 
-_recording: ContextVar[list[Step] | None] = ContextVar("recording", default=None)
-_inside: ContextVar[bool] = ContextVar("inside", default=False)
+class Recording:
+    """The steps of a thread, while it is within the block of `recorded`."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+        self._start = perf_counter()
+        self.is_in_step = False
+
+    def add(self, step: Step) -> None:
+        self._steps.append(step)
+
+    def steps(self) -> list[Step]:
+        """Those so far, and the time of what is none of them."""
+        rest = perf_counter() - self._start - sum(step.seconds for step in self._steps)
+        return [*self._steps, Step("other", "", max(rest, 0.0))]
 
 
-@contextmanager
-def recorded() -> Iterator[list[Step]]:
-    """The steps of the calling thread within it, and at its end the time of what is none of them."""
-    steps: list[Step] = []
-    token = _recording.set(steps)
-    start = perf_counter()
-    try:
-        yield steps
-    finally:
-        _recording.reset(token)
-        rest = perf_counter() - start - sum(step.seconds for step in steps)
-        steps.append(Step("other", "", max(rest, 0.0)))
+_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+def recorded() -> AbstractContextManager[Recording]:
+    """A context within which the steps of the calling thread are recorded."""
+    return _core.Within(_recording, Recording())
 
 
 def step(name: str, of: str = "") -> _Timed:
@@ -53,22 +61,23 @@ def step(name: str, of: str = "") -> _Timed:
 class _Timed:
     """No generator, which takes longer to start than some steps do to run."""
 
-    __slots__ = ("_name", "_of", "_start", "_steps", "_token")
+    __slots__ = ("_name", "_of", "_recording", "_start")
 
     def __init__(self, name: str, of: str) -> None:
         self._name, self._of = name, of
 
     def __enter__(self) -> None:
-        self._steps = None if _inside.get() else _recording.get()
-        if self._steps is not None:
-            self._token = _inside.set(True)
+        recording = _recording.get()
+        self._recording = None if recording is None or recording.is_in_step else recording
+        if self._recording is not None:
+            # An interrupt between here and the block ends the recording too.
+            self._recording.is_in_step = True
             self._start = perf_counter()
 
     def __exit__(self, *raised: object) -> None:
-        if self._steps is not None:
-            seconds = perf_counter() - self._start
-            _inside.reset(self._token)
-            self._steps.append(Step(self._name, self._of, seconds))
+        if self._recording is not None:
+            self._recording.add(Step(self._name, self._of, perf_counter() - self._start))
+            self._recording.is_in_step = False
 
 
 def in_words(steps: list[Step]) -> str:

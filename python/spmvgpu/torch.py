@@ -12,7 +12,6 @@ tensor([4., 4.], dtype=torch.float64)
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ except ImportError as missing:
         name="torch",
     ) from missing
 
+from ._lazy import lazy
 from .autograd import differentiable, of_type
 from .construct import aslinearoperator
 from .devices import CPU, device_name, resolve_device
@@ -159,7 +159,7 @@ class MatrixPattern:
         result: torch.Tensor = _PatternMatmul.apply(self, values, x)
         return result
 
-    @cached_property
+    @lazy
     def _transpose(self) -> tuple[MatrixPattern, torch.Tensor]:
         """The pattern of the transposed matrix, and where its values are among this one's."""
         numbered = sp.csr_array((np.arange(self.nnz), self._csr.indices, self._csr.indptr), shape=self.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import operands
+from .._lazy import lazy
 from ..value_types import core_class
 from .between_gpus import Transport
 from .blocks import Blocks
@@ -83,13 +83,13 @@ class Forward:
         channel.release()
         return y
 
-    @cached_property
+    @lazy
     def matrix(self) -> Any:
         """The core's, of vectors where the block is: it sends what `exchange` says over NCCL."""
         inner, halo = self.blocks.inner, self.blocks.halo
         return _core_matrix("RankMatrix", self, inner, halo, self.exchange.targets, self.exchange.sources)
 
-    @cached_property
+    @lazy
     def _between_gpus(self) -> _BetweenGpus:
         return _BetweenGpus(self.blocks.inner, self.matrix)
 
@@ -136,14 +136,14 @@ class Backward:
         channel.release()
         return y
 
-    @cached_property
+    @lazy
     def matrix(self) -> Any:
         """As `Forward`."""
         inner, halo = self._turned(self.blocks.inner), self.blocks.halo and self._turned(self.blocks.halo)
         sent, received = self.exchange.sources, self.exchange.targets
         return _core_matrix("TransposedRankMatrix", self, inner, halo, sent, received)
 
-    @cached_property
+    @lazy
     def _between_gpus(self) -> _BetweenGpus:
         return _BetweenGpus(self._turned(self.blocks.inner), self.matrix)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import _core
+from .._lazy import lazy
 from ..arrays import Located, library_of
 from ..devices import CPU
 from ..steps import step
@@ -42,7 +42,7 @@ class DeviceCsr:
         if host is not None:
             self.host = host
 
-    @cached_property
+    @lazy
     def host(self) -> Any:
         """The matrix as a canonical ``csr_array``."""
         csr = sp.csr_array(self._source.to_csr(), shape=self.shape)
@@ -67,7 +67,7 @@ class DeviceCsr:
             return self.indptr[::row_step], self.indices[::entry_step]
         return self._source.sample(row_step, entry_step)
 
-    @cached_property
+    @lazy
     def features(self) -> dict[str, Any]:
         """What `planning.model.predict.features` gives."""
         return self._source.features()

@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache as cache_result
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import _core, cache
+from .._lazy import lazy
 from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.source import DeviceCsr
@@ -52,7 +53,7 @@ class Results:
         with step("cache"):
             keep(self._paths[-1], choice, time_us)
 
-    @cached_property
+    @lazy
     def _paths(self) -> list[Path | None]:
         """That of this mode is the last."""
         with step("cache"):

@@ -12,12 +12,13 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import _core, cache
+from ..._lazy import lazy
 from ...devices import CPU, devices
 from ...formats import formats, options_table
 from ...schema import Range, check
@@ -75,7 +76,7 @@ class Profile:
     roofline: Mapping[str, Any]
     measured: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @lazy
     def variants(self) -> Mapping[str, Mapping[str, Sequence[Variant]]]:
         """The variants of every format that was measured, by name of the value type and of the format."""
         found: dict[str, dict[str, list[Variant]]] = {}
@@ -101,7 +102,7 @@ class Profile:
             )
         return self._models[kind.suffix]
 
-    @cached_property
+    @lazy
     def _models(self) -> dict[str, _core.RooflineModel]:
         return {}
 

@@ -1,0 +1,207 @@
+// What the `with` statements of the package take and give back, whatever interrupts them.
+//
+// A handler of Python's signals may raise an exception between any two steps of a Python program: also between the
+// taking of a lock and the beginning of the block that gives it back. So these are taken by functions of C, in which no
+// handler runs, and belong to an object that the interpreter drops with whatever it was about to do: they are given
+// back by the end of the block, or else with the object.
+#include <pthread.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "bindings/bindings.hpp"
+#include "core/mutex.hpp"
+#include "core/parallel.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+namespace {
+
+// An address that no other living thread gives.
+const void* this_thread() {
+    static thread_local char own;
+    return &own;
+}
+
+const void* forking_thread = nullptr;  // that made this process by a fork, and goes on in it as its first
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forking_thread = this_thread(); });
+
+// A lock that the thread which has it may take again, as a signal handler does that comes in between. In a process that
+// was forked off it is free, unless the thread that forked had it. Used with the interpreter's lock held.
+class Lock {
+public:
+    Lock() = default;
+    ~Lock() { PyThread_free_lock(lock_); }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+    void take() {
+        forget_other_process();
+        if (depth_ == 0 || owner_ != this_thread()) wait();
+        owner_ = this_thread();
+        ++depth_;
+    }
+
+    void give_back() {
+        forget_other_process();
+        if (--depth_ > 0) return;
+        owner_ = nullptr;
+        PyThread_release_lock(lock_);
+    }
+
+private:
+    static PyThread_type_lock make() {
+        const PyThread_type_lock lock = PyThread_allocate_lock();
+        if (lock == nullptr) throw std::bad_alloc();
+        return lock;
+    }
+
+    void forget_other_process() {
+        if (generation_ == fork_generation()) return;
+        if (depth_ == 0 || owner_ != forking_thread) {
+            lock_ = make();  // the old one may have an owner that is not here, and stays as it is
+            depth_ = 0;
+        }
+        generation_ = fork_generation();
+    }
+
+    void wait() {
+        while (PyThread_acquire_lock(lock_, NOWAIT_LOCK) == 0) {
+            PyLockStatus status{};
+            {
+                const GilRelease release;
+                status = PyThread_acquire_lock_timed(lock_, -1, 1);
+            }
+            if (status == PY_LOCK_ACQUIRED) return;
+            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        }
+    }
+
+    PyThread_type_lock lock_ = make();
+    const void* owner_ = nullptr;  // the thread that has it
+    int depth_ = 0;                // how many times
+    std::uint32_t generation_ = fork_generation();
+};
+
+class Hold {
+public:
+    explicit Hold(std::shared_ptr<Lock> lock) : lock_(std::move(lock)) {}
+    ~Hold() { end(); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+    void begin() {
+        lock_->take();
+        ++taken_;
+    }
+
+    void end() {
+        for (; taken_ > 0; --taken_) lock_->give_back();
+    }
+
+private:
+    std::shared_ptr<Lock> lock_;
+    int taken_ = 0;
+};
+
+// Whether what the thread drops at the moment is dropped because of an exception.
+thread_local bool is_failing = false;
+
+// A bound of the calling thread's loops, which is in force from the start: until the end of a `with` statement's block,
+// or else for good. It does not stay where an exception drops it: a handler raised that before the block began.
+class ThreadBound {
+public:
+    explicit ThreadBound(int threads) : before_(set_thread_limit(threads)), thread_(this_thread()) {}
+    ~ThreadBound() {
+        if (is_of_block_ || is_failing) restore();
+    }
+    ThreadBound(const ThreadBound&) = delete;
+    ThreadBound& operator=(const ThreadBound&) = delete;
+
+    void enter() { is_of_block_ = true; }
+
+    void restore() {
+        if (std::exchange(thread_, nullptr) == this_thread()) set_thread_limit(before_);
+    }
+
+private:
+    int before_;
+    const void* thread_;  // whose bound it is; null once the one before is back
+    bool is_of_block_ = false;
+};
+
+// pybind11 puts a pending exception aside before it calls the destructor, which so cannot see it.
+void drop_bound(PyObject* self) {
+    is_failing = PyErr_Occurred() != nullptr;
+    Py_TYPE(self)->tp_base->tp_dealloc(self);
+    is_failing = false;
+}
+
+// A value of a context variable, within a block.
+class Within {
+public:
+    Within(py::object variable, py::object value) : variable_(std::move(variable)), value_(std::move(value)) {}
+    ~Within() {
+        if (!token_) return;
+        if (PyContextVar_Reset(variable_.ptr(), token_.ptr()) != 0) PyErr_Clear();  // of another context, which is over
+    }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+    py::object begin() {
+        token_ = py::reinterpret_steal<py::object>(PyContextVar_Set(variable_.ptr(), value_.ptr()));
+        if (!token_) throw py::error_already_set();
+        return value_;
+    }
+
+    void end() {
+        const py::object token = std::exchange(token_, py::object());
+        if (token && PyContextVar_Reset(variable_.ptr(), token.ptr()) != 0) throw py::error_already_set();
+    }
+
+private:
+    py::object variable_, value_, token_;
+};
+
+}  // namespace
+
+void register_guards(py::module_& module) {
+    py::class_<Lock, std::shared_ptr<Lock>>(module, "Lock",
+                                            "A lock that its thread may take again, and that a fork sets free.")
+        .def(py::init<>());
+    py::class_<Hold>(module, "Hold", "Has a lock within a block.")
+        .def(py::init<std::shared_ptr<Lock>>(), py::arg("lock"))
+        .def("__enter__", &Hold::begin)
+        .def("__exit__", [](Hold& hold, const py::args&) { hold.end(); });
+    py::class_<ThreadBound>(
+        module, "ThreadBound",
+        py::custom_type_setup([](PyHeapTypeObject* type) { type->ht_type.tp_dealloc = &drop_bound; }),
+        "A bound of the calling thread's loops: of a `with` statement's block, or until `restore` is called.")
+        .def("__enter__", &ThreadBound::enter)
+        .def("__exit__", [](ThreadBound& bound, const py::args&) { bound.restore(); })
+        .def("restore", &ThreadBound::restore, "Put the bound that was before in force again.");
+    module.def(
+        "limit_threads", [](int threads) { return std::make_unique<ThreadBound>(threads); }, py::arg("threads"),
+        "Bounds the threads of the calling thread's loops.");
+    module.def(
+        "at_most",
+        [](std::optional<int> threads) {
+            const int before = set_thread_limit(1);
+            set_thread_limit(before);
+            return std::make_unique<ThreadBound>(std::min(threads.value_or(before), before));
+        },
+        py::arg("threads"), "The same, but never above the bound that there is.");
+    py::class_<Within>(module, "Within", "Gives a context variable a value within a block.")
+        .def(py::init<py::object, py::object>(), py::arg("variable"), py::arg("value"))
+        .def("__enter__", &Within::begin)
+        .def("__exit__", [](Within& within, const py::args&) { within.end(); });
+}
+
+}  // namespace spmvgpu
