@@ -91,11 +91,105 @@ def test_fork_while_another_thread_assigns_distributed_vectors():
     run_python(FORK.format(options={"format": "csr", "device": ["cpu", "cpu"]}, work=work, right=IN_A_CHILD))
 
 
+# Forks in the middle of a call, by the thread that makes it. Some children do work of their own and end at
+# once, the others go on with the call and end after it.
+FORK_WITHIN = """
+    import os, signal, sys, warnings
+    import numpy as np
+    import scipy.sparse as sp
+    import scipy.sparse.linalg as sla
+    import spmvgpu as sg
+    import spmvgpu.linalg  # now, as a handler would find half of it
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads
+    A = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(30_000, 30_000)).tocsr()
+    x = np.arange(30_000.0)
+    expected, solution = A @ x, sla.spsolve(A.tocsc(), x)
+    of_two = np.stack([expected, expected], axis=1)
+    preconditioner = sla.LinearOperator(A.shape, matvec=lambda v: v / 4, dtype=float)
+    forks, is_forking, is_child = 0, False, False
+
+    def build():
+        return sg.aslinearoperator(A, **{options})
+
+    def is_right():
+        y, info = sg.linalg.cg(op, x, rtol=1e-10, M=preconditioner)
+        products = [own @ x for own in (op, op.T, build())]
+        return info == 0 and np.allclose(y, solution) and all(np.allclose(y, expected) for y in products)
+
+    def fork(*_):
+        global forks, is_forking, is_child
+        if is_forking:
+            return
+        is_forking = True  # and stays so in a child
+        forks += 1
+        child = os.fork()
+        if child == 0:
+            is_child = True
+            signal.alarm(100)
+            if forks % 2:
+                os._exit(0 if is_right() else 1)
+        status = os.waitpid(child, 0)[1] if child else 0
+        if status != 0:
+            print("a child gave wrong results or hung until its alarm:", status, file=sys.stderr, flush=True)
+            os._exit(3)
+        is_forking = is_child
+
+    def set_alarm():
+        # A fork after some time of the processor's, wherever that is.
+        signal.signal(signal.SIGPROF, fork)
+        if signal.getitimer(signal.ITIMER_PROF)[0] == 0 and not is_child:
+            signal.setitimer(signal.ITIMER_PROF, 0.004 * (1 + forks % 5))
+
+    class Ends:
+        def __del__(self):
+            fork()
+
+    op = build()
+    while forks < 8:
+        {work}
+        if is_child:
+            os._exit(0 if is_right() else 1)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    assert is_right()
+"""
+
+PYTHONS = "sla.LinearOperator(A.shape, matvec=lambda v: ({call}, v / 4)[1], dtype=float)"
+BY_CALL = {
+    "callback": ("sg.linalg.cg(op, x, rtol=1e-10, callback=fork)[0]", "solution"),
+    "preconditioner": (f"sg.linalg.cg(op, x, rtol=1e-10, M={PYTHONS.format(call='fork()')})[0]", "solution"),
+    "destructor": (f"sg.linalg.cg(op, x, rtol=1e-10, M={PYTHONS.format(call='Ends()')})[0]", "solution"),
+}
+BY_SIGNAL = {
+    "product": ("[op @ x for _ in range(40)]", "expected"),
+    "columns": ("op @ np.stack([x, x], axis=1)", "of_two"),
+    "construction": ("build() @ x", "expected"),
+    "transpose": ("build().T @ x", "expected"),
+    "update": ("(op.update_values(A.data), op.T @ x, op @ x)[1:]", "expected"),
+    "tocsr": ("op.tocsr() @ x", "expected"),
+    "solve": ("sg.linalg.gmres(op, x, rtol=1e-10, M=preconditioner)[0]", "solution"),
+}
+
+
+def within(name, options):
+    """A program that forks in the middle of a call."""
+    call, wanted = (BY_CALL | BY_SIGNAL)[name]
+    before = "set_alarm()" if name in BY_SIGNAL else "pass"
+    return FORK_WITHIN.format(options=options, work=f"{before}; y = {call}; assert np.allclose(y, {wanted})")
+
+
+@pytest.mark.parametrize("format", ["csr", "csr_m"])
+@pytest.mark.parametrize("name", [*BY_CALL, *BY_SIGNAL])
+def test_fork_within_a_call(name, format):
+    run_python(within(name, {"format": format, "device": "cpu"}))
+
+
 # Daemon threads, which the interpreter does not wait for. The children start without any, and end as it does.
 EXIT = """
     import os, pickle, sys, threading, time, warnings
     import numpy as np
     import scipy.sparse as sp
+    import scipy.sparse.linalg as sla
     import spmvgpu as sg
 
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads, those of BLAS too
@@ -111,6 +205,7 @@ EXIT = """
     A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(20_000, 20_000)).tocsr()
     op = sg.aslinearoperator(A, format="csr", device={device!r})
     x = np.arange(20_000.0)
+    preconditioner = sla.LinearOperator(A.shape, matvec=lambda v: v / 2, dtype=float)
 
     def work():
         while True:
@@ -133,11 +228,55 @@ EXIT = """
         "sg.aslinearoperator(A + A.T, format='dia', device='cpu').T",
         "sg.aslinearoperator(A, format='csr', device=['cpu', 'cpu']).T @ x",
         "pickle.loads(pickle.dumps(op)).nbytes",
+        "sg.linalg.gmres(op, x, rtol=0, maxiter=20, M=preconditioner)",
+        "sg.linalg.bicgstab(op, x, rtol=0, maxiter=20, M=preconditioner, callback=lambda _: op @ x)",
+        "op.update_values(op.tocsr().data); op.T",
     ],
-    ids=["multiply", "build", "tocsr", "solve", "callback", "transpose", "spread", "pickle"],
+    ids=[
+        *("multiply", "build", "tocsr", "solve", "callback", "transpose", "spread", "pickle"),
+        *("preconditioner", "nested", "update"),
+    ],
 )
 def test_exit_while_daemon_threads_work(work):
     run_python(EXIT.format(work=work, device="cpu"))
+
+
+# The first solve of a process finds much that is not there yet. The children import the package anew.
+FIRST = """
+    import os, sys, threading, time, warnings
+    import numpy as np
+    import scipy.sparse as sp
+    import scipy.sparse.linalg as sla
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads, those of BLAS too
+    for attempt in range(12):
+        child = os.fork()
+        if child == 0:
+            break
+        status = os.waitpid(child, 0)[1]
+        assert status == 0, f"attempt {attempt} ended with {status}"
+    else:
+        sys.exit()
+
+    import spmvgpu as sg
+    import spmvgpu.linalg
+
+    A = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(3600, 3600)).tocsr()
+    b = np.ones(3600)
+    M = sla.LinearOperator(A.shape, matvec=lambda v: 2 * v, dtype=float)
+
+    def work():
+        while True:
+            sg.linalg.gmres(A, b, rtol=0, M=M)
+
+    for _ in range(3):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.003 * attempt)
+"""
+
+
+def test_exit_in_the_first_solve():
+    run_python(FIRST)
 
 
 def test_exit_while_daemon_threads_multiply_over_several_devices():

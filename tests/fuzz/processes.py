@@ -12,7 +12,7 @@ import spmvgpu as sg
 from reference import assert_product
 from spmvgpu import linalg
 from support import run_python
-from test_fork_exit import EXIT, FORK, OPERATORS
+from test_fork_exit import BY_CALL, BY_SIGNAL, EXIT, FORK, IN_A_CHILD, OPERATORS, within
 
 from .cases import REFUSED, attempt, kind
 from .draw import Triplets, format_choice, maybe, pick
@@ -110,12 +110,22 @@ def forks(rng: np.random.Generator, device: str) -> None:
     """Forks while threads work: the children do the same, and neither hang nor are wrong."""
     one = [options for options in OPERATORS if options["device"] == "cpu"]
     work = pick(rng, _WORK)
-    run_python(FORK.format(options=pick(rng, one if "cg" in work else OPERATORS), work=work))
+    options = pick(rng, one if "cg" in work else OPERATORS)
+    run_python(FORK.format(options=options, work=work, right=IN_A_CHILD))
+
+
+@kind(weight=0.02, batch=4)
+def forks_within(rng: np.random.Generator, device: str) -> None:
+    """Forks in the middle of a call: by a handler of signals, a callback, a preconditioner, a destructor."""
+    one = [options for options in OPERATORS if options["device"] == "cpu"]
+    run_python(within(pick(rng, [*BY_CALL, *BY_SIGNAL]), pick(rng, one)))
 
 
 @kind(weight=0.02, batch=4)
 def exits(rng: np.random.Generator, device: str) -> None:
     """Interpreters that end while daemon threads work."""
-    work = pick(rng, [*_WORK[:1], *_WORK[2:5], "sg.aslinearoperator(A + A.T, format='dia', device='cpu').T"])
-    where = ["cpu", "cpu"] if "cg" not in work and maybe(rng, 0.3) else "cpu"
+    of_python = "sg.linalg.gmres(op, x, rtol=0, maxiter=20, M=preconditioner, callback=lambda _: None)"
+    build = "sg.aslinearoperator(A + A.T, format='dia', device='cpu').T"
+    work = pick(rng, [*_WORK[:1], *_WORK[2:5], build, of_python])
+    where = ["cpu", "cpu"] if "linalg" not in work and maybe(rng, 0.3) else "cpu"
     run_python(EXIT.format(work=work, device=where, seconds=float(rng.uniform(0.02, 0.1))))
