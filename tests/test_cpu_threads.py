@@ -160,6 +160,28 @@ def test_environment():
             assert line == ("4" if text == "4,2" else "None")
 
 
+def test_a_limit_acts_at_once_and_stays_until_it_is_lifted():
+    limit = sg.limit_threads(1)
+    assert _core.max_threads() == 1
+    limit.restore()
+    assert _core.max_threads() == CORES
+    limit.restore()  # once more is nothing
+    with sg.limit_threads(2):
+        sg.limit_threads(1)
+        assert _core.max_threads() == 1
+    assert _core.max_threads() == CORES
+
+
+def test_a_limit_stays_when_what_it_returned_is_dropped():
+    def count():
+        sg.limit_threads(1)
+        return _core.max_threads()
+
+    with ThreadPoolExecutor(1) as pool:  # whose thread keeps it
+        assert [pool.submit(count).result(), pool.submit(_core.max_threads).result()] == [1, 1]
+    assert _core.max_threads() == CORES
+
+
 @pytest.mark.parametrize("variable", ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"])
 def test_environment_is_what_products_take(variable):
     unset = dict.fromkeys(("SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"))

@@ -107,18 +107,14 @@ def races(rng: np.random.Generator, device: str) -> None:
 
 @kind(weight=0.02, batch=4)
 def forks(rng: np.random.Generator, device: str) -> None:
-    """Forks while threads work: the children do the same, and neither hang nor are wrong."""
+    """Forks while threads work, or in the middle of a call: the children neither hang nor are wrong."""
     one = [options for options in OPERATORS if options["device"] == "cpu"]
+    if maybe(rng, 0.5):
+        run_python(within(pick(rng, [*BY_CALL, *BY_SIGNAL]), pick(rng, one)))
+        return
     work = pick(rng, _WORK)
     options = pick(rng, one if "cg" in work else OPERATORS)
     run_python(FORK.format(options=options, work=work, right=IN_A_CHILD))
-
-
-@kind(weight=0.02, batch=4)
-def forks_within(rng: np.random.Generator, device: str) -> None:
-    """Forks in the middle of a call: by a handler of signals, a callback, a preconditioner, a destructor."""
-    one = [options for options in OPERATORS if options["device"] == "cpu"]
-    run_python(within(pick(rng, [*BY_CALL, *BY_SIGNAL]), pick(rng, one)))
 
 
 @kind(weight=0.02, batch=4)
