@@ -26,6 +26,7 @@ from spmvgpu.planning.model.guo2011 import Separator
 from spmvgpu.planning.model.predict import Prediction, Predictions
 from spmvgpu.planning.model.profile import SHIPPED, Profile
 from spmvgpu.planning.on_cpu import CSR_ON_CPU, STENCIL_ON_CPU, share_like_next
+from spmvgpu.symmetry import declared, of_part
 from spmvgpu.value_types import value_type
 from support import assert_multiplies, over
 
@@ -619,18 +620,18 @@ def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
         asked.append(symmetric)
         return choose(csr, format, ordinal, mode, options, symmetric)
 
-    op = sg.aslinearoperator(A, device="cpu", symmetric=said)
+    op, known = sg.aslinearoperator(A, device="cpu", symmetric=said), declared(said, A.dtype)
     for module in (origins, placement):
         monkeypatch.setattr(module, "choose", ask)
     several = op.to(["cpu", "cpu"])
-    of_parts = False if said is False else None
+    of_parts = of_part(known)
     assert asked == [of_parts, of_parts]
-    assert several.to(["cpu"]).to("cpu")._origin.symmetric is said
-    assert asked[2:] == [of_parts, said]
-    assert pickle.loads(pickle.dumps(several))._origin.symmetric is said
+    assert several.to(["cpu"]).to("cpu")._origin.symmetric is known
+    assert asked[2:] == [of_parts, known]
+    assert pickle.loads(pickle.dumps(several))._origin.symmetric is known
     for other in (op, several):
         assert other[:5]._origin.symmetric is of_parts
-        assert (2 * other)._origin.symmetric is said
+        assert (2 * other)._origin.symmetric is known
 
 
 @pytest.mark.parametrize("mode", ["off", "cached"])

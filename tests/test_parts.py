@@ -19,6 +19,7 @@ from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.operator import SparseOperator
 from spmvgpu.origins import OneDevice
 from spmvgpu.parts import Part
+from spmvgpu.stored import Stored
 from support import assert_multiplies, assert_same_entries, formats_of, naming, over, over_types, poisoned
 
 SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
@@ -28,7 +29,7 @@ def operator(A, choice, device):
     """The operator of `A` made as `choice` says, whose formats must hold their parts."""
     csr = canonical_csr(A)
     made = parts.build(csr, choice, resolve_device(device))
-    return SparseOperator(made, csr.shape, OneDevice(choice, resolve_device(device), device))
+    return SparseOperator(Stored(made, csr.shape, OneDevice(choice, resolve_device(device), device)))
 
 
 def row_sets(A, kind):

@@ -24,6 +24,7 @@ from spmvgpu.planning.model.guo2011 import Guo2011, find_separator
 from spmvgpu.planning.model.predict import predict_csr
 from spmvgpu.planning.model.profile import Profile, forget_loaded, profile_path
 from spmvgpu.planning.model.roofline import variant_name
+from spmvgpu.stored import Stored
 
 Array = npt.NDArray[Any]
 
@@ -193,7 +194,8 @@ class Models:
                 choices.append(tuned._origin.choice)
             choice = parts.partitioned((above, below), choices, "the paper's model cuts the matrix so")
             matrix = parts.build(csr, choice, self.ordinal)
-            return sg.SparseOperator(matrix, csr.shape, OneDevice(choice, self.ordinal, self.run.device))
+            origin = OneDevice(choice, self.ordinal, self.run.device)
+            return sg.SparseOperator(Stored(matrix, csr.shape, origin))
 
         return self._time(sample, BEST_CUT, lambda: checked(problem, make))
 

@@ -13,10 +13,12 @@ from scipy.sparse.linalg import LinearOperator
 
 from .arguments import is_number, whole_number
 from .arrays import is_sparse, library_of
+from .composed import Composable, plain
 from .devices import at_most
 from .inputs.canonical import canonical_csr
 from .inputs.compressed import INDEX_LIMIT, storage_dtype, wanted_dtype
 from .inputs.sparse import scipy_sparse
+from .symmetry import Symmetry, of_multiple
 from .value_types import NAMES
 
 if TYPE_CHECKING:
@@ -26,18 +28,20 @@ if TYPE_CHECKING:
 MethodsT = TypeVar("MethodsT", bound="MatrixMethods")
 
 
-class MatrixMethods(LinearOperator):  # type: ignore[misc]
+class MatrixMethods(Composable):
     """The part of `SparseOperator` that needs the entries, which it reads back from the device.
 
     New operators are of the same format and options, on the same device, unless they say otherwise. They are
-    copies, with values of their own.
+    copies, with values of their own. Where the format does not hold those, as one for Hermitian matrices does
+    not hold them times 1j, they are CSR.
     """
 
     __pandas_priority__ = 5000  # above that of a data frame: pandas would multiply each entry by the operator
 
     if TYPE_CHECKING:  # what SparseOperator has
+        _origin: Any
 
-        def _like(self, csr: Any) -> Self: ...
+        def _like(self, csr: Any, symmetric: Symmetry | None) -> Self: ...
         def _like_part(self, csr: Any) -> Self: ...
         def _rdot(self, x: Any) -> Any: ...
 
@@ -75,7 +79,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
             raise TypeError(f"dtype=None is no type; allowed are {NAMES}")
         if wanted == self.dtype and not copy:
             return self
-        return self._like(self.tocsr().astype(storage_dtype(self.dtype, wanted)))
+        return _with_values(self, lambda values: values.astype(storage_dtype(self.dtype, wanted)))
 
     def conj(self) -> Self:
         """The operator with its values conjugated; itself if they are real.
@@ -99,7 +103,7 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
         >>> op.copy() is op
         False
         """
-        return self._like(self.tocsr())
+        return _with_values(self, lambda values: values)
 
     def toarray(self) -> npt.NDArray[Any]:
         """The matrix as a dense array in host memory.
@@ -211,27 +215,28 @@ class MatrixMethods(LinearOperator):  # type: ignore[misc]
     @overload
     def __mul__(self, other: Any) -> Any: ...
     def __mul__(self, other: Any) -> Any:
-        if _is_factor(self, other):
-            return _with_values(self, lambda values: values * other)
-        return super().__mul__(other)
+        factor = plain(other)
+        if _is_factor(self, factor):
+            return _with_values(self, lambda values: values * factor, factor)
+        return super().__mul__(factor)
 
     @overload
     def __rmul__(self, other: float) -> Self: ...
     @overload
     def __rmul__(self, other: Any) -> Any: ...
     def __rmul__(self, other: Any) -> Any:
-        if _is_factor(self, other):
-            return _with_values(self, lambda values: values * other)
-        return super().__rmul__(other) if is_number(other) else self._rdot(other)
+        factor = plain(other)
+        return self * factor if is_number(factor) else self._rdot(other)
 
     @overload
     def __truediv__(self, other: float) -> Self: ...
     @overload
     def __truediv__(self, other: Any) -> Any: ...
     def __truediv__(self, other: Any) -> Any:
-        if _is_factor(self, other):
-            return _with_values(self, lambda values: values / other)
-        return NotImplemented
+        divisor = plain(other)
+        if _is_factor(self, divisor):
+            return _with_values(self, lambda values: values / divisor, divisor)
+        return super().__truediv__(divisor)
 
 
 def multiply_sparse(op: MatrixMethods, x: Any) -> Any:
@@ -281,14 +286,15 @@ def _signed(csr: Any, sign: int) -> Any:
     return csr if sign == 1 else -csr
 
 
-def _with_values(op: MethodsT, function: Callable[[Any], Any]) -> MethodsT:
+def _with_values(op: MethodsT, function: Callable[[Any], Any], factor: Any = 1) -> MethodsT:
+    """An operator with values that are made of those of `op`, which they are times a factor."""
     csr = op.tocsr()
     csr.data = function(csr.data)
-    return op._like(csr)
+    return op._like(csr, of_multiple(op._origin.symmetric, factor))
 
 
 def _is_factor(op: MatrixMethods, value: Any) -> bool:
-    """Whether the values times a number are of the type that they have."""
+    """Whether the values times a number are of a type that operators have."""
     if isinstance(value, bool | np.bool_ | np.longdouble | np.clongdouble):
         return False
     if isinstance(value, complex | np.complexfloating):

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .composed import keeping
+
 Multiply = Callable[[Any, torch.Tensor], torch.Tensor]
 
 
@@ -20,7 +22,7 @@ def differentiable(op: Any, x: torch.Tensor, multiply: Multiply) -> torch.Tensor
 class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, op: Any, x: torch.Tensor, multiply: Multiply) -> torch.Tensor:
-        ctx.op, ctx.dtype, ctx.multiply = op, x.dtype, multiply
+        ctx.op, ctx.dtype, ctx.multiply = keeping(op), x.dtype, multiply
         return multiply(op, x)
 
     @staticmethod

@@ -12,7 +12,7 @@ from .arguments import one_of, plain_options, real_number, whole_number
 from .arrays import stream_handle
 from .devices import CPU, at_most, device_name, resolve_device, thread_count
 from .formats import check_format
-from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry, symmetry_of
+from .inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from .inputs.compressed import wanted_dtype
 from .inputs.source import device_csr
 from .operator import SparseOperator
@@ -23,6 +23,8 @@ from .planning.placement import checked_request
 from .planning.reordering import Reorder, check_reorder, in_order
 from .spread import MultiDeviceOperator
 from .steps import recorded, step
+from .stored import Stored
+from .symmetry import declared
 
 
 @overload
@@ -228,7 +230,7 @@ def aslinearoperator(
         request = replace(request, threads=_checked_threads(max_threads, request.devices), budget=budget)
         with at_most(request.threads):
             csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-            return spread(csr, replace(request, symmetric=symmetry_of(symmetric, csr.dtype)), default_stream)
+            return spread(csr, replace(request, symmetric=declared(symmetric, csr.dtype)), default_stream)
     ordinal = resolve_device(device)
     threads = _checked_threads(max_threads, [device])
     with at_most(threads), recorded() as recording:
@@ -241,7 +243,7 @@ def aslinearoperator(
         if reorder:
             with step("order"):
                 order, stored = in_order(csr, reorder, ordinal)
-        symmetry, is_free = symmetry_of(symmetric, csr.dtype), reorder is None
+        symmetry, is_free = declared(symmetric, csr.dtype), reorder is None
         choice, matrix, tuning = choose(
             stored, format, ordinal, tune, format_options, symmetry, budget, may_reorder=is_free
         )
@@ -250,18 +252,18 @@ def aslinearoperator(
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
     is_asked = format != "auto"
     origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads, is_asked)
-    return SparseOperator(matrix, csr.shape, origin)
+    return SparseOperator(Stored(matrix, csr.shape, origin))
 
 
 def _csr_for(
     A: Any, format: str, ordinal: int, dtype: Any, shape: Any, symmetric: Symmetric, reorder: Reorder
 ) -> Any:
     """The canonical matrix, on a GPU where nothing needs it elsewhere."""
-    declared = checked_symmetry(symmetric)
+    said = checked_symmetry(symmetric)
     needs_host = format == PARTITIONED or reorder in ("rcm", "auto")
-    if ordinal != CPU and not needs_host and declared in (None, True):
+    if ordinal != CPU and not needs_host and said in (None, True):
         found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
-        if found is not None and (declared is None or found.shape[0] == found.shape[1]):
+        if found is not None and (said is None or found.shape[0] == found.shape[1]):
             return found
     with step("checks"):
         return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,16 +12,19 @@ from .algebra import MatrixMethods
 from .arguments import whole_number
 from .arrays import Located
 from .devices import at_most, device_name, resolve_device
-from .formats import Choice, needs_symmetry
-from .inputs.canonical import Symmetry
+from .formats import Choice
 from .inputs.compressed import transpose
 from .inputs.source import transpose_for
 from .planning.tuning import Tuning
 from .products import ProductMethods
+from .stored import Stored, Variant
+from .symmetry import Symmetry, simplest
 from .updating import UpdateMethods
 from .value_types import AnyMatrix
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from .linalg.stopping import SolveInfo
 
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
@@ -37,17 +39,14 @@ class Origin(Protocol):
         Format, options, and why.
     ordinal : int
         The device that vectors of solvers are staged on.
-    symmetric : bool, "hermitian" or None
-        Whether the matrix is said to be symmetric or not, or known to be Hermitian; None if nothing was said.
+    symmetric : Symmetry or None
+        What was said of the matrix, or follows from what was said of the one that it was made of.
     stream : int or None
         That products with device arrays run on, where one was given.
     tuning : Tuning or None
         What finding the format took.
     threads : int or None
         The most threads of the CPU that the operator uses, where that was said.
-    gives_way : bool
-        Whether its format is one for symmetric matrices that nobody asked for: the matrix turned out to be
-        symmetric.
     """
 
     @property
@@ -63,16 +62,14 @@ class Origin(Protocol):
     @property
     def threads(self) -> int | None: ...
     @property
-    def gives_way(self) -> bool: ...
-    @property
     def device(self) -> Any:
         """The name of the device, or a tuple of names."""
 
     def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse an array that lies on another device than the operator, or than x, which lies `beside`."""
 
-    def like(self, csr: Any) -> SparseOperator:
-        """The operator of a canonical matrix of the same shape and pattern, stored as this one is."""
+    def like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
+        """The operator of a canonical matrix of the same pattern, stored alike, or in another format."""
 
     def like_part(self, csr: Any) -> SparseOperator:
         """The operator of a canonical matrix of another shape, in the same format, or as CSR."""
@@ -134,26 +131,29 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
     120.0
     """
 
+    _stored: Stored
+    _matrix: AnyMatrix
     _origin: Origin
 
-    def __init__(self, matrix: AnyMatrix, shape: tuple[int, int], origin: Origin) -> None:
-        super().__init__(matrix.dtype, shape)
-        self._matrix = matrix
-        self._origin = origin
-        self._ordinal, self._stream = origin.ordinal, origin.stream
-        self._symmetric = self._symmetry()
-        if origin.threads is not None:
-            matrix.max_threads = origin.threads
-        self._lock = _core.Lock()
+    def __init__(self, stored: Stored) -> None:
+        super().__init__(stored.matrix.dtype, stored.shape)
+        self._ordinal, self._stream = stored.origin.ordinal, stored.origin.stream
         self._solver_memory = _core.SolverMemory(self._ordinal)
         self.solve_info: SolveInfo | None = None
-        self._copies: dict[str, SparseOperator] = {}  # "T" and "H", where they are other matrices
-        self._copy_of: tuple[str, weakref.ref[SparseOperator]] | None = None  # as which, and of which
+        self._copies: dict[Variant, SparseOperator] = {}  # `T` and `H` as they were asked for
+        self._copy_of: tuple[Variant, weakref.ref[SparseOperator]] | None = None  # as which, and of which
+        self._hold(stored)
 
-    @property
-    def _transposing(self) -> _core.Hold:
-        """For a ``with`` statement: no other thread makes `T` or `H` meanwhile, or replaces the values."""
-        return _core.Hold(self._lock)
+    def _hold(self, stored: Stored) -> None:
+        """Have this matrix from now on."""
+        with stored.lock:
+            stored.belongs_to(self)
+            # One call of a dict, so that no signal handler finds, or leaves, half of it.
+            self.__dict__.update(_stored=stored, _matrix=stored.matrix, _origin=stored.origin)
+
+    def _snapshot(self) -> Self:
+        """An operator that shares the matrix, and keeps the values that it has now."""
+        return type(self)(self._stored)
 
     # What it is
 
@@ -172,8 +172,8 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
     @property
     def nbytes(self) -> int:
-        own: int = self._matrix.nbytes + self._solver_memory.nbytes
-        return own + sum(copy.nbytes for copy in list(self._copies.values()))
+        solvers = [copy._solver_memory.nbytes for copy in (self, *list(self._copies.values()))]
+        return self._stored.nbytes + sum(solvers)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -308,57 +308,53 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
     # What MatrixMethods and LinearOperator call
 
-    def _like(self, csr: Any) -> SparseOperator:
-        return self._origin.like(csr)
+    def _like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
+        return self._origin.like(csr, symmetric)
 
     def _like_part(self, csr: Any) -> SparseOperator:
         return self._origin.like_part(csr)
 
     def _adjoint(self) -> SparseOperator:
-        if self.dtype.kind != "c":
-            return self._transpose()
-        if self._symmetric == "hermitian":
-            return self
-        return self._copy("H", self.conj if self._symmetric else lambda: self._turned(np.conjugate))
+        return self._variant(True, True)
 
     def _transpose(self) -> SparseOperator:
-        if self._symmetric is True:
+        return self._variant(True, False)
+
+    def _variant(self, transposed: bool, conjugated: bool) -> SparseOperator:
+        """The operator transposed, conjugated or both: itself, or the one of which this is that."""
+        own = self._stored
+        which = simplest(own.symmetry, self.dtype, transposed, conjugated)
+        if which == (False, False):
             return self
-        return self._copy("T", self.conj if self._symmetric else lambda: self._turned())
-
-    def _symmetry(self) -> Symmetry | None:
-        """What is declared, but for a format that knows."""
-        # Some rows of a symmetric matrix are not symmetric, even if they are stored by half.
-        if not needs_symmetry(self.format) or self.shape[0] != self.shape[1]:
-            return self._origin.symmetric
-        is_hermitian = self.dtype.kind == "c" and self.options.get("symmetry") == "hermitian"
-        return "hermitian" if is_hermitian else True
-
-    def _turned(self, function: Any = None) -> SparseOperator:
-        """The transpose, with its values put through a function."""
-        with at_most(self.max_threads):
-            if function is None and isinstance(self.device, str):
-                return self._origin.transposed(transpose_for(self.tocsr(), self._origin.ordinal))
-            csr = transpose(self.tocsr())
-            if function is not None:
-                csr.data = function(csr.data)
-            return self._origin.transposed(csr)
-
-    def _copy(self, name: str, make: Callable[[], SparseOperator]) -> SparseOperator:
-        """`T` or `H`, which is made once and whose own `T` or `H` this operator is."""
-        copy_of = self._copy_of  # which another thread may set to None
-        if copy_of is not None and copy_of[0] == name:
-            original = copy_of[1]()
-            if original is not None:
-                return original
-        with self._transposing:
-            made = self._copies.get(name)
-            if made is None:
-                made = make()
-                # A weak reference, so that the pair is freed as soon as nobody uses it.
-                made._copy_of = name, weakref.ref(self)
-                self._copies[name] = made
+        there = self._copies.get(which)
+        if there is not None and there._stored is own.copies.get(which):
+            return there  # without a lock: as a rule it was asked for before
+        stored = own.variant(which, lambda: self._made(which)._stored)
+        with own.lock:
+            others = [self._copies.get(which)]
+            if self._copy_of is not None and self._copy_of[0] == which:
+                others.append(self._copy_of[1]())
+            for other in others:
+                if other is not None and other._stored is stored:
+                    return other
+            made = type(self)(stored)
+            # A weak reference, so that the pair is freed as soon as nobody uses it.
+            made._copy_of = which, weakref.ref(self)
+            self._copies[which] = made
             return made
+
+    def _made(self, which: Variant) -> SparseOperator:
+        """A copy of the matrix, transposed, conjugated or both."""
+        transposed, conjugated = which
+        if not transposed:
+            return self.conj()
+        with at_most(self.max_threads):
+            if not conjugated and isinstance(self.device, str):
+                return self._origin.transposed(transpose_for(self.tocsr(), self._ordinal))
+            csr = transpose(self.tocsr())
+            if conjugated:
+                csr.data = np.conjugate(csr.data)
+            return self._origin.transposed(csr)
 
 
 def _full_name(device: Any) -> str:

@@ -9,7 +9,7 @@ from . import _core, describe, parts
 from .arrays import Located
 from .devices import CPU, at_most, device_name, resolve_device
 from .formats import Choice, needs_rows_that_repeat, needs_symmetry
-from .inputs.canonical import Symmetry, canonical_csr, symmetry_of_part
+from .inputs.canonical import canonical_csr
 from .operator import SparseOperator
 from .parts import build
 from .planning import placement
@@ -18,6 +18,8 @@ from .planning.placement import Request, Shard, checked_request
 from .planning.tuning import Tuning
 from .spread import MultiDeviceOperator
 from .steps import recorded
+from .stored import Stored
+from .symmetry import Symmetry, of_part
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class OneDevice:
 
     @property
     def gives_way(self) -> bool:
-        """Whether other values may go to another format: nobody asked for what suits some only."""
+        """Whether new values may go to another format: nobody asked for what suits some only."""
         format = self.choice.format
         is_found = needs_rows_that_repeat(format) or (needs_symmetry(format) and not self.symmetric)
         return is_found and not self.is_format_asked
@@ -54,15 +56,29 @@ class OneDevice:
     def make(self, csr: Any) -> SparseOperator:
         """The operator of a canonical matrix."""
         with at_most(self.threads):
-            return SparseOperator(build(csr, self.choice, self.ordinal), csr.shape, self)
+            return SparseOperator(Stored(build(csr, self.choice, self.ordinal), csr.shape, self))
 
-    def like(self, csr: Any) -> SparseOperator:
+    def with_values(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
+        """The operator with other values, in the format that was asked for.
+
+        Raises
+        ------
+        FormatError
+            If they do not suit that format.
+        """
+        own = replace(self, symmetric=symmetric, tuning=None)
         try:
-            return replace(self, tuning=None).make(csr)
+            return own.make(csr)
         except _core.FormatError:
             if not self.gives_way:
                 raise
-            return _chosen_anew(csr, self.requested, self.symmetric, self.threads, self.stream)
+            return _chosen_anew(csr, self.requested, symmetric, self.threads, self.stream)
+
+    def like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
+        try:
+            return self.with_values(csr, symmetric)
+        except _core.FormatError as refused:
+            return self._in_csr(csr, symmetric, "a matrix that was made of another", refused)
 
     def like_part(self, csr: Any) -> SparseOperator:
         name, options = self.choice.format, self.choice.options
@@ -75,12 +91,17 @@ class OneDevice:
 
     def _make_or_csr(self, csr: Any, choice: Choice, what: str) -> SparseOperator:
         """As chosen, or as CSR where the format refuses the matrix."""
-        other = replace(self, choice=choice, symmetric=symmetry_of_part(self.symmetric), tuning=None)
+        symmetric = of_part(self.symmetric)
         try:
-            return other.make(csr)
+            return replace(self, choice=choice, symmetric=symmetric, tuning=None).make(csr)
         except _core.FormatError as refused:
-            reason = f"it holds {what}, which {choice.format} refuses: {refused}"
-            return replace(other, choice=Choice("csr", {}, reason)).make(csr)
+            return self._in_csr(csr, symmetric, what, refused)
+
+    def _in_csr(
+        self, csr: Any, symmetric: Symmetry | None, what: str, refused: _core.FormatError
+    ) -> SparseOperator:
+        choice = Choice("csr", {}, f"it holds {what}, which {self.choice.format} refuses: {refused}")
+        return replace(self, choice=choice, symmetric=symmetric, tuning=None).make(csr)
 
     def moved(self, csr: Any, device: Any) -> SparseOperator:
         if not isinstance(device, str):
@@ -136,7 +157,6 @@ class SeveralDevices:
     details: tuple[str, ...]  # what `explanation` says of each shard
     stream: int | None = None
     tuning: None = field(default=None, init=False)
-    gives_way: bool = field(default=False, init=False)
 
     @property
     def device(self) -> tuple[str, ...]:
@@ -166,21 +186,24 @@ class SeveralDevices:
             allowed = " or ".join(repr(device_name(ordinal)) for ordinal in self.ordinals)
             raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}; it must lie on {allowed}")
 
-    def like(self, csr: Any) -> SparseOperator:
-        return spread(csr, self.request, self.stream)
+    def like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
+        return self._spread_or_csr(csr, replace(self.request, symmetric=symmetric))
 
     def like_part(self, csr: Any) -> SparseOperator:
         by = self.request.partition if isinstance(self.request.partition, str) else "nnz"
-        request = replace(self.request, partition=by, symmetric=symmetry_of_part(self.symmetric))
-        in_csr = replace(request, format="csr", options=())
+        request = replace(self.request, partition=by, symmetric=of_part(self.symmetric))
         if request.format == PARTITIONED:  # a separator is a number of rows, and they are others
-            return spread(csr, in_csr, self.stream)
+            request = _in_csr(request)
+        return self._spread_or_csr(csr, request)
+
+    transposed = like_part  # which is cut by rows of its own
+
+    def _spread_or_csr(self, csr: Any, request: Request) -> SparseOperator:
+        """As requested, or as CSR where the format refuses the matrix."""
         try:
             return spread(csr, request, self.stream)
         except _core.FormatError:
-            return spread(csr, in_csr, self.stream)
-
-    transposed = like_part  # which is cut by rows of its own
+            return spread(csr, _in_csr(request), self.stream)
 
     def moved(self, csr: Any, device: Any) -> SparseOperator:
         return _chosen_anew(csr, device, self.symmetric, self.threads)
@@ -195,6 +218,10 @@ class SeveralDevices:
         return on_devices, (csr, self.request)
 
 
+def _in_csr(request: Request) -> Request:
+    return replace(request, format="csr", options=())
+
+
 def spread(csr: Any, request: Request, stream: int | None) -> MultiDeviceOperator:
     """The operator of a canonical matrix over the requested devices."""
     ordinals = [resolve_device(name) for name in request.devices]
@@ -205,7 +232,7 @@ def spread(csr: Any, request: Request, stream: int | None) -> MultiDeviceOperato
     choice = Choice(names.pop() if len(names) == 1 else "parts")
     details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shards, strict=True))
     origin = SeveralDevices(request, tuple(shards), choice, details, stream)
-    return MultiDeviceOperator(matrix, csr.shape, origin)
+    return MultiDeviceOperator(Stored(matrix, csr.shape, origin))
 
 
 def _detail(shard: Shard, stored: Any) -> str:
@@ -241,4 +268,4 @@ def _chosen_anew(
             choice, matrix, tuning = choose(csr, "auto", ordinal, "cached", {}, symmetric)
         tuning.steps = recording.steps()
         origin = OneDevice(choice, ordinal, device, symmetric, stream, tuning, threads, False)
-        return SparseOperator(matrix, csr.shape, origin)
+        return SparseOperator(Stored(matrix, csr.shape, origin))

@@ -14,24 +14,24 @@ from ._types import ArrayT, T
 from .algebra import multiply_sparse, multiply_sparse_from_left
 from .arguments import is_number
 from .arrays import is_sparse, library_of, taken
+from .composed import Composable, is_operand
 from .value_types import AnyMatrix
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class ProductMethods(LinearOperator):  # type: ignore[misc]
+class ProductMethods(Composable):
     """The part of `SparseOperator` that multiplies."""
 
     if TYPE_CHECKING:  # what SparseOperator has
+        _stored: Any
         _matrix: AnyMatrix
         _stream: int | None
         _origin: Any
 
         @property
         def H(self) -> Self: ...  # noqa: N802
-
-    _declared_x: Any = None  # see set_x
 
     @overload
     def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
@@ -85,7 +85,7 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
             return operands.multiply(self, x, library)
         if is_sparse(x):
             return multiply_sparse(self, x)
-        if isinstance(x, LinearOperator) or is_number(x):
+        if is_operand(x):
             return super().dot(x)
         return operands.multiply(self, *taken("x", x))
 
@@ -228,7 +228,7 @@ class ProductMethods(LinearOperator):  # type: ignore[misc]
         """
         located = None if x is None else operands.operand(self, "x", x, self.shape[1])[1]
         self._matrix.set_x(0)  # first, so that no array is declared that may be freed
-        self._declared_x = x
+        self._stored.declared_x = x
         if located is not None:
             self._matrix.set_x(operands.address(located))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn, cast, overload
 
 import numpy.typing as npt
 
 from ._types import ArrayT
 from .arrays import NUMPY, host_array
 from .operands import converted_vector, factor
-from .operator import Origin, SparseOperator
+from .operator import SparseOperator
 from .value_types import DistributedMatrix
 
 
@@ -110,9 +110,9 @@ class MultiDeviceOperator(SparseOperator):
     array([-2.,  1.,  0.,  0., -6., 12.])
     """
 
-    def __init__(self, matrix: DistributedMatrix, shape: tuple[int, int], origin: Origin) -> None:
-        super().__init__(matrix, shape, origin)
-        self._spread = matrix
+    @property
+    def _spread(self) -> DistributedMatrix:
+        return cast("DistributedMatrix", self._matrix)
 
     @property
     def device(self) -> tuple[str, ...]:  # type: ignore[override]

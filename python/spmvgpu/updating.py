@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from .arrays import taken
 from .devices import at_most
 from .operands import kind_of
 from .parts import takes_new_values
+from .stored import Stored, Variant
+from .symmetry import Symmetry
 from .value_types import AnyMatrix, Matrix, PartedMatrix
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ class UpdateMethods:
 
     if TYPE_CHECKING:  # what SparseOperator has
         dtype: np.dtype[Any]
+        _stored: Stored
         _matrix: AnyMatrix
         _origin: Any
-        _transposing: Any
-        _copies: dict[str, Self]
-        _copy_of: tuple[str, weakref.ref[Self]] | None
+        _copies: dict[Variant, Self]
+
+        def _hold(self, stored: Stored) -> None: ...
 
         @property
         def nnz(self) -> int: ...
@@ -58,10 +60,22 @@ class UpdateMethods:
         replayed, but captured anew. The same is true where there are several parts, which are converted in
         host memory each time; that takes far longer.
 
-        What was made of the operator before has the old values: `T` and `H`, which are made again when they
-        are asked for, copies, multiples and preconditioners. No product, solve or other update with the
-        operator may run at the same time in another thread, and none with device arrays may be under way in a
-        CUDA stream that is being captured; products that are queued already are waited for.
+        An operator is a value: whatever was made of it before keeps the values that it was made with. That is
+        true of `T` and `H`, which are made again when they are asked for, of copies, parts and multiples, of
+        preconditioners, of sums, products and powers, as ``op.T @ op`` is one, and of gradients that are
+        still to be computed. Where the operator itself is given back, as for `T` of a symmetric one, nothing
+        was made. Sums, products, powers and `spmvgpu.linalg.chebyshev` share the matrix with the operator, as
+        that does of which it is the transpose. While there are such, an update stores the new values beside
+        the old ones: it takes as long as making the operator, and CUDA graphs have to be captured anew.
+
+        What another library's `LinearOperator` makes of the operator follows it instead, because Python asks
+        the operand on the left: ``other + op`` and ``other @ op``. Beside ``op.T``, as in
+        ``(other @ op.T) @ op``, that is a mixture of old and new values; ``other @ (op.T @ op)`` and
+        ``other @ op.copy()`` are none.
+
+        No product, solve or other update with the operator may run at the same time in another thread, and
+        none with device arrays may be under way in a CUDA stream that is being captured; products that are
+        queued already are waited for.
 
         Parameters
         ----------
@@ -97,40 +111,56 @@ class UpdateMethods:
         array([10.,  6.])
         """
         values = _NewValues(self, data)
-        with self._transposing, at_most(self.max_threads):
-            if self._origin.symmetric == "hermitian":
-                _check_hermitian(self.tocsr(), values.on_host())
-            if not self._takes(values):
+        with self._stored.lock, at_most(self.max_threads):
+            symmetric = self._symmetry_with(values)
+            if symmetric != self._origin.symmetric or not self._takes(values):
                 csr = self.tocsr()
                 csr.data = values.on_host()
-                updated = self._origin.like(csr)
-                self._matrix = updated._matrix
-                if updated._origin.choice.format != self._origin.choice.format:
-                    self._origin = updated._origin
-            self._forget_copies()
+                self._hold(self._origin.with_values(csr, symmetric)._stored)
+            self._copies.clear()
+
+    def _symmetry_with(self, values: _NewValues) -> Symmetry | None:
+        """What is known of the matrix with the new values, which must be Hermitian where it has to be."""
+        known: Symmetry | None = self._origin.symmetric
+        if not known or Symmetry.HERMITIAN not in known or self.dtype.kind != "c":
+            return known
+        csr, data = self.tocsr(), values.on_host()
+        if known == Symmetry.BOTH and not data.imag.any():
+            return known
+        found = _core.asymmetry(csr.indptr, csr.indices, data, True)
+        if not found:
+            return Symmetry.HERMITIAN
+        if known == Symmetry.HERMITIAN:
+            raise ValueError(
+                "the operator was made with symmetric='hermitian', and with the new values it is not: "
+                f"{found}"
+            )
+        found = _core.asymmetry(csr.indptr, csr.indices, data, False)
+        if found:
+            raise ValueError(
+                "the operator was made of a real symmetric matrix, and with the new values it is neither "
+                f"symmetric nor Hermitian: {found}"
+            )
+        return Symmetry.SYMMETRIC
 
     def _takes(self, values: _NewValues) -> bool:
-        """Whether the matrix has the values now; it has the old ones where they do not suit its format."""
-        if not takes_new_values(self._matrix):
+        """Whether the matrix has the values now; it has the old ones where it is shared, or they do not suit.
+
+        Whatever ends this in the middle, `T` and `H` are not those of other values than there are: they are
+        forgotten before, and once more those that a signal handler had made meanwhile.
+        """
+        stored = self._stored
+        if not takes_new_values(stored.matrix) or stored.is_shared(self):
             return False
+        stored.copies = {}
         try:
-            values.go_to(self._matrix)
+            values.go_to(stored.matrix)
         except _core.FormatError:
             if not self._origin.gives_way:
                 raise
             return False
+        stored.copies = {}
         return True
-
-    def _forget_copies(self) -> None:
-        """`T` and `H` are made anew of the new values; those that there are stay what they are."""
-        for copy in self._copies.values():
-            copy._copy_of = None
-        self._copies.clear()
-        if self._copy_of is not None:
-            name, original = self._copy_of[0], self._copy_of[1]()
-            self._copy_of = None
-            if original is not None:
-                original._copies.pop(name, None)
 
 
 class _NewValues:
@@ -185,12 +215,4 @@ def _check_type(given: Any, dtype: np.dtype[Any]) -> None:
         raise TypeError(
             f"data has dtype {given}, whose values would not all fit {dtype}, the operator's; convert it, or "
             "make a new operator"
-        )
-
-
-def _check_hermitian(csr: Any, data: npt.NDArray[Any]) -> None:
-    found = _core.asymmetry(csr.indptr, csr.indices, data, True)
-    if found:
-        raise ValueError(
-            f"the operator was made with symmetric='hermitian', and with the new values it is not: {found}"
         )

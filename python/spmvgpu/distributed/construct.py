@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arguments import one_of, plain_options
 from ..devices import CPU
+from ..symmetry import declared
 from . import between_gpus
 from .blocks import build, local_rows, split
 from .communicators import private
@@ -124,7 +125,7 @@ def aslinearoperator(
     summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
     ordinal = blocks.inner._ordinal if isinstance(blocks.inner.device, str) else CPU
     carried = between_gpus.choose(own, ordinal, transport)
-    told = tuple(summaries), symmetric or False, placement.threads
+    told = tuple(summaries), declared(symmetric, common), placement.threads
     shared = Shared(blocks, exchange, rows, cols, carried, *told)
     return DistributedOperator(shared)
 

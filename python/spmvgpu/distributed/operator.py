@@ -11,6 +11,7 @@ import numpy as np
 from .. import _core
 from ..devices import limit_threads
 from ..linalg.stopping import SolveInfo
+from ..symmetry import Symmetry, simplest
 from . import pieces
 from .between_gpus import Transport
 from .blocks import Blocks
@@ -38,7 +39,7 @@ class Shared:
     cols: Ranges
     transport: Transport
     summaries: tuple[Summary, ...]
-    symmetric: bool | str
+    symmetry: Symmetry | None
     threads: int | None
     variants: dict[tuple[bool, bool], DistributedOperator] = field(default_factory=dict)
 
@@ -167,12 +168,7 @@ class DistributedOperator:
     def _variant(self, transpose: bool, conjugate: bool) -> DistributedOperator:
         """The operator transposed, conjugated or both, which is made once."""
         shared = self._shared
-        is_complex = self.dtype.kind == "c"
-        transposed, conjugated = self._which[0] ^ transpose, (self._which[1] ^ conjugate) and is_complex
-        if shared.symmetric and transposed:  # then one of the two is the other, or nothing
-            transposed = False
-            conjugated ^= is_complex and shared.symmetric == "hermitian"
-        which = transposed, conjugated
+        which = simplest(shared.symmetry, self.dtype, self._which[0] ^ transpose, self._which[1] ^ conjugate)
         return shared.variants.get(which) or DistributedOperator(shared, *which)
 
     def tocsr(self) -> Any:

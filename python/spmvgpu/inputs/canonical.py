@@ -49,9 +49,6 @@ def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Sy
     return csr if declared is None else _complete(csr, declared)
 
 
-#: Whether a matrix is its own transpose, or its own conjugate transpose.
-Symmetry = Literal["hermitian"] | bool
-
 _Declared = Literal[True, "lower", "upper", "hermitian"]
 
 
@@ -137,19 +134,6 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
         raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")
     return checked
-
-
-def symmetry_of(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry | None:
-    """What an operator of a matrix for which the caller said this may rely on; None if it was nothing."""
-    declared = checked_symmetry(symmetric)
-    if declared is None:
-        return None if symmetric is None else False
-    return "hermitian" if declared == "hermitian" and dtype.kind == "c" else True
-
-
-def symmetry_of_part(symmetric: Symmetry | None) -> bool | None:
-    """What is known of some rows where this is known of all: who rules symmetry out does so for them, too."""
-    return False if symmetric is False else None
 
 
 def _complete(csr: Any, symmetric: _Declared) -> Any:

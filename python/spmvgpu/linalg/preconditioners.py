@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from ..arrays import host_array, library_of, taken
+from ..composed import Composable
 from ..construct import aslinearoperator
 from ..devices import device_name
 from ..inputs.sparse import scipy_sparse
@@ -25,7 +26,7 @@ from ..value_types import is_distributed as is_spread
 from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
 
 
-class Preconditioner(LinearOperator):  # type: ignore[misc]
+class Preconditioner(Composable):
     """A preconditioner of this package beside NumPy arrays, of which it takes what an operator takes."""
 
     def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:

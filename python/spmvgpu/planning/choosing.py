@@ -14,10 +14,10 @@ import numpy as np
 from .. import _core, parts
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_few_values, needs_symmetry
-from ..inputs.canonical import Symmetry
 from ..inputs.source import DeviceCsr, on_device
 from ..parts import build
 from ..steps import step
+from ..symmetry import Symmetry
 from ..value_types import AnyMatrix
 from . import tuning_cache
 from .budget import BUDGET, Budget, takes_long_to_plan
@@ -91,9 +91,9 @@ def choose(
         Whether to decide by timing.
     options : dict
         Tunables given by the caller; these are kept.
-    symmetric : bool, "hermitian" or None
-        Whether the matrix is symmetric, or Hermitian; None: it may be, and some formats find out. False keeps
-        formats for symmetric matrices out.
+    symmetric : Symmetry or None
+        What is known of the matrix; None: nothing is, and some formats find out. NEITHER keeps formats for
+        symmetric matrices out.
     budget : float
         Products that choosing with mode "cached" may take the time of.
     may_reorder : bool
@@ -219,7 +219,7 @@ def is_worth_few_values(csr: Any) -> bool:
 
 
 def general_formats(
-    symmetric: bool | None, kind: str, whatever_it_takes: bool = False, few_values: bool = False
+    symmetric: Symmetry | bool | None, kind: str, whatever_it_takes: bool = False, few_values: bool = False
 ) -> tuple[str, ...]:
     """The formats that come into question on a kind of device.
 
@@ -230,7 +230,7 @@ def general_formats(
 
     def may_be(name: str) -> bool:
         if needs_symmetry(name) and symmetric is not None:
-            return symmetric
+            return bool(symmetric)
         if kind == "cuda" and needs_few_values(name) and not few_values:
             return whatever_it_takes
         return whatever_it_takes or not takes_long_to_plan(name, kind)

@@ -13,10 +13,10 @@ from .. import _core, partition, parts
 from ..arguments import whole_number
 from ..devices import CPU, device_name, resolve_device
 from ..formats import Choice, build_in_one, reads_all_of_x, reads_diagonals
-from ..inputs.canonical import Symmetry, symmetry_of_part
 from ..inputs.compressed import narrowed, pieces_of, rows_of
 from ..partition import Partition
 from ..partition.parts import check_powers
+from ..symmetry import Symmetry, of_part
 from ..value_types import DistributedMatrix, value_type
 from .budget import BUDGET
 from .choosing import PARTITIONED, choose, cut_by_length, general_formats
@@ -63,8 +63,8 @@ class Request:
         The most threads of the CPU; None for no bound.
     budget : float
         As `aslinearoperator` takes it; for every shard.
-    symmetric : bool, "hermitian" or None
-        What the caller said of the whole matrix; None for nothing.
+    symmetric : Symmetry or None
+        What is known of the whole matrix; None for nothing.
     """
 
     devices: tuple[str, ...]
@@ -255,14 +255,14 @@ def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
     elif request.format == "auto" and ordinal == CPU:
         choice = Choice("csr")
     elif request.format == "auto":
-        names = general_formats(symmetry_of_part(request.symmetric), "cuda")  # those that `choose` asks
+        names = general_formats(of_part(request.symmetric), "cuda")  # those that `choose` asks
         expected = predict_csr(piece, ordinal, "roofline", load_profile(ordinal), names, True).best
         choice = Choice(expected.format, expected.options)
     return parts.estimate(piece, choice, ordinal)
 
 
 def _build(piece: Any, request: Request, ordinal: int) -> Any:
-    options, symmetric = dict(request.options), symmetry_of_part(request.symmetric)
+    options, symmetric = dict(request.options), of_part(request.symmetric)
     _, matrix, _ = choose(piece, request.format, ordinal, request.tune, options, symmetric, request.budget)
     return matrix
 
