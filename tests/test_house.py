@@ -12,12 +12,13 @@ MAY_INCLUDE = {
     "core": set(),
     "passes": {"core"},
     "formats": {"core", "passes"},
+    "io": {"core"},
     "model": {"core", "passes", "formats", "cuda"},
     "cuda": {"core", "formats", "passes"},
     "matrix": {"core", "passes", "formats", "cuda"},
     "vector": {"core", "cuda"},
     "solvers": {"core", "cuda", "matrix", "vector"},
-    "bindings": {"core", "passes", "formats", "model", "cuda", "matrix", "solvers"},
+    "bindings": {"core", "passes", "formats", "io", "model", "cuda", "matrix", "solvers"},
 }
 
 FILES = sorted(path for path in CPP.rglob("*") if path.suffix in {".cpp", ".hpp", ".cu", ".cuh"})

@@ -53,5 +53,6 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_parts(module);
     spmvgpu::register_distributed(module);
     spmvgpu::register_ranks(module);
+    spmvgpu::register_files(module);
     spmvgpu::register_solvers(module);
 }

@@ -1,36 +1,41 @@
 """Reading matrices and vectors from files, with errors that say which file and what is wrong with it.
 
-The parsing is SciPy's and NumPy's. What is added here: a file that is broken, truncated or not what its name
-says raises `ValueError` whatever the parser tripped over; values that Matrix Market readers would drop
-without a word are refused; and what a file announces is compared with what is there, before memory is taken.
+The parsing is that of `matrix_market`, and NumPy's. What is added here: a file that is broken, truncated or
+not what its name says raises `ValueError` whatever the parser tripped over; and what a file announces is
+compared with what is there, before memory is taken.
 """
 
 from __future__ import annotations
 
 import gzip
-import inspect
 import math
 import os
 import zipfile
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import scipy.io
 import scipy.sparse as sp
 
 from .inputs.canonical import canonical_csr
 from .inputs.compressed import INDEX_LIMIT
-from .matrix_market import LineEnding, check_text
+from .matrix_market import Header, read_content, read_header
+from .messages import quoted, reason
 
 __all__ = ["MATRIX_SUFFIXES", "VECTOR_SUFFIXES", "read_matrix", "read_vector"]
 
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
 
-# Newer versions of SciPy want to be told which class to give; older ones cannot be, and give a matrix.
-SPARSE_ARRAY = {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
+# A byte of gzip's stands for at most so many.
+_MOST_UNPACKED = 1032
+
+# A file of a few bytes may announce any number of rows, and an empty row takes memory, too. Up to so many
+# take less than a second; more must come with an entry for every so many.
+_MOST_EMPTY_ROWS = 1 << 26
+_MOST_ROWS_PER_ENTRY = 64
 
 
 def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
@@ -39,19 +44,21 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
     Parameters
     ----------
     path : path
-        A Matrix Market file (``.mtx`` or ``.mtx.gz``, coordinate or array) or one written by
-        `scipy.sparse.save_npz`.
+        A Matrix Market file (``.mtx`` or ``.mtx.gz``, coordinate or array, a matrix or a vector, which is one
+        column) or one written by `scipy.sparse.save_npz`.
 
     Returns
     -------
     scipy.sparse.csr_array
-        In full storage: a file that holds one triangle of a symmetric matrix is expanded. Duplicates are
-        summed. Of float32, float64 or complex numbers; integers and bool become float64.
+        In full storage: a file that holds one triangle of a symmetric matrix is expanded, and of one that
+        states entries in both they are taken once. Duplicates are summed. Of float32, float64 or complex
+        numbers; integers and bool become float64.
 
     Raises
     ------
     ValueError
-        If the name has another ending, or the content is broken.
+        If the name has another ending, the content is broken or not as symmetric as it says, or next to all
+        rows of a matrix with more than 67 million are empty.
     OSError
         If the file is not there or cannot be read.
     MemoryError
@@ -72,11 +79,11 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
         matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
         # Canonical here, where whatever fails can still be reported with the file's name.
         try:
-            return _canonical(matrix)
+            return cast(sp.csr_array, canonical_csr(matrix))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise ValueError(f"{path}: {reason(error)}") from error
     except MemoryError as error:
-        raise MemoryError(f"{path}: the matrix does not fit the memory of this machine ({error})") from error
+        raise _too_large(path, "matrix", error) from error
 
 
 def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
@@ -85,7 +92,7 @@ def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
     Parameters
     ----------
     path : path
-        A Matrix Market file with one column or one row, or a ``.npy`` file.
+        A Matrix Market file of a vector, or with one column or one row; or a ``.npy`` file.
 
     Raises
     ------
@@ -110,63 +117,93 @@ def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
             raise ValueError(f"{path}: expected a vector, found an array of shape {content.shape}")
         dense = content.toarray() if sp.issparse(content) else content
     except MemoryError as error:
-        raise MemoryError(f"{path}: the vector does not fit the memory of this machine ({error})") from error
+        raise _too_large(path, "vector", error) from error
     return np.asarray(dense).reshape(-1)
 
 
+def _too_large(path: Path, what: str, error: MemoryError) -> MemoryError:
+    return MemoryError(f"{path}: the {what} does not fit the memory of this machine ({reason(error)})")
+
+
 def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
-    try:
-        path = Path(path)
-    except TypeError:
-        raise TypeError(f"path={path!r} is no path; give a string or a pathlib.Path") from None
+    path = as_path(path)
     if not path.name.endswith(suffixes):
         raise ValueError(f"{path}: unknown kind of file; its name must end in {', '.join(suffixes)}")
-    if path.exists() and not path.is_file():  # a pipe would block, a directory confuse the parsers
+    check_readable(path)
+    return path
+
+
+def as_path(path: Any) -> Path:
+    """What a caller gives as a path; TypeError if it is none."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise TypeError(f"path={path!r} is no path; give a string or a pathlib.Path") from None
+
+
+def check_readable(path: Path) -> None:
+    """Say why a file cannot be read, before a parser blames its content.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file: a pipe would block, and a directory confuse the parsers.
+    OSError
+        If there is none, or it may not be read.
+    """
+    if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a regular file")
-    with path.open("rb"):  # says why a file cannot be read before a parser blames its content
-        return path
-
-
-def _canonical(matrix: Any) -> sp.csr_array:
-    if matrix.dtype.kind != "c":
-        return cast(sp.csr_array, canonical_csr(matrix))
-    csr = sp.csr_array(matrix)
-    csr.sum_duplicates()
-    return csr
+    with path.open("rb"):
+        pass
 
 
 def _load_matrix_market(path: Path) -> Any:
     """Content of a Matrix Market file: a sparse matrix, or an array where the file is in the array format."""
     try:
-        with _open(path) as text:
-            header = check_text(text, None if path.suffix == ".gz" else path.stat().st_size)
-        if header.layout == "array" and header.rows * header.cols == 0:
-            return np.zeros((header.rows, header.cols))  # on which SciPy's reader divides by zero
-        _check_size(header.rows, header.cols, header.entries)
-        with _open(path) as text:
-            return scipy.io.mmread(LineEnding(text), **SPARSE_ARRAY)
+        with _open(path) as stream:
+            header = read_header(stream)
+            _check_announced(header, path.stat().st_size * (_MOST_UNPACKED if path.suffix == ".gz" else 1))
+            return read_content(stream, header)
     except MemoryError:
         raise
     except Exception as error:
-        # The parsers raise what they please on broken input (EOFError, zlib.error, KeyError, ...).
-        raise ValueError(f"{path}: not a valid Matrix Market file: {_reason(error)}") from error
+        # The parsers raise what they please on broken input (EOFError, zlib.error, ...).
+        raise ValueError(f"{path}: not a valid Matrix Market file: {reason(error)}") from error
 
 
-def _open(path: Path) -> IO[bytes]:
-    # Unpacked here, because SciPy's reader takes a damaged archive for the end of the file.
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+def _check_announced(header: Header, length: int) -> None:
+    if header.least_bytes > length:
+        raise ValueError(
+            f"truncated: the header announces {header.entries} entries, more than {length} bytes hold"
+        )
+    if header.layout == "coordinate":
+        _check_size(header.rows, header.cols, header.entries)
+
+
+def _open(path: Path) -> BufferedIOBase:
+    return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def _check_size(rows: int, cols: int, entries: int) -> None:
     """Refuse a matrix that is known not to fit, before anything is allocated for it."""
-    needed = 4 * rows + 28 * entries  # as coordinates and as CSR, in the smallest types
+    needed = 8 * rows + 28 * entries  # as coordinates and as CSR, in the smallest types
     available = _available_memory()
     if needed > available:
         raise MemoryError(
             f"{rows} x {cols} with {entries} entries takes {needed} bytes, and {available} are available"
         )
+    check_rows(rows, entries)
     if max(rows, cols) > INDEX_LIMIT:
         raise ValueError(f"the matrix is {rows} x {cols}; at most {INDEX_LIMIT} rows and columns fit")
+
+
+def check_rows(rows: int, entries: int, ranks: int = 1) -> None:
+    """Refuse, with ValueError, a matrix that is next to all empty rows, which would take gigabytes."""
+    if rows > ranks * max(_MOST_EMPTY_ROWS, _MOST_ROWS_PER_ENTRY * entries):
+        raise ValueError(
+            f"{rows} rows and {entries} entries are announced; next to all rows are empty, and would take "
+            f"{4 * rows} bytes: leave empty rows out"
+        )
 
 
 def _available_memory() -> int:
@@ -184,49 +221,52 @@ def _available_memory() -> int:
 def _load_npz(path: Path) -> Any:
     try:
         with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
-            with zipfile.ZipFile(stream) as archive:
-                unpacked = sum(entry.file_size for entry in archive.infolist())
-            if unpacked > (available := _available_memory()):
-                raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
-            stream.seek(0)
+            _check_npz_size(stream)
             matrix = sp.load_npz(stream)
         if matrix.ndim != 2:
             raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
         rows, cols = matrix.shape
-        _check_size(rows, cols, matrix.nnz)
+        _check_size(rows, cols, matrix.data.size)  # what some formats call nnz follows from the shape alone
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
         return matrix
     except MemoryError:
         raise
     except Exception as error:
-        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {_reason(error)}") from error
+        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {reason(error)}") from error
+
+
+def _check_npz_size(stream: IO[bytes]) -> None:
+    """Compare the sizes that the arrays announce with what is there, and go back to the begin."""
+    with zipfile.ZipFile(stream) as archive:
+        entries = archive.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        if unpacked > (available := _available_memory()):
+            raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
+        for entry in entries:
+            with archive.open(entry) as array:
+                _check_npy_size(array, entry.file_size)
+    stream.seek(0)
 
 
 def _load_npy(path: Path) -> npt.NDArray[Any]:
     try:
         with path.open("rb") as stream:
             _check_npy_size(stream, path.stat().st_size)
+            stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
     except MemoryError:
         raise
     except Exception as error:
-        raise ValueError(f"{path}: not a valid .npy file: {_reason(error)}") from error
+        raise ValueError(f"{path}: not a valid .npy file: {reason(error)}") from error
 
 
 def _check_npy_size(stream: IO[bytes], length: int) -> None:
-    """Compare the size that the header announces with that of the file, and go back to its begin."""
+    """Compare the size that the header announces with that of the array in the file."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     read_header = readers.get(np.lib.format.read_magic(stream))
     if read_header is not None:  # the others are for records with field names beyond latin-1
         shape, _, dtype = read_header(stream)
         announced = math.prod(shape) * dtype.itemsize
         if not dtype.hasobject and announced > length - stream.tell():
-            raise ValueError(f"truncated: an array of shape {shape} takes {announced} bytes")
-    stream.seek(0)
-
-
-def _reason(error: Exception) -> str:
-    """Message of an exception, with its type where the message says little without it."""
-    speaks = isinstance(error, (ValueError, OSError)) and str(error)
-    return str(error) if speaks else f"{type(error).__name__}: {error}"
+            raise ValueError(f"truncated: an array of shape {quoted(str(shape))} takes {announced} bytes")

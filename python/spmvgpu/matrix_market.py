@@ -1,246 +1,342 @@
-"""Matrix Market text, checked before SciPy's reader gets it.
+"""Matrix Market text: what the first lines announce, and the entries, which the core reads.
 
-That reader drops what is left of a line after the numbers it expects, and what is left of a number after the
-part it understands; it takes memory for whatever the header announces; and it runs past the end of a file
-that does not end with a newline, and then ends the process.
+The reader is our own because no check in front of SciPy's is cheap enough. That one drops what is left of a
+line or a number after the part that it understands, counts an entry twice that a symmetric file states in
+both triangles, takes memory for whatever is announced, refuses comments among the entries and numbers as
+Fortran writes them, and may end the process at the end of a file that is damaged.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice
-from typing import IO, Any, NamedTuple
+from io import BufferedIOBase
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.io
+import scipy.sparse as sp
 
-# Numbers of an entry, by format and field.
-_NUMBERS_PER_ENTRY = {
-    ("coordinate", "pattern"): 2,
-    ("coordinate", "integer"): 3,
-    ("coordinate", "unsigned-integer"): 3,
-    ("coordinate", "real"): 3,
-    ("coordinate", "complex"): 4,
-    ("array", "integer"): 1,
-    ("array", "unsigned-integer"): 1,
-    ("array", "real"): 1,
-    ("array", "complex"): 2,
+from . import _core
+from .inputs.compressed import INDEX_LIMIT
+from .messages import quoted
+
+Array = npt.NDArray[Any]
+
+# What files call the types of their values, and how many numbers a value is.
+_FIELDS = {
+    **dict.fromkeys(["real", "double", "float"], "real"),
+    **dict.fromkeys(["integer", "int", "unsigned-integer", "unsigned"], "integer"),
+    "complex": "complex",
+    "pattern": "pattern",
 }
+_NUMBERS = {"real": 1, "integer": 1, "complex": 2, "pattern": 0}
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+
+# How many sizes a file has, and which.
+_SIZES = {
+    ("matrix", "coordinate"): ("rows", "columns", "entries"),
+    ("matrix", "array"): ("rows", "columns"),
+    ("vector", "coordinate"): ("rows", "entries"),
+    ("vector", "array"): ("rows",),
+}
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BANNER = re.compile(rb"%+\s*matrixmarket\s+(.*)", re.DOTALL)
+_AMGX = re.compile(rb"%+\s*(?:amgx|nvamg)\s+(.*)", re.DOTALL)
+_SIZE = re.compile(rb"\+?[0-9]{1,18}")  # as many digits as fit int64
 
 # More bytes than this, or than that for each number, are no comments and blanks, but an attack on the memory.
 _MOST_COMMENT_BYTES = 64 << 20
 _MOST_BYTES_PER_NUMBER = 128
-
+_LONGEST_LINE = 1 << 20
 _BLOCK_BYTES = 4 << 20
-_COMMENT = re.compile(rb"^[ \t]*%.*$", re.MULTILINE)
-_LINE = re.compile(rb"[^\n]*\S[^\n]*")
-_LETTERS = b"naiftyNAIFTY"  # of nan, inf and infinity
-_WORD = re.compile(rb"\S+")
-_NAN_OR_INF = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 class Header(NamedTuple):
-    """What the first lines of a file announce."""
+    """What the first lines of a file announce.
 
-    rows: int
-    cols: int
-    entries: int
+    Attributes
+    ----------
+    object : {"matrix", "vector"}
+    layout : {"coordinate", "array"}
+    field : {"real", "integer", "complex", "pattern"}
+    symmetry : {"general", "symmetric", "skew-symmetric", "hermitian"}
+    rows, cols : int
+        Of a vector, one column.
+    entries : int
+        That are stated.
+    line : int
+        Number of the first line that follows.
+    has_more : bool
+        Whether vectors follow the entries, as AmgX writes them.
+    """
+
+    object: str
     layout: str
     field: str
     symmetry: str
+    rows: int
+    cols: int
+    entries: int
+    line: int
+    has_more: bool
 
     @property
     def numbers(self) -> int:
-        """Numbers that follow."""
-        entries = self.entries
-        if self.layout == "array" and self.symmetry != "general":
-            entries = self.rows * (self.rows + (-1 if self.symmetry == "skew-symmetric" else 1)) // 2
-        return entries * self.numbers_per_line
+        """Numbers of one entry."""
+        return self._indices + _NUMBERS[self.field]
 
     @property
-    def numbers_per_line(self) -> int:
-        return _NUMBERS_PER_ENTRY[self.layout, self.field]
+    def _indices(self) -> int:
+        if self.layout == "array":
+            return 0
+        return 2 if self.object == "matrix" else 1
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of the entries if every number had one digit."""
+        return 2 * self.entries * self.numbers - 1
+
+    def reader(self, entries: int) -> Any:
+        """What reads the lines of so many entries."""
+        is_wide = max(self.rows, self.cols) > INDEX_LIMIT
+        return (_core.WideEntryReader if is_wide else _core.EntryReader)(
+            indices=self._indices,
+            values=_NUMBERS[self.field],
+            are_whole=self.field == "integer",
+            rows=self.rows,
+            cols=self.cols,
+            entries=entries,
+            rest_is_ignored=self.has_more,
+            line=self.line,
+        )
 
 
-class LineEnding:
-    """A byte stream that ends with a newline, and offers nothing but `read`.
+class Entries(NamedTuple):
+    """Entries as a file states them, and whether there are some in both triangles."""
 
-    SciPy's reader seeks back when it closes a stream that it has not read to the end; if that fails, it ends
-    the process.
+    row: Array
+    col: Array
+    data: Array
+    in_both: bool
+
+
+def read_header(stream: BufferedIOBase) -> Header:
+    """Read the banner, the comments and the sizes; ValueError if they are none.
 
     Parameters
     ----------
     stream : binary file
-    limit : int, optional
-        Bytes after which the stream ends in any case.
+        At its begin; afterwards behind the line of the sizes.
     """
+    first = stream.readline(_LONGEST_LINE).removeprefix(_BYTE_ORDER_MARK)
+    banner = _BANNER.fullmatch(first.lower().strip())
+    if banner is None:
+        raise ValueError(f"it begins with {quoted(first.strip())}, not with the banner %%MatrixMarket")
+    object, layout, field, symmetry = _words(banner[1].split())
+    line, has_more, total = 1, False, len(first)
+    while True:
+        text = stream.readline(_LONGEST_LINE)
+        line += text.endswith(b"\n")
+        total += len(text)
+        if total > _MOST_COMMENT_BYTES:
+            raise ValueError(f"more than {_MOST_COMMENT_BYTES} bytes of comments before the sizes")
+        words = text.strip()
+        if words.startswith(b"%"):
+            if amgx := _AMGX.fullmatch(words.lower()):
+                has_more = _has_vectors(amgx[1].split())
+            while text and not text.endswith(b"\n"):  # the rest of a long comment
+                text = stream.readline(_LONGEST_LINE)
+                total += len(text)
+        elif words or not text:
+            break
+    sizes = _sizes(words, _SIZES[object, layout])
+    rows, cols = sizes["rows"], sizes.get("columns", 1)
+    if symmetry != "general" and rows != cols:
+        raise ValueError(f"the header says {symmetry}, but the shape is {rows} x {cols}")
+    entries = sizes.get("entries", rows * cols)
+    if layout == "array" and symmetry != "general":
+        entries = rows * (rows + (-1 if symmetry == "skew-symmetric" else 1)) // 2
+    return Header(object, layout, field, symmetry, rows, cols, entries, line + 1, has_more)
 
-    def __init__(self, stream: IO[bytes], limit: int | None = None) -> None:
-        self._stream = stream
-        self._left = limit
-        self._last = b""
 
-    def read(self, size: int = -1) -> bytes:
-        if self._left is not None:
-            size = self._left if size < 0 else min(size, self._left)
-        chunk = self._stream.read(size)
-        if self._left is not None:
-            self._left -= len(chunk)
-        if not chunk and size != 0 and self._last not in (b"", b"\n"):
-            chunk = b"\n"
-        self._last = chunk[-1:] or self._last
-        return chunk
+def _words(words: list[bytes]) -> tuple[str, str, str, str]:
+    """The words of the banner in standard terms."""
+    given = [word.decode("latin-1") for word in words]
+    if given[:1] == ["vector"] and len(given) == 3:
+        given.append("general")
+    if len(given) < 4:
+        raise ValueError(
+            "the banner must have an object, a format, a field and a symmetry, as in "
+            f"'matrix coordinate real general', and it has {quoted(' '.join(given))}"
+        )
+    object, layout, field, *symmetries = given
+    # AmgX writes "general symmetric".
+    symmetry = next((word for word in symmetries if word != "general"), "general")
+    for what, word, allowed in (
+        ("object", object, ("matrix", "vector")),
+        ("format", layout, ("coordinate", "array")),
+        ("field", field, _FIELDS),
+        *(("symmetry", word, _SYMMETRIES) for word in symmetries),
+    ):
+        if word not in allowed:
+            raise ValueError(f"the {what} {quoted(word)} is none of {', '.join(allowed)}")
+    field = _FIELDS[field]
+    if field == "pattern" and (layout == "array" or symmetry in ("skew-symmetric", "hermitian")):
+        raise ValueError(f"there are no pattern files in the format {layout} that are {symmetry}")
+    return object, layout, field, symmetry
 
 
-def check_text(text: IO[bytes], length: int | None) -> Header:
-    """Refuse, with ValueError, what SciPy's reader takes wrongly without a word, or cannot bear.
+def _has_vectors(words: list[bytes]) -> bool:
+    """Whether AmgX says that vectors follow the matrix; ValueError if it says what changes the matrix."""
+    for word in (b"diagonal", b"base0"):
+        if word in words:
+            raise ValueError(
+                f"%%AMGX says {word.decode()}, which is not read; write the matrix without it: indices from "
+                "1, the diagonal among the entries"
+            )
+    return b"rhs" in words or b"solution" in words
 
-    Parameters
-    ----------
-    text : binary file
-        At its begin; it must be able to go back there.
-    length : int or None
-        Its bytes, if they are known.
 
-    Returns
-    -------
-    Header
+def _sizes(text: bytes, names: tuple[str, ...]) -> dict[str, int]:
+    words = text.split()
+    if len(words) != len(names) or not all(map(_SIZE.fullmatch, words)):
+        found = f"it is {quoted(text)}" if text else "it is missing"
+        raise ValueError(f"the line of sizes must hold {', '.join(names)} as whole numbers, and {found}")
+    return dict(zip(names, map(int, words), strict=True))
+
+
+def read_content(stream: BufferedIOBase, header: Header) -> Any:
+    """What follows the header: a sparse matrix, or an array where the file is in the array format.
+
+    Raises
+    ------
+    ValueError
+        For what is no entry, for more or fewer than announced, and for those that are not as symmetric as the
+        header says.
     """
-    header = Header(*scipy.io.mminfo(LineEnding(text, _MOST_COMMENT_BYTES)))
-    if min(header.rows, header.cols, header.entries) < 0:
-        raise ValueError(f"the header announces {header.rows} x {header.cols} and {header.entries} entries")
-    if length is not None and header.numbers > length:
+    reader = header.reader(header.entries)
+    read_lines(stream, reader, _MOST_COMMENT_BYTES + _MOST_BYTES_PER_NUMBER * header.entries * header.numbers)
+    if reader.entries < header.entries:
         raise ValueError(
-            f"truncated: the header announces {header.entries} entries, more than {length} bytes hold"
+            f"truncated: the header announces {header.entries} entries, and {reader.entries} follow"
         )
-    if header.symmetry != "general" and header.rows != header.cols:
-        raise ValueError(f"the header says {header.symmetry}, but the shape is {header.rows} x {header.cols}")
-    text.seek(0)
-    sizes = 3 if header.layout == "coordinate" else 2
-    found = _count_numbers(text, header, sizes) - sizes
-    if found < header.numbers:
-        raise ValueError(
-            f"truncated: the header announces {header.entries} entries, which are {header.numbers} numbers, "
-            f"and {found} follow"
-        )
-    if found > header.numbers:
-        raise ValueError(
-            f"too many numbers: {found} follow the header, which announces {header.entries} entries, "
-            f"{header.numbers} numbers"
-        )
-    return header
+    entries = entries_of(reader, header)
+    if header.layout == "array":
+        return _dense(header, entries.data)
+    if header.symmetry != "general":
+        entries = expanded(header, _folded(header, entries) if entries.in_both else entries)
+    return sp.coo_array((entries.data, (entries.row, entries.col)), shape=(header.rows, header.cols))
 
 
-def _count_numbers(text: IO[bytes], header: Header, sizes: int) -> int:
-    """How many numbers there are, sizes included; ValueError for what is none."""
-    found = 0
-    lines: list[bytes] = []  # the sizes, and the first entry
-    for block in _blocks(text, _MOST_COMMENT_BYTES + _MOST_BYTES_PER_NUMBER * (header.numbers + sizes)):
-        content = _COMMENT.sub(b"", block) if b"%" in block else block
-        if len(lines) < 2:
-            lines += [match.group() for match in islice(_LINE.finditer(content), 2)]
-            if len(lines) >= 2 and len(lines[1].split()) != header.numbers_per_line:
-                raise ValueError(
-                    f"a {header.layout} {header.field} file has {header.numbers_per_line} numbers a line, "
-                    f"this one {len(lines[1].split())}"
-                )
-        found += _count_words(content, found - sizes, header)
-    return found
-
-
-def _blocks(text: IO[bytes], limit: int) -> Iterator[bytes]:
-    """The text in blocks of whole lines, each with a newline at its end."""
-    rest = b""
-    total = 0
-    while chunk := text.read(_BLOCK_BYTES):
-        total += len(chunk)
+def read_lines(stream: BufferedIOBase, reader: Any, limit: int) -> None:
+    """Give a reader all that is left of a stream; ValueError after more bytes than the limit."""
+    buffer = bytearray(_BLOCK_BYTES)
+    view = memoryview(buffer)
+    filled = total = 0
+    while count := stream.readinto(view[filled:]):
+        filled += count
+        total += count
         if total > limit:
             raise ValueError(f"more than {limit} bytes for as few numbers as the header announces")
-        whole, newline, after = chunk.rpartition(b"\n")
-        if newline:
-            yield rest + whole + newline
-            rest = after
-        else:
-            rest += chunk
-            if len(rest) > _MOST_COMMENT_BYTES:
-                raise ValueError(f"a line of more than {_MOST_COMMENT_BYTES} bytes")
-    if rest:
-        yield rest + b"\n"
+        whole = buffer.rfind(b"\n", 0, filled) + 1
+        if whole == 0 and filled == len(buffer):
+            raise ValueError(f"a line of more than {_BLOCK_BYTES} bytes")
+        reader.read(view[:whole])
+        buffer[: filled - whole] = buffer[whole:filled]
+        filled -= whole
+    if filled:
+        reader.read(bytes(view[:filled]) + b"\n")
 
 
-# What a byte says after the one before it.
-_PLAIN, _ENDS_NUMBER, _POINT, _EXPONENT, _WRONG = range(5)
-
-
-def _make_table() -> npt.NDArray[np.uint8]:
-    """The meaning of each pair of bytes, as `_PLAIN` and so on, at 256 * first + second."""
-    space, digit, point, sign, exponent, letter = (b" \t\r\n", b"0123456789", b".", b"+-", b"eE", _LETTERS)
-    follow = {
-        space: (space, digit, point, sign, letter),
-        digit: (space, digit, point, exponent),
-        point: (space, digit, exponent),
-        sign: (digit, point, letter),
-        exponent: (digit, sign),
-        letter: (letter, space),
-    }
-    table = np.full((256, 256), _WRONG, np.uint8)
-    for first, seconds in follow.items():
-        for second in seconds:
-            code = {point: _POINT, exponent: _EXPONENT}.get(second, _PLAIN)
-            if second == space and first != space:
-                code = _ENDS_NUMBER
-            table[np.ix_(list(first), list(second))] = code
-    return table.reshape(-1)
-
-
-_TABLE = _make_table()
-
-
-def _count_words(content: bytes, first: int, header: Header) -> int:
-    """Numbers in whole lines; ValueError, with the word, if one is none, or has to be whole and is not.
-
-    `first` is the number of the first of them, counted from where the sizes end.
-    """
-    codes = _codes(content)
-    if codes.max(initial=_PLAIN) == _WRONG:
-        raise ValueError(_complaint(content, int(np.argmax(codes == _WRONG))))
-    # Of points, exponents and ends, in their order: one point, one exponent, and the point first.
-    events = codes[codes != _PLAIN]
-    twice = (events[1:] != _ENDS_NUMBER) & (events[:-1] >= events[1:])
-    if twice.any():
-        raise ValueError(_complaint(content, int(np.flatnonzero(codes)[1:][twice][0])))
-    number = first + np.cumsum(events == _ENDS_NUMBER)[events != _ENDS_NUMBER]
-    if header.layout == "coordinate" and header.field in ("real", "complex"):
-        whole = number % header.numbers_per_line < 2
+def entries_of(reader: Any, header: Header) -> Entries:
+    """What a reader has read."""
+    row, col, numbers = reader.arrays()
+    if header.layout == "coordinate" and header.object == "vector":
+        col = np.zeros_like(row)
+    if header.field == "pattern":
+        data = np.ones(reader.entries)
     else:
-        whole = np.full(number.shape, header.field not in ("real", "complex"))
-    if whole.any():
-        at = np.flatnonzero(codes > _ENDS_NUMBER)[np.argmax(whole)]
-        raise ValueError(_complaint(content, int(at)).replace("is no number", "is not a whole number"))
-    if any(bytes([letter]) in content for letter in _LETTERS):  # few files have any, and the rest takes long
-        for word in set(_WORD.findall(content)):
-            if word.strip(_LETTERS) != word and not _NAN_OR_INF.fullmatch(word):
-                raise ValueError(f"{word.decode()!r} is no number")
-    return int(np.count_nonzero(events == _ENDS_NUMBER))
+        data = numbers.view(np.complex128) if header.field == "complex" else numbers
+    return Entries(row, col, data, reader.has_below and reader.has_above)
 
 
-def _codes(content: bytes) -> npt.NDArray[np.uint8]:
-    """What each byte says, after a newline before the first."""
-    text: npt.NDArray[Any] = np.frombuffer(b"\n" + content, np.uint8)
-    pairs = text[:-1].astype(np.uint16)
-    pairs <<= 8
-    pairs |= text[1:]
-    return _TABLE[pairs]
+def expanded(header: Header, entries: Entries) -> Entries:
+    """Both triangles of a matrix of which one is stated; ValueError for a diagonal that cannot be."""
+    row, col, data, _ = entries
+    mirrored = row != col
+    _check_diagonal(header, row, data, ~mirrored)
+    return Entries(
+        np.concatenate([row, col[mirrored]]),
+        np.concatenate([col, row[mirrored]]),
+        np.concatenate([data, _mirrored(header, data[mirrored])]),
+        True,
+    )
 
 
-def _complaint(content: bytes, at: int) -> str:
-    strange = content[at : at + 1]
-    if strange not in b" \t\r\n0123456789+-.eE" + _LETTERS:
-        return f"character {chr(strange[0])!r} among the numbers"
-    begin = max(map(content.rfind, (b" ", b"\t", b"\r", b"\n"), (0,) * 4, (at,) * 4)) + 1
-    word = content[begin : begin + 80].split()[0].decode("latin-1")
-    if not content[at:].strip():
-        return f"truncated: it ends in the middle of a number, {word!r}"
-    return f"{word!r} is no number"
+def _mirrored(header: Header, data: Array) -> Array:
+    """The values on the other side of the diagonal."""
+    if header.symmetry == "skew-symmetric":
+        return -data
+    return data.conj() if header.symmetry == "hermitian" else data
+
+
+def _check_diagonal(header: Header, row: Array, data: Array, on_diagonal: Any) -> None:
+    if header.symmetry == "skew-symmetric":
+        wrong, must = data[on_diagonal] != 0, "zero"
+    elif header.symmetry == "hermitian":
+        wrong, must = data[on_diagonal].imag != 0, "real"
+    else:
+        return
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        place, value = row[on_diagonal][first] + 1, data[on_diagonal][first]
+        raise ValueError(
+            f"the diagonal of a {header.symmetry} matrix is {must}, but entry ({place}, {place}) is {value}"
+        )
+
+
+def _folded(header: Header, entries: Entries) -> Entries:
+    """One triangle of a matrix of which both are stated; entries that are stated twice must agree."""
+    row, col, data, _ = entries
+    above = row < col
+    key = np.where(above, col, row).astype(np.int64) * header.cols + np.where(above, row, col)
+    low, low_data = _summed(key[~above], data[~above])
+    high, high_data = _summed(key[above], _mirrored(header, data[above]))
+    _, in_low, in_high = np.intersect1d(low, high, assume_unique=True, return_indices=True)
+    a, b = low_data[in_low], high_data[in_high]
+    differs = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    if differs.any():
+        first = int(np.argmax(differs))
+        i, j = divmod(int(low[in_low[first]]), header.cols)
+        value, other = a[first], _mirrored(header, b[first : first + 1])[0]
+        raise ValueError(
+            f"the header says {header.symmetry}, but entry ({i + 1}, {j + 1}) is {value}, and "
+            f"({j + 1}, {i + 1}) is {other}; write one triangle, or 'general' in the first line"
+        )
+    high_only = np.ones(len(high), bool)
+    high_only[in_high] = False
+    key = np.concatenate([low, high[high_only]])
+    row, col = np.divmod(key, header.cols)
+    return Entries(row, col, np.concatenate([low_data, high_data[high_only]]), False)
+
+
+def _summed(key: Array, data: Array) -> tuple[Array, Array]:
+    """Keys, each once, and the sums of their values."""
+    keys, place = np.unique(key, return_inverse=True)
+    sums = np.zeros(len(keys), data.dtype)
+    np.add.at(sums, place, data)
+    return keys, sums
+
+
+def _dense(header: Header, data: Array) -> Array:
+    """An array of the values of its columns, or of those below the diagonal and perhaps on it."""
+    shape = header.rows, header.cols
+    if header.symmetry == "general":
+        return data.reshape(shape, order="F")
+    col, row = np.triu_indices(header.rows, 1 if header.symmetry == "skew-symmetric" else 0)
+    _check_diagonal(header, row, data, row == col)
+    full = np.zeros(shape, data.dtype)
+    full[col, row] = _mirrored(header, data)
+    full[row, col] = data
+    return full

@@ -1,27 +1,22 @@
-"""Matrix Market files by ranges of bytes: each rank parses the lines that begin in its own.
-
-The parsing is SciPy's, after the checks of `spmvgpu.matrix_market`: every rank reads its lines as a file of
-their own, with the header of the whole.
-"""
+"""Matrix Market files by ranges of bytes: each rank reads the lines that begin in its own."""
 
 from __future__ import annotations
 
-import io
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.io
 
-from ..matrix_io import SPARSE_ARRAY
-from ..matrix_market import Header, LineEnding, check_text
+from ..matrix_io import check_rows
+from ..matrix_market import Header, entries_of, expanded, read_header, read_lines
+from ..messages import reason
 from .errors import agreement
 
 Array = npt.NDArray[Any]
 
 _LONGEST_LINE = 1 << 20
-_FIELDS = ("real", "integer", "unsigned-integer", "pattern", "complex")
 
 
 class Triplets(NamedTuple):
@@ -43,48 +38,60 @@ def read_triplets(path: Path, comm: Any) -> Triplets:
     """
     with agreement(comm):
         with path.open("rb") as stream:
-            header, body = _read_header(path, stream)
-            size = path.stat().st_size
+            header = _checked_header(path, stream, comm.size)
+            body, size = stream.tell(), path.stat().st_size
             begin, end = (
                 _line_begin(stream, body, body + (size - body) * rank // comm.size)
                 for rank in (comm.rank, comm.rank + 1)
             )
             stream.seek(begin)
             text = stream.read(end - begin)
+        reader = header._replace(line=1).reader(text.count(b"\n") + 1)
         try:
-            coo, stated = _parse(text, header)
-        except Exception as error:  # the parser raises what it pleases
-            raise ValueError(f"{path}: bytes {begin} to {end}: {error}") from error
-    found = comm.allreduce(stated)
-    if found != header.entries:
-        relation = "truncated" if found < header.entries else "too many entries"
+            read_lines(BytesIO(text), reader, len(text))
+        except ValueError as error:
+            raise ValueError(f"{path}: of the lines from byte {begin} to {end}, {error}") from error
+    found = comm.allreduce(np.array([reader.entries, reader.has_below, reader.has_above]))
+    if found[0] != header.entries:
+        relation = "truncated" if found[0] < header.entries else "too many entries"
         raise ValueError(
-            f"{path}: {relation}: the header announces {header.entries} entries, and {found} follow"
+            f"{path}: {relation}: the header announces {header.entries} entries, and {found[0]} follow"
         )
-    return Triplets((header.rows, header.cols), coo.row.astype(np.int64), coo.col.astype(np.int64), coo.data)
+    if header.symmetry != "general" and found[1] and found[2]:
+        raise ValueError(
+            f"{path}: the header says {header.symmetry}, and there are entries in both triangles; ranks read "
+            "one: write one triangle, or read it on one rank and use distributed.scatter"
+        )
+    with agreement(comm):
+        entries = entries_of(reader, header)
+        if header.symmetry != "general":
+            try:
+                entries = expanded(header, entries)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
+    row, col = (indices.astype(np.int64) for indices in (entries.row, entries.col))
+    return Triplets((header.rows, header.cols), row, col, entries.data)
 
 
-def _read_header(path: Path, stream: IO[bytes]) -> tuple[Header, int]:
-    """What the file announces, and where its entries begin."""
+def _checked_header(path: Path, stream: BufferedIOBase, ranks: int) -> Header:
+    """What the file announces; afterwards the stream is where its entries begin."""
     try:
-        header = Header(*scipy.io.mminfo(LineEnding(stream, 64 * _LONGEST_LINE)))
-    except Exception as error:
-        raise ValueError(f"{path}: not a valid Matrix Market file: {error}") from error
-    if header.layout != "coordinate" or header.field not in _FIELDS:
+        header = read_header(stream)
+        if header.least_bytes > path.stat().st_size:
+            raise ValueError(f"truncated: the header announces {header.entries} entries")
+        check_rows(header.rows, header.entries, ranks)
+    except Exception as error:  # the parser raises what it pleases
+        raise ValueError(f"{path}: not a valid Matrix Market file: {reason(error)}") from error
+    if header.object != "matrix" or header.layout != "coordinate" or header.has_more:
         raise ValueError(
-            f"{path}: format {header.layout}, field {header.field}; ranks read format coordinate, fields "
-            f"{', '.join(_FIELDS)}"
+            f"{path}: a {header.object} in the {header.layout} format"
+            f"{', with vectors of AmgX' * header.has_more}; ranks read a matrix in the coordinate format; "
+            "read it on one rank and use distributed.scatter"
         )
-    if header.symmetry != "general" and header.rows != header.cols:
-        raise ValueError(f"{path}: {header.symmetry}, but the shape is {header.rows} x {header.cols}")
-    stream.seek(0)
-    line = b"%"
-    while line.lstrip()[:1] in (b"%", b""):  # up to the line of the sizes, which mminfo has found
-        line = stream.readline(_LONGEST_LINE)
-    return header, stream.tell()
+    return header
 
 
-def _line_begin(stream: IO[bytes], body: int, position: int) -> int:
+def _line_begin(stream: BufferedIOBase, body: int, position: int) -> int:
     """The first line that begins at a position or after it."""
     if position == body:
         return body
@@ -92,19 +99,3 @@ def _line_begin(stream: IO[bytes], body: int, position: int) -> int:
     while (part := stream.readline(_LONGEST_LINE)) and not part.endswith(b"\n"):
         pass
     return stream.tell()
-
-
-def _parse(text: bytes, header: Header) -> tuple[Any, int]:
-    """The entries in some lines of a file, and how many lines state them."""
-    numbers = _count_words(text)
-    stated = numbers // header.numbers_per_line
-    first = f"%%MatrixMarket matrix coordinate {header.field} {header.symmetry}\n"
-    whole = f"{first}{header.rows} {header.cols} {stated}\n".encode() + text
-    check_text(io.BytesIO(whole), len(whole))
-    return scipy.io.mmread(LineEnding(io.BytesIO(whole)), **SPARSE_ARRAY).tocoo(), stated
-
-
-def _count_words(text: bytes) -> int:
-    """Words in whole lines."""
-    is_blank = np.frombuffer(b"\n" + text, np.uint8) <= ord(" ")
-    return int(np.count_nonzero(is_blank[:-1] & ~is_blank[1:]))
