@@ -148,6 +148,24 @@ def test_different_types():
     assert build(own, dtype="float32").dtype == np.float32
 
 
+@several
+@pytest.mark.parametrize(
+    ("other", "options"),
+    [
+        (sp.csr_array((0, 5), dtype=np.float32), {}),
+        (sp.csr_array((3, 5), dtype=np.complex128), {}),
+        (sp.csr_array(np.ones((1, 5), np.int64)), {}),
+        (sp.csr_array(np.ones((1, 5))), {"dtype": "float32"}),
+    ],
+    ids=["no rows", "no entries", "integers", "dtype"],
+)
+def test_any_different_type(other, options):
+    own = other if on_last else sp.csr_array(np.ones((1, 5)))
+    given = np.dtype(options.get("dtype", other.dtype)).name
+    with pytest.raises(TypeError, match=rf"several types \(float64 on rank 0, {given} on rank {LAST}\)"):
+        build(own, **options if on_last else {})
+
+
 @pytest.mark.parametrize(
     "arguments", [{"format": "abc"}, {"format": "csr", "sigma": 1}, {"tune": "maybe"}, {"device": "gpu"}]
 )

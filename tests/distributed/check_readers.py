@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 
 import numpy as np
@@ -242,6 +243,34 @@ def test_damaged_archive(write):
 def test_paths_that_are_none(folder, path, kind, message):
     with pytest.raises(kind, match=message):
         distributed.read_matrix(folder / path if isinstance(path, str) else path, COMM)
+
+
+@pytest.mark.parametrize("name", ["A.mtx", "A.npz"])
+def test_pipe_does_not_block(write, name):
+    with pytest.raises(ValueError, match="not a regular file"):
+        distributed.read_matrix(write(name, os.mkfifo), COMM)
+
+
+def test_folder(write):
+    with pytest.raises(ValueError, match="not a regular file"):
+        distributed.read_matrix(write("A.mtx", os.mkdir), COMM)
+
+
+def test_messages_are_short_whatever_a_file_holds(write):
+    long = b"x" * 50_000
+    for name, content in (
+        ("word.mtx", HEADER + b"1 1 1\n1 1 " + long),
+        ("banner.mtx", long),
+        ("format.npz", saved(format=long)),
+        ("shape.npz", saved(shape=np.zeros(50_000, np.int64))),
+        ("dtype.npz", saved(data=np.zeros((9, 1), [(long[:10_000].decode(), "f8")]))),
+    ):
+        path = write(name, content)
+        with pytest.raises(ValueError, match=name) as caught:
+            distributed.read_matrix(path, COMM)
+        message = str(caught.value).replace(str(path), "")
+        assert len(message) < 500
+        assert message.isprintable()
 
 
 def test_partition_that_is_none(write):

@@ -257,6 +257,48 @@ def test_a_callback_that_raises_on_one_rank():
     assert cg(op, own(op, b))[1] == 0
 
 
+class Unsteady:
+    """A preconditioner of Python's that raises in one of its calls, or gives a vector of another shape."""
+
+    def __init__(self, n, call, gives=None):
+        self.shape, self.dtype = (n, n), np.dtype(float)
+        self.left, self.gives = call, gives
+
+    def matvec(self, x):
+        self.left -= 1
+        if self.left == 0:
+            if self.gives is None:
+                raise RuntimeError("worn out")
+            return self.gives
+        return x.copy()
+
+
+@pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
+@pytest.mark.parametrize("call", [1, 2, 5])
+def test_a_preconditioner_that_raises_on_one_rank(solver, call):
+    op = operator(gallery.poisson2d(20))
+    n = op.local_shape[0]
+    calls = call if COMM.rank == LAST else 0
+    where = f"rank {LAST}: " if COMM.size > 1 else ""
+    with pytest.raises(RuntimeError, match=f"^{where}worn out$"):
+        getattr(linalg, solver)(op, np.ones(n), M=Unsteady(n, calls))
+    with pytest.raises(ValueError, match=f"^{where}"):
+        getattr(linalg, solver)(op, np.ones(n), M=Unsteady(n, calls, np.ones(n + 1)))
+    assert linalg.cg(op, np.ones(n), M=Unsteady(n, 0))[1] == 0  # and nothing is left of it
+
+
+def test_a_preconditioner_that_raises_at_the_last_call():
+    """After which no more sums are added."""
+    op = operator(gallery.poisson2d(20))
+    n = op.local_shape[0]
+    counting = Unsteady(n, 0)
+    linalg.gmres(op, np.ones(n), M=counting, maxiter=3, restart=3)
+    with pytest.raises(RuntimeError, match="worn out"):
+        linalg.gmres(
+            op, np.ones(n), M=Unsteady(n, -counting.left if COMM.rank == 0 else 0), maxiter=3, restart=3
+        )
+
+
 @pytest.mark.parametrize(
     ("diagonal", "message"),
     [([1.0, -1.0], "not positive definite"), ([1.0, np.nan], "infinite numbers or NaN")],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..arguments import one_of, plain_options
 from ..devices import CPU
 from ..symmetry import declared
@@ -57,7 +55,7 @@ def aslinearoperator(
         ``SPMVGPU_NUM_THREADS`` or ``OMP_NUM_THREADS`` says how many threads each of them takes.
     dtype : {None, float32, float64, complex64, complex128}
         Type that the matrix is stored and multiplied in. By default that of the ranks' rows, which must be
-        one.
+        one, also of ranks that have no rows or entries.
     symmetric : bool or "hermitian", optional
         True: the whole matrix is symmetric, so it serves as its own transpose, which is not checked;
         "hermitian": as its own conjugate transpose, which is checked within each rank's own block.
@@ -97,9 +95,11 @@ def aslinearoperator(
         one_of("transport", transport, between_gpus.TRANSPORTS)
         options = plain_options(format_options)
         csr = local_rows(A_local, dtype)
+        given = A_local.dtype if dtype is None else csr.dtype
     check_same(own, symmetric=symmetric or False, transport=transport)
-    facts = own.allgather((csr.shape[1], csr.dtype.name, csr.nnz))
-    total_columns, common = facts[0][0], _common_type(facts)
+    facts = own.allgather((csr.shape[1], given.name))
+    total_columns = facts[0][0]
+    _check_types([name for _, name in facts])
     with agreement(own):
         if csr.shape[1] != total_columns:
             raise ValueError(
@@ -116,12 +116,12 @@ def aslinearoperator(
             raise ValueError(f"col_ranges end at {cols.total}; the matrix has {total_columns} columns")
         if symmetric and cols != rows:
             raise ValueError("a symmetric matrix is square, and its rows and columns are divided alike")
-        inner, halo, boundary, needed = split(csr.astype(common, copy=False), cols)
+        inner, halo, boundary, needed = split(csr, cols)
     exchange = Exchange(cols, needed)
     placement = place(own)
     with agreement(own):
-        wanted = {"device": placement.device(device), "dtype": common, "tune": tune, "symmetric": symmetric}
-        blocks = build(inner, halo, boundary, needed, format, **wanted, **options)
+        wanted = {"device": placement.device(device), "tune": tune, "symmetric": symmetric}
+        blocks = build(inner, halo, boundary, needed, format, dtype=csr.dtype, **wanted, **options)
     summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
     ordinal = blocks.inner._ordinal if isinstance(blocks.inner.device, str) else CPU
     carried = between_gpus.choose(own, ordinal, transport)
@@ -145,10 +145,8 @@ def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:
     return ranges
 
 
-def _common_type(facts: list[tuple[int, str, int]]) -> np.dtype[Any]:
-    """The type of the entries of all ranks; ValueError, everywhere, where they are of several."""
-    first = {name: rank for rank, (_, name, entries) in reversed(list(enumerate(facts))) if entries}
-    if len(first) > 1:
-        found = ", ".join(f"{name} on rank {rank}" for name, rank in first.items())
-        raise TypeError(f"the ranks' rows are of several types ({found}); give dtype=")
-    return np.dtype(next(iter(first), facts[0][1]))
+def _check_types(names: list[str]) -> None:
+    """TypeError, everywhere, where the rows of the ranks are of several types."""
+    if len(set(names)) > 1:
+        found = ", ".join(f"{name} on rank {names.index(name)}" for name in dict.fromkeys(names))
+        raise TypeError(f"the ranks' rows are of several types ({found}); give dtype=, the same on all ranks")

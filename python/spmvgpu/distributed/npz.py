@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..messages import quoted, reason
 from .errors import agreement, check_same
 from .ranges import Ranges
 
@@ -49,13 +50,13 @@ def read_rows(
 
 
 def _shape(path: Path) -> tuple[int, int]:
-    kind = _part(path, "format", 0, None).item()
-    kind = kind.decode() if isinstance(kind, bytes) else kind
-    if kind != "csr":
-        raise ValueError(f"{path}: a matrix in format {kind!r}; ranks read blocks of rows of csr, A.tocsr()")
+    kind = _part(path, "format", 0, None).tolist()
+    if kind not in (b"csr", "csr"):
+        name = quoted(kind if isinstance(kind, bytes) else str(kind))
+        raise ValueError(f"{path}: a matrix in format {name}; ranks read blocks of rows of csr, A.tocsr()")
     shape = _part(path, "shape", 0, None)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
-        raise ValueError(f"{path}: broken: the shape is {shape.tolist()}")
+        raise ValueError(f"{path}: broken: the shape is {quoted(str(shape.tolist()))}")
     return int(shape[0]), int(shape[1])
 
 
@@ -88,5 +89,4 @@ def _part(path: Path, name: str, begin: int, end: int | None) -> Array:
     except OSError:
         raise
     except Exception as error:  # damaged archives give rise to all kinds
-        reason = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {reason}") from error
+        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {reason(error)}") from error

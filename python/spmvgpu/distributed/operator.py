@@ -51,6 +51,12 @@ class DistributedOperator:
     the result: arrays of NumPy, of another library in host memory, or of CuPy or PyTorch on the rank's GPU.
     Repeated by as many ranks, a product has the same bits.
 
+    A product does not ask whether the others' pieces are in order: that would take as long as a small
+    product. What it refuses, it refuses on its own rank, and the others wait for that one. Pieces must be of
+    the same type and have as many columns on all ranks; where one may fail to make its piece, ``with
+    op.agreement():`` lets all of them hear of it. Solvers of `spmvgpu.linalg` tell all ranks what fails on
+    one.
+
     It is no `scipy.sparse.linalg.LinearOperator`, because the solvers of SciPy would take the inner products
     of pieces for those of vectors. The solvers of `spmvgpu.linalg` take it; `replicated` gives what SciPy
     takes.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of
+from ..matrix_io import as_path, check_readable
 from . import npz
 from .communicators import private
 from .construct import aslinearoperator
@@ -81,15 +82,12 @@ def _unchanged(ranges: Ranges, _: Any) -> Ranges:
 
 
 def _checked_path(path: Any) -> Path:
-    try:
-        checked = Path(path)
-    except TypeError:
-        raise TypeError(f"path={path!r} is no path; give a string or a pathlib.Path") from None
+    checked = as_path(path)
     if checked.suffix not in SUFFIXES:
         packed = "; unpack it first, ranks cannot begin in the middle of it"
         raise ValueError(
             f"{path}: the name of a file that ranks read must end in {' or '.join(SUFFIXES)}"
             + (packed if checked.suffix == ".gz" else "")
         )
-    with checked.open("rb"):  # says why a file cannot be read before a parser blames its content
-        return checked
+    check_readable(checked)
+    return checked

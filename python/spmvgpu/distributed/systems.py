@@ -13,7 +13,7 @@ from ..arrays import taken
 from ..devices import CPU, device_name
 from ..linalg.vectors import DeviceVector, Vectors, check_square
 from ..value_types import core_class
-from .errors import agreement, check_same
+from .errors import agreement, check_same, raise_together
 from .pieces import check_shape
 from .staging import staging_of
 
@@ -28,6 +28,8 @@ class PieceOfSystem:
     ----------
     unknowns : int
         Of the whole system.
+    failure : Exception or None
+        What this rank's preconditioner has raised, and the others do not know of yet.
     """
 
     def __init__(self, op: Any, b: Any) -> None:
@@ -45,6 +47,7 @@ class PieceOfSystem:
         else:
             staging_of(b)  # refuses what its entries cannot be picked of
             self._ordinal = located.ordinal
+        self.failure: Exception | None = None
         self._stream: int | None = None
         self._origin = self
         self._solver_memory = op._memory_of_solvers(self._ordinal)
@@ -101,12 +104,34 @@ class PieceOfSystem:
         return staging_of(like).array_at(address, self.shape[0], self.dtype, self._ordinal)
 
     def _add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
-        """Add what the other ranks have, in the order of the ranks."""
-        everywhere = np.empty((self._op.comm.size, len(sums)))
-        self._op.comm.Allgather(sums.copy(), everywhere)
+        """Add what the other ranks have, in the order of the ranks; or raise what failed on one of them."""
+        everywhere = np.empty((self._op.comm.size, len(sums) + 1))
+        self._op.comm.Allgather(np.append(sums, self.failure is not None), everywhere)
+        if everywhere[:, -1].any():
+            raise_together(self._op.comm, self.failure)
         sums[:] = 0.0
         for of_rank in everywhere:
-            sums += of_rank
+            sums += of_rank[:-1]
+
+    def guarded(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A function of this rank's, which others do not call: what it raises, all raise together later.
+
+        Until then it gives NaN: the other ranks wait for messages of this one, and learn of it with the next
+        sums that they add.
+        """
+
+        if self._op.comm.size == 1:
+            return function
+
+        def called(x: npt.NDArray[Any]) -> Any:
+            if self.failure is None:
+                try:
+                    return function(x)
+                except Exception as error:
+                    self.failure = error
+            return np.full_like(x, np.nan)
+
+        return called
 
     def together(self, call: Callable[..., object]) -> Callable[..., None]:
         """A function that all ranks call, and all ranks raise what it raises on any of them."""
@@ -123,6 +148,11 @@ class PieceOfSystem:
 
 
 class _Pieces(Vectors):
+    def result(self) -> Any:
+        """The result for the caller; or all ranks raise what failed on one after the last sums were added."""
+        raise_together(self._op._op.comm, self._op.failure)
+        return super().result()
+
     def take(self, name: str, array: Any) -> DeviceVector:
         array, library = taken(name, array)
         shape = tuple(library.locate(array, name).shape)

@@ -328,6 +328,8 @@ def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
 
 def callback_map(op: Any, function: Callable[[Any], Any], ordinal: int) -> Any:
     """A function of NumPy vectors as what the core multiplies by, of vectors on a device."""
+    if hasattr(op, "guarded"):  # a rank's piece of a system: the others must hear of what it raises
+        function = op.guarded(function)
     return core_class("CallbackMap", op.dtype)(function, op.shape[0], ordinal)
 
 
