@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import os
+import re
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import cli, gallery
+from support import run_python
 
 A = gallery.elasticity3d(4)
 ROWS = A.shape[0]
@@ -401,6 +404,159 @@ def test_usage(run, capsys, arguments):
         run(*arguments)
     assert caught.value.code == 2
     assert "error: " in capsys.readouterr().err
+
+
+MARKET = "%%MatrixMarket matrix coordinate "
+POSITIVE = MARKET + "real symmetric\n2 2 2\n1 1 2\n2 2 3\n"
+INPUTS = {
+    "good.mtx": POSITIVE,
+    "text.mtx": "hello\n",
+    "short.mtx": MARKET + "real general\n2 2 2\n1 1 1\n",
+    "word.mtx": MARKET + "real general\n2 2 1\n1 1 x\n",
+    "huge.mtx": MARKET + "real general\n1000000000 1000000000 1\n1 1 1\n",
+    "wide.mtx": MARKET + "real general\n2 3 1\n1 1 1\n",
+    "negative.mtx": MARKET + "real general\n2 2 2\n1 1 -1\n2 2 1\n",
+    "indefinite.mtx": MARKET + "real symmetric\n2 2 3\n1 1 1\n2 1 2\n2 2 1\n",
+    "zero.mtx": MARKET + "real symmetric\n2 2 2\n1 1 1\n2 1 2\n",
+    "singular.mtx": MARKET + "real symmetric\n3 3 6\n1 1 1\n2 1 1\n3 1 1\n2 2 1\n3 2 1\n3 3 1\n",
+    "close.mtx": MARKET + "real general\n2 2 4\n1 1 1\n2 2 1\n1 2 0.3\n2 1 0.30000001\n",
+    "diagonal.mtx": MARKET + "complex general\n1 1 1\n1 1 4 0.4\n",
+    "complex.mtx": MARKET + "complex symmetric\n2 2 3\n1 1 1 0\n2 1 0 2\n2 2 1 0\n",
+    "array.mtx": "%%MatrixMarket matrix array real general\n2 2\n1\n0\n1\n",
+    "b.mtx": "%%MatrixMarket vector array real general\n2\n3\n1\n",
+    "mixed.mtx": "%%MatrixMarket vector array real general\n2\n1\n0\n",
+    "long.mtx": "%%MatrixMarket vector array real general\n3\n1\n1\n1\n",
+    "x.txt": "",
+}
+REFUSALS = [
+    ("solve nothing.mtx", "nothing.mtx: No such file or directory"),
+    ("solve good.mtx --rhs nothing.npy", "nothing.npy: No such file or directory"),
+    ("bench nothing.npz", "nothing.npz: No such file or directory"),
+    ("solve x.txt", "x.txt: unknown kind of file; its name must end in .mtx, .mtx.gz, .npz"),
+    ("solve folder.mtx", "folder.mtx: not a regular file"),
+    ("solve pipe.mtx", "pipe.mtx: not a regular file"),
+    ("solve good.mtx --rhs pipe.mtx", "pipe.mtx: not a regular file"),
+    ("solve text.mtx", "text.mtx: not a valid Matrix Market file: it begins with 'hello'"),
+    ("solve short.mtx", "short.mtx: not a valid Matrix Market file: truncated: .* 2 entries, and 1 follow"),
+    ("bench word.mtx", "word.mtx: not a valid Matrix Market file: line 3: 'x' is no number"),
+    ("solve array.mtx", "array.mtx: .* announces 4 entries, and 3 follow"),
+    ("solve huge.mtx", "huge.mtx: .*(empty rows out|does not fit the memory)"),
+    ("solve wide.mtx", "wide.mtx: the matrix is rectangular .2 x 3.; give a square one"),
+    ("solve negative.mtx", "negative.mtx: .* first in row 0 .-1.; try --solver minres.* --solver gmres"),
+    ("solve indefinite.mtx --rhs mixed.mtx", "indefinite.mtx: .*not positive definite.*--solver gmres"),
+    ("solve zero.mtx", "zero.mtx: .*not positive definite.*--solver gmres"),
+    (
+        "solve zero.mtx --solver gmres",
+        "zero.mtx: --preconditioner jacobi: the diagonal has zeros; try another",
+    ),
+    ("solve zero.mtx --solver gmres --preconditioner ilu0", "zero.mtx: --preconditioner ilu0: "),
+    ("solve indefinite.mtx --preconditioner ic0", "indefinite.mtx: --preconditioner ic0: .*--solver gmres"),
+    ("solve singular.mtx --preconditioner block-jacobi", "singular.mtx: --preconditioner block-jacobi: "),
+    (
+        "solve close.mtx",
+        r"A\[0, 1\] = 0.2999999\d*, but A\[1, 0\] = 0.3000000\d*; .*--solver bicgstab or gmres",
+    ),
+    (
+        "solve diagonal.mtx",
+        r"diagonal.mtx: .*A\[0, 0\] = 4\+0.4j, which must be real; .*--solver bicgstab or gmres",
+    ),
+    ("solve complex.mtx", r"= 0\+2j and not 0-2j; .*--solver bicgstab or gmres"),
+    ("solve complex.mtx --dtype float32", "complex.mtx: the matrix is complex, and --dtype float32 is not"),
+    (
+        "solve good.mtx --rhs long.mtx",
+        "long.mtx: the right-hand side has 3 entries, but .*good.mtx has 2 rows",
+    ),
+    (
+        "solve good.mtx --rhs good.npz",
+        "good.npz: unknown kind of file; its name must end in .mtx, .mtx.gz, .npy",
+    ),
+    ("solve good.mtx --size 3", "give either a file .*good.mtx. or --problem and --size, not both"),
+    ("solve good.mtx -o x.txt", "x.txt: the solution goes to a .npy file"),
+    ("solve good.mtx -o none/x.npy", "none/x.npy: there is no folder .*none"),
+    ("solve good.mtx -o folder.npy", "folder.npy: not a regular file"),
+    ("solve good.mtx -o pipe.npy", "pipe.npy: not a regular file"),
+    ("solve good.mtx -o full.npy", "full.npy: not a regular file"),
+    ("solve good.mtx --format csrr", "csrr"),
+    ("solve good.mtx --device tpu", "tpu"),
+    ("calibrate --quick --out folder.npy", "folder.npy: not a regular file"),
+    ("calibrate --quick --out p.json --samples none/s.json", "none/s.json: there is no folder .*none"),
+]
+
+
+@pytest.fixture
+def inputs(tmp_path, monkeypatch):
+    for name, text in INPUTS.items():
+        (tmp_path / name).write_text(text)
+    for name in ("folder.mtx", "folder.npy"):
+        (tmp_path / name).mkdir()
+    for name in ("pipe.mtx", "pipe.npy"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "full.npy").symlink_to("/dev/full")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSALS, ids=[arguments for arguments, _ in REFUSALS])
+def test_what_is_said_of_bad_inputs(run, inputs, arguments, says):
+    """One line that names the file and says what to do, without words of Python's."""
+    before = set(os.listdir())
+    message = refusal(run, *arguments.split())
+    assert re.search(says, message), message
+    assert len(message) < 500
+    assert not re.search(r"Errno|Traceback|Error\b|\ba (array|integer)\b|\ban (real|complex)\b", message), (
+        message
+    )
+    assert set(os.listdir()) - before <= {"p.json"}
+
+
+def test_usage_is_in_words(run, capsys):
+    for option, value in (
+        ("--size", "x"),
+        ("--size", "1" * 30),
+        ("--block", "0"),
+        ("--rtol", "x"),
+        ("--rtol", "inf"),
+    ):
+        with pytest.raises(SystemExit):
+            run("solve", option, value)
+        assert re.search(f"argument {option}: '{value}' is no (whole|positive)", capsys.readouterr().err)
+
+
+FULL_DISK = """
+    import resource, sys
+    from spmvgpu.cli import main
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    sys.exit(main(["solve", "--size", "6", "--device", "cpu", "--quiet", "-o", "x.npy"]))
+"""
+
+
+@pytest.mark.parametrize("there_was_one", [False, True])
+def test_a_disk_that_is_full(tmp_path, monkeypatch, there_was_one):
+    monkeypatch.chdir(tmp_path)
+    if there_was_one:
+        np.save("x.npy", np.ones(3))
+    done = run_python(FULL_DISK, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: x.npy: could not be written: File too large\n"
+    assert os.listdir() == ["x.npy"] * there_was_one
+    if there_was_one:
+        np.testing.assert_array_equal(np.load("x.npy"), np.ones(3))
+
+
+@pytest.mark.parametrize("arguments", ["info", "solve --size 4 --device cpu --quiet"])
+def test_output_that_cannot_be_printed(arguments):
+    command = [sys.executable, "-m", "spmvgpu", *arguments.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: standard output: No space left on device\n")
+
+
+def test_solution_goes_where_a_link_points(run, inputs, tmp_path):
+    np.save("old.npy", np.ones(1))
+    os.symlink("old.npy", "link.npy")
+    assert run("solve", "good.mtx", "-o", "link.npy")[0] == 0
+    assert os.path.islink("link.npy")
+    np.testing.assert_allclose(np.load("old.npy"), [1 / 2, 1 / 3])
 
 
 def test_interrupt(run, monkeypatch):

@@ -186,6 +186,14 @@ def test_triangles_that_do_not_agree(tmp_path, text, reason):
     assert reason in refusal(path)
 
 
+def test_triangles_that_differ_by_rounding(tmp_path):
+    """The triangle below and the real diagonal count: the matrix is as symmetric as the header says."""
+    path = tmp_path / "A.mtx"
+    header = "%%MatrixMarket matrix coordinate complex hermitian\n"
+    path.write_text(f"{header}2 2 3\n1 1 3 1e-16\n2 1 5 1\n1 2 5.000000000000001 -1\n")
+    np.testing.assert_array_equal(read_matrix(path).toarray(), [[3, 5 - 1j], [5 + 1j, 0]])
+
+
 def test_numbers_are_rounded_as_python_rounds_them(tmp_path):
     numbers = [
         "1e-400",

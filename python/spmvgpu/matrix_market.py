@@ -265,7 +265,7 @@ def expanded(header: Header, entries: Entries) -> Entries:
     """Both triangles of a matrix of which one is stated; ValueError for a diagonal that cannot be."""
     row, col, data, _ = entries
     mirrored = row != col
-    _check_diagonal(header, row, data, ~mirrored)
+    _clear_diagonal(header, row, data, ~mirrored)
     return Entries(
         np.concatenate([row, col[mirrored]]),
         np.concatenate([col, row[mirrored]]),
@@ -281,19 +281,26 @@ def _mirrored(header: Header, data: Array) -> Array:
     return data.conj() if header.symmetry == "hermitian" else data
 
 
-def _check_diagonal(header: Header, row: Array, data: Array, on_diagonal: Any) -> None:
-    if header.symmetry == "skew-symmetric":
-        wrong, must = data[on_diagonal] != 0, "zero"
-    elif header.symmetry == "hermitian":
-        wrong, must = data[on_diagonal].imag != 0, "real"
-    else:
+def _clear_diagonal(header: Header, row: Array, data: Array, on_diagonal: Any) -> None:
+    """Zero what a diagonal may not have, if it is of the size of rounding errors; otherwise ValueError."""
+    if header.symmetry == "symmetric" or (header.symmetry == "hermitian" and data.dtype.kind != "c"):
         return
+    is_skew = header.symmetry == "skew-symmetric"
+    extra = data[on_diagonal] if is_skew else data[on_diagonal].imag
+    wrong = ~(np.abs(extra) <= _rounding(data))
     if wrong.any():
         first = int(np.argmax(wrong))
         place, value = row[on_diagonal][first] + 1, data[on_diagonal][first]
         raise ValueError(
-            f"the diagonal of a {header.symmetry} matrix is {must}, but entry ({place}, {place}) is {value}"
+            f"the diagonal of a {header.symmetry} matrix is {'zero' if is_skew else 'real'}, but entry "
+            f"({place}, {place}) is {value}"
         )
+    data[on_diagonal] = 0 if is_skew else data[on_diagonal].real
+
+
+def _rounding(data: Array) -> float:
+    """The size of errors in entries that would be symmetric but for rounding."""
+    return 64 * float(np.finfo(data.dtype).eps) * float(np.abs(data[np.isfinite(data)]).max(initial=0.0))
 
 
 def _folded(header: Header, entries: Entries) -> Entries:
@@ -305,7 +312,8 @@ def _folded(header: Header, entries: Entries) -> Entries:
     high, high_data = _summed(key[above], _mirrored(header, data[above]))
     _, in_low, in_high = np.intersect1d(low, high, assume_unique=True, return_indices=True)
     a, b = low_data[in_low], high_data[in_high]
-    differs = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):  # of infinities
+        differs = (a != b) & ~(np.abs(a - b) <= _rounding(data)) & ~(np.isnan(a) & np.isnan(b))
     if differs.any():
         first = int(np.argmax(differs))
         i, j = divmod(int(low[in_low[first]]), header.cols)
@@ -335,7 +343,7 @@ def _dense(header: Header, data: Array) -> Array:
     if header.symmetry == "general":
         return data.reshape(shape, order="F")
     col, row = np.triu_indices(header.rows, 1 if header.symmetry == "skew-symmetric" else 0)
-    _check_diagonal(header, row, data, row == col)
+    _clear_diagonal(header, row, data, row == col)
     full = np.zeros(shape, data.dtype)
     full[col, row] = _mirrored(header, data)
     full[row, col] = data

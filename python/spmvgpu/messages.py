@@ -18,3 +18,10 @@ def reason(error: BaseException) -> str:
     text = str(error) if speaks else f"{type(error).__name__}: {error}"
     line = "".join(c if c.isprintable() else " " for c in text[: _MOST_SAID + 1])
     return line if len(line) <= _MOST_SAID else line[:_MOST_SAID] + "..."
+
+
+def said(error: BaseException) -> str:
+    """What an exception says to those who read no Python: of an error of the system, file and reason."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__

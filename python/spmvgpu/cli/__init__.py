@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from .. import CudaError, __version__
+from ..messages import said
 from .output import fail
 
 # Each is a module of this package with a function `add`.
@@ -37,10 +38,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a broken pipe can still be told from a failure
         return code
     except BrokenPipeError:
-        # Nobody reads what is still in the buffer; Python would complain of it when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return fail("interrupted", 130)
-    except (ValueError, MemoryError, OSError, CudaError) as error:
-        return fail(str(error) or type(error).__name__, 2)
+    except (ArithmeticError, CudaError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno and not error.filename:  # of no file that was opened
+            _abandon_output()
+            error.filename = "standard output"
+        return fail(said(error), 2)
+
+
+def _abandon_output() -> None:
+    """Nobody gets what is still in the buffer; Python would complain of it when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ from typing import Any
 from ..devices import device_name, resolve_device
 from ..planning.model.calibrate import calibrate, save_records
 from ..planning.model.profile import forget_loaded, profile_path
-from .output import print_line, progress_bar
+from .output import check_writable, print_line, progress_bar, replacing
 
 
 def add(commands: Any) -> None:
@@ -37,6 +37,9 @@ def run_calibrate(args: argparse.Namespace) -> int:
         raise ValueError(
             "there is no cache directory to keep the profile in; give --out FILE, or set SPMVGPU_CACHE_DIR"
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for file in filter(None, (path, args.samples)):
+        check_writable(file)
     start = perf_counter()
     form = "{bar:30} {percentage:3.0f}% {elapsed}{postfix}"
     bar = progress_bar(total=1.0, bar_format=form, disable=None)  # None: on a terminal only
@@ -49,10 +52,12 @@ def run_calibrate(args: argparse.Namespace) -> int:
         profile, records = calibrate(ordinal, quick=args.quick, report=report)
     finally:
         bar.close()
-    profile.save(path)
+    with replacing(path) as file:
+        profile.save(file)
     forget_loaded()
     if args.samples is not None:
-        save_records(args.samples, records)
+        with replacing(args.samples) as file:
+            save_records(file, records)
     print_line("device", f"{device_name(ordinal)}, {profile.device}")
     print_line("samples", f"{sum(map(len, records.values()))} timed in {perf_counter() - start:.0f} s")
     for dtype, rate in profile.power.items():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 # Between two looks at a bar, and before the first: what takes less time shows none.
@@ -13,6 +17,34 @@ def fail(message: str, code: int) -> int:
     """Print an error and return the exit code."""
     print(f"error: {message}", file=sys.stderr)
     return code
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, with ValueError, a path where no file can be written, before hours are spent on its content."""
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}; give a file in a folder that exists")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: not a regular file; give the name of one, or of none yet")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{path}: it must not be written; give a file where you may write")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, whose file takes the place of another once it is whole.
+
+    Of one that could not be written nothing is left, and the error names the path.
+    """
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.replace(target)
+    except OSError as error:
+        raise OSError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def print_line(name: str, value: str) -> None:

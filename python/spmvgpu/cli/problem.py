@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import gallery, matrix_io
+from ..messages import quoted
 from ..value_types import TYPE_NAMES
 
 Array = npt.NDArray[Any]
@@ -52,16 +53,19 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def positive_int(text: str) -> int:
-    value = int(text)
+    value = int(text) if text.isdecimal() and len(text) < 10 else 0  # more digits than fit int32 are no size
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no whole number from 1 to 999999999")
     return value
 
 
 def positive_float(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
     if not 0 < value < np.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not positive and finite")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no positive finite number")
     return value
 
 
@@ -102,7 +106,8 @@ def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
     beyond = 1 if stored == "lower" else -1
     if other(matrix, beyond).nnz:
         raise ValueError(
-            f"{path}: --symmetric {stored} was given, but there are entries beyond that triangle"
+            f"{path}: --symmetric {stored} was given, but there are entries beyond that triangle; leave it "
+            "out for a matrix that is stored in full"
         )
     return sp.csr_array(matrix + triangle(matrix, -beyond).T)
 
@@ -110,7 +115,7 @@ def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
 def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
     b = matrix_io.read_vector(path)
     if b.dtype.kind not in "buifc":
-        raise ValueError(f"{path}: the right-hand side is of type {b.dtype}; give numbers")
+        raise ValueError(f"{path}: the right-hand side is of type {quoted(str(b.dtype))}; give numbers")
     if b.shape != (rows,):
         raise ValueError(
             f"{path}: the right-hand side has {len(b)} entries, but {matrix_path} has {rows} rows"
@@ -125,4 +130,4 @@ def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
 def check_square(title: str, matrix: sp.csr_array) -> None:
     rows, cols = matrix.shape
     if rows != cols:
-        raise ValueError(f"{title}: the matrix is rectangular ({rows} x {cols}); this needs a square one")
+        raise ValueError(f"{title}: the matrix is rectangular ({rows} x {cols}); give a square one")

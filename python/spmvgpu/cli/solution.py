@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -11,9 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .output import fail, print_line
+from .output import check_writable, fail, print_line, replacing
 
 Array = npt.NDArray[Any]
+
+# What to try where a solver finds that a matrix, or a preconditioner, is none for it.
+ADVICE = {
+    "cg": "try --solver minres, for which it need not be positive definite, or --solver gmres",
+    "minres": "try --solver gmres",
+    "bicgstab": "try --solver gmres",
+    "gmres": "try another --preconditioner",
+}
 
 
 class Solution(NamedTuple):
@@ -84,10 +93,26 @@ def refine(
     return Solution(size * x, relative, iterations, exhausted, rounds, solve_seconds, verify_seconds)
 
 
+def broken_down(title: str, why: object, solver: str) -> ValueError:
+    """What is said of a solver that cannot go on."""
+    return ValueError(f"{title}: {why}; {ADVICE[solver]}")
+
+
 def check_output(output: Path | None) -> None:
     """Refuse, with ValueError, to write the solution where nothing can be written."""
-    if output and (output.suffix != ".npy" or not output.parent.is_dir()):
-        raise ValueError(f"{output}: the solution goes to a .npy file in a folder that exists")
+    if output is None:
+        return
+    if output.suffix != ".npy":
+        raise ValueError(f"{output}: the solution goes to a .npy file; give a name that ends in .npy")
+    check_writable(output)
+
+
+def write_solution(output: Path, x: Array) -> None:
+    """Write it whole or not at all."""
+    content = io.BytesIO()
+    np.save(content, x)  # to a file itself NumPy would write without saying what went wrong
+    with replacing(output) as file:
+        file.write_bytes(content.getbuffer())
 
 
 def report(

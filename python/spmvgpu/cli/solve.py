@@ -16,10 +16,11 @@ import spmvgpu as sg
 from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
 from spmvgpu.linalg.systems import solve as solve_system
 
+from ..messages import said
 from .output import in_bytes, print_line, progress_bar
 from .problem import add_problem_arguments, check_square, load_problem, positive_float, positive_int
 from .ranks import launched_ranks
-from .solution import check_output, refine, report
+from .solution import ADVICE, broken_down, check_output, refine, report, write_solution
 
 Array = npt.NDArray[Any]
 
@@ -78,7 +79,13 @@ def run_solve(args: argparse.Namespace) -> int:
     op = sg.aslinearoperator(problem.matrix, args.format, args.device, dtype=dtype)
     _describe(op, args.format)
     start = perf_counter()
-    M = _preconditioner(args, op, problem.matrix, diagonal)
+    try:
+        M = _preconditioner(args, op, problem.matrix, diagonal)
+    except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
+        raise ValueError(
+            f"{problem.title}: --preconditioner {args.preconditioner}: {said(error)}; "
+            "try another --preconditioner, with --solver gmres where the matrix is not positive definite"
+        ) from error
     prepared = perf_counter() - start
     progress = progress_bar(unit=" iterations", disable=args.quiet)
 
@@ -94,9 +101,12 @@ def run_solve(args: argparse.Namespace) -> int:
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SolverWarning)
-            x, info, how = solve_system(args.solver, op, right, None, M, lambda *_: limits, watch=watch)
+            try:
+                x, info, how = solve_system(args.solver, op, right, None, M, lambda *_: limits, watch=watch)
+            except ValueError as error:
+                raise broken_down(problem.title, error, args.solver) from error
         if info < 0:
-            raise ValueError(str(caught[0].message))
+            raise broken_down(problem.title, caught[0].message, args.solver)
         return x, how.iterations
 
     try:
@@ -106,7 +116,7 @@ def run_solve(args: argparse.Namespace) -> int:
     finally:
         progress.close()
     if args.output:
-        np.save(args.output, solution.x)
+        write_solution(args.output, solution.x)
     before = {
         "assemble" if args.matrix is None else "read": problem.seconds,
         "check": checked,
@@ -132,7 +142,7 @@ def _check_solvable(title: str, matrix: sp.csr_array, solver: str) -> Array:
         hint = " (all of the diagonal is negative: solve with -A and -b)" if (diagonal.real < 0).all() else ""
         raise ValueError(
             f"{title}: the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries "
-            f"are zero or negative, the first in row {bad[0]} ({diagonal[bad[0]]:g}){hint}"
+            f"are zero or negative, the first in row {bad[0]} ({diagonal[bad[0]]:g}){hint}; {ADVICE['cg']}"
         )
     if solver in ("cg", "minres"):
         _check_symmetric(title, matrix, solver)
@@ -156,13 +166,22 @@ def _check_symmetric(title: str, matrix: sp.csr_array, solver: str) -> None:
         row, col = _position(difference, largest)
         kind = "Hermitian" if matrix.dtype.kind == "c" else "symmetric"
         one_triangle = not (sp.tril(matrix, -1).nnz and sp.triu(matrix, 1).nnz)
-        advice = (
-            "; if the file stores one triangle only, pass --symmetric lower or upper" if one_triangle else ""
-        )
+        advice = ", and --symmetric lower or upper if the file has one triangle only" if one_triangle else ""
         raise ValueError(
-            f"{title}: the matrix is not {kind}: A[{row}, {col}] = {matrix[row, col]:g}, but "
-            f"A[{col}, {row}] = {matrix[col, row]:g}; {_METHODS[solver]} need a {kind} matrix{advice}"
+            f"{title}: the matrix is not {kind}: {_contradiction(matrix, row, col)}; {_METHODS[solver]} need "
+            f"a {kind} one: try --solver bicgstab or gmres{advice}"
         )
+
+
+def _contradiction(matrix: sp.csr_array, row: int, col: int) -> str:
+    """Which two entries are not those of a symmetric or Hermitian matrix, in digits that show it."""
+    value, found = matrix[row, col], matrix[col, row]
+    if row == col:
+        return f"A[{row}, {col}] = {value:g}, which must be real"
+    expected = value.conjugate()
+    digits = "g" if f"{expected:g}" != f"{found:g}" else ".17g"
+    text = f"A[{row}, {col}] = {value:{digits}}, but A[{col}, {row}] = {found:{digits}}"
+    return text + (f" and not {expected:{digits}}" if matrix.dtype.kind == "c" else "")
 
 
 def _position(matrix: sp.csr_array, position: int) -> tuple[int, int]:
@@ -175,7 +194,7 @@ def _preconditioner(args: argparse.Namespace, op: sg.SparseOperator, matrix: Any
     """What `--preconditioner` asks for, as solvers take it."""
     if args.preconditioner == "jacobi":
         if not (np.abs(diagonal) > 0).all():
-            raise ValueError("the diagonal has zeros: give another --preconditioner")
+            raise ValueError("the diagonal has zeros")
         return 1 / (np.abs(diagonal) if args.solver in ("cg", "minres") else diagonal)
     if args.preconditioner == "block-jacobi":
         return block_jacobi(op, args.block)
@@ -187,7 +206,7 @@ def _preconditioner(args: argparse.Namespace, op: sg.SparseOperator, matrix: Any
         try:
             import pyamg
         except ImportError:
-            raise ValueError("--preconditioner amg takes pyamg: pip install pyamg") from None
+            raise ValueError("it takes pyamg: pip install pyamg") from None
         hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(matrix))
         return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
     return None

@@ -19,10 +19,11 @@ from spmvgpu.distributed.errors import agreement
 from spmvgpu.distributed.readers import SUFFIXES
 from spmvgpu.linalg import SolverWarning, jacobi
 
+from ..messages import said
 from .output import fail, in_bytes, print_line, progress_bar
 from .problem import load_problem, read_rhs
 from .ranks import launched_ranks
-from .solution import check_output, refine, report
+from .solution import broken_down, check_output, refine, report, write_solution
 
 Array = npt.NDArray[Any]
 
@@ -41,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
         )
     try:
         return _solve(args, comm)
-    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError, SolverWarning) as error:
-        return fail(str(error) or type(error).__name__, 2) if comm.rank == 0 else 2
+    except (ValueError, MemoryError, OSError, sg.CudaError, np.linalg.LinAlgError) as error:
+        return fail(said(error), 2) if comm.rank == 0 else 2
     except Exception:
         # The others may wait for this rank, in vain.
         traceback.print_exc()
@@ -59,7 +60,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
             raise ValueError("over several ranks there is --preconditioner jacobi or none")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
-    M = _preconditioner(op, args)
+    M = _preconditioner(op, args, title)
     if args.solver in ("cg", "minres"):
         _check_symmetric(op, title)
     exact = op
@@ -78,7 +79,10 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
         count = (lambda _: progress.update()) if shown else None
         with warnings.catch_warnings():
             warnings.simplefilter("error", SolverWarning)  # of a breakdown
-            x, _info = solver(op, right, rtol=goal, maxiter=most, M=M, callback=count)
+            try:
+                x, _info = solver(op, right, rtol=goal, maxiter=most, M=M, callback=count)
+            except (SolverWarning, ValueError) as error:
+                raise broken_down(title, error, args.solver) from error
         return x, op.solve_info.iterations
 
     def norm(v: Array, order: float | None = None) -> float:
@@ -93,7 +97,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     whole = op.row_ranges.gather(solution.x) if args.output else None
     with agreement(comm):
         if whole is not None:
-            np.save(args.output, whole)
+            write_solution(args.output, whole)
     code = 0
     if comm.rank == 0:
         verified = f"computed from the matrix in {double}"
@@ -126,17 +130,20 @@ def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
     return title, op, op.row_ranges.scatter(b)
 
 
-def _preconditioner(op: Any, args: argparse.Namespace) -> Any:
+def _preconditioner(op: Any, args: argparse.Namespace, title: str) -> Any:
     """This rank's piece of what `--preconditioner` asks for."""
     if args.solver == "cg":
-        inverse = jacobi(op)  # which checks the diagonal, also where it is not asked for
+        try:
+            inverse = jacobi(op)  # which checks the diagonal, also where it is not asked for
+        except (ValueError, np.linalg.LinAlgError) as error:
+            raise broken_down(title, error, args.solver) from error
         return inverse if args.preconditioner == "jacobi" else None
     if args.preconditioner == "none":
         return None
     diagonal = op.diagonal()
     with agreement(op.comm):
         if not (np.abs(diagonal) > 0).all():
-            raise ValueError("the diagonal has zeros: give --preconditioner none")
+            raise ValueError(f"{title}: the diagonal has zeros: give --preconditioner none")
     return 1 / (np.abs(diagonal) if args.solver == "minres" else diagonal)
 
 
@@ -152,7 +159,7 @@ def _check_symmetric(op: Any, title: str) -> None:
         kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
         raise ValueError(
             f"{title}: the matrix is not {kind}: v @ A @ u = {right:g} for random u and v, and "
-            f"u @ A @ v = {left:g}; cg and minres need a {kind} matrix"
+            f"u @ A @ v = {left:g}; cg and minres need a {kind} matrix: try --solver bicgstab or gmres"
         )
 
 

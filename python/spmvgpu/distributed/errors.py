@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._core import CudaError, FormatError
+from ..messages import said
 from .communicators import mpi
 
 # What is raised elsewhere for an exception of one rank: the first that it is one of.
@@ -46,7 +47,7 @@ def raise_together(comm: Any, failure: Exception | None) -> None:
     comm.Allreduce(np.array([failure is not None], np.int32), any_failed, mpi().MAX)
     if not any_failed[0]:
         return
-    told = None if failure is None else (_kind(failure), str(failure) or type(failure).__name__)
+    told = None if failure is None else (_kind(failure), said(failure))
     outcomes = comm.allgather(told)
     failed = [rank for rank, outcome in enumerate(outcomes) if outcome is not None]
     kind, message = first = outcomes[failed[0]]
