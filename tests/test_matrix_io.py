@@ -303,6 +303,8 @@ def refusal(path, read=read_matrix):
         (HEADER + "2 2 1\n1 1 +-5\n", "'+-5' is no number"),
         (HEADER + "2 2 1\n1 1 1D\n", "'1D' is no number"),
         (HEADER + "2 2 1\n1 1 0x1\n", "'0x1' is no number"),
+        (HEADER + "2 2 1\n1 1 1\0005\n", r"'1\x005' is no number"),
+        (HEADER + "2 2 1\n1 1 1e1d1\n", "'1e1d1' is no number"),
         (HEADER + "2 2 1\n1 1 1e400\n", "'1e400' is too large for float64"),
         (HEADER + "2 2 1\n1 1\n", "an entry must have 3 numbers, and this has 2"),
         (HEADER + "2 2 1\n1 1 1 1\n", "'1' is left over: an entry has 3 numbers"),

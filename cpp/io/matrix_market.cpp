@@ -62,7 +62,7 @@ const char* read_whole(const char* at, const char* end, double& value) {
 std::string without_fortran(const char* at, const char* end) {
     std::string word;
     for (; at != end; ++at) {
-        const bool is_exponent = std::strchr("dDqQ", *at) != nullptr;
+        const bool is_exponent = *at == 'd' || *at == 'D' || *at == 'q' || *at == 'Q';
         const bool is_sign = *at == '+' || *at == '-';
         if (is_sign && !word.empty() && (is_digit(word.back()) || word.back() == '.')) word += 'e';
         word += is_exponent ? 'e' : *at;
@@ -225,7 +225,8 @@ void EntryReader<Index>::parse(Piece& piece) {
             at = skip_blanks(at);
             if (*at == '\n') return too_few(lines_.indices + k);
             double& value = values_[entry * lines_.values + k];
-            const char* const end = lines_.are_whole ? read_whole(at, piece.end, value) : read_real(at, piece.end, value);
+            const char* const end =
+                lines_.are_whole ? read_whole(at, piece.end, value) : read_real(at, piece.end, value);
             if (end == nullptr) {
                 return piece.refuse(at, quoted(at) + (lines_.are_whole ? " is no whole number" : " is no number"));
             }
