@@ -278,7 +278,7 @@ def test_dtype_asked_for():
     assert_multiplies(op, A.astype(np.float32), x.astype(np.float32))
 
 
-def test_ranks_without_entries_have_no_say_in_the_type():
+def test_ranks_without_rows_have_no_say_in_the_type():
     A, x = case("uniform", "float32")
     rows = divided(A.shape[0], "last_has_all")
     own = piece(A, rows) if len(rows) else sp.csr_array((0, A.shape[1]), dtype=np.float64)

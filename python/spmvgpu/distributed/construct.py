@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..arguments import one_of, plain_options
 from ..devices import CPU
 from ..symmetry import declared
@@ -55,7 +57,7 @@ def aslinearoperator(
         ``SPMVGPU_NUM_THREADS`` or ``OMP_NUM_THREADS`` says how many threads each of them takes.
     dtype : {None, float32, float64, complex64, complex128}
         Type that the matrix is stored and multiplied in. By default that of the ranks' rows, which must be
-        one, also of ranks that have no rows or entries.
+        one; ranks without rows have no say.
     symmetric : bool or "hermitian", optional
         True: the whole matrix is symmetric, so it serves as its own transpose, which is not checked;
         "hermitian": as its own conjugate transpose, which is checked within each rank's own block.
@@ -97,9 +99,8 @@ def aslinearoperator(
         csr = local_rows(A_local, dtype)
         given = A_local.dtype if dtype is None else csr.dtype
     check_same(own, symmetric=symmetric or False, transport=transport)
-    facts = own.allgather((csr.shape[1], given.name))
-    total_columns = facts[0][0]
-    _check_types([name for _, name in facts])
+    facts = own.allgather((*csr.shape, given.name, csr.dtype))
+    total_columns, common = facts[0][1], _common_type(facts)
     with agreement(own):
         if csr.shape[1] != total_columns:
             raise ValueError(
@@ -116,12 +117,12 @@ def aslinearoperator(
             raise ValueError(f"col_ranges end at {cols.total}; the matrix has {total_columns} columns")
         if symmetric and cols != rows:
             raise ValueError("a symmetric matrix is square, and its rows and columns are divided alike")
-        inner, halo, boundary, needed = split(csr, cols)
+        inner, halo, boundary, needed = split(csr.astype(common, copy=False), cols)
     exchange = Exchange(cols, needed)
     placement = place(own)
     with agreement(own):
         wanted = {"device": placement.device(device), "tune": tune, "symmetric": symmetric}
-        blocks = build(inner, halo, boundary, needed, format, dtype=csr.dtype, **wanted, **options)
+        blocks = build(inner, halo, boundary, needed, format, dtype=common, **wanted, **options)
     summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
     ordinal = blocks.inner._ordinal if isinstance(blocks.inner.device, str) else CPU
     carried = between_gpus.choose(own, ordinal, transport)
@@ -145,8 +146,13 @@ def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:
     return ranges
 
 
-def _check_types(names: list[str]) -> None:
-    """TypeError, everywhere, where the rows of the ranks are of several types."""
-    if len(set(names)) > 1:
-        found = ", ".join(f"{name} on rank {names.index(name)}" for name in dict.fromkeys(names))
-        raise TypeError(f"the ranks' rows are of several types ({found}); give dtype=, the same on all ranks")
+def _common_type(facts: list[tuple[int, int, str, np.dtype[Any]]]) -> np.dtype[Any]:
+    """The type that all ranks' rows are stored in; TypeError, everywhere, where they are of several."""
+    with_rows = [rank for rank, (rows, *_) in enumerate(facts) if rows] or [0]
+    first: dict[str, int] = {}
+    for rank in with_rows:
+        first.setdefault(facts[rank][2], rank)
+    if len(first) > 1:
+        found = ", ".join(f"{name} on rank {rank}" for name, rank in first.items())
+        raise TypeError(f"the ranks' rows are of several types ({found}); give the same dtype= on all")
+    return facts[with_rows[0]][3]
