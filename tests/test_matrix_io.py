@@ -601,6 +601,17 @@ def test_a_vector_of_a_type_with_a_long_name(tmp_path):
     assert message.isprintable()
 
 
+def test_a_long_comment(tmp_path):
+    path = tmp_path / "A.mtx"
+    path.write_text(HEADER + "%" + "1 2 3 " * 500_000 + "\n2 2 1\n1 1 5\n%" + "x" * 1_000_000)
+    assert read_matrix(path).nnz == 1
+    path.write_text(HEADER + "%" * 5_000_000)
+    assert "sizes must hold rows, columns, entries as whole numbers, and it is missing" in refusal(path)
+    with gzip.open(tmp_path / "A.mtx.gz", "wb", compresslevel=1) as file:
+        file.write(HEADER.encode() + b"%" * 70_000_000)
+    assert "bytes of comments before the sizes" in refusal(tmp_path / "A.mtx.gz")
+
+
 def test_packed_newlines_do_not_fill_the_memory(tmp_path):
     path = tmp_path / "A.mtx.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:

@@ -49,7 +49,7 @@ _SIZE = re.compile(rb"\+?[0-9]{1,18}")  # as many digits as fit int64
 _MOST_COMMENT_BYTES = 64 << 20
 _MOST_BYTES_PER_NUMBER = 128
 _LONGEST_LINE = 1 << 20
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 16 << 20  # of which few make a file: threads wait for each other at the end of each
 
 
 class Header(NamedTuple):
@@ -134,7 +134,7 @@ def read_header(stream: BufferedIOBase) -> Header:
     if banner is None:
         raise ValueError(f"it begins with {quoted(first.strip())}, not with the banner %%MatrixMarket")
     object, layout, field, symmetry = _words(banner[1].split())
-    line, has_more, total = 1, False, len(first)
+    line, has_more, total, goes_on = 1, False, len(first), False
     while True:
         text = stream.readline(_LONGEST_LINE)
         line += text.endswith(b"\n")
@@ -142,12 +142,10 @@ def read_header(stream: BufferedIOBase) -> Header:
         if total > _MOST_COMMENT_BYTES:
             raise ValueError(f"more than {_MOST_COMMENT_BYTES} bytes of comments before the sizes")
         words = text.strip()
-        if words.startswith(b"%"):
+        if text and (goes_on or words.startswith(b"%")):
             if amgx := _AMGX.fullmatch(words.lower()):
                 has_more = _has_vectors(amgx[1].split())
-            while text and not text.endswith(b"\n"):  # the rest of a long comment
-                text = stream.readline(_LONGEST_LINE)
-                total += len(text)
+            goes_on = not text.endswith(b"\n")  # a long comment
         elif words or not text:
             break
     sizes = _sizes(words, _SIZES[object, layout])
@@ -216,7 +214,7 @@ def read_content(stream: BufferedIOBase, header: Header) -> Any:
         header says.
     """
     reader = header.reader(header.entries)
-    read_lines(stream, reader, _MOST_COMMENT_BYTES + _MOST_BYTES_PER_NUMBER * header.entries * header.numbers)
+    _read_lines(stream, reader, _MOST_BYTES_PER_NUMBER * header.entries * header.numbers)
     if reader.entries < header.entries:
         raise ValueError(
             f"truncated: the header announces {header.entries} entries, and {reader.entries} follow"
@@ -229,9 +227,10 @@ def read_content(stream: BufferedIOBase, header: Header) -> Any:
     return sp.coo_array((entries.data, (entries.row, entries.col)), shape=(header.rows, header.cols))
 
 
-def read_lines(stream: BufferedIOBase, reader: Any, limit: int) -> None:
-    """Give a reader all that is left of a stream; ValueError after more bytes than the limit."""
-    buffer = bytearray(_BLOCK_BYTES)
+def _read_lines(stream: BufferedIOBase, reader: Any, most: int) -> None:
+    """Give a reader all that is left of a stream, which is at most so many bytes and comments."""
+    limit = most + _MOST_COMMENT_BYTES
+    buffer = bytearray(min(_BLOCK_BYTES, max(_LONGEST_LINE, most)))
     view = memoryview(buffer)
     filled = total = 0
     while count := stream.readinto(view[filled:]):
@@ -241,7 +240,7 @@ def read_lines(stream: BufferedIOBase, reader: Any, limit: int) -> None:
             raise ValueError(f"more than {limit} bytes for as few numbers as the header announces")
         whole = buffer.rfind(b"\n", 0, filled) + 1
         if whole == 0 and filled == len(buffer):
-            raise ValueError(f"a line of more than {_BLOCK_BYTES} bytes")
+            raise ValueError(f"a line of more than {len(buffer)} bytes")
         reader.read(view[:whole])
         buffer[: filled - whole] = buffer[whole:filled]
         filled -= whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from io import BufferedIOBase, BytesIO
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..matrix_io import check_rows
-from ..matrix_market import Header, entries_of, expanded, read_header, read_lines
+from ..matrix_market import Header, entries_of, expanded, read_header
 from ..messages import reason
 from .errors import agreement
 
@@ -48,7 +48,7 @@ def read_triplets(path: Path, comm: Any) -> Triplets:
             text = stream.read(end - begin)
         reader = header._replace(line=1).reader(text.count(b"\n") + 1)
         try:
-            read_lines(BytesIO(text), reader, len(text))
+            reader.read(text if text.endswith(b"\n") or not text else text + b"\n")
         except ValueError as error:
             raise ValueError(f"{path}: of the lines from byte {begin} to {end}, {error}") from error
     found = comm.allreduce(np.array([reader.entries, reader.has_below, reader.has_above]))
