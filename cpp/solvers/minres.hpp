@@ -115,16 +115,16 @@ void check_symmetry(Context<T, Queue>& solve, MinresScalars* s, const T* r, cons
 template <class T>
 struct MinresIteration {
     T *x, *v;
-    T* my_memory;  // for M y, if there is an M
+    T* product;  // A v, which is queued beyond the end, too, and so has a place of its own; then M y, if there is an M
     T *ys[3], *ws[3];
 
     // The same after so many iterations, counted from 0 again.
     MinresIteration after(std::int64_t k) const {
         const auto at = [k](T* const(&vectors)[3], int i) { return vectors[(k + i) % 3]; };
-        return {x, v, my_memory, {at(ys, 0), at(ys, 1), at(ys, 2)}, {at(ws, 0), at(ws, 1), at(ws, 2)}};
+        return {x, v, product, {at(ys, 0), at(ys, 1), at(ys, 2)}, {at(ws, 0), at(ws, 1), at(ws, 2)}};
     }
 
-    // Where the next iteration puts its y, which nobody reads before.
+    // Where the next iteration puts its y, which no iteration reads before.
     T* unread() const { return ys[1]; }
 
     SPMVGPU_ITERATION void operator()(Run& run, MinresScalars* s, std::int64_t k) const {
@@ -135,12 +135,12 @@ struct MinresIteration {
         T *const w1 = ws[first], *const w2 = ws[second], *const w = ws[third];
 
         // y = (A - shift) v - (beta / oldb) r1,  alfa = v.y
-        run.multiply(v, y);
+        run.multiply(v, product);
         run.sweep(
-            s, read(y, v, r1), write(y),
-            SPMVGPU_LAMBDA(const S& s, T y, T v, T r1) {
+            s, read(product, v, r1), write(y),
+            SPMVGPU_LAMBDA(const S& s, T av, T v, T r1) {
                 const double ratio = s.oldb > 0 ? s.beta / s.oldb : 0;
-                y = y - Real<T>(s.shift) * v - Real<T>(ratio) * r1;
+                const T y = av - Real<T>(s.shift) * v - Real<T>(ratio) * r1;
                 return put(y).sum(dot(v, y));
             },
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
@@ -162,7 +162,7 @@ struct MinresIteration {
             SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
                 if (is_plain) s.rotate(real_of(sums[0]));
             });
-        const T* const my = run.precondition(s, y, my_memory);
+        const T* const my = run.precondition(s, y, product);
         if (!is_plain) {
             run.sweep(
                 s, read(y, my), SPMVGPU_LAMBDA(const S&, T y, T my) { return sum<T>(dot(y, my)); },
@@ -189,7 +189,7 @@ void begin_minres(Context<T, Queue>& solve, MinresScalars* s, const MinresIterat
     using S = MinresScalars;
     T *const v = iteration.v, *const *const ys = iteration.ys, *const *const ws = iteration.ws;
     const T* const r = ys[0];
-    const T* const my = solve.precondition(s, r, iteration.my_memory);
+    const T* const my = solve.precondition(s, r, iteration.product);
     if (solve.limits.check) check_symmetry(solve, s, r, my, ys[1], ys[2]);
     solve.sweep(
         s, read(r, my), write(v, ws[0], ws[1]),
@@ -238,7 +238,7 @@ void minres(Context<T, Queue>& solve) {
         const Truth truth = solve.verify(s, r);
         if (truth == Truth::kOver || (truth == Truth::kNoBetter && has_begun_anew)) {
             const bool is_nearest = solve.queue.read_scalars(s).status == Status::kLeastSquares;
-            if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, s, r, iteration.my_memory);
+            if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, s, r, iteration.product);
             return solve.finish(s);
         }
         MinresScalars now = solve.queue.read_scalars(s);

@@ -10,11 +10,17 @@ import scipy.sparse as sp
 
 from ..arguments import one_of, real_number, whole_number
 from ..construct import aslinearoperator
-from ..devices import device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator import SparseOperator
 from ..value_types import core_class
-from .preconditioners import DevicePreconditioner, check_operator, inverse_of, positive_inverse, what_fits
+from .preconditioners import (
+    DevicePreconditioner,
+    check_operator,
+    inverse_of,
+    positive_inverse,
+    requested_device,
+    what_fits,
+)
 from .vectors import NOTHING, staged
 
 _EIGENVALUE_STEPS = 15  # of the power method, whose estimate is then raised by a tenth
@@ -320,7 +326,7 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     places = np.arange(len(blocks) + 1)
     inverse = sp.bsr_array((inverses, places[:-1], places), shape=(len(blocks) * size,) * 2)
     made: SparseOperator = aslinearoperator(
-        sp.csr_array(inverse)[:n, :n], device=device_name(op._ordinal), dtype=op.dtype
+        sp.csr_array(inverse)[:n, :n], device=requested_device(op), dtype=op.dtype
     )
     return made
 

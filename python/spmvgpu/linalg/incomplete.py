@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..devices import device_name, resolve_device
+from ..devices import resolve_device
 from ..inputs.compressed import transpose
 from ..operator import SparseOperator
 from ..value_types import core_class
-from .preconditioners import DevicePreconditioner, check_operator, what_fits
+from .preconditioners import DevicePreconditioner, check_operator, requested_device, what_fits
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -164,5 +164,4 @@ def _factors(op: Any) -> Any:
 
 
 def _factorised(op: SparseOperator, factors: Any) -> IncompleteFactors:
-    requested = getattr(op._origin, "requested", device_name(op._ordinal))
-    return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested)
+    return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op))

@@ -17,7 +17,7 @@ from .. import _core
 from ..arrays import host_array, library_of, taken
 from ..composed import Composable
 from ..construct import aslinearoperator
-from ..devices import device_name
+from ..devices import device_name, resolve_device
 from ..inputs.sparse import scipy_sparse
 from ..operands import promoted
 from ..operator import SparseOperator
@@ -240,6 +240,14 @@ def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
             "matrix is symmetric"
         )
     return "jacobi(op), with minres or gmres if the matrix is not positive definite"
+
+
+def requested_device(op: SparseOperator) -> str:
+    """An operator's device as the caller named it, which pickles go by; if that is another now, its name."""
+    requested = getattr(op._origin, "requested", None)
+    if isinstance(requested, str) and resolve_device(requested) == op._ordinal:
+        return requested
+    return device_name(op._ordinal)
 
 
 class PreconditionerMap(NamedTuple):
