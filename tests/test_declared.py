@@ -41,7 +41,7 @@ def facts(dense):
         (True, BOTH, SYMMETRIC),
         ("lower", BOTH, SYMMETRIC),
         ("upper", BOTH, SYMMETRIC),
-        ("hermitian", BOTH, HERMITIAN),
+        ("hermitian", HERMITIAN, HERMITIAN),
     ],
 )
 def test_what_is_said(said, of_real, of_complex):

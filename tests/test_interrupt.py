@@ -319,6 +319,7 @@ USES = {
     "product": (lambda op: op @ np.ones(16), 1),
     "T": (lambda op: anew(op).T, 31),
     "new one": (lambda op: sg.aslinearoperator(op.tocsr(), device=op.device), 31),
+    "update": (lambda op: op.update_values(op.tocsr().data), 7),
 }
 
 

@@ -305,13 +305,15 @@ def test_an_operator_of_half_a_matrix_takes_all_values(triangle, device):
     assert op.T is op
 
 
-def test_a_hermitian_operator_stays_hermitian(device):
-    A = hermitian(matrix("sym_blocks", np.dtype("float64")))
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_a_hermitian_operator_stays_hermitian(dtype, device):
+    A = matrix("sym_blocks", np.dtype("float64"))
+    A = hermitian(A) if dtype == "complex128" else A
     op = sg.aslinearoperator(A, format="csr", device=device, symmetric="hermitian")
     op.update_values(A.data * 2)
     assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
     with pytest.raises(ValueError, match=r"symmetric='hermitian'.*entry \(0, 126\)"):
-        op.update_values(A.data * 1j)
+        op.update_values(A.data * np.arange(1, A.nnz + 1))
     assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
 
 

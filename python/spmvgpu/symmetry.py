@@ -21,13 +21,17 @@ class Symmetry(Flag):
 
 
 def declared(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry | None:
-    """What is known of a matrix of which its owner says `symmetric`, as `aslinearoperator` takes it."""
+    """What is known of a matrix of which its owner says `symmetric`, as `aslinearoperator` takes it.
+
+    A real matrix that is said to be Hermitian is known as that alone: its new values are looked at, too.
+    """
     if symmetric is None:
         return None
     if not symmetric:
         return Symmetry.NEITHER
-    said = Symmetry.HERMITIAN if symmetric == "hermitian" else Symmetry.SYMMETRIC
-    return Symmetry.BOTH if dtype.kind != "c" else said
+    if symmetric == "hermitian":
+        return Symmetry.HERMITIAN
+    return Symmetry.SYMMETRIC if dtype.kind == "c" else Symmetry.BOTH
 
 
 def stored_as(

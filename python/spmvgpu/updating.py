@@ -122,7 +122,8 @@ class UpdateMethods:
     def _symmetry_with(self, values: _NewValues) -> Symmetry | None:
         """What is known of the matrix with the new values, which must be Hermitian where it has to be."""
         known: Symmetry | None = self._origin.symmetric
-        if not known or Symmetry.HERMITIAN not in known or self.dtype.kind != "c":
+        is_real = self.dtype.kind != "c"
+        if not known or Symmetry.HERMITIAN not in known or (known == Symmetry.BOTH and is_real):
             return known
         csr, data = self.tocsr(), values.on_host()
         if known == Symmetry.BOTH and not data.imag.any():
