@@ -68,6 +68,8 @@ def at_each_step(
     while True:
         handler = _Handler(at, action, place)
         before = sys.gettrace()
+        # Python 3.12 tells of instructions only if some frame asks for them when tracing begins.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(handler)
         try:
             call()
@@ -76,6 +78,7 @@ def at_each_step(
         finally:
             sys.settrace(before)
         if not handler.ran_at:
+            assert at > 1, "no step of the call was seen"
             return
         yield handler.ran_at
         at += stride

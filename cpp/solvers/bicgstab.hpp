@@ -19,13 +19,13 @@ struct BicgstabScalars : Progress {
     using W = Wide<T>;
 
     W alpha{}, beta{}, omega{}, rho{};
-    double eps = 0;     // below which a cosine is taken for zero
+    double tiny = 0;    // below which a cosine is taken for zero
     double norm_f = 0;  // |f|
 
     SPMVGPU_SCALAR void check_rho(W value, double norm_r) {
         rho = value;
         if (leaves_range(size_of(rho))) return;
-        if (status == Status::kRunning && !(size_of(rho) > eps * norm_f * norm_r)) stop(Status::kRho, size_of(rho));
+        if (status == Status::kRunning && !(size_of(rho) > tiny * norm_f * norm_r)) stop(Status::kRho, size_of(rho));
     }
 };
 
@@ -78,7 +78,7 @@ struct BicgstabIteration {
                 s.omega = Wide<T>(0);
                 if (s.status != Status::kRunning || s.leaves_range(tt)) return;
                 // The cosine of the angle between t and r; where it is zero, no step along M r is of use.
-                const bool is_useful = size > s.eps * root(tt) * root(real_of(sums[2]));
+                const bool is_useful = size > s.tiny * root(tt) * root(real_of(sums[2]));
                 if (is_useful || !finite(size)) s.omega = sums[0] / tt;
             });
 
@@ -119,7 +119,7 @@ void bicgstab(Context<T, Queue>& solve) {
              *const v = solve.vector(), *const t = solve.vector(), *const mp_memory = solve.vector(),
              *const mr_memory = solve.vector();
     S initial;
-    initial.eps = epsilon<T>();
+    initial.tiny = epsilon<T>() * epsilon<T>();
     S* const s = solve.scalars(initial);
     if (!solve.start(s, r)) return solve.finish(s);
 
