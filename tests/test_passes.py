@@ -9,7 +9,7 @@ from find_nvcc import system_nvcc
 from programs import LONGEST, ROOT, check, compiled
 from support import over
 
-SOURCES = [f"core/{name}.cpp" for name in ("team", "interrupt", "memory", "parallel", "mutex")]
+SOURCES = [f"core/{name}.cpp" for name in ("team", "interrupt", "memory", "parallel", "environment", "mutex")]
 
 
 @pytest.fixture(scope="module")
