@@ -112,7 +112,7 @@ def write_solution(output: Path, x: Array) -> None:
     content = io.BytesIO()
     np.save(content, x)  # to a file itself NumPy would write without saying what went wrong
     with replacing(output) as file:
-        file.write_bytes(content.getbuffer())
+        file.write_bytes(content.getvalue())
 
 
 def report(
