@@ -6,14 +6,8 @@
 #include <string>
 #include <variant>
 
-#include "core/gpu_memory.hpp"
 #include "formats/all.hpp"
-
-// There is no GPU in this program.
-namespace spmvgpu::cuda {
-std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
-void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
-}  // namespace spmvgpu::cuda
+#include "no_gpu.hpp"
 
 namespace {
 
@@ -23,7 +17,7 @@ void expect(bool holds, const std::string& what) {
     if (!holds) throw std::runtime_error(what);
 }
 
-// What is said of the operand that is null; nothing if the product needs none of those that are.
+// The message that refuses a null operand. Empty if the product needs no operand that is null.
 template <class F>
 std::string refusal(const F& format, const Product<double>& product, std::size_t scratch_bytes = 0) {
     try {

@@ -13,18 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "core/gpu_memory.hpp"
 #include "formats/csr_build.hpp"
 #include "formats/csr_passes.hpp"
 #include "formats/hyb_build.hpp"
 #include "formats/spans_build.hpp"
+#include "no_gpu.hpp"
 #include "passes/host_passes.hpp"
-
-// There is no GPU in this program.
-namespace spmvgpu::cuda {
-std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
-void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
-}  // namespace spmvgpu::cuda
 
 namespace {
 

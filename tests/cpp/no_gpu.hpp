@@ -1,0 +1,11 @@
+// For a program without CUDA: defines what core/memory.cpp calls of it. Included by one source of the program.
+#pragma once
+
+#include <stdexcept>
+
+#include "core/gpu_memory.hpp"
+
+namespace spmvgpu::cuda {
+std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
+void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
+}  // namespace spmvgpu::cuda
