@@ -274,6 +274,24 @@ def test_minres_ends_by_the_residual_in_the_ordinary_norm(device):
         assert op.solve_info.goal == pytest.approx(max(given["rtol"] * norm(b), given.get("atol", 0.0)))
 
 
+def test_minres_with_a_preconditioner_that_makes_it_harder(device):
+    """The norm by which it iterates says little of |r| then, and rounding more. A factor changes nothing."""
+    rng = np.random.default_rng(20)
+    for n in rng.integers(20, 90, 12):
+        B = sp.random_array((n, n), density=0.05, rng=rng)
+        A = sp.csr_array(rng.uniform(1, 30) * (B @ B.T) + sp.eye_array(n), dtype=np.float32)
+        if np.linalg.cond((A @ A).toarray()) > 1e5:
+            continue  # about as much as single precision holds
+        b = rng.integers(-3, 4, n).astype(np.float32)
+        op = sg.aslinearoperator(A, device=device)
+        many = {"rtol": 1e-4, "maxiter": 20 * n}
+        found = [linalg.minres(op, b, M=np.ldexp(1.0, exponent) * op, **many) for exponent in (0, -20, 20)]
+        assert [info for _, info in found] == [0, 0, 0]
+        assert np.linalg.norm(b - A.astype(np.float64) @ found[0][0]) <= 1e-4 * np.linalg.norm(b)
+        np.testing.assert_array_equal(found[0][0], found[1][0])
+        np.testing.assert_array_equal(found[0][0], found[2][0])
+
+
 def test_minres_refuses_a_preconditioner_of_zeros(device):
     A, b = system(np.float64)
     with pytest.raises(ValueError, match="indefinite preconditioner"):

@@ -23,14 +23,16 @@ struct MinresScalars : Progress {
     double eps = 0, shift = 0;
     double beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0;
     double gmax = 0, oldeps = 0, delta = 0, inverse_gamma = 1, phi = 0, rootl = 0;
-    double ratio = 1;  // of |r| to phibar
+    double ratio = 1;         // of |r| to phibar
+    double first_phibar = 0;  // where these Lanczos vectors began
+    bool has_m = false;
 
     // The first Lanczos vector, from r.Mr and r.r.
     SPMVGPU_SCALAR void begin_lanczos(double r_mr, double rr) {
         if (leaves_range(r_mr)) return;
         if (!finite(r_mr)) return stop(Status::kNotFinite, r_mr);
         if (r_mr <= 0) return stop(Status::kBadPreconditioner, r_mr);
-        beta = phibar = root(r_mr);
+        beta = phibar = first_phibar = root(r_mr);
         ratio = root(rr) / phibar;
         oldb = dbar = epsln = sn = gmax = 0;
         cs = -1;
@@ -83,7 +85,7 @@ struct MinresScalars : Progress {
         } else if (rootl <= root(eps) * gmax && cs * cs <= 100 * eps) {
             // |A r| is small, as it never becomes much smaller by rounding, and |r| has ceased to fall.
             stop(Status::kLeastSquares, norm_r);
-        } else if (phibar <= eps * gmax * norm_x) {
+        } else if (phibar <= eps * (has_m ? first_phibar : gmax * norm_x)) {
             stop(Status::kStagnated, norm_r);  // by as much r may be wrong
         } else if (iterations >= maxiter) {
             stop(Status::kExhausted, norm_r);
@@ -226,26 +228,34 @@ void minres(Context<T, Queue>& solve) {
     MinresScalars initial;
     initial.eps = epsilon<T>();
     initial.shift = solve.shift();
+    initial.has_m = solve.has_preconditioner();
     MinresScalars* const s = solve.scalars(initial);
     if (!solve.start(s, iteration.ys[0])) return solve.finish(s);
 
     begin_minres(solve, s, iteration);
-    for (bool has_begun_anew = false;;) {
+    // With an M, |r| may not be what phibar says of it, so the same Lanczos vectors get a second chance.
+    const int chances = solve.has_preconditioner() ? 2 : 1;
+    int misses = 0;
+    for (double began_at = solve.kInfinity;;) {
         const std::int64_t before = solve.queue.read_scalars(s).iterations;
         if (!solve.look(s)) solve.iterate(s, 3, iteration);
-        iteration = iteration.after(solve.queue.read_scalars(s).iterations - before);
+        const MinresScalars said = solve.queue.read_scalars(s);
+        iteration = iteration.after(said.iterations - before);
         T* const r = iteration.unread();
         const Truth truth = solve.verify(s, r);
-        if (truth == Truth::kOver || (truth == Truth::kNoBetter && has_begun_anew)) {
+        misses = truth == Truth::kNoBetter ? misses + 1 : 0;
+        const bool is_at_end = truth == Truth::kNoBetter && (misses == chances || said.status != Status::kConverged);
+        if (truth == Truth::kOver || (is_at_end && !(solve.true_residual() < 0.5 * began_at))) {
             const bool is_nearest = solve.queue.read_scalars(s).status == Status::kLeastSquares;
             if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, s, r, iteration.product);
             return solve.finish(s);
         }
+        if (truth == Truth::kNoBetter && !solve.revive(s)) return solve.finish(s);
         MinresScalars now = solve.queue.read_scalars(s);
         const double ratio = solve.true_residual() / now.phibar;
-        has_begun_anew = truth == Truth::kNoBetter || !(now.phibar > 0) || !finite(ratio);
-        if (has_begun_anew) {
-            if (!solve.revive(s)) return solve.finish(s);
+        if (is_at_end || !(now.phibar > 0) || !finite(ratio)) {
+            began_at = solve.true_residual();
+            misses = 0;
             iteration = iteration.after(1);
             begin_minres(solve, s, iteration);
         } else {

@@ -482,8 +482,10 @@ def is_preconditioner(entry: Entry, of: Entry, definite: bool) -> bool:
     if definite:
         if not np.allclose(P, P.conj().T, atol=1e-4 * np.abs(P).max()):
             return False
+        # The preconditioned matrix has to be one that the precision allows to solve with.
+        most = min(1e3, 1e-2 / np.finfo(of.op.dtype).eps / np.linalg.cond(of.model.dense()))
         values = np.linalg.eigvalsh(P)
-        return bool(values[0] > 0 and values[-1] < 1e3 * values[0])
+        return bool(values[0] > 0 and values[-1] < most * values[0])
     product, near = P @ of.model.dense(), np.eye(len(P), dtype=P.dtype)
     near *= np.trace(product) / len(product)
     return bool(np.linalg.norm(product - near, 2) < 0.9 * np.abs(near[0, 0]))
