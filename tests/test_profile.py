@@ -149,6 +149,7 @@ def _use_profile():
     "edit",
     [
         _set("processors", 10**400),
+        _set("processors", 2**31),  # more than the core can be told
         _set("processors", True),
         _set("cache_bytes", 0),
         _set("cache_bytes", -1),

@@ -109,7 +109,7 @@ def bits(made):
 
 
 def assert_same_products(found, expected, way):
-    """The same bits; nearly, where formats differ: a matrix in several is transposed to CSR, and back to CSR."""
+    """The same bits; nearly, where formats differ: one of several is transposed to CSR, and back to CSR."""
     for one, other in zip(found, expected, strict=True):
         if way == "of two parts":
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max())

@@ -183,7 +183,7 @@ _ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), POINT_LEN
 _TABLE = {
     "device": str,
     "kind": {"cpu", "cuda"},
-    "processors": _COUNT,
+    "processors": Range(1, 1e6, whole=True),
     "cache_bytes": _COUNT,
     "memory_bandwidth": _POSITIVE,
     "power": dict.fromkeys(DTYPES, _POSITIVE),
