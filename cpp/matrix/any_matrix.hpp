@@ -27,6 +27,9 @@ public:
     // takes_rows().
     virtual void spmv(const Product<T>& product, Stream stream) const = 0;
 
+    // Throws FormatError for a matrix that spmv() refuses, and that can therefore be no part of another.
+    virtual void check_spmv() const {}
+
     // The same with x and y in host memory, whatever the device and however they lie. Complete when it returns.
     virtual void spmv_host(const Product<T>& product) const = 0;
 

@@ -17,6 +17,7 @@ DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<
     : rows_(rows), cols_(cols), shards_(std::move(shards)) {
     RowCheck every(rows);
     for (const Shard<T>& shard : shards_) {
+        shard.matrix->check_spmv();
         check_index_map("rows", shard.rows, shard.matrix->rows(), rows);
         if (shard.matrix->cols() != cols || shard.col_begin < 0 || shard.col_begin > shard.col_end ||
             shard.col_end > cols) {

@@ -131,12 +131,16 @@ index_t Matrix<T>::dot_parts() const {
 }
 
 template <class T>
+void Matrix<T>::check_spmv() const {
+    if (!gathers_on_host()) return;
+    throw FormatError("format '" + format() +
+                      "' with gather='host' gathers x in host memory, so it takes NumPy arrays, on one device and in " +
+                      "the order of the matrix; build the operator with gather='device'");
+}
+
+template <class T>
 void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    if (gathers_on_host()) {
-        throw std::invalid_argument("format '" + format() +
-                                    "' with gather='host' gathers x in host memory; give a NumPy " +
-                                    "array, or build the operator with gather='device'");
-    }
+    check_spmv();
     if (product.is_of_vectors()) return launch(product, stream, version_of(product.x));
     const auto multiply = [&](const Product<T>& vector) { launch(vector, stream, version_of(vector.x)); };
     if (device_.is_cuda()) {

@@ -62,6 +62,7 @@ public:
            Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
     void spmv(const Product<T>& product, Stream stream) const override;
+    void check_spmv() const override;
     void spmv_host(const Product<T>& product) const override;
     bool takes_rows() const override;
     bool panels_are_worth_copies(index_t vectors) const override;

@@ -46,6 +46,7 @@ PartedMatrix<T>::PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const 
                                     " rows and columns, and " + std::to_string(rows_) + " x " + std::to_string(cols_) +
                                     " of the matrix");
     }
+    matrix->check_spmv();
     const IndexMap map{0, permutation.rows};
     parts_.push_back({std::move(matrix), map, map});
     move_maps_to_device();
@@ -62,6 +63,7 @@ void PartedMatrix<T>::check_parts() const {
     if (parts_.empty()) throw std::invalid_argument("a matrix of parts needs one at least");
     RowCheck every(rows_);
     for (const Part& part : parts_) {
+        part.matrix->check_spmv();
         if (part.matrix->device() != device()) {
             throw std::invalid_argument("parts on " + device().name() + " and on " + part.matrix->device().name());
         }

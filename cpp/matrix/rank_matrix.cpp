@@ -79,7 +79,10 @@ void RankExchange<T>::release(Stream stream) {
 
 template <class T>
 RankMatrix<T>::RankMatrix(RankBlocks<T> blocks, RankExchange<T> exchange)
-    : blocks_(std::move(blocks)), exchange_(std::move(exchange)) {}
+    : blocks_(std::move(blocks)), exchange_(std::move(exchange)) {
+    blocks_.inner->check_spmv();
+    if (blocks_.halo != nullptr) blocks_.halo->check_spmv();
+}
 
 template <class T>
 void RankMatrix<T>::spmv(const Product<T>& product, Stream stream) const {

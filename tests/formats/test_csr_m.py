@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, matrix, vector
@@ -208,6 +209,17 @@ def test_device_x_with_host_gather_is_refused(library, dtype, cuda_device):
     x = library.asarray(vector(A.shape[1], dtype), cuda_device)
     with pytest.raises(ValueError, match=r"gather='host'.*gather='device'"):
         op @ x
+
+
+def test_host_gather_where_x_is_never_in_host_memory(dtype, cuda_device):
+    A = sp.csr_array(sg.gallery.poisson2d(5), dtype=dtype)
+    asked = {"format": "csr_m", "gather": "host"}
+    for place in ({"device": [cuda_device, "cpu"]}, {"device": cuda_device, "reorder": "rcm"}):
+        with pytest.raises(sg.FormatError, match=r"gather='host'.*gather='device'"):
+            sg.aslinearoperator(A, **asked, **place)
+    op = sg.aslinearoperator(A, device=cuda_device, **asked)
+    with pytest.raises(ValueError, match="gather='device'"):
+        sg.linalg.cg(op, np.ones(25, dtype))
 
 
 def test_estimate_is_exact():

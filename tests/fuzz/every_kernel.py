@@ -311,10 +311,15 @@ def run_hollow(dtype: str, device: str) -> int:
                         continue
                     _check_hollow(op, A)
                     made += 1
-    for n in (0, 3):
-        for place in places:
-            _check_hollow_systems(sp.csr_array((n, n), dtype=dtype), place)
     return made
+
+
+def run_hollow_systems(dtype: str, device: str) -> int:
+    """Systems of no unknowns, or with no entries, on one device and on several; the solvers take turns."""
+    places = [{"device": device}, {"device": [device] * 3}, {"device": [device, "cpu"]}]
+    for number, (n, place) in enumerate(product((0, 3), places)):
+        _check_hollow_systems(sp.csr_array((n, n), dtype=dtype), place, number)
+    return 2 * len(places)
 
 
 def _check_hollow(op: Any, A: sp.csr_array) -> None:
@@ -336,18 +341,19 @@ def _check_hollow(op: Any, A: sp.csr_array) -> None:
         assert_product(op.spmv(here, out=there).collect(), A, x)
 
 
-def _check_hollow_systems(A: sp.csr_array, place: dict[str, Any]) -> None:
-    """Systems of no unknowns, or with no entries, whose solutions are zeros; and preconditioners."""
+def _check_hollow_systems(A: sp.csr_array, place: dict[str, Any], number: int) -> None:
+    """A system whose solution is zeros, by each solver; by one of them with each preconditioner."""
     ones = sp.csr_array(sp.eye_array(A.shape[0], dtype=A.dtype))
     op, identity = (sg.aslinearoperator(B, format="csr", **place) for B in (A, ones))
     made: list[Any] = [linalg.jacobi(identity), linalg.chebyshev(identity)]
     if isinstance(place["device"], str):
         made += [make(identity) for make in (linalg.block_jacobi, linalg.ic0, linalg.ilu0)]
     b = np.zeros(A.shape[0], A.dtype)
-    for solver in (linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres):
+    solvers = [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres]
+    for solver in solvers:
         np.testing.assert_array_equal(solver(op, b)[0], b)
-        for M in made:
-            np.testing.assert_array_equal(solver(identity, b, M=M)[0], b)
+    for i, M in enumerate(made):
+        np.testing.assert_array_equal(solvers[(number + i) % 4](identity, b, M=M)[0], b)
 
 
 #: What is run by itself, by its name: how many operators a device was given.
@@ -362,6 +368,7 @@ GROUPS: dict[str, Callable[[str], int]] = {
         ("large", run_large),
         ("spread", run_spread),
         ("hollow", run_hollow),
+        ("hollow_systems", run_hollow_systems),
     ]
     for dtype in TYPES
 }

@@ -50,7 +50,10 @@ def is_square(entry: Entry) -> bool:
 
 
 def is_solvable(entry: Entry) -> bool:
-    return entry.is_operator and entry.model.is_dominated
+    """Whether solvers take it, and converge fast."""
+    if not (entry.is_operator and entry.model.is_dominated):
+        return False
+    return entry.op.device == "cpu" or entry.op.options.get("gather") != "host"
 
 
 # Matrices
