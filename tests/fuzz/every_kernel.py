@@ -292,14 +292,14 @@ def hollow(dtype: str) -> Iterator[sp.csr_array]:
     yield sp.csr_array(inner)
 
 
-def run_hollow(dtype: str, device: str) -> int:
-    """Parts of one device and of several that have nothing to do, or read nothing of x."""
+def run_hollow(is_spread: bool, dtype: str, device: str) -> int:
+    """Matrices, or parts of them on several devices, that have nothing to do, or read nothing of x."""
     made = 0
     matrices = list(hollow(dtype))
-    places = [{"device": device}]
-    places += [
-        {"device": names, "powers": [1.0] * len(names)} for names in ([device], [device] * 3, [device, "cpu"])
-    ]
+    places: list[dict[str, Any]] = [{"device": device}]
+    if is_spread:
+        lists = ([device], [device] * 3, [device, "cpu"])
+        places = [{"device": names, "powers": [1.0] * len(names)} for names in lists]
     for name in sg.formats():
         for number, options in enumerate(variants(name)):
             # The defaults with all matrices everywhere, what differs from them with one in one place in turn.
@@ -367,7 +367,8 @@ GROUPS: dict[str, Callable[[str], int]] = {
         ("others", run_others),
         ("large", run_large),
         ("spread", run_spread),
-        ("hollow", run_hollow),
+        ("hollow", partial(run_hollow, False)),
+        ("hollow_spread", partial(run_hollow, True)),
         ("hollow_systems", run_hollow_systems),
     ]
     for dtype in TYPES
