@@ -44,7 +44,7 @@ def test_a_file_includes_only_what_its_folder_may(path):
     assert not {name for name in ours if name.split("/")[0] not in allowed}, (
         f"it may include {sorted(allowed)}"
     )
-    generated = {"bindings/build_reason.hpp"}
+    generated = {"bindings/build_info.hpp"}
     assert not {name for name in ours - generated if not (CPP / name).is_file()}
 
 

@@ -68,16 +68,15 @@ void register_asymmetry(py::module_& module) {
 
 }  // namespace
 
-#define REGISTER(T)                        \
-    register_asymmetry<T>(module);         \
-    register_sum<std::int32_t, T>(module); \
-    register_sum<std::int64_t, T>(module);
-
 void register_canonical(py::module_& module) {
     register_copy<std::int32_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int64_t>(module, "copy_wide_pattern");
-    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
+    for_each_value_type([&]<class T>() {
+        register_asymmetry<T>(module);
+        register_sum<std::int32_t, T>(module);
+        register_sum<std::int64_t, T>(module);
+    });
 }
 
 }  // namespace spmvgpu

@@ -44,7 +44,7 @@ void register_vector(py::module_& module) {
 }
 
 template <class T>
-void register_matrix_type(py::module_& module) {
+void register_distributed_type(py::module_& module) {
     using M = DistributedMatrix<T>;
     using GivenShard = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t, std::size_t>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("DistributedMatrix" + value_suffix<T>()).c_str(),
@@ -103,11 +103,12 @@ void register_streamed(py::module_& module) {
 
 }  // namespace
 
-#define REGISTER(T)               \
-    register_vector<T>(module);   \
-    register_streamed<T>(module); \
-    register_matrix_type<T>(module);
-
-void register_distributed(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
+void register_distributed(py::module_& module) {
+    for_each_value_type([&]<class T>() {
+        register_vector<T>(module);
+        register_streamed<T>(module);
+        register_distributed_type<T>(module);
+    });
+}
 
 }  // namespace spmvgpu

@@ -189,7 +189,7 @@ void register_base(py::module_& module) {
 }
 
 template <class T>
-void register_type(py::module_& module) {
+void register_matrix_type(py::module_& module) {
     using M = Matrix<T>;
     auto matrices =
         py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("Matrix" + value_suffix<T>()).c_str(),
@@ -256,11 +256,12 @@ void register_transpose(py::module_& module) {
 
 }  // namespace
 
-#define REGISTER(T)                \
-    register_transpose<T>(module); \
-    register_base<T>(module);      \
-    register_type<T>(module);
-
-void register_matrix(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
+void register_matrix(py::module_& module) {
+    for_each_value_type([&]<class T>() {
+        register_transpose<T>(module);
+        register_base<T>(module);
+        register_matrix_type<T>(module);
+    });
+}
 
 }  // namespace spmvgpu

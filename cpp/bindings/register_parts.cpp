@@ -18,7 +18,7 @@ namespace spmvgpu {
 namespace {
 
 template <class T>
-void register_type(py::module_& module) {
+void register_parted_type(py::module_& module) {
     using M = PartedMatrix<T>;
     using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, GivenIndexMap>;
     auto matrices =
@@ -55,8 +55,8 @@ void register_type(py::module_& module) {
 
 }  // namespace
 
-#define REGISTER(T) register_type<T>(module);
-
-void register_parts(py::module_& module) { SPMVGPU_FOR_VALUE_TYPES(REGISTER) }
+void register_parts(py::module_& module) {
+    for_each_value_type([&]<class T>() { register_parted_type<T>(module); });
+}
 
 }  // namespace spmvgpu

@@ -50,7 +50,7 @@ void register_kind(py::module_& module, const std::string& name, const char* tex
 }
 
 template <class T>
-void register_type(py::module_& module) {
+void register_rank_types(py::module_& module) {
     register_kind<T, RankMatrix>(module, "RankMatrix", "A rank's rows of a matrix over the GPUs of several processes.");
     register_kind<T, TransposedRankMatrix>(module, "TransposedRankMatrix", "The same transposed.");
 }
@@ -79,8 +79,7 @@ void register_ranks(py::module_& module) {
             return py::bytes(id.data(), id.size());
         },
         py::arg("library"), "Which processes are to find each other, for one of them to tell the others.");
-#define REGISTER(T) register_type<T>(module);
-    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
+    for_each_value_type([&]<class T>() { register_rank_types<T>(module); });
 }
 
 }  // namespace spmvgpu

@@ -1,7 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
-#include "bindings/build_reason.hpp"
+#include "bindings/build_info.hpp"
 #include "core/environment.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
@@ -54,9 +54,9 @@ py::dict device_properties(int ordinal) {
 }
 
 py::dict build_info() {
-    return py::dict(py::arg("version") = SPMVGPU_VERSION, py::arg("cuda") = kHasCuda,
-                    py::arg("cuda_reason") = kCudaReason, py::arg("cuda_version") = cuda::version(),
-                    py::arg("cuda_architectures") = SPMVGPU_CUDA_ARCHITECTURES, py::arg("compiler") = SPMVGPU_COMPILER);
+    return py::dict(py::arg("version") = kVersion, py::arg("cuda") = kHasCuda, py::arg("cuda_reason") = kCudaReason,
+                    py::arg("cuda_version") = cuda::version(), py::arg("cuda_architectures") = kCudaArchitectures,
+                    py::arg("compiler") = kCompiler);
 }
 
 }  // namespace

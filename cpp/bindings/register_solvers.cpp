@@ -168,7 +168,7 @@ std::optional<std::pair<index_t, Wide<T>>> row_and_value(const std::optional<Piv
 }
 
 template <class T>
-void register_type(py::module_& module, const std::string& suffix) {
+void register_solver_types(py::module_& module, const std::string& suffix) {
     using Map = LinearMap<T>;
     py::class_<Map, std::shared_ptr<Map>>(module, ("LinearMap" + suffix).c_str(),
                                           "What a solver multiplies vectors by, on the device where they are.");
@@ -307,8 +307,7 @@ void register_solvers(py::module_& module) {
         },
         py::arg("rows"), py::arg("entries"), py::arg("longest_row"),
         "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
-#define REGISTER(T) register_type<T>(module, value_suffix<T>());
-    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
+    for_each_value_type([&]<class T>() { register_solver_types<T>(module, value_suffix<T>()); });
 }
 
 }  // namespace spmvgpu

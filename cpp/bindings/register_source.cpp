@@ -131,15 +131,13 @@ void register_source_of(py::module_& module) {
 
 }  // namespace
 
-#define REGISTER(T) register_source_of<T>(module);
-
 void register_source(py::module_& module) {
     py::class_<Permutation>(module, "Permutation",
                             "Another order of the rows and columns of a square matrix, found where the matrix lies.")
         .def(
             "indices", [](const Permutation& permutation) { return to_numpy(permutation.rows); },
             "Its NumPy array: row indices()[i] becomes row i, and so do the columns.");
-    SPMVGPU_FOR_VALUE_TYPES(REGISTER)
+    for_each_value_type([&]<class T>() { register_source_of<T>(module); });
 }
 
 }  // namespace spmvgpu

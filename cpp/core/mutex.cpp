@@ -9,7 +9,7 @@ namespace spmvgpu {
 namespace {
 
 std::uint32_t generation = 0;  // changes only while a process has a single thread
-[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { ++generation; });
+[[maybe_unused]] const int generations_handler = pthread_atfork(nullptr, nullptr, [] { ++generation; });
 
 }  // namespace
 

@@ -18,7 +18,7 @@ namespace spmvgpu {
 namespace {
 
 bool is_forked = false;
-[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+[[maybe_unused]] const int forks_handler = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
 
 int usable_cores() {
 #ifdef __linux__

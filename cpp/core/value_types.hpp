@@ -11,6 +11,14 @@
 
 namespace spmvgpu {
 
+// Calls function.operator()<T>() for every value type T.
+template <class Function>
+void for_each_value_type(Function&& function) {
+#define SPMVGPU_CALL(T) function.template operator()<T>();
+    SPMVGPU_FOR_VALUE_TYPES(SPMVGPU_CALL)
+#undef SPMVGPU_CALL
+}
+
 // As in MatrixF32 or MatrixC128: kind and bits, as NumPy counts them.
 template <class T>
 std::string value_suffix() {

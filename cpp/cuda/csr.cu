@@ -271,5 +271,6 @@ cuda::Residency cuda::csr_vector_residency(int ordinal) {
     template cuda::Residency cuda::csr_vector_residency<T>(int); \
     template void Csr<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

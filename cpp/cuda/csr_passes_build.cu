@@ -69,5 +69,6 @@ template Array<index_t> take_every(const index_t*, std::int64_t, std::int64_t, i
     template CsrMatrix<T> reordered(const CsrMatrix<T>&, const Array<index_t>&); \
     template Array<index_t> entries_before(const CsrMatrix<T>&, const Array<index_t>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::cuda

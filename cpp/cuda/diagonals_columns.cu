@@ -16,5 +16,6 @@ void Sdia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) co
     template void Dia<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
     template void Sdia<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

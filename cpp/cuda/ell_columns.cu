@@ -22,5 +22,6 @@ void EllrT<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) c
     template void EllpackR<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
     template void EllrT<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

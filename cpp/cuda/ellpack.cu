@@ -19,5 +19,6 @@ cuda::Residency cuda::ell_residency(int ordinal) {
     template cuda::Residency cuda::ell_residency<T>(int); \
     template void Ellpack<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -10,5 +10,6 @@ void EllpackR<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
 
 #define INSTANTIATE(T) template void EllpackR<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -13,5 +13,6 @@ void EllrT<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
 
 #define INSTANTIATE(T) template void EllrT<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -53,5 +53,6 @@ template void gather(index_t*, const index_t*, const index_t*, index_t, int, Str
     template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t); \
     template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::cuda

@@ -208,5 +208,6 @@ void HostExchange<T>::finish(const Product<T>& host, bool is_stored) {
 
 #define INSTANTIATE(T) template class HostExchange<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::cuda

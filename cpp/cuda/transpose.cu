@@ -145,5 +145,6 @@ void rows_to_columns(const Columns<T>& to, const T* from, const index_t* map, in
     template void columns_to_rows(T*, const Columns<const T>&, const index_t*, index_t, int, Stream); \
     template void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::cuda

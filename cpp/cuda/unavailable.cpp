@@ -123,6 +123,7 @@ void rows_to_columns(const Columns<T>&, const T*, const index_t*, index_t, T, in
     template void gather(T*, const T*, const index_t*, index_t, int, Stream, std::int64_t);              \
     template void scatter(T*, const T*, const index_t*, index_t, T, int, Stream, std::int64_t);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 std::shared_ptr<void> lease_stream(int) { unavailable(); }
 Event::Event() { unavailable(); }

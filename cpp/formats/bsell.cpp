@@ -96,5 +96,6 @@ void Bsell<T>::spmv(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Bsell<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -16,15 +16,12 @@ SPMVGPU_BUILD_ON_HOST(Dia)
 
 namespace {
 
-// Rows that are gone through together, diagonal by diagonal; what is kept for each of them stays in the L1.
-constexpr index_t kBlockRows = 512;
-
 // Calls visit(row, d) for every entry; those of a row come by in the order of their columns.
 template <class T, class Visit>
 void for_each_entry(const Dia<T>& dia, Visit visit) {
     InterruptTimer timer;
-    for (std::int64_t first = 0; first < dia.rows; first += kBlockRows) {
-        const std::int64_t last = std::min<std::int64_t>(dia.rows, first + kBlockRows);
+    for (std::int64_t first = 0; first < dia.rows; first += kRowsTogether) {
+        const std::int64_t last = std::min<std::int64_t>(dia.rows, first + kRowsTogether);
         for (index_t d = 0; d < dia.diagonals(); ++d) {
             const T* const values = dia.values.data() + d * dia.pitch;
             for (std::int64_t row = first; row < last; ++row) {
@@ -116,8 +113,8 @@ SPMVGPU_SIMD_CLONES static void multiply_block(const Dia<T>& dia, std::int64_t f
 
 template <class T>
 void Dia<T>::spmv(const Product<T>& product) const {
-    for_each_block(*this, kBlockRows, [&](std::int64_t first, std::int64_t last) {
-        T sums[kBlockRows] = {};
+    for_each_block(*this, kRowsTogether, [&](std::int64_t first, std::int64_t last) {
+        T sums[kRowsTogether] = {};
         sum_block(*this, first, last, product.x, sums);
         for (std::int64_t row = first; row < last; ++row) {
             store_row(product, static_cast<index_t>(row), sums[row - first]);
@@ -133,5 +130,6 @@ void Dia<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Dia<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -102,5 +102,6 @@ void EllSlots<T>::multiply_panel(const index_t* row_lengths, const Product<T>& p
 
 #define INSTANTIATE(T) template struct EllSlots<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -24,5 +24,6 @@ void Ellpack<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Ellpack<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

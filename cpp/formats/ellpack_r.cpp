@@ -19,5 +19,6 @@ void EllpackR<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct EllpackR<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -45,5 +45,6 @@ void EllrT<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct EllrT<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -66,5 +66,6 @@ void Hyb<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Hyb<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

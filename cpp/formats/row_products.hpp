@@ -14,6 +14,9 @@ namespace spmvgpu {
 // Vector set-up and remainder cost more than they save on the short rows of stencils: such rows are added up in order.
 inline constexpr index_t kShortRow = 16;
 
+// Rows that formats in diagonals go through together; what is kept for each of them stays in the L1.
+inline constexpr index_t kRowsTogether = 512;
+
 // In a longer row entry k goes to sum k % kSumLanes, and what is left at the end to one of its own; then halves of the
 // sums are added to each other. The order is fixed here, rather than left to the compiler, so that products with
 // several vectors can keep it. So few sums stay in registers everywhere, and they suffice: reading x takes longer than

@@ -49,8 +49,6 @@ CsrMatrix<T> Sdia<T>::to_csr() const {
 
 namespace {
 
-constexpr index_t kBlockRows = 512;  // as in dia
-
 // The sums of rows [first, last) of `upper`, in the order of the columns.
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t first, std::int64_t last, const T* x,
@@ -83,11 +81,11 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t firs
 
 template <class T>
 void Sdia<T>::spmv(const Product<T>& product) const {
-    const index_t blocks = rows / kBlockRows + (rows % kBlockRows != 0);
+    const index_t blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);
     parallel_for(blocks, 2 * static_cast<std::int64_t>(upper.values.size()) + rows, [&](index_t block) {
-        const std::int64_t first = std::int64_t(block) * kBlockRows;
-        const std::int64_t last = std::min<std::int64_t>(rows, first + kBlockRows);
-        T sums[kBlockRows] = {};
+        const std::int64_t first = std::int64_t(block) * kRowsTogether;
+        const std::int64_t last = std::min<std::int64_t>(rows, first + kRowsTogether);
+        T sums[kRowsTogether] = {};
         sum_block(*this, first + before, last + before, product.x + first_col, sums);
         for (std::int64_t row = first; row < last; ++row) {
             store_row(product, static_cast<index_t>(row), sums[row - first]);
@@ -97,5 +95,6 @@ void Sdia<T>::spmv(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Sdia<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -103,5 +103,6 @@ void Sell<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Sell<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -81,9 +81,6 @@ CsrMatrix<T> Stencil<T>::to_csr() const {
 
 namespace {
 
-// Rows that are gone through together, and of which neighbours of the same kind are added up side by side.
-constexpr index_t kBlockRows = 512;
-
 // The sums of rows [first, last), all of one kind.
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_run(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last,
@@ -135,10 +132,10 @@ void sum_block(const Stencil<T>& stencil, index_t first, index_t last, const T* 
 
 template <class T>
 void Stencil<T>::spmv(const Product<T>& product) const {
-    const index_t blocks = rows / kBlockRows + (rows % kBlockRows != 0);
+    const index_t blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);
     parallel_for(blocks, std::int64_t(nnz) + rows, [&](index_t block) {
-        const index_t first = block * kBlockRows, last = first + std::min(rows - first, kBlockRows);
-        T sums[kBlockRows];
+        const index_t first = block * kRowsTogether, last = first + std::min(rows - first, kRowsTogether);
+        T sums[kRowsTogether];
         sum_block(*this, first, last, product.x, sums);
         for (index_t row = first; row < last; ++row) store_row(product, row, sums[row - first]);
     });
@@ -146,5 +143,6 @@ void Stencil<T>::spmv(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Stencil<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

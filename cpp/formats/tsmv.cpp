@@ -111,5 +111,6 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Tsmv<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -124,5 +124,6 @@ std::size_t ColumnExchange<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class ColumnExchange<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -118,5 +118,6 @@ void multiply_in_host_memory(const AnyMatrix<T>& matrix, const Product<T>& produ
 
 #define INSTANTIATE(T) template void multiply_in_host_memory(const AnyMatrix<T>&, const Product<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

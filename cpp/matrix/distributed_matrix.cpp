@@ -145,5 +145,6 @@ SetupSeconds DistributedMatrix<T>::setup_seconds() const {
 
 #define INSTANTIATE(T) template class DistributedMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

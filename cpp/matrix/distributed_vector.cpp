@@ -183,5 +183,6 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
     template class DistributedVector<T>; \
     template class HaloProducts<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

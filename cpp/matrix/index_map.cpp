@@ -81,5 +81,6 @@ template void gather(index_t*, const index_t*, const Array<index_t>&, Stream);
     template void gather(T*, const T*, const Array<index_t>&, Stream); \
     template void scatter_on_host(T*, const T*, const IndexMap&, index_t, T);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

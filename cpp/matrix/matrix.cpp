@@ -380,5 +380,6 @@ std::vector<OptionInfo> Matrix<T>::options() const {
     template MatrixPlan plan_matrix(const CsrMatrix<T>&, const std::string&, const Options&, const Target&); \
     template class Matrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

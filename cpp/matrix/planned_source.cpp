@@ -39,5 +39,6 @@ std::shared_ptr<Matrix<T>> PlannedSource<T>::build(const std::string& format, co
 
 #define INSTANTIATE(T) template class PlannedSource<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -124,5 +124,6 @@ double Case::least_time_us(std::size_t variant, Device device) const {
 
 #define INSTANTIATE(T) template CsrMatrix<T> band_of_blocks(index_t);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::roofline

@@ -52,7 +52,9 @@ Report run(Method method, System<T> system, const Limits& limits, SolverMemory& 
     if (system.device.is_cuda()) return cuda::solve(method, system, limits, memory, bytes, after, look);
 #endif
     SolverMemory::Lease lease(memory, bytes, system.device);
-    HostQueue queue(system.ranks);
+    // As one piece, so that solvers are compiled once for the CPU.
+    HostPieces pieces(1, sum_bytes<T>(limits), system.ranks);
+    PiecesQueue queue(pieces, {{system.n, 0, 0}});
     return run_method(method, queue, system, limits, lease.data(), bytes, look);
 }
 
@@ -77,5 +79,6 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
     template Report solve(Method, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
                           const std::function<void(const Look&)>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -11,8 +11,9 @@ class HostPieces {
 public:
     using Queue = HostQueue;
 
-    // No more than so many bytes of sums are kept of a piece at once.
-    HostPieces(int pieces, std::size_t sum_bytes) : kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))) {}
+    // No more than so many bytes of sums are kept of a piece at once. Sums of a single piece may be over ranks.
+    HostPieces(int pieces, std::size_t sum_bytes, const AddOverRanks* ranks = nullptr)
+        : queue_(ranks), kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))) {}
 
     Stream stream() const { return nullptr; }
 
