@@ -27,8 +27,8 @@ def matrix(workflow, key):
 
 
 def test_none_between_the_first_and_the_last_is_missing():
-    first, *_, last = (int(version.partition(".")[2]) for version in DECLARED)
-    assert DECLARED == [f"3.{minor}" for minor in range(first, last + 1)]
+    minors = [int(version.removeprefix("3.")) for version in DECLARED]
+    assert minors == list(range(minors[0], minors[-1] + 1))
     assert f'requires-python = ">={DECLARED[0]}"' in PROJECT
 
 
