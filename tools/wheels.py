@@ -1,4 +1,4 @@
-"""Make manylinux wheels: ``python tools/wheels.py --python python3.10 python3.13``.
+"""Make manylinux wheels: ``python tools/wheels.py --python python3.10 python3.14``.
 
 Each wheel is built by pip in an environment of its own, with machine code for every GPU that nvcc knows among
 those listed here and PTX for newer ones, then checked and renamed by auditwheel (``pip install auditwheel
