@@ -79,6 +79,11 @@ def in_turn(*lists):
     return [tuple(items[i % len(items)] for items in lists) for i in range(max(map(len, lists)))]
 
 
+def nightly(values):
+    """Values of one parameter with which a test runs only where ``-m nightly`` asks for it."""
+    return [pytest.param(value, marks=pytest.mark.nightly) for value in values]
+
+
 def type_fixture():
     """The fixture `dtype` of a module that tests no kernels: the types take turns among the formats."""
 
