@@ -79,42 +79,6 @@ def named(found, beginning):
     return claim
 
 
-def test_claims_of_a_fast_symmetric_product(run_fake) -> None:
-    _, found, text = run_fake(FASTER, rcm=0.7)
-    similar = [claim for claim in found if claim["paper"].startswith("similar or significantly")]
-    assert [claim["verdict"] for claim in similar] == [claims.HOLDS, claims.HOLDS]
-    assert list(similar[1]["gains"].values()) == pytest.approx([2.0] * 9)
-    assert "fewer bytes" in similar[1]["why"]
-    host = named(found, "much faster than MKL")
-    assert host["verdict"] == claims.HOLDS
-    assert list(host["gains"].values()) == pytest.approx([100.0] * 9)
-    assert "SciPy, on one core" in host["here"]
-    for beginning in ("TSMV gains by RCM", "cuSPARSE gains by RCM"):
-        claim = named(found, beginning)
-        assert claim["verdict"] == claims.HOLDS
-        assert list(claim["gains"].values()) == pytest.approx([1 / 0.7] * 4)
-    # 30 % less time on all: as the poster says on the two filters, cop20k_A and pwtk.
-    signs = named(found, "what RCM does")
-    assert signs["verdict"] == claims.PARTLY
-    assert "the same way on 4 of 9" in signs["here"]
-    assert named(found, "an order of magnitude")["verdict"] == claims.OPEN
-    start = named(found, "preprocessing takes less time")
-    assert start["verdict"] == claims.HOLDS  # of 100 s
-    assert claims.CPU_NOTE not in text
-    assert "here, CUDA being there, 100.000 s" in text
-    assert "9 of 9 matrices are generated: meshes like theirs" in " ".join(text.split())
-
-
-def test_claims_of_a_slow_symmetric_product(run_fake) -> None:
-    _, found, _ = run_fake({**FASTER, "TSMV": 1.5, "scipy csr": 1.0}, start=1e-5)
-    similar = [claim for claim in found if claim["paper"].startswith("similar or significantly")]
-    assert [claim["verdict"] for claim in similar] == [claims.HOLDS, claims.FAILS]
-    assert "slower on stand-in for gsm_v3 small" in similar[1]["here"]
-    assert named(found, "much faster than MKL")["verdict"] == claims.FAILS
-    assert named(found, "TSMV gains by RCM")["verdict"] == claims.FAILS
-    assert named(found, "preprocessing takes less time")["verdict"] == claims.FAILS
-
-
 def test_memory_is_judged_by_what_is_stored(run_fake) -> None:
     content, found, _ = run_fake(FASTER)
     for row in content["rows"]:
