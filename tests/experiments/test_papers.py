@@ -16,6 +16,7 @@ from experiments.papers.matrices import PaperMatrix, Sample
 from experiments.papers.run import Run
 from experiments.papers.stand_ins import stand_in
 from experiments.peers.problem import WrongResultError
+from support import nightly
 
 ENVIRONMENT = {"device", "driver", "cuda", "commit", "date", "versions"}
 ROW = {"matrix", "origin", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes"}
@@ -307,7 +308,7 @@ def test_stand_ins_do_not_go_by_the_name_alone(tmp_path, capsys):
 # -- the command ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["tao2015", "yin2012"])  # others have tests of their own
+@pytest.fixture(scope="module", params=["tao2015", *nightly(["yin2012"])])  # others have tests of their own
 def quick(request, tmp_path_factory):
     """A quick run on the CPU: name, folder."""
     folder = tmp_path_factory.mktemp(request.param) / "new"

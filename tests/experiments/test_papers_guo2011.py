@@ -19,6 +19,7 @@ from experiments.papers.guo2011_matrices import GUO2011, further_matrices, load_
 from experiments.papers.run import Run
 from spmvgpu.planning.model.calibrate import calibrate
 from spmvgpu.planning.model.guo2011 import Coo, CsrVector, Ell, Guo2011
+from support import nightly
 
 HOLDS, PARTLY, FAILS, OPEN = claims.HOLDS, claims.PARTLY, claims.FAILS, claims.OPEN
 
@@ -226,7 +227,7 @@ def test_no_predictions(run):
 FEW = ("Economics", "Webbase", "Dense")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=nightly(["quick"]))
 def quick(tmp_path_factory):
     """A quick run on the CPU: what it wrote and printed, and its folder."""
     folder = tmp_path_factory.mktemp("guo2011")
@@ -297,6 +298,7 @@ def test_quick_run_draws_the_figures(quick):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.nightly
 def test_a_given_profile_and_a_matrix_that_is_cut(tmp_path, monkeypatch, capsys):
     # Full loads of 100 rows in a microsecond and more, slots of ELL in 0.1 ns, non-zeros of COO in one each.
     cuts = Guo2011(
