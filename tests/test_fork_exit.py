@@ -75,7 +75,7 @@ OPERATORS = [
 
 @pytest.mark.parametrize(
     "options",
-    [*every_third(OPERATORS[:-3]), *OPERATORS[-3:]],
+    [*every_third(OPERATORS[:-3], 2), *OPERATORS[-3:]],
     ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_fork_while_another_thread_multiplies(options):
