@@ -79,6 +79,25 @@ def in_turn(*lists):
     return [tuple(items[i % len(items)] for items in lists) for i in range(max(map(len, lists)))]
 
 
+def nightly(values):
+    """Values of one parameter with which a test runs only where ``-m nightly`` asks for it."""
+    return [pytest.param(value, marks=pytest.mark.nightly) for value in values]
+
+
+def every_third(values, start=0):
+    """Every third of the values of one parameter, from a place on; nightly the others as well.
+
+    For tests that take long with each. Those of one file start in different places, so that the suite has
+    every value in one of them.
+    """
+    return [value if i % 3 == start else nightly([value])[0] for i, value in enumerate(values)]
+
+
+def some_formats(start=0, only=None):
+    """In place of the fixture `fmt`, or of `only` these formats: every third, as `every_third` has it."""
+    return pytest.mark.parametrize("fmt", every_third(only or sg.formats(), start))
+
+
 def type_fixture():
     """The fixture `dtype` of a module that tests no kernels: the types take turns among the formats."""
 

@@ -15,7 +15,6 @@ from support import (
     each_format_of,
     each_pair,
     formats_of,
-    in_turn,
     least_bytes,
     naming,
     over_types,
@@ -26,40 +25,6 @@ FAR_APART = sp.csr_array(
     ([1.0, 2.0, 3.0, 4.0], ([0, 1, 1, 2], [0, 5, 2**28, 2**28 + 7])), shape=(3, 2**28 + 8)
 )
 LARGE_BAND = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400]))
-
-
-LARGEST = [2**31 - 1, 2**31 - 33]  # and a slice less
-# Of formats that are built alike, one.
-FORMATS_OF_ANY_SHAPE = ["csr", "csr_b", "coo", "ellpack", "hyb", "sell", "packed_sell"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("fmt", "rows", "device"),
-    [
-        pytest.param(fmt, rows, name, marks=[pytest.mark.gpu] if name != "cpu" else [])
-        for fmt, rows, name in in_turn(
-            FORMATS_OF_ANY_SHAPE, [*LARGEST, *reversed(LARGEST)], [info.name for info in sg.devices()][:2]
-        )
-    ],
-)
-def test_as_many_rows_as_an_index_counts(fmt, rows, device):
-    """Sums and products of rows, slices and pieces beyond 2^31; the devices take turns."""
-    needed = 16 * 2**32  # the given offsets, their copy, those of the format and its y
-    free = min(info.memory_free for info in sg.devices() if info.name in ("cpu", device))
-    if free < needed:
-        pytest.skip(f"needs {needed >> 30} GiB of free memory on cpu and {device}, has {free / 2**30:.1f}")
-    indptr = np.zeros(rows + 1, np.int32)
-    indptr[rows // 2 :], indptr[rows:] = 1, 2
-    arrays = (np.array([3, 5], np.float32), np.zeros(2, np.int32), indptr)
-    try:
-        op = sg.aslinearoperator(arrays, fmt, device, shape=(rows, 1))
-    except sg.FormatError:
-        return  # a padded format that two entries do not pay for
-    y = op @ np.ones(1, np.float32)
-    assert y[rows // 2 - 1] == 3
-    assert y[-1] == 5
-    assert np.count_nonzero(y) == 2
 
 
 @each_pair(CASES)

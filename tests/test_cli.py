@@ -68,6 +68,25 @@ def test_info(run):
         assert f"  {name} " in out
 
 
+ARGUMENTS = {
+    "info": "",
+    "solve": "--size 3",
+    "bench": "--size 3 --repeats 2",
+    "calibrate": "--quick --device cpu --out p.json",
+    "cache": "",
+}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command(run, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(command, *ARGUMENTS[command].split())
+    assert (code, err) == (0, "")
+    assert out
+
+
+@pytest.mark.smoke
 def test_python_m_spmvgpu():
     done = subprocess.run(
         [sys.executable, "-m", "spmvgpu", "info"], capture_output=True, text=True, check=False

@@ -28,6 +28,7 @@ from support import (
     formats_of,
     least_bytes,
     naming,
+    nightly,
     over,
     poisoned,
 )
@@ -52,11 +53,12 @@ def check_products(op, A):
     assert_product(op.T @ x, A.T, x)
 
 
+@pytest.mark.parametrize("every", [3, *nightly([1])])
 @each_format
-def test_every_matrix(fmt, device):
-    """In double precision, and in single precision every fourth one."""
+def test_every_matrix(fmt, device, every):
+    """In double precision, and in single precision every fourth one; the suite has every third matrix."""
     for number, case in enumerate(CASES):
-        if not formats_of(case, fmt):
+        if not formats_of(case, fmt) or (number - sg.formats().index(fmt)) % every:
             continue
         for dtype in COMPLEX_TYPES if number % 4 == 0 else [DOUBLE]:
             with naming(case=case, dtype=dtype):
@@ -71,7 +73,7 @@ def test_every_matrix(fmt, device):
 # -- Hermitian and complex symmetric -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", ["halo", "poster"])
+@pytest.mark.parametrize("variant", ["halo", *nightly(["poster"])])
 @over("case", SYMMETRIC_CASES)
 def test_half_of_a_hermitian_matrix(case, variant, device):
     A = hermitian(matrix(case, REAL))

@@ -158,8 +158,9 @@ def test_a_plan_says_what_is_built(fmt, name):
     assert plan["options"] == op.options
     assert plan["bytes"] == op.nbytes
     assert plan["launches"] == 0
-    assert plan["slots"] >= 0
     assert plan["padding"] >= 1
+    most = round(csr.nnz * plan["padding"])
+    assert most / 2 <= plan["slots"] <= most  # a symmetric matrix may be stored by half
 
 
 @pytest.mark.parametrize("fmt", sg.formats())

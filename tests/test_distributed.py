@@ -10,11 +10,12 @@ import sys
 import pytest
 
 from mpiexec import TESTS, need_ranks, run_ranks
+from support import nightly
 
 FILES = sorted((TESTS / "distributed").glob("check_*.py"))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [3, *nightly([1, 2, 4])])
 def test_on_ranks(ranks):
     need_ranks()
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]

@@ -1,11 +1,12 @@
 """Forks and the end of the interpreter while other threads are at work: nothing hangs, nothing aborts."""
 
+import itertools
 import os
 
 import pytest
 
 import spmvgpu as sg
-from support import run_python
+from support import every_third, in_turn, nightly, run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -72,7 +73,11 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPERATORS, ids=lambda o: "-".join(map(str, o.values())))
+@pytest.mark.parametrize(
+    "options",
+    [*every_third(OPERATORS[:-3], 2), *OPERATORS[-3:]],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
 def test_fork_while_another_thread_multiplies(options):
     run_python(FORK.format(options=options, work="op @ x", right=IN_A_CHILD))
 
@@ -178,9 +183,14 @@ def within(name, options):
     return FORK_WITHIN.format(options=options, work=f"{before}; y = {call}; assert np.allclose(y, {wanted})")
 
 
-@pytest.mark.parametrize("format", ["csr", "csr_m"])
-@pytest.mark.parametrize("name", [*BY_CALL, *BY_SIGNAL])
-def test_fork_within_a_call(name, format):
+FORMATS = ["csr", "csr_m"]
+IN_TURN = in_turn([*BY_CALL, *BY_SIGNAL], FORMATS)
+OTHERS = set(itertools.product([*BY_CALL, *BY_SIGNAL], FORMATS)) - set(IN_TURN)
+
+
+@pytest.mark.parametrize("case", [*IN_TURN, *nightly(sorted(OTHERS))], ids="-".join)
+def test_fork_within_a_call(case):
+    name, format = case
     run_python(within(name, {"format": format, "device": "cpu"}))
 
 
@@ -217,28 +227,24 @@ EXIT = """
 """
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        "op @ x",
-        "sg.aslinearoperator(A, format='csr', device='cpu')",
-        "op.tocsr()",
-        "sg.linalg.cg(op, x, maxiter=20)",
-        "sg.linalg.cg(op, x, maxiter=20, callback=lambda _: None)",
-        "sg.aslinearoperator(A + A.T, format='dia', device='cpu').T",
-        "sg.aslinearoperator(A, format='csr', device=['cpu', 'cpu']).T @ x",
-        "pickle.loads(pickle.dumps(op)).nbytes",
-        "sg.linalg.gmres(op, x, rtol=0, maxiter=20, M=preconditioner)",
-        "sg.linalg.bicgstab(op, x, rtol=0, maxiter=20, M=preconditioner, callback=lambda _: op @ x)",
-        "op.update_values(op.tocsr().data); op.T",
-    ],
-    ids=[
-        *("multiply", "build", "tocsr", "solve", "callback", "transpose", "spread", "pickle"),
-        *("preconditioner", "nested", "update"),
-    ],
-)
-def test_exit_while_daemon_threads_work(work):
-    run_python(EXIT.format(work=work, device="cpu"))
+WORK = {
+    "multiply": "op @ x",
+    "build": "sg.aslinearoperator(A, format='csr', device='cpu')",
+    "tocsr": "op.tocsr()",
+    "callback": "sg.linalg.cg(op, x, maxiter=20, callback=lambda _: None)",
+    "solve": "sg.linalg.cg(op, x, maxiter=20)",
+    "transpose": "sg.aslinearoperator(A + A.T, format='dia', device='cpu').T",
+    "spread": "sg.aslinearoperator(A, format='csr', device=['cpu', 'cpu']).T @ x",
+    "pickle": "pickle.loads(pickle.dumps(op)).nbytes",
+    "preconditioner": "sg.linalg.gmres(op, x, rtol=0, maxiter=20, M=preconditioner)",
+    "nested": ("sg.linalg.bicgstab(op, x, rtol=0, maxiter=20, M=preconditioner, callback=lambda _: op @ x)"),
+    "update": "op.update_values(op.tocsr().data); op.T",
+}
+
+
+@pytest.mark.parametrize("name", every_third(WORK))
+def test_exit_while_daemon_threads_work(name):
+    run_python(EXIT.format(work=WORK[name], device="cpu"))
 
 
 # The first solve of a process finds much that is not there yet. The children import the package anew.

@@ -1,12 +1,13 @@
 """Matrices and vectors made up by hypothesis."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference import assert_product
-from support import build, format_fixture, poisoned
+from support import build, format_fixture, nightly, poisoned
 
 fmt = format_fixture("0x5")  # hold any small matrix, symmetric or not
 LARGEST = 2.0**40  # products and sums of 40 of them stay finite in float32
@@ -38,11 +39,20 @@ def problems(draw, dtype):
 
 
 factors = st.sampled_from([0.0, 1.0, -1.0, 0.5, -3.0, 1e-3])
+each_number = pytest.mark.parametrize("examples", [12, *nightly([500])])
 
 
-@settings(max_examples=40)
-@given(st.data())
-def test_spmv(fmt, device, dtype, data):
+def run(test, examples):
+    """Call a test with as many data of hypothesis."""
+    settings(max_examples=examples)(given(st.data())(test))()
+
+
+@each_number
+def test_spmv(fmt, device, dtype, examples):
+    run(lambda data: check_spmv(fmt, device, dtype, data), examples)
+
+
+def check_spmv(fmt, device, dtype, data):
     A, x, start = data.draw(problems(dtype))
     alpha, beta = float(dtype.type(data.draw(factors))), float(dtype.type(data.draw(factors)))
     y = start.copy() if beta else poisoned(A.shape[0], dtype)
@@ -50,9 +60,12 @@ def test_spmv(fmt, device, dtype, data):
     assert_product(y, A, x, alpha, beta, start)
 
 
-@settings(max_examples=25)
-@given(st.data())
-def test_roundtrip_and_transposed_product(fmt, device, dtype, data):
+@each_number
+def test_roundtrip_and_transposed_product(fmt, device, dtype, examples):
+    run(lambda data: check_roundtrip_and_transposed_product(fmt, device, dtype, data), examples)
+
+
+def check_roundtrip_and_transposed_product(fmt, device, dtype, data):
     A, _, x = data.draw(problems(dtype))
     op = build(A, fmt, device)
     assert op.tocsr().data.tobytes() == A.data.tobytes()
@@ -61,9 +74,12 @@ def test_roundtrip_and_transposed_product(fmt, device, dtype, data):
     assert_product(op.rmatvec(x), A.T, x)
 
 
-@settings(max_examples=25)
-@given(st.data())
-def test_triplets_in_any_order_with_duplicates(fmt, device, dtype, data):
+@each_number
+def test_triplets_in_any_order_with_duplicates(fmt, device, dtype, examples):
+    run(lambda data: check_triplets_in_any_order_with_duplicates(fmt, device, dtype, data), examples)
+
+
+def check_triplets_in_any_order_with_duplicates(fmt, device, dtype, data):
     """Small integers, so that sums of duplicates are exact in any order."""
     rows, cols = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))
     triplet = st.tuples(st.integers(0, rows - 1), st.integers(0, cols - 1), st.integers(-9, 9))

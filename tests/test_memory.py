@@ -9,7 +9,18 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import banded, from_lengths, matrix, vector
-from support import build, each_format_of, each_pair, free_device_bytes, resident_bytes, run_python
+from support import (
+    build,
+    each_format_of,
+    each_pair,
+    every_third,
+    formats_of,
+    free_device_bytes,
+    nightly,
+    resident_bytes,
+    run_python,
+    some_formats,
+)
 
 MB = 1_000_000
 
@@ -29,7 +40,7 @@ def large():
 
 
 # The formats that hold such a matrix of any size.
-each_format_of_large = each_format_of(rows_in_steps(5000, 20))
+FORMATS_OF_LARGE = formats_of(rows_in_steps(5000, 20))
 
 
 @each_format_of("power_law_rows")
@@ -60,7 +71,7 @@ def test_nbytes_counts_the_transposed_copy(fmt, device, dtype):
 
 
 @pytest.mark.alone_on_gpu
-@each_format_of_large
+@pytest.mark.parametrize("fmt", FORMATS_OF_LARGE)
 def test_device_memory_is_nbytes(large, fmt, cuda_device):
     build(matrix("diagonal", np.dtype("float64")), fmt, cuda_device) @ np.ones(1000)  # starts the device
     before = free_device_bytes(cuda_device)
@@ -90,7 +101,7 @@ def test_memory_of_operators_that_are_gone(large, cuda_device):
         assert cupy.cuda.runtime.memGetInfo()[0] >= free - 2**21
 
 
-@each_format_of_large
+@some_formats(0, FORMATS_OF_LARGE)
 def test_no_more_resident_memory_than_nbytes(large, fmt):
     """The allocator may reuse pages that it kept, so the process may grow by less."""
     build(large, fmt) @ vector(large.shape[1], large.dtype)
@@ -102,7 +113,7 @@ def test_no_more_resident_memory_than_nbytes(large, fmt):
     assert taken < 1.1 * op.nbytes
 
 
-@each_format_of_large
+@some_formats(1, FORMATS_OF_LARGE)
 def test_large_operator_gives_its_memory_back(large, fmt):
     op = build(large, fmt)
     assert op.nbytes >= large.data.nbytes
@@ -135,6 +146,7 @@ def assert_no_leak(once, device, repeats):
 
 
 @pytest.mark.alone_on_gpu
+@some_formats(0)
 def test_hundreds_of_operators_leak_nothing(fmt, device):
     """Not even their smallest array: 80 kB of row offsets each would show."""
     A = sp.csr_array(banded(20_000, [-70, -1, 0, 1, 70]))
@@ -166,6 +178,7 @@ def test_refusals_leak_nothing(device):
 
 
 @pytest.mark.alone_on_gpu
+@some_formats(2)
 def test_products_leak_nothing(fmt, device):
     op = build(sp.csr_array(banded(20_000, [-1, 0, 1])), fmt, device)
     x = vector(20_000, op.dtype)
@@ -236,6 +249,7 @@ TOO_LARGE = """
 """
 
 
+@some_formats(1)
 def test_more_memory_than_the_process_may_have(fmt):
     pytest.importorskip("resource", reason="needs limits of POSIX")
     output = run_python(TOO_LARGE.format(fmt=fmt)).stdout
@@ -286,15 +300,22 @@ SHRINKING_ROOM = """
 """
 
 
+BUILD = "sg.aslinearoperator(band, format={!r}, device='cpu')"
+
+
 @pytest.mark.parametrize(
     "call",
     [
-        *(f"sg.aslinearoperator(band, format={name!r}, device='cpu')" for name in sg.formats()),
-        *(f"sg.aslinearoperator(band, format={name!r}, device='cpu') @ x" for name in ("csr_m", "tsmv")),
+        *every_third([BUILD.format(name) for name in sg.formats()], 2),
+        *nightly([f"{BUILD.format(name)} @ x" for name in ("csr_m", "tsmv")]),
         "sg.predict(band, 'cpu')",
         "sg.aslinearoperator(shuffled, format='csr', device='cpu')",
-        "sg.aslinearoperator(band, format='hyb', device='cpu').T",
-        "sg.aslinearoperator(band, format='dia', device='cpu').tocsr()",
+        *nightly(
+            [
+                "sg.aslinearoperator(band, format='hyb', device='cpu').T",
+                "sg.aslinearoperator(band, format='dia', device='cpu').tocsr()",
+            ]
+        ),
         "sg.aslinearoperator(band, format='partitioned', separator=n // 4, device=['cpu', 'cpu']) @ x",
     ],
 )

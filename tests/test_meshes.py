@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from experiments.papers.mironowicz_matrices import MATRICES, load
 from spmvgpu.gallery import meshes
+from support import every_third
 
 PATTERNS = {
     "line": lambda: meshes.solid((7,)),
@@ -131,7 +132,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("mesh", MATRICES, ids=lambda mesh: mesh.name)
+@pytest.mark.parametrize("mesh", every_third(MATRICES), ids=lambda mesh: mesh.name)
 def test_stand_ins_have_about_the_size_of_what_they_stand_for(mesh, monkeypatch) -> None:
     monkeypatch.delenv("SPMVGPU_MATRICES", raising=False)
     sample = load(mesh)

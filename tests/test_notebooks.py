@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks"))  # no part of t
 import nbformat
 from execute import execute, shrink
 
+from support import nightly
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 PAGES = [f"docs/{name}.md" for name in ("formats", "solvers", "several-devices", "guide")]
@@ -63,6 +65,11 @@ def test_uses_public_names_only(notebook):
         assert not re.findall(r"(?:\.|import )_[a-z]\w*", cell.source)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem == "quickstart" else nightly([path])[0] for path in NOTEBOOKS],
+    ids=lambda path: path.stem,
+)
 def test_runs(notebook, tmp_path):
     kept = [kinds(cell) for cell in code_cells(notebook)]
     again = execute(notebook, tmp_path)

@@ -1,4 +1,7 @@
-"""Some thousand cases of the fuzzer, in processes of their own; docs/sanitizers.md says how to run more."""
+"""Cases of the fuzzer, in processes of their own: some hundreds in the suite, nightly as many thousands.
+
+docs/sanitizers.md says how to run more.
+"""
 
 import re
 import subprocess
@@ -7,36 +10,45 @@ import sys
 import pytest
 
 import spmvgpu as sg
+from support import nightly
 
 from . import cases as fuzz
 from .every_kernel import GROUPS
 from .faults import fault_of
 from .runner import ROOT, Task, run, tasks
 
-CASES = 2000
+CASES, CASES_AT_NIGHT = 800, 40_000
 CASES_WITH_FAULTS = 8
-ALL = tasks(fuzz.default_kinds(), 0, CASES)
+KINDS = fuzz.default_kinds()
 # Each takes a second: test_fork_exit.py has its own.
 ELSEWHERE = {"forks", "exits"}
+ALL = tasks(KINDS, 0, CASES)
 TASKS = [task for task in ALL if task.kind not in ELSEWHERE]
+# One type of each format in turn, as the code is one template for all; compute_sanitizer.sh runs every one.
+SOME_GROUPS = [group for i, group in enumerate(GROUPS) if (i + i // 4) % 4 == 0]
 
 
 def found(task):
     return [f"{finding.kind} --seed {finding.seed}: {finding.text}" for finding in run([task], jobs=1)]
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.kind}-{task.first}")
+@pytest.mark.parametrize(
+    "task",
+    [*TASKS, *nightly(tasks(KINDS, CASES, CASES_AT_NIGHT))],
+    ids=lambda task: f"{task.kind}-{task.first}",
+)
 def test_nothing_is_found(task):
     assert not found(task)
 
 
 def test_every_kind_is_run():
-    assert {task.kind for task in TASKS} == set(fuzz.default_kinds()) - ELSEWHERE
+    assert {task.kind for task in TASKS} == set(KINDS) - ELSEWHERE
     assert sum(task.count for task in ALL) == CASES
 
 
-# One type of each format in turn, as the code is one template for all; compute_sanitizer.sh runs every one.
-@pytest.mark.parametrize("group", [group for i, group in enumerate(GROUPS) if (i + i // 4) % 4 == 0])
+@pytest.mark.parametrize(
+    "group", [*SOME_GROUPS, *nightly(group for group in GROUPS if group not in SOME_GROUPS)]
+)
 def test_every_kernel(group, device):
     """What checkers are given is right."""
     assert GROUPS[group](device) > 0
@@ -69,10 +81,8 @@ def test_the_command():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stdout.splitlines()[-1]
 
-    code, text, last = last_line("--cases", "4")
+    code, text, last = last_line("exits", "--without", "exits", "--cases", "4")
     seeds = re.findall(r"python -m tests.fuzz --kinds faults --seed (\d) --cases 1", text)
-    assert (code, last) == (1, f"4 cases of 1 kinds from seed 0, {len(seeds)} findings")
-    code, _, last = last_line("exits", "--without", "exits", "--cases", "4")
     assert (code, last) == (1, f"4 cases of 1 kinds from seed 0, {len(seeds)} findings")
     code, _, last = last_line("--seed", seeds[0], "--cases", "1")  # is what reproduces it
     assert (code, last) == (1, f"1 cases of 1 kinds from seed {seeds[0]}, 1 findings")
