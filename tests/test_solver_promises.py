@@ -274,6 +274,20 @@ def test_minres_ends_by_the_residual_in_the_ordinary_norm(device):
         assert op.solve_info.goal == pytest.approx(max(given["rtol"] * norm(b), given.get("atol", 0.0)))
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_preconditioners_that_round(solver, device):
+    """One in single precision maps what is left of r as well as r; an exact one leaves a basis of one vector."""
+    rng = np.random.default_rng(4)
+    for n in (1, 2, 7):
+        values = rng.uniform(1, 3, n)
+        A, M = sp.diags_array(values), sp.diags_array(1 / values).astype(np.float32)
+        rounded = spla.LinearOperator(A.shape, matvec=lambda x, M=M: (M @ x.astype(np.float32)), dtype=A.dtype)
+        op, b = sg.aslinearoperator(sp.csr_array(A), device=device), rng.standard_normal(n)
+        x, info = getattr(linalg, solver)(op, b, rtol=1e-12, M=rounded)
+        assert info == 0, (n, op.solve_info)
+        assert norm(b - A @ x) <= 1e-12 * norm(b)
+
+
 def test_minres_with_a_preconditioner_that_makes_it_harder(device):
     """The norm by which it iterates says little of |r| then, and rounding more. A factor changes nothing."""
     rng = np.random.default_rng(20)

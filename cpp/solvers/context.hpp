@@ -265,8 +265,8 @@ public:
             return Truth::kOver;
         };
         if (is_small && said != Status::kNotFinite) return ends(Status::kConverged);
-        const bool may_go_on =
-            said == Status::kConverged || said == Status::kStagnated || said == Status::kRho || said == Status::kOmega;
+        const bool may_go_on = said == Status::kConverged || said == Status::kStagnated || said == Status::kSingular ||
+                               said == Status::kRho || said == Status::kOmega;
         if (!may_go_on) return ends(said);
         if (!finite(true_residual_)) {
             now.offending_value = true_residual_;
