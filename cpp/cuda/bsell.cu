@@ -9,8 +9,6 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = 256;  // as sell, whose neighbouring slices share x in the L1
-
 // kWarps warps per slice: warp w takes slots w, w + kWarps, ...; a lane per block row. Sums meet in shared memory.
 template <class T, int kBlock, int kWarps>
 __global__ void __launch_bounds__(kBlockSize)

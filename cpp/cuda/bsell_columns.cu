@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = 128, kWarps = kBlockSize / kWarp;
+constexpr int kBsellBlockSize = 128, kBsellWarps = kBsellBlockSize / kWarp;
 
 // What the block rows of a warp, from `lane` of a slice on, have in some slots one after the other, in shared memory.
 template <class T, int kBlock, int kBlockRows>
@@ -49,20 +49,20 @@ struct Stage {
 // A group per block row: a block has one column, and its rows of x are read once for all of its rows. What is stored
 // comes through shared memory, where the slots after those that are multiplied are on their way.
 template <class Shape, int kBlock, class T>
-__global__ void __launch_bounds__(kBlockSize)
+__global__ void __launch_bounds__(kBsellBlockSize)
     bsell_columns_group_per_block_row(BsellRows<T> rows, index_t block_rows, int rounds, Product<T> product) {
     constexpr int kBlockRows = kWarp / Shape::kGroup;  // of a warp, in one slice
     using Slots = Stage<T, kBlock, kBlockRows>;
     constexpr int kElements = kBlock * Shape::kPerLane, kMostElements = 64 / sizeof(T);  // of x that a lane reads
     constexpr int kMostTogether = kElements * 4 <= kMostElements ? 4 : kElements * 2 <= kMostElements ? 2 : 1;
     constexpr int kTogether = kMostTogether < Slots::kSlots ? kMostTogether : Slots::kSlots;
-    __shared__ alignas(16) unsigned char memory[kWarps * 2 * sizeof(Slots)];
+    __shared__ alignas(16) unsigned char memory[kBsellWarps * 2 * sizeof(Slots)];
     Slots* const stages = reinterpret_cast<Slots*>(memory) + threadIdx.x / kWarp * 2;
     const int group = threadIdx.x % kWarp / Shape::kGroup;
     const ColumnReader<Shape, T> x(product);
     for (int round = 0; round < rounds; ++round) {
         const std::int64_t first =
-            ((std::int64_t(blockIdx.x) * rounds + round) * kWarps + threadIdx.x / kWarp) * kBlockRows;
+            ((std::int64_t(blockIdx.x) * rounds + round) * kBsellWarps + threadIdx.x / kWarp) * kBlockRows;
         if (first >= block_rows) return;  // the whole warp
         const auto slice = static_cast<index_t>(first / kSliceLanes), lane = static_cast<index_t>(first % kSliceLanes);
         const index_t begin = rows.slice_offsets[slice] / kSliceLanes,
@@ -134,7 +134,7 @@ void Bsell<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) c
             using Own = ColumnShape<1, kLanes, Shape::kColumns / kLanes, Shape::kVector>;
             dispatch<1, 2, 3, 4, 6>("block", block, [&]<int kBlock>() {
                 launch_in_rounds(bsell_columns_group_per_block_row<Own, kBlock, T>, "bsell_columns_group_per_block_row",
-                                 kBlockSize / Own::kGroup, stored, block_rows(), part, stream, kBlockSize);
+                                 kBsellBlockSize / Own::kGroup, stored, block_rows(), part, stream, kBsellBlockSize);
             });
         } else {
             launch_group_per_rows<Shape, 1>(stored, rows, part, stream);

@@ -9,8 +9,6 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = 256;
-
 template <class T>
 __global__ void scale_thread_per_row(index_t rows, Product<T> product) {
     const index_t row = blockIdx.x * kBlockSize + threadIdx.x;

@@ -14,8 +14,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kInFlight = 4;     // loads in flight per lane of a row
-constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5)
+constexpr int kInFlight = 4;  // loads in flight per lane of a row
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
 template <class T, int kLanes>

@@ -10,7 +10,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = CsrBTuning::kBlockSize;
+static_assert(kBlockSize == CsrBTuning::kBlockSize);
 
 // Blocks to hold at a time, as in the balanced kernel of csr: more of them where a thread has fewer loads in flight,
 // or values are narrower.

@@ -9,24 +9,23 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = 256;  // Yin 2012, section 5.1 (5)
-constexpr int kInFlight = 4;     // loads in flight per thread
+constexpr int kGathersInFlight = 4;  // per thread
 
 template <class T>
 __global__ void __launch_bounds__(kBlockSize)
     csr_m_gather(index_t nnz, const index_t* __restrict__ col_indices, const T* __restrict__ x, T* __restrict__ col_x) {
-    const std::int64_t first = std::int64_t(blockIdx.x) * kBlockSize * kInFlight + threadIdx.x;
-    index_t cols[kInFlight];
+    const std::int64_t first = std::int64_t(blockIdx.x) * kBlockSize * kGathersInFlight + threadIdx.x;
+    index_t cols[kGathersInFlight];
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
+    for (int i = 0; i < kGathersInFlight; ++i) {
         const std::int64_t k = first + i * kBlockSize;
         cols[i] = k < nnz ? load_once(col_indices + k) : -1;
     }
-    T gathered[kInFlight];
+    T gathered[kGathersInFlight];
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(x + cols[i]) : T(0);
+    for (int i = 0; i < kGathersInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(x + cols[i]) : T(0);
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
+    for (int i = 0; i < kGathersInFlight; ++i) {
         if (cols[i] >= 0) store(col_x + first + i * kBlockSize, gathered[i]);
     }
 }
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(kBlockSize)
     if (row < rows) {
         const unsigned end = row_offsets[row + 1];
         // Unsigned, so that stepping past the end of 2^31 - 1 non-zeros does not overflow.
-#pragma unroll kInFlight
+#pragma unroll kGathersInFlight
         for (unsigned k = unsigned(row_offsets[row]) + lane; k < end; k += kLanes)
             sum += load_once(values + k) * load_once(col_x + k);
     }
@@ -64,7 +63,7 @@ void launch(const CsrM<T>& csr_m, const T* col_x, const Product<T>& product, Str
 template <class T>
 void CsrM<T>::gather_x_cuda(const Product<T>& product, Stream stream) const {
     if (gathers_on_host() || nnz == 0) return;
-    csr_m_gather<<<blocks_for(nnz, kBlockSize * kInFlight), kBlockSize, 0, native(stream)>>>(
+    csr_m_gather<<<blocks_for(nnz, kBlockSize * kGathersInFlight), kBlockSize, 0, native(stream)>>>(
         nnz, col_indices.data(), product.x, static_cast<T*>(product.scratch));
     check_launch("csr_m_gather");
 }

@@ -7,8 +7,6 @@ namespace spmvgpu::cuda {
 
 namespace {
 
-constexpr int kBlockSize = 256;
-
 template <class T>
 __global__ void gather_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
                                           const index_t* __restrict__ map, index_t count, std::int64_t stride) {

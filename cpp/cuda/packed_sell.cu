@@ -10,7 +10,6 @@ namespace {
 using namespace cuda;
 using namespace packed;
 
-constexpr int kBlockSize = 256;  // as in sell: neighbouring slices share x in the L1
 constexpr int kBlockWarps = kBlockSize / kWarp;
 // Slots of a warp whose elements are asked for before the first is used, a batch. Their bases, masks and constants come
 // in one access each, or two.

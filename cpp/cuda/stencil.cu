@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kBlockSize = Stencil<float>::kBlockRows;
+constexpr int kStencilBlockSize = Stencil<float>::kBlockRows;
 constexpr int kTogether = Stencil<float>::kTogether;
 
 // Slots from one on that is a multiple of kTogether, in as few loads as there can be.
@@ -70,7 +70,7 @@ __device__ __forceinline__ void add_slots(const StencilRows<T>& stencils, index_
     for (int i = 0; i < kTogether; ++i) {
         const T* const from = as_it_is(x + offsets[i]);
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) gathered[i][r] = has(i, r) ? load(from + r * kBlockSize) : T(0);
+        for (int r = 0; r < kRows; ++r) gathered[i][r] = has(i, r) ? load(from + r * kStencilBlockSize) : T(0);
     }
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -188,11 +188,11 @@ __device__ __forceinline__ void sum_layers(const StencilRows<T>& stencils, const
 // most of them have, and reads its slots once, together with the other lanes of its warp where they have the same one;
 // then those that are left, one by one.
 template <bool kFinite, bool kLayers, int kRows, class T>
-__global__ void __launch_bounds__(kBlockSize)
+__global__ void __launch_bounds__(kStencilBlockSize)
     stencil_thread_per_rows(StencilRows<T> stencils, index_t rows, index_t rows_apart, std::int64_t threads,
                             Product<T> product) {
-    const std::int64_t thread = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
-    const std::int64_t apart = kLayers ? rows_apart : kBlockSize;
+    const std::int64_t thread = std::int64_t(blockIdx.x) * kStencilBlockSize + threadIdx.x;
+    const std::int64_t apart = kLayers ? rows_apart : kStencilBlockSize;
     const auto group = static_cast<unsigned>(kLayers ? static_cast<unsigned>(thread) / rows_apart : blockIdx.x);
     const std::int64_t first = thread + group * (apart * (kRows - 1));
     index_t numbers[kRows];
@@ -249,8 +249,8 @@ template <class T>
 void Stencil<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
     const auto launch = [&](auto* kernel) {
-        launch_early(kernel, {blocks_for(threads(), kBlockSize), kBlockSize}, stream, rows_of(*this), rows,
-                     rows_apart(), threads(), product);
+        launch_early(kernel, {blocks_for(threads(), kStencilBlockSize), kStencilBlockSize}, stream, rows_of(*this),
+                     rows, rows_apart(), threads(), product);
     };
     if (!is_finite) return launch(stencil_thread_per_rows<false, false, 1, T>);
     dispatch<1, 2, 4>("rows_per_thread", tuning.rows_per_thread, [&]<int kRows>() {

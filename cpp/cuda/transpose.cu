@@ -7,13 +7,12 @@ namespace spmvgpu::cuda {
 
 namespace {
 
-constexpr int kBlockSize = 256;
 constexpr int kPerThread = 8;  // elements, all loaded before the first is used
 
 // A tile of kRows entries of up to kColumns vectors in shared memory, row by row. Both of its sides are walked by
 // neighbouring threads, for which the rows are one place longer than they need be: no two lanes meet in a bank.
 template <class T, int kColumns>
-struct Tile {
+struct TransposeTile {
     static constexpr int kRows = kBlockSize * kPerThread / kColumns;
     static constexpr int kPitch = kColumns + 1;
     static constexpr int kPlaces = kRows * kPitch;
@@ -40,7 +39,7 @@ template <class T, int kColumns>
 __global__ void __launch_bounds__(kBlockSize)
     columns_to_rows_block_per_tile(T* __restrict__ to, Columns<const T> from, const index_t* __restrict__ map,
                                    index_t length) {
-    using Own = Tile<T, kColumns>;
+    using Own = TransposeTile<T, kColumns>;
     T* const tile = shared_array<T, Own::kPlaces>();
     const std::int64_t first_row = std::int64_t(blockIdx.x) * Own::kRows;
     const auto is_inside = [&](const typename Own::Place& place) {
@@ -75,7 +74,7 @@ template <class T, int kColumns>
 __global__ void __launch_bounds__(kBlockSize)
     rows_to_columns_block_per_tile(Columns<T> to, const T* __restrict__ from, const index_t* __restrict__ map,
                                    index_t length, T beta) {
-    using Own = Tile<T, kColumns>;
+    using Own = TransposeTile<T, kColumns>;
     T* const tile = shared_array<T, Own::kPlaces>();
     const std::int64_t first_row = std::int64_t(blockIdx.x) * Own::kRows;
     const auto is_inside = [&](const typename Own::Place& place) {
@@ -108,7 +107,7 @@ __global__ void __launch_bounds__(kBlockSize)
 template <class T, class Launch>
 void with_tile(index_t columns, index_t length, Launch&& launch) {
     const auto with = [&]<int kColumns>() {
-        launch.template operator()<kColumns>(blocks_for(length, Tile<T, kColumns>::kRows));
+        launch.template operator()<kColumns>(blocks_for(length, TransposeTile<T, kColumns>::kRows));
     };
     if (columns <= 4) return with.template operator()<4>();
     if (columns <= 8) return with.template operator()<8>();

@@ -37,7 +37,7 @@ __device__ __forceinline__ index_t row_of(const index_t* node_rows, index_t node
 // A thread block's part in shared memory: x and y in the tile's numbering, and where each step begins and the last one
 // ends.
 template <class T>
-struct Window {
+struct TileWindow {
     T* x;
     T* y;
     index_t* step_offsets;
@@ -50,7 +50,7 @@ struct Slots {
     Index indices[kSteps];
     T values[kSteps][kValues];
 
-    __device__ __forceinline__ void load(const Window<T>& window, const Index* all_indices, const T* all_values,
+    __device__ __forceinline__ void load(const TileWindow<T>& window, const Index* all_indices, const T* all_values,
                                          index_t first, index_t end) {
 #pragma unroll
         for (int i = 0; i < kSteps; ++i) {
@@ -81,12 +81,12 @@ struct SliceWalk {
                                           (sizeof(T) > 8 ? 2 : 1);
     using Ahead = Slots<T, std::uint16_t, Tsmv<T>::kFake, kSteps, kBlock * kBlock>;
 
-    static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+    static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const TileWindow<T>& window,
                                                 index_t first, index_t end) {
         ahead.load(window, all.columns, all.values, first, end);
     }
 
-    static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+    static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const TileWindow<T>& window,
                                                     const TsmvTile& tile, const TsmvTile& tile_end) {
         const index_t first_step = all.slice_steps[tile.slice];
         index_t step = 0, end = all.slice_steps[tile.slice + 1] - first_step;
@@ -152,12 +152,12 @@ struct FlagWalk {
     static constexpr int kNodeRows = 1, kSteps = 4, kThreadsToHold = 1280;
     using Ahead = Slots<T, std::uint32_t, TsmvCoordinate::kFake, kSteps, 1>;
 
-    static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+    static __device__ __forceinline__ void load(Ahead& ahead, const Tiles<T>& all, const TileWindow<T>& window,
                                                 index_t first, index_t end) {
         ahead.load(window, all.coordinates, all.values, first, end);
     }
 
-    static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const Window<T>& window,
+    static __device__ __forceinline__ void multiply(Ahead& ahead, const Tiles<T>& all, const TileWindow<T>& window,
                                                     const TsmvTile&, const TsmvTile&) {
         T sum = 0;
         for (index_t step = 0; step < window.steps; step += kSteps) {
@@ -183,28 +183,29 @@ struct FlagWalk {
     }
 };
 
-template <class T, class Walk, int kThreads>
-__global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 : Walk::kThreadsToHold / kThreads)
+// A block has at most kMost threads: with 256 the compiler keeps to the same registers as with fewer, not so with 512.
+template <class T, class Walk, int kMost>
+__global__ void __launch_bounds__(kMost, Walk::kThreadsToHold < kMost ? 1 : Walk::kThreadsToHold / kMost)
     tsmv_block_per_tile(Tiles<T> all, Product<T> product) {
     constexpr int kBlock = Walk::kNodeRows;
     extern __shared__ double2 shared[];  // aligned for every T
     const TsmvTile tile = all.tiles[blockIdx.x], end = all.tiles[blockIdx.x + 1];
     const int halo = end.halo - tile.halo, nodes = halo + end.node - tile.node;
     const index_t first_step = all.slice_steps[tile.slice];
-    Window<T> window;
+    TileWindow<T> window;
     window.x = reinterpret_cast<T*>(shared);
     window.y = window.x + nodes * kBlock;
     window.step_offsets = reinterpret_cast<index_t*>(window.y + nodes * kBlock);
     window.steps = all.slice_steps[end.slice] - first_step;
 
-    for (int i = threadIdx.x; i <= window.steps; i += kThreads) {
+    for (int i = threadIdx.x; i <= window.steps; i += blockDim.x) {
         window.step_offsets[i] = all.step_offsets[first_step + i];
     }
     __syncthreads();
     typename Walk::Ahead ahead;
     // Under way while x is fetched. A tile of empty rows has no slice.
     if (window.steps > 0) Walk::load(ahead, all, window, 0, all.slice_steps[tile.slice + 1] - first_step);
-    for (int i = threadIdx.x; i < nodes * kBlock; i += kThreads) {
+    for (int i = threadIdx.x; i < nodes * kBlock; i += blockDim.x) {
         const int n = i / kBlock;
         const index_t node = n < halo ? all.halo_nodes[tile.halo + n] : tile.node + n - halo;
         const index_t row = row_of<kBlock>(all.node_rows, node, i % kBlock);
@@ -214,10 +215,10 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 
     __syncthreads();
     if (window.steps > 0) Walk::multiply(ahead, all, window, tile, end);
     let_next_kernel_start();
-    for (int i = threadIdx.x; i < halo * kBlock; i += kThreads) {
+    for (int i = threadIdx.x; i < halo * kBlock; i += blockDim.x) {
         store(all.halo_sums + std::int64_t(tile.halo) * kBlock + i, cuda::load(window.y + i));
     }
-    for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += kThreads) {
+    for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += blockDim.x) {
         const index_t row = row_of<kBlock>(all.node_rows, tile.node + i / kBlock, i % kBlock);
         if (row >= 0) store_row(product, row, cuda::load(window.y + halo * kBlock + i));
     }
@@ -253,19 +254,14 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
     if (row >= 0) add_to(product.y + product.row_of_y(row), scaled(product.alpha, sum));
 }
 
-template <class T, class Walk, int kThreads>
-void launch_tiles(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
-    const auto kernel = tsmv_block_per_tile<T, Walk, kThreads>;
-    const auto bytes = static_cast<int>(tsmv.shared_bytes);
-    allow_shared_bytes(kernel, bytes);
-    kernel<<<static_cast<unsigned>(tsmv.tile_count()), kThreads, bytes, native(stream)>>>(all, product);
-    check_launch("tsmv_block_per_tile");
-}
-
 template <class T, class Walk>
 void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
-    dispatch<64, 128, 256, 512>("threads", tsmv.tuning.threads,
-                                [&]<int kThreads>() { launch_tiles<T, Walk, kThreads>(tsmv, all, product, stream); });
+    const int threads = tsmv.tuning.threads;
+    const auto kernel = threads <= 256 ? tsmv_block_per_tile<T, Walk, 256> : tsmv_block_per_tile<T, Walk, 512>;
+    const auto bytes = static_cast<int>(tsmv.shared_bytes);
+    allow_shared_bytes(kernel, bytes);
+    kernel<<<static_cast<unsigned>(tsmv.tile_count()), threads, bytes, native(stream)>>>(all, product);
+    check_launch("tsmv_block_per_tile");
     constexpr int kThreads = 128, kBlock = Walk::kNodeRows;
     const auto rows = static_cast<index_t>(tsmv.merge_nodes.size()) * kBlock;
     if (rows == 0) return;

@@ -11,6 +11,7 @@
 namespace spmvgpu::cuda {
 
 constexpr int kWarp = 32;
+constexpr int kBlockSize = 256;  // threads of a block where nothing asks for more or fewer: Yin 2012, section 5.1 (5)
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // A load of matrix data, which is read once: it leaves the L1 to x.

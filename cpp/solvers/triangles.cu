@@ -11,8 +11,6 @@ namespace spmvgpu::cuda {
 
 namespace {
 
-constexpr int kBlockSize = 256;
-
 using Flag = ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device>;
 
 // kLanes lanes per row. Blocks take numbers in the order in which they begin, and rows wait for rows of blocks with
