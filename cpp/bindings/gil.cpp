@@ -1,34 +1,20 @@
 #include "bindings/gil.hpp"
 
-#include <unistd.h>
+#include "core/system.hpp"
 
 namespace spmvgpu {
 
 namespace {
 
-// Whether Python may handle signals here. Elsewhere nothing is gained by asking for its lock, and at its exit a thread
-// that asks never comes back.
-bool is_main_thread() {
-#ifdef __linux__
-    return getpid() == gettid();
-#else
-    return true;
-#endif
-}
-
 void take_lock(PyThreadState* state) {
     try {
         PyEval_RestoreThread(state);
     } catch (...) {  // the forced unwinding; nothing else comes out of C
-        wait_for_exit();
+        system::sleep_forever();
     }
 }
 
 }  // namespace
-
-void wait_for_exit() noexcept {
-    while (true) pause();
-}
 
 thread_local GilRelease* GilRelease::innermost_ = nullptr;
 
@@ -57,7 +43,9 @@ void GilRelease::check_signals() {
     const auto now = Clock::now();
     if (now - innermost_->checked_ < kPause) return;
     innermost_->checked_ = now;
-    if (!is_main_thread()) return;
+    // Elsewhere Python handles no signals: nothing is gained by asking for its lock, and at its exit a thread that asks
+    // never comes back.
+    if (!system::is_main_thread()) return;
     with_gil([] {
         if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
     });

@@ -15,9 +15,9 @@
 #include <chrono>
 #include <utility>
 
-namespace spmvgpu {
+#include "core/system.hpp"
 
-[[noreturn]] void wait_for_exit() noexcept;
+namespace spmvgpu {
 
 // Calls something that may lose the lock and never get it back. The destructors of its frames have run by the time that
 // this ends the unwinding, and without the lock they must not touch an object of Python's: so there must be none.
@@ -27,7 +27,7 @@ decltype(auto) wait_if_ended(Call&& call) {
     try {
         return std::forward<Call>(call)();
     } catch (abi::__forced_unwind&) {
-        wait_for_exit();
+        system::sleep_forever();
     }
 #else
     return std::forward<Call>(call)();

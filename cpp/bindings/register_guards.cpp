@@ -4,7 +4,6 @@
 // taking of a lock and the beginning of the block that gives it back. So these are taken by functions of C, in which no
 // handler runs, and belong to an object that the interpreter drops with whatever it was about to do: they are given
 // back by the end of the block, or else with the object.
-#include <pthread.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -17,6 +16,7 @@
 #include "bindings/bindings.hpp"
 #include "core/mutex.hpp"
 #include "core/parallel.hpp"
+#include "core/system.hpp"
 
 namespace py = pybind11;
 
@@ -31,7 +31,7 @@ const void* this_thread() {
 }
 
 const void* forking_thread = nullptr;  // that made this process by a fork, and goes on in it as its first
-[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forking_thread = this_thread(); });
+[[maybe_unused]] const bool fork_handler = system::call_after_fork([] { forking_thread = this_thread(); });
 
 // A lock that the thread which has it may take again, as a signal handler does that comes in between. In a process that
 // was forked off it is free, unless the thread that forked had it. Used with the interpreter's lock held.

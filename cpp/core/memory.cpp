@@ -1,13 +1,9 @@
 #include "core/memory.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstdlib>
-
 #include "core/errors.hpp"
 #include "core/gpu_memory.hpp"
 #include "core/parallel.hpp"
+#include "core/system.hpp"
 
 namespace spmvgpu {
 
@@ -16,24 +12,17 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 
 // Memory that is written for the first time takes as long per page as it is large: so few and huge ones, as NumPy does.
-constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 4 << 20;
+constexpr std::size_t kWorthHugePages = 4 << 20;
 
 std::shared_ptr<void> allocate_host(std::size_t bytes) {
-    const std::size_t alignment = bytes < kWorthHugePages ? kAlignment : kHugePage;
-    const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    void* memory = std::aligned_alloc(alignment, rounded);
+    auto memory = system::allocate(bytes, bytes < kWorthHugePages ? kAlignment : system::kHugePage);
     if (memory == nullptr) throw OutOfMemory("cpu", bytes, free_host_memory());
-#ifdef MADV_HUGEPAGE
-    if (alignment == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
-#endif
-    return {memory, std::free};
+    return memory;
 }
 
 }  // namespace
 
-std::size_t free_host_memory() {
-    return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
+std::size_t free_host_memory() { return system::free_memory(); }
 
 std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
     if (bytes == 0) return {};

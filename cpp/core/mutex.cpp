@@ -1,15 +1,15 @@
 #include "core/mutex.hpp"
 
-#include <pthread.h>
-
 #include <stdexcept>
+
+#include "core/system.hpp"
 
 namespace spmvgpu {
 
 namespace {
 
 std::uint32_t generation = 0;  // changes only while a process has a single thread
-[[maybe_unused]] const int generations_handler = pthread_atfork(nullptr, nullptr, [] { ++generation; });
+[[maybe_unused]] const bool generations_handler = system::call_after_fork([] { ++generation; });
 
 }  // namespace
 

@@ -1,32 +1,21 @@
 #include "core/parallel.hpp"
 
-#include <pthread.h>
-#include <sched.h>
-
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
 #include <cstring>
 #include <limits>
-#include <thread>
 
 #include "core/environment.hpp"
+#include "core/system.hpp"
 
 namespace spmvgpu {
 
 namespace {
 
 bool is_forked = false;
-[[maybe_unused]] const int forks_handler = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
-
-int usable_cores() {
-#ifdef __linux__
-    cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-#endif
-    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
+[[maybe_unused]] const bool forks_handler = system::call_after_fork([] { is_forked = true; });
 
 thread_local int thread_limit = std::numeric_limits<int>::max();
 
@@ -34,7 +23,7 @@ thread_local int thread_limit = std::numeric_limits<int>::max();
 
 int max_threads() {
     if (is_forked) return 1;  // first, as a thread that is not here may have been at what is below
-    static const int of_process = threads_of_environment().value_or(usable_cores());
+    static const int of_process = threads_of_environment().value_or(system::usable_cores());
     return std::min(of_process, thread_limit);
 }
 

@@ -14,14 +14,8 @@
 #include <emmintrin.h>
 #endif
 
-#ifdef __linux__
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 #include "core/interrupt.hpp"
+#include "core/system.hpp"
 
 namespace spmvgpu::team {
 
@@ -44,30 +38,6 @@ void relax() {
     _mm_pause();
 #endif
 }
-
-#ifdef __linux__
-
-// Asks for the shortest time slice there is, which lets the calling thread in at once when it is woken on a core that
-// another program, or the spinning thread of a BLAS, has to itself. Otherwise it waits until that one's slice is over,
-// which takes milliseconds (Linux 6.6 to 6.11; older ones prefer who has slept, newer ones who has a short slice).
-void ask_for_short_slice() {
-    if (sched_getscheduler(0) != SCHED_OTHER) return;
-    struct {  // sched_attr, which the C library does not declare everywhere
-        std::uint32_t size = 48, policy = SCHED_OTHER;
-        std::uint64_t flags = 0;
-        std::int32_t nice = 0;
-        std::uint32_t priority = 0;
-        std::uint64_t runtime = 100'000, deadline = 0, period = 0;  // nanoseconds
-    } attributes;
-    attributes.nice = getpriority(PRIO_PROCESS, 0);
-    syscall(SYS_sched_setattr, 0, &attributes, 0);  // refused here and there; then it is as it was
-}
-
-#else
-
-void ask_for_short_slice() {}
-
-#endif
 
 // The C library makes what a thread keeps for itself when the thread first asks for it, and ends the process if there
 // is no memory for that: what a piece and its exceptions need is asked for before there is any work.
@@ -153,11 +123,9 @@ struct alignas(64) Helper {
     int avoided = -1;            // the core that it stays away from
 
     void live() {
-        ask_for_short_slice();
+        system::ask_for_short_slice();
         ask_for_thread_local_data();
-#ifdef __linux__
-        thread = static_cast<int>(syscall(SYS_gettid));
-#endif
+        thread = system::thread_number();
         while (true) {
             int now = kCalled;
             if (!state.compare_exchange_strong(now, kWorking, std::memory_order_acq_rel)) {
@@ -209,23 +177,17 @@ void Job::call_children(int number) const {
 }
 
 // Keeps helpers away from the core of their caller: woken there, they would take it from the caller.
-void keep_off_own_core([[maybe_unused]] int count, [[maybe_unused]] Helper** helpers) {
-#ifdef __linux__
-    const int own = sched_getcpu();
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
+void keep_off_own_core(int count, Helper** helpers) {
+    const int own = system::current_core();
+    if (own < 0) return;
+    int threads[kMaxThreads], moved = 0;
     for (int i = 0; i < count; ++i) {
         Helper& helper = *helpers[i];
         if (helper.avoided == own || helper.thread == 0) continue;
-        if (CPU_COUNT(&cores) == 0) {  // not yet asked for
-            if (sched_getaffinity(0, sizeof cores, &cores) != 0) return;
-            CPU_CLR(own, &cores);
-            if (CPU_COUNT(&cores) == 0) return;
-        }
-        sched_setaffinity(helper.thread, sizeof cores, &cores);
         helper.avoided = own;
+        threads[moved++] = helper.thread;
     }
-#endif
+    if (moved > 0) system::keep_off_core(own, {threads, static_cast<std::size_t>(moved)});
 }
 
 class Team {

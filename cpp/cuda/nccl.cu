@@ -1,10 +1,9 @@
-#include <dlfcn.h>
-
 #include <map>
 #include <mutex>
 
 #include "core/errors.hpp"
 #include "core/mutex.hpp"
+#include "core/system.hpp"
 #include "cuda/nccl.hpp"
 #include "cuda/runtime.hpp"
 
@@ -30,8 +29,8 @@ struct NcclCommunicator::Library {
     int (*all_gather)(const void*, void*, std::size_t, int type, Handle, Stream) = nullptr;
 
     explicit Library(const std::string& name) {
-        void* const opened = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (opened == nullptr) throw CudaError("NCCL cannot be loaded: " + std::string(dlerror()));
+        void* const opened = system::open_library(name.c_str());
+        if (opened == nullptr) throw CudaError("NCCL cannot be loaded: " + std::string(system::last_library_error()));
         find(opened, "ncclGetVersion", get_version);
         find(opened, "ncclGetUniqueId", get_unique_id);
         find(opened, "ncclCommInitRank", init_rank);
@@ -51,7 +50,7 @@ struct NcclCommunicator::Library {
 private:
     template <class Function>
     static void find(void* opened, const char* name, Function& function) {
-        function = reinterpret_cast<Function>(dlsym(opened, name));
+        function = reinterpret_cast<Function>(system::find_symbol(opened, name));
         if (function == nullptr) throw CudaError(std::string("the NCCL that was found has no ") + name);
     }
 };

@@ -1,9 +1,6 @@
 #include "matrix/column_products.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 
 #include "core/array.hpp"
 #include "core/columns.hpp"
@@ -14,26 +11,13 @@ namespace spmvgpu {
 
 namespace {
 
-// Ordinary memory that is used once: in large pages where it is large, for the first touch of a page costs more than
-// the copy that makes it.
-std::shared_ptr<void> allocate_once(std::size_t bytes) {
-    constexpr std::size_t kLargePage = 2 << 20;
-    if (bytes < 2 * kLargePage) return allocate(bytes, {});
-    void* const memory = std::aligned_alloc(kLargePage, (bytes + kLargePage - 1) / kLargePage * kLargePage);
-    if (memory == nullptr) throw OutOfMemory("cpu", bytes, free_host_memory());
-#ifdef MADV_HUGEPAGE
-    madvise(memory, bytes, MADV_HUGEPAGE);  // where that is refused, the pages are ordinary ones
-#endif
-    return {memory, std::free};
-}
-
 // Memory for a few vectors, page-locked where a GPU reads or writes it.
 template <class T>
 class PanelMemory {
 public:
     PanelMemory(std::size_t size, Device device) {
         if (size == 0) return;
-        memory_ = device.is_cuda() ? cuda::allocate_pinned(size * sizeof(T)) : allocate_once(size * sizeof(T));
+        memory_ = device.is_cuda() ? cuda::allocate_pinned(size * sizeof(T)) : allocate(size * sizeof(T), {});
     }
     T* data() const { return static_cast<T*>(memory_.get()); }
 

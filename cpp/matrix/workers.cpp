@@ -1,14 +1,13 @@
 #include "matrix/workers.hpp"
 
-#include <unistd.h>
-
 #include <stdexcept>
 
 #include "core/parallel.hpp"
+#include "core/system.hpp"
 
 namespace spmvgpu {
 
-Workers::Workers(int count, int threads_each) : errors_(count), process_(getpid()) {
+Workers::Workers(int count, int threads_each) : errors_(count), process_(system::process_number()) {
     try {
         for (int number = 0; number < count; ++number) {
             threads_.emplace_back([this, number, threads_each] { work(number, threads_each); });
@@ -20,7 +19,7 @@ Workers::Workers(int count, int threads_each) : errors_(count), process_(getpid(
 }
 
 void Workers::End::operator()(Workers* workers) const {
-    if (getpid() == workers->process_) delete workers;
+    if (system::process_number() == workers->process_) delete workers;
 }
 
 Workers::~Workers() { end(); }
@@ -35,7 +34,7 @@ void Workers::end() noexcept {
 }
 
 void Workers::run(const std::function<void(int)>& task, const std::function<void()>& own) {
-    if (getpid() != process_) {
+    if (system::process_number() != process_) {
         throw std::runtime_error("an operator on GPUs cannot be used in a process that was forked off; make one there");
     }
     {
