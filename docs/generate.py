@@ -71,7 +71,7 @@ def _layout(format: str) -> tuple[str, Any]:
     if format == "tsmv":  # of which there is more to see than slots: blocks, threads and steps
         op = sg.aslinearoperator(gallery.elasticity2d(6), format, "cpu")
         title = "What each thread does in each step, for elasticity on 6 x 6 nodes: rows, columns of blocks."
-        return title, sg.plot_symmetric.schedule(op, threads=24).figure
+        return title, sg.plot.tsmv_schedule(op, threads=24).figure
     uneven = gallery.powerlaw(40, 4.0, exponent=3.0, max_length=9, seed=3)
     grid = gallery.poisson2d(6)
     try:

@@ -18,6 +18,7 @@ import scipy
 import spmvgpu as sg
 from spmvgpu._core import device_properties
 from spmvgpu.devices import resolve_device
+from spmvgpu.versions import nvidia_driver
 
 from .clock import timed
 
@@ -78,8 +79,7 @@ def commit(root: Path) -> str:
 
 def driver_version() -> str:
     """Version of the NVIDIA driver, or "unknown"."""
-    lines = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
-    return lines[0] if lines else "unknown"
+    return nvidia_driver() or "unknown"
 
 
 def _output(*command: str) -> str:

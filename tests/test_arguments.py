@@ -94,7 +94,7 @@ TABLE = {
     "predict.device": (given(sg.predict, A), "device", ()),
     "predict.model": (given(sg.predict, A, "cpu"), "model", ()),
     "predict.dtype": (given(sg.predict, A, "cpu"), "dtype", ()),
-    "separator.device": (given(sg.separator, A), "device", ()),
+    "separator.device": (given(sg.partition.separator, A), "device", ()),
     "limit_threads.threads": (lambda threads: sg.limit_threads(threads).__enter__(), "threads", ("huge",)),
     "by_nnz.powers": (given(partition.by_nnz, LENGTHS), "powers", ("array",)),
     "by_rows.powers": (given(partition.by_rows, LENGTHS), "powers", ("array",)),
@@ -163,12 +163,15 @@ TABLE = {
     "rmat.seed": (given(gallery.rmat, 3, 2), "seed", ("huge",)),
     "read_matrix.path": (matrix_io.read_matrix, "path", ("text",)),
     "read_vector.path": (matrix_io.read_vector, "path", ("text",)),
+    "write_matrix.path": (given(matrix_io.write_matrix, A=A), "path", ("text",)),
+    "write_matrix.A": (given(matrix_io.write_matrix, "A.mtx"), "A", ()),
+    "write_matrix.symmetric": (given(matrix_io.write_matrix, "A.mtx", A), "symmetric", ()),
     "aslinearoperator.A": (given(sg.aslinearoperator, device="cpu"), "A", ("array",)),
     "estimate.A": (given(sg.estimate, format="csr"), "A", ()),
     "estimate.device": (given(sg.estimate, A, "csr"), "device", ()),
     "predict.profile": (given(sg.predict, A, "cpu"), "profile", ("text",)),
-    "separator.A": (given(sg.separator, device="cpu"), "A", ()),
-    "separator.profile": (given(sg.separator, A, "cpu"), "profile", ("text",)),
+    "separator.A": (given(sg.partition.separator, device="cpu"), "A", ()),
+    "separator.profile": (given(sg.partition.separator, A, "cpu"), "profile", ("text",)),
     "astype.dtype": (op().astype, "dtype", ()),
     "diagonal.k": (op().diagonal, "k", ()),
     "trace.offset": (op().trace, "offset", ()),
@@ -264,10 +267,9 @@ def parameters():
         getattr(linalg, name) for name in linalg.__all__ if name != "lobpcg"
     ]  # whose checks are SciPy's
     found += [cache.info, cache.clear]
-    classes = (sg.SparseOperator, sg.MultiDeviceOperator, sg.DistributedVector, partition.Partition)
-    found += [
-        getattr(kind, name) for kind in (*classes, sg.Predictions) for name in dir(kind) if name[0] != "_"
-    ]
+    classes = [sg.SparseOperator, sg.MultiDeviceOperator, sg.DistributedVector, partition.Partition]
+    classes.append(sg.planning.Predictions)
+    found += [getattr(kind, name) for kind in classes for name in dir(kind) if name[0] != "_"]
     functions = [f for f in found if inspect.isroutine(f) and f.__module__.startswith("spmvgpu")]
     return {
         f"{function.__name__}.{name}"

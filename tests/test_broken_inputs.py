@@ -402,7 +402,7 @@ def test_a_partition_of_another_matrix(rows):
 # -- the package ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gallery", "matrix_io", "plot", "plot_partition", "plot_symmetric"])
+@pytest.mark.parametrize("name", ["gallery", "matrix_io", "plot"])
 def test_modules_need_no_import_of_their_own(name):
     run_python(f"""
         import sys

@@ -753,7 +753,7 @@ def test_a_matrix_cut_where_asked(cut, device, dtype):
 
 def test_the_model_cuts(monkeypatch, device):
     B = uneven()
-    found = sg.separator(B, device)
+    found = sg.partition.separator(B, device)
     op = sg.aslinearoperator(B, format="partitioned", device=device)
     assert op.format == found.format
     cut = Separator("partitioned", 300, 5.0, *(np.zeros(1),) * 3, {"csr": 9.0, "coo": 8.0})

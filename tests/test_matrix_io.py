@@ -13,8 +13,9 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from spmvgpu.matrix_io import read_matrix, read_vector
-from support import run_python
+import spmvgpu as sg
+from spmvgpu.matrix_io import read_matrix, read_vector, write_matrix
+from support import over, run_python
 
 MTX = sorted(Path(os.environ.get("SPMVGPU_MATRICES", os.devnull)).glob("mtx/*.mtx"))
 BAD = sorted(Path(os.environ.get("SPMVGPU_MATRICES", os.devnull)).glob("mtx/bad/*.mtx"))
@@ -673,3 +674,102 @@ def test_collected_bad_file(path):
         assert read_matrix(path).nnz == 2
     else:
         refusal(path)
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+SUFFIXES = [".mtx", ".mtx.gz", ".npz"]
+each_suffix = pytest.mark.parametrize("suffix", SUFFIXES)
+
+
+def drawn(rng, dtype, shape=(9, 9)):
+    """Values of all magnitudes that the type has, with an explicit zero."""
+    A = sp.random_array(shape, density=0.3, format="csr", random_state=rng)
+    wide = np.exp(rng.uniform(-60, 60, A.nnz))
+    values = wide + 1j * rng.standard_normal(A.nnz) if dtype.kind == "c" else wide
+    A = A.astype(dtype)
+    A.data = rng.integers(-9, 9, A.nnz).astype(dtype) if dtype.kind in "iub" else values.astype(dtype)
+    A.data[:1] = 0
+    return A
+
+
+@each_suffix
+@over("dtype", [np.dtype(name) for name in ["f4", "f8", "c8", "c16", "i1", "i8", "u4", "?"]])
+def test_what_is_written_is_read(suffix, dtype, tmp_path):
+    rng = np.random.default_rng(0)
+    for shape in ((9, 9), (3, 17), (0, 4), (4, 0), (1, 1)):
+        A = drawn(rng, dtype, shape)
+        write_matrix(tmp_path / f"A{suffix}", A)
+        found = read_matrix(tmp_path / f"A{suffix}")
+        assert found.shape == shape
+        np.testing.assert_array_equal(found.indices, A.indices)  # zeros stay
+        np.testing.assert_array_equal(found.data.astype(dtype), A.data)
+        if suffix == ".npz" and dtype.kind in "fc":
+            assert found.dtype == dtype
+
+
+@each_suffix
+@pytest.mark.parametrize("kind", ["csc", "coo", "bsr", "dia", "lil", "dok", "dense", "matrix"])
+def test_every_kind_of_matrix_is_written(suffix, kind, matrix, tmp_path):
+    given = {"dense": matrix.toarray, "matrix": lambda: sp.csr_matrix(matrix)}.get(kind)
+    write_matrix(tmp_path / f"A{suffix}", given() if given else matrix.asformat(kind))
+    assert (read_matrix(tmp_path / f"A{suffix}") != matrix).nnz == 0
+
+
+# A matrix, what is said of it, and what its file says.
+DECLARED = [
+    ([[2.0, 1.0], [1.0, 0.0]], True, "symmetric"),
+    ([[2.0, 1j], [-1j, 0.0]], "hermitian", "hermitian"),
+    ([[2.0, 1j], [1j, 3j]], True, "symmetric"),
+    ([[2.0, 1.0], [1.0, 0.0]], "hermitian", "symmetric"),  # of real numbers it is the same
+    ([[2.0, 1.0], [0.0, 3.0]], None, "general"),
+    ([[2.0, 1.0], [1.0, 0.0]], None, "general"),
+]
+
+
+@each_suffix
+@pytest.mark.parametrize(("rows", "symmetric", "word"), DECLARED)
+def test_a_declared_symmetry_is_written(suffix, rows, symmetric, word, device, tmp_path):
+    A = np.array(rows)
+    file = tmp_path / f"A{suffix}"
+    op = sg.aslinearoperator(A, "csr", device, symmetric=symmetric)
+    for given, said in ((A, symmetric), (op, None), (op.T, None), (2 * op, None)):
+        write_matrix(file, given, symmetric=said)
+        np.testing.assert_array_equal(
+            read_matrix(file).toarray(), given.toarray() if hasattr(given, "toarray") else given
+        )
+        if suffix == ".mtx":
+            assert file.read_text().splitlines()[0].split()[-1] == word
+    write_matrix(file, np.tril(A), symmetric="lower")
+    assert read_matrix(file).nnz == np.count_nonzero(np.tril(A) + np.tril(A, -1).T)
+    write_matrix(file, op, symmetric=False)
+    np.testing.assert_array_equal(read_matrix(file).toarray(), A)
+
+
+def test_what_is_not_as_declared_is_not_written(tmp_path):
+    file = tmp_path / "A.mtx"
+    file.write_text("before")
+    with pytest.raises(
+        ValueError, match=r"declared symmetric and is not: entry \(0, 1\) is 1.*symmetric=False"
+    ):
+        write_matrix(file, np.array([[2.0, 1.0], [0.0, 0.0]]), symmetric=True)
+    with pytest.raises(ValueError, match=r"A\.txt.*must end in \.mtx, \.mtx\.gz, \.npz"):
+        write_matrix(tmp_path / "A.txt", np.eye(2))
+    with pytest.raises(ValueError, match="not a regular file"):
+        write_matrix(_folder(tmp_path / "B.npz"), np.eye(2))
+    with pytest.raises(OSError, match=r"C\.mtx: could not be written"):
+        write_matrix(tmp_path / "nowhere" / "C.mtx", np.eye(2))
+    assert file.read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir()} == {"A.mtx", "B.npz"}
+
+
+def _folder(path):
+    path.mkdir()
+    return path
+
+
+def test_the_same_matrix_gives_the_same_file(matrix, tmp_path):
+    files = [tmp_path / name for name in ("A.mtx.gz", "B.mtx.gz")]
+    for file in files:
+        write_matrix(file, matrix)
+    assert files[0].read_bytes() == files[1].read_bytes()

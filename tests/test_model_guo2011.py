@@ -146,11 +146,11 @@ def test_even_rows_stay_together():
 
 
 def test_separator_of_a_matrix():
-    found = sg.separator(gallery.powerlaw(30_000, 8), device="cpu")
+    found = sg.partition.separator(gallery.powerlaw(30_000, 8), device="cpu")
     assert found.positions[0] == 0
     assert found.positions[-1] == 30_000
     assert set(found.whole_us) == {"csr", "coo", "hyb"}  # ellpack refuses it
-    empty = sg.separator(np.zeros((0, 3)), device="cpu")
+    empty = sg.partition.separator(np.zeros((0, 3)), device="cpu")
     assert empty.csr_rows == 0
 
 

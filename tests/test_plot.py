@@ -88,7 +88,7 @@ def test_without_matplotlib(call):
     assert 'pip install "spmvgpu[plot]"' in done.stderr
 
 
-@pytest.mark.parametrize("fmt", [*formats_of("0x5"), "sdia"])  # tsmv is drawn in test_plot_symmetric.py
+@pytest.mark.parametrize("fmt", [*formats_of("0x5"), "sdia"])  # tsmv is drawn in test_plot_tsmv.py
 def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
     A = gallery.poisson2d(5, 8)
     figure = plot.layout(A, fmt)

@@ -91,7 +91,7 @@ def test_models_with_missing_parts_are_refused(tmp_path):
     with pytest.warns(UserWarning, match=r"roofline are missing.*f64"):
         sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline={"f32": {}}))
     with pytest.warns(UserWarning, match=r"guo2011 are missing.*f32"):
-        sg.separator(A, "cpu", profile=changed(tmp_path / "q.json", guo2011={"f64": {"csr": {}}}))
+        sg.partition.separator(A, "cpu", profile=changed(tmp_path / "q.json", guo2011={"f64": {"csr": {}}}))
 
 
 def test_a_missing_file_is_named_and_replaced(tmp_path):
@@ -141,7 +141,7 @@ def _set(*keys):
 def _use_profile():
     op = sg.aslinearoperator(A, device="cpu", tune="full")
     assert "us/product" in op.explain()
-    assert sg.separator(A, "cpu").time_us > 0
+    assert sg.partition.separator(A, "cpu").time_us > 0
     sg.cache.clear()
 
 

@@ -16,33 +16,23 @@ from .devices import DeviceInfo, build_info, devices, limit_threads, release_mem
 from .formats import estimate, format_options, formats
 
 if TYPE_CHECKING:
-    from . import (
-        cache,
-        distributed,
-        gallery,
-        linalg,
-        matrix_io,
-        partition,
-        plot,
-        plot_partition,
-        plot_symmetric,
-    )
+    from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import torch as torch
     from .construct import aslinearoperator
     from .operator import SparseOperator
-    from .planning.model.predict import Prediction, Predictions, predict, separator
+    from .planning.model.predict import predict
     from .spread import DistributedVector, MultiDeviceOperator
+    from .versions import show_versions
 
 __version__ = build_info()["version"]
 
+# What is public, and all that `dir` shows. `torch` joins it where PyTorch is installed.
 __all__ = [
     "CudaError",
     "DeviceInfo",
     "DistributedVector",
     "FormatError",
     "MultiDeviceOperator",
-    "Prediction",
-    "Predictions",
     "SparseOperator",
     "aslinearoperator",
     "build_info",
@@ -57,57 +47,23 @@ __all__ = [
     "linalg",
     "matrix_io",
     "partition",
+    "planning",
     "plot",
-    "plot_partition",
-    "plot_symmetric",
     "predict",
     "release_memory",
-    "separator",
+    "show_versions",
 ]
 
-# What is imported when it is used first, so that a process starts sooner: modules, and names of others.
-_MODULES = (
-    "cache",
-    "distributed",
-    "gallery",
-    "linalg",
-    "matrix_io",
-    "partition",
-    "plot",
-    "plot_partition",
-    "plot_symmetric",
-    "torch",
-)
-_NEEDS = {"torch": "torch"}  # modules that are not there without a library that is optional
+# Of these names, the modules that have them. They are imported at first use, so that a process starts sooner;
+# every other name is that of a module, or was imported above.
 _MODULE_OF = {
     "DistributedVector": "spread",
     "MultiDeviceOperator": "spread",
-    "Prediction": "planning.model.predict",
-    "Predictions": "planning.model.predict",
     "SparseOperator": "operator",
     "aslinearoperator": "construct",
     "predict": "planning.model.predict",
-    "separator": "planning.model.predict",
+    "show_versions": "versions",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        try:
-            return import_module(f"{__name__}.{name}")
-        except ImportError as missing:
-            if name not in _NEEDS:
-                raise
-            raise AttributeError(str(missing), name=name) from missing  # which `hasattr` and `help` expect
-    if name in _MODULE_OF:
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    left_out = {module for module, library in _NEEDS.items() if not _is_installed(library)}
-    return sorted({*globals(), *_MODULES, *_MODULE_OF} - left_out)
 
 
 def _is_installed(library: str) -> bool:
@@ -115,3 +71,25 @@ def _is_installed(library: str) -> bool:
         return find_spec(library) is not None
     except (ImportError, ValueError):  # what finders raise who hide a library
         return False
+
+
+if _is_installed("torch"):
+    __all__ += ["torch"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        return value
+    if name == "torch":
+        try:
+            return import_module(f"{__name__}.torch")
+        except ImportError as missing:
+            raise AttributeError(str(missing), name=name) from missing  # which `hasattr` and `help` expect
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__name__", "__version__"]

@@ -1,8 +1,8 @@
-"""The user's cache: what was found out about devices and matrices, kept on disk between programs.
+"""Results that are kept on disk: the fastest formats of matrices, and profiles of devices.
 
-``tuning/`` holds which format was found to be the fastest, a small file per kind of matrix and device;
-``profiles/`` what ``python -m spmvgpu calibrate`` measured. All of it can be deleted at any time. A file that
-is damaged, or cannot be read or written, is as good as none: there is one warning, and never an error.
+The folder ``tuning`` has a small file for each kind of matrix and device: its fastest format. The folder
+``profiles`` has the measurements of ``python -m spmvgpu calibrate``. You can delete them at any time. A file
+that is damaged, or cannot be read or written, is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -24,10 +24,16 @@ import platformdirs
 
 from . import _core
 from .schema import check
+from .show import Brief
 
 __all__ = ["MAX_TUNING_ENTRIES", "CacheInfo", "clear", "directory", "empty", "ignored", "info"]
 
-#: Tuning results beyond so many are dropped, the oldest first.
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+#: Largest number of tuning results; the oldest are deleted first.
 MAX_TUNING_ENTRIES = 512
 
 _VARIABLE = "SPMVGPU_CACHE_DIR"
@@ -38,20 +44,20 @@ _warned: set[str] = set()
 _ignored: ContextVar[bool] = ContextVar("ignored", default=False)
 
 
-@dataclass(frozen=True)
-class CacheInfo:
-    """What is in the cache.
+@dataclass(frozen=True, repr=False)
+class CacheInfo(Brief):
+    """What the cache contains.
 
     Attributes
     ----------
     directory : Path or None
-        Where it is; None if this user has no place for caches.
+        The folder of the cache, or None if the user has no folder for caches.
     tuning_entries : int
-        Matrices for which a format is remembered.
+        Number of tuning results, one for each kind of matrix and device.
     profiles : tuple of str
-        Names of the calibrated devices' files.
+        Names of the calibrated devices.
     bytes : int
-        Of all files together.
+        Size of all files.
 
     Examples
     --------
@@ -68,12 +74,15 @@ class CacheInfo:
 
 
 def directory() -> Path | None:
-    """Where the cache is: `SPMVGPU_CACHE_DIR`, or ``spmvgpu`` in the user's own directory for caches.
+    """Return the folder of the cache.
+
+    It is the value of the environment variable ``SPMVGPU_CACHE_DIR``, or else the folder ``spmvgpu`` in the
+    user's folder for caches.
 
     Returns
     -------
     Path or None
-        None if neither is known, as for a user without a home.
+        None if neither exists, as for a user without a home directory.
 
     Examples
     --------
@@ -108,7 +117,7 @@ def _of_user(*_: str | None) -> Path:
 
 
 def info() -> CacheInfo:
-    """What is in the cache.
+    """Return what the cache contains.
 
     Returns
     -------
@@ -129,17 +138,17 @@ def info() -> CacheInfo:
 
 
 def clear(*, profiles: bool = False) -> int:
-    """Forget which formats were found to be the fastest, so that they are found anew.
+    """Delete the tuning results, so that formats are timed again.
 
     Parameters
     ----------
     profiles : bool, default False
-        Also delete what `calibrate` measured, which takes minutes to measure again.
+        Also delete the profiles of devices. ``python -m spmvgpu calibrate`` takes minutes to measure one.
 
     Returns
     -------
     int
-        How many files were deleted.
+        Number of deleted files.
 
     Raises
     ------
@@ -163,7 +172,7 @@ def clear(*, profiles: bool = False) -> int:
 
 @contextmanager
 def empty() -> Iterator[None]:
-    """Within it, this process and those that it starts have a cache of their own, empty at first.
+    """Within a ``with`` statement, use a new and empty cache, also in processes that are started there.
 
     Examples
     --------
@@ -185,7 +194,7 @@ def empty() -> Iterator[None]:
 
 
 def ignored() -> AbstractContextManager[object]:
-    """Within it, tuning results are neither read nor written: formats are found as if for the first time.
+    """Within a ``with`` statement, neither read nor store tuning results.
 
     Examples
     --------

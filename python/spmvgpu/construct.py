@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from . import parts
 from ._types import Device, Format
-from .arguments import one_of, plain_options, real_number, whole_number
+from .arguments import one_of, plain_options, real_number, whole_number, with_hints
 from .arrays import stream_handle
 from .devices import CPU, at_most, device_name, resolve_device, thread_count
 from .formats import check_format
@@ -90,6 +90,7 @@ def aslinearoperator(
 ) -> MultiDeviceOperator: ...
 
 
+@with_hints
 def aslinearoperator(
     A: Any,
     format: Format = "auto",
@@ -108,73 +109,74 @@ def aslinearoperator(
     max_threads: int | None = None,
     **format_options: Any,
 ) -> SparseOperator:
-    """A sparse matrix as an operator on a GPU, on the CPU's cores, or on several devices at once.
+    """Return a sparse matrix as an operator on a GPU, on the CPU, or on several devices.
 
     Parameters
     ----------
     A : sparse matrix
-        Any SciPy sparse array or matrix, a CuPy sparse matrix, one of another library that has `tocsr` or
-        `to_scipy_sparse`, a sparse data frame of pandas, a ``(data, indices, indptr)`` tuple with
-        `shape` (NumPy arrays, or arrays on the operator's GPU), or a dense 2-D array. Real or complex;
-        integers and bool become float64. Never changed: duplicates are summed on a copy. A `SparseOperator`
-        is given back as it is if nothing else is asked for; otherwise its matrix is taken.
+        A SciPy sparse array or matrix, a CuPy sparse matrix, a matrix of another library with a method
+        `tocsr` or `to_scipy_sparse`, a sparse data frame of pandas, a dense 2-D array, or a
+        ``(data, indices, indptr)`` tuple together with `shape`. The arrays of a tuple may be on the GPU of
+        the operator. `A` is never changed; duplicates are summed in a copy. A `SparseOperator` is returned
+        unchanged if no other argument is given.
     format : str, default "auto"
-        One of `formats()`, "auto" to choose by the matrix and the device, or "partitioned": the rows sorted
-        by length, the long ones as csr and the others as ellpack, cut where the model of Guo et al. 2011 says
-        or after `separator` rows; one whole format where cutting brings nothing.
+        The storage format, one of `formats()`. "auto" chooses one for the matrix and the device.
+        "partitioned" stores long rows as csr and short rows as ellpack. `spmvgpu.partition.separator` says
+        where to cut, or the option `separator` with a number of rows. A matrix that gains nothing from a cut
+        has one format.
     device : str or list of str, default "auto"
-        "cpu", "cuda", "cuda:N", or "auto": the first GPU where there is one, else the CPU. With a list, as in
-        ``["cuda:0", "cuda:1", "cpu"]``, each device gets some of the rows, in a format that suits them; the
-        result is a `MultiDeviceOperator` then.
+        "cpu", "cuda" or "cuda:N". "auto" takes the first GPU, and the CPU if there is none. A list, as in
+        ``["cuda:0", "cuda:1", "cpu"]``, divides the rows among these devices and gives a
+        `MultiDeviceOperator`; each device has a format that suits its rows.
     dtype : {None, float32, float64, complex64, complex128}
-        Type that the matrix is stored and multiplied in. None keeps these four and makes everything else
-        float64; longdouble is refused then, and rounded where a dtype is given. Complex values are never
-        stored as real ones.
+        Data type of the stored matrix and of its products. None keeps any of these four and converts other
+        types to float64. It refuses longdouble, which an explicit `dtype` rounds. A complex matrix cannot
+        become a real one.
     shape : tuple of int, optional
-        (rows, columns), for a ``(data, indices, indptr)`` tuple.
+        The shape (rows, columns) that a ``(data, indices, indptr)`` tuple needs.
     symmetric : {None, False, True, "lower", "upper", "hermitian"}
-        True: `A` is symmetric, so it serves as its own transpose. "lower" or "upper": only that triangle is
-        in `A`. "hermitian": `A` is its own conjugate transpose, which is checked. None: nothing is known, and
-        `format="auto"` may find out on a GPU. False: it need not look, and new values may be of any kind.
+        True: the matrix is symmetric, which makes it its own transpose. "lower", "upper": `A` holds only that
+        triangle of a symmetric matrix. "hermitian": the matrix equals its conjugate transpose; this is
+        checked. None: nothing is known, and ``format="auto"`` may look for symmetry on a GPU. False: it does
+        not look, and later values may be of any kind.
     reorder : {None, False, "rcm", "clusters", "auto"}
-        In which order the rows and columns of a square matrix are stored, so that neighbouring rows gather
-        neighbouring entries of x. Invisible outside; a product then gathers x once more, solvers of `linalg`
-        permute their vectors once. "rcm": reverse Cuthill-McKee, which takes the CPU as long as thousands of
-        products on a GPU. "clusters": by clusters of rows that are near each other in a mesh, found on the
-        operator's device in some dozen products. "auto": "rcm" where entries lie far from the diagonal and
-        come at least twice as close. None: as given, but ``format="auto"`` may find on a GPU, within its
-        budget, that clusters are faster. False: as given.
+        The order in which the rows and columns of a square matrix are stored. An order in which neighbouring
+        rows read neighbouring entries of x is faster. Products and solvers hide the order: a product permutes
+        x, a solver of `linalg` permutes its vectors once. "rcm": reverse Cuthill-McKee, which takes the CPU
+        as long as thousands of products on a GPU. "clusters": clusters of rows that are close in a mesh,
+        found on the device in the time of some dozen products. "auto": "rcm" if entries lie far from the
+        diagonal and come at least twice as close. None: the given order, but ``format="auto"`` may find
+        clusters on a GPU within its `budget`. False: the given order.
     stream : CUDA stream, optional
-        Integer handle, CuPy or PyTorch stream that products with device arrays run on. By default they run on
-        the current stream of the library that the array comes from.
+        The stream for products with arrays on the device: an integer handle, or a stream of CuPy or PyTorch.
+        The default is the current stream of the array's library.
     tune : {"cached", "off", "full"}
-        How much is tried. "cached": with format="auto" on a GPU, the two or three formats that are predicted
-        to be the fastest are timed with a few products, unless the prediction is clear; on a CPU it is csr.
-        An earlier result for a matrix like this one goes before either. "off": nothing is timed or looked up.
-        "full": also the tunables of the formats, or of the one format asked for, are tried on the device,
-        unless that was done before. What was found is kept on disk, see `spmvgpu.cache`, and
-        `SparseOperator.tuning` for what it took.
+        How to choose the format. "cached": reuse the result for a similar matrix if there is one. Otherwise
+        a GPU times the two or three formats with the best predictions, unless one is clearly the best, and
+        the CPU takes csr, or stencil for a matrix whose rows repeat. "off": time nothing and reuse nothing.
+        "full": time all formats with their options, or those of the given format, unless that was done
+        before. Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the times.
     budget : float, default 50
-        How long tune="cached" may choose, in products of the matrix, beyond the upload: formats are tried
-        only if predictions, conversions and trials are expected to take no longer, and no more of them once
-        that time is used up. Where it is too short for two, which it is below some millions of non-zeros, the
-        prediction decides. 0: never try any; ``math.inf``: all that are predicted to be close.
+        Time limit for ``tune="cached"``, in products of the matrix, without the upload. Formats are timed
+        only if predictions, conversions and trials are expected to take less, and until the time is used up.
+        For matrices below some millions of non-zeros it is too short for two formats, and the prediction
+        decides. 0: time nothing. ``math.inf``: time all formats with close predictions.
     powers : sequence of float, optional
-        Relative computing powers of the devices in the list. By default they are equal for devices of one
-        kind, and measured otherwise.
+        Relative speeds of the devices in a list. By default devices of one kind are equal, and others are
+        measured.
     partition : {"nnz", "rows", "pmf"} or Partition, default "nnz"
-        How rows are given to the devices in the list: neighbouring rows with non-zeros, or as many rows, as
-        the powers say; or rows of similar length together; see `spmvgpu.partition`.
+        How to divide the rows among the devices in a list, in proportion to `powers`. "nnz": neighbouring
+        rows with equal numbers of non-zeros. "rows": equal numbers of neighbouring rows. "pmf": rows of
+        similar length together. See `spmvgpu.partition`.
     memory_limit : int, optional
-        Bytes to take of a GPU's memory; by default nearly all that is free. With a limit, or a list of
-        devices, rows that do not fit are done by the CPU or streamed through the GPU.
+        Largest number of bytes to use on a GPU. The default is nearly all free memory. With a limit or a list
+        of devices, the CPU multiplies the rows that do not fit, or they are streamed through the GPU.
     max_threads : int, optional
-        Threads of the CPU that products, and everything else that is done with the operator, take at most. By
-        default as many as `limit_threads` says. The results have the same bits whatever the number. Only for
-        an operator that is, in part at least, on the CPU. `T` and whatever else is made of the operator there
-        keep to it too.
+        Largest number of CPU threads for this operator and for every operator made from it. The default is
+        that of `limit_threads`. The number does not change the bits of a result. It is refused if no part of
+        the operator is on the CPU.
     **format_options
-        Tunables of the format, see `format_options`.
+        Options of the format, see `format_options`.
 
     Returns
     -------
@@ -183,16 +185,16 @@ def aslinearoperator(
     Raises
     ------
     TypeError
-        For a dtype that is not supported, or an option that the format does not have.
+        If a dtype is not supported, or the format does not have an option.
     ValueError
-        For arrays that do not describe a matrix, or not one as `symmetric` says, an unknown format or device,
-        or an option out of its range.
+        If the arrays do not describe a matrix, the matrix is not as `symmetric` says, a format or device is
+        unknown, or an option is out of range.
     FormatError
-        If the format does not fit the matrix; says what it would cost and which format fits.
+        If the format does not suit the matrix. The message names the cost and a format that does.
     MemoryError
-        If the device has not enough memory; says how much was asked for and is free.
+        If the device has too little memory. The message names the bytes needed and free.
     CudaError
-        If a CUDA device is asked for that is not there, or a CUDA call fails.
+        If a CUDA device does not exist or a CUDA call fails.
 
     Examples
     --------
@@ -202,7 +204,7 @@ def aslinearoperator(
     >>> op @ np.ones(5)
     array([1., 0., 0., 0., 1.])
 
-    In a format with a tunable of its own, from one triangle, and over several devices:
+    A format with an option, a matrix of which only the lower triangle is given, and two devices:
 
     >>> sg.aslinearoperator(A, format="ellr_t", device="cpu", threads_per_row=4).options["threads_per_row"]
     4

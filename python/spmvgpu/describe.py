@@ -1,8 +1,7 @@
-"""How an operator presents itself: what `explain` says, and the table that notebooks show."""
+"""What `explain` says of an operator, and the table that notebooks show."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -12,8 +11,8 @@ from .inputs import compressed
 from .planning.budget import takes_long_to_plan
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
-from .planning.model.roofline import variant_name
 from .planning.tuning import Tuning
+from .show import html_table, in_bytes, short
 from .steps import in_words
 
 
@@ -36,6 +35,7 @@ class Described(Protocol):
     @property
     def tuning(self) -> Tuning | None: ...
     def tocsr(self) -> Any: ...
+    def _summary(self) -> str: ...
 
 
 def explanation(op: Described, reason: str, counts: Mapping[str, float], map_bytes: int) -> str:
@@ -45,13 +45,10 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
     """
     ordinal = resolve_device(op.device)
     predictions = predict_csr(op.tocsr(), ordinal, "roofline", load_profile(ordinal))
-    lines = [repr(op), f"chosen because {reason}"]
+    lines = [op._summary(), f"chosen because {reason}"]
     if op.tuning is not None:
         if op.tuning.trials:
-            trials = (
-                f"{variant_name(trial.format, trial.options)} {trial.time_us:.2f} us"
-                for trial in op.tuning.trials
-            )
+            trials = (f"{trial.name} {trial.time_us:.2f} us" for trial in op.tuning.trials)
             took = f"{op.tuning.products} products and {op.tuning.seconds:.3f} s"
             lines.append(f"tuning took {took}: {', '.join(trials)}")
         if op.tuning.steps:
@@ -75,20 +72,16 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
     return "\n".join(lines)
 
 
-def html_table(op: Described) -> str:
+def html_of(op: Described, reason: str) -> str:
     """The operator's facts as an HTML table."""
     facts = {
-        "shape": f"{op.shape[0]} x {op.shape[1]}",
+        "shape": f"{op.shape[0]:,} x {op.shape[1]:,}",
         "dtype": op.dtype,
         "non-zeros": f"{op.nnz:,}",
         "format": op.format,
-        "device": op.device,
-        "bytes": f"{op.nbytes:,}",
-        "options": ", ".join(f"{name}={value}" for name, value in op.options.items()),
+        "options": ", ".join(f"{name}={short(value)}" for name, value in op.options.items()),
+        "chosen because": reason,
+        "device": op.device if isinstance(op.device, str) else ", ".join(op.device),
+        "memory": in_bytes(op.nbytes),
     }
-    left = "style='text-align:left'"
-    rows = "".join(
-        f"<tr><th {left}>{name}</th><td {left}>{html.escape(str(value))}</td></tr>"
-        for name, value in facts.items()
-    )
-    return f"<table><caption>SparseOperator</caption>{rows}</table>"
+    return html_table("SparseOperator", [(name, value) for name, value in facts.items() if value])

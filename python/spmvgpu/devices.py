@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .arguments import whole_number
+from .show import Brief
 
 if TYPE_CHECKING:
     from ._core import ThreadBound
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 CPU = -1  # what the core calls the CPU where it asks for a device number
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
+@dataclass(frozen=True, repr=False)
+class DeviceInfo(Brief):
     """One device that operators can live on.
 
     Attributes

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from . import _core
 from ._lazy import lazy
-from .arguments import plain_options
+from .arguments import did_you_mean, plain_options, with_hints
 from .devices import CPU, resolve_device
 from .schema import Range
 from .steps import step
@@ -155,6 +155,7 @@ def _table_of(allowed: Any) -> Any:
     return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
 
 
+@with_hints
 def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
     """What a format would cost for a matrix, without building it.
 
@@ -285,5 +286,6 @@ def check_format(format: Any) -> str:
     """The name itself, if it is one of `formats()`."""
     if not isinstance(format, str) or format not in _FORMATS:
         kind = ValueError if isinstance(format, str) else TypeError
-        raise kind(f"unknown format {format!r}; allowed are 'auto', {', '.join(map(repr, _FORMATS))}")
+        allowed = f"allowed are 'auto', {', '.join(map(repr, _FORMATS))}{did_you_mean(format, _FORMATS)}"
+        raise kind(f"unknown format {format!r}; {allowed}")
     return format

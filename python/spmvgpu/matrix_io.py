@@ -1,8 +1,7 @@
-"""Reading matrices and vectors from files, with errors that say which file and what is wrong with it.
+"""Read and write matrices and vectors in files: Matrix Market, and the formats of SciPy and NumPy.
 
-The parsing is that of `matrix_market`, and NumPy's. What is added here: a file that is broken, truncated or
-not what its name says raises `ValueError` whatever the parser tripped over; and what a file announces is
-compared with what is there, before memory is taken.
+Errors name the file. A file that is broken, truncated or not what its name says raises `ValueError`. What a
+file announces is compared with its size before memory is allocated.
 """
 
 from __future__ import annotations
@@ -19,12 +18,22 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .inputs.canonical import canonical_csr
+from . import _core
+from .arguments import with_hints
+from .files import replacing
+from .inputs.canonical import Symmetric, canonical_csr
 from .inputs.compressed import INDEX_LIMIT
 from .matrix_market import Header, read_content, read_header
 from .messages import quoted, reason
+from .operator import SparseOperator
+from .symmetry import Symmetry, declared
 
-__all__ = ["MATRIX_SUFFIXES", "VECTOR_SUFFIXES", "read_matrix", "read_vector"]
+__all__ = ["MATRIX_SUFFIXES", "VECTOR_SUFFIXES", "read_matrix", "read_vector", "write_matrix"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
@@ -39,37 +48,41 @@ _MOST_ROWS_PER_ENTRY = 64
 
 
 def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
-    """Read a sparse matrix.
+    """Read a sparse matrix from a file.
 
     Parameters
     ----------
     path : path
-        A Matrix Market file (``.mtx`` or ``.mtx.gz``, coordinate or array, a matrix or a vector, which is one
-        column) or one written by `scipy.sparse.save_npz`.
+        A Matrix Market file (``.mtx`` or ``.mtx.gz``), or a file of `scipy.sparse.save_npz` (``.npz``). A
+        Matrix Market file may have any layout (coordinate or array), and may hold a vector, which becomes a
+        matrix of one column.
 
     Returns
     -------
     scipy.sparse.csr_array
-        In full storage: a file that holds one triangle of a symmetric matrix is expanded, and of one that
-        states entries in both they are taken once. Duplicates are summed. Of float32, float64 or complex
-        numbers; integers and bool become float64.
+        The whole matrix, also where the file holds one triangle of it. An entry that a symmetric file states
+        in both triangles counts once. Duplicates are summed. Integers and bool become float64.
 
     Raises
     ------
     ValueError
-        If the name has another ending, the content is broken or not as symmetric as it says, or next to all
-        rows of a matrix with more than 67 million are empty.
+        If the name has another ending; if the content is broken, or not as symmetric as the file says; or if
+        nearly all of more than 67 million rows are empty.
     OSError
-        If the file is not there or cannot be read.
+        If the file does not exist or cannot be read.
     MemoryError
-        If it announces a matrix that does not fit the memory.
+        If the matrix does not fit into memory.
+
+    See Also
+    --------
+    write_matrix : Write such a file.
 
     Examples
     --------
-    >>> import scipy.io, spmvgpu as sg
+    >>> import spmvgpu as sg
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     scipy.io.mmwrite(f"{folder}/A.mtx", sg.gallery.poisson2d(4))
+    ...     sg.matrix_io.write_matrix(f"{folder}/A.mtx", sg.gallery.poisson2d(4))
     ...     A = sg.matrix_io.read_matrix(f"{folder}/A.mtx")
     >>> A.shape, A.nnz
     ((16, 16), 64)
@@ -86,18 +99,104 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
         raise _too_large(path, "matrix", error) from error
 
 
-def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """Read a vector as a 1-D array.
+@with_hints
+def write_matrix(path: str | os.PathLike[str], A: Any, *, symmetric: Symmetric = None) -> None:
+    """Write a sparse matrix to a file.
+
+    An existing file is replaced once the new one is complete.
 
     Parameters
     ----------
     path : path
-        A Matrix Market file of a vector, or with one column or one row; or a ``.npy`` file.
+        Ends in ``.mtx`` or ``.mtx.gz`` for a Matrix Market file, or in ``.npz`` for a file of
+        `scipy.sparse.save_npz`.
+    A : sparse matrix or SparseOperator
+        As `spmvgpu.aslinearoperator` takes it. Integers and bool become float64.
+    symmetric : {None, False, True, "lower", "upper", "hermitian"}
+        As `spmvgpu.aslinearoperator` takes it. A Matrix Market file of a symmetric or Hermitian matrix holds
+        its lower triangle. The default is what an operator was declared to be, and False for every other
+        matrix.
+
+    Raises
+    ------
+    TypeError
+        If `A` is not a matrix.
+    ValueError
+        If the name has another ending, or the matrix is not as symmetric as declared.
+    OSError
+        If the file cannot be written.
+
+    See Also
+    --------
+    read_matrix : Read such a file.
+
+    Notes
+    -----
+    Numbers have as many digits as their type needs. A Matrix Market file does not say the type, so that
+    `read_matrix` gives float64 or complex128; rounded to float32 or complex64, they are what was written.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "A.mtx")
+    ...     sg.matrix_io.write_matrix(file, sg.gallery.poisson2d(4), symmetric=True)
+    ...     print(file.read_text().splitlines()[0])
+    ...     print(sg.matrix_io.read_matrix(file).nnz)
+    %%MatrixMarket matrix coordinate real symmetric
+    64
+    """
+    from scipy.io import mmwrite  # which takes as long to import as all else here
+
+    path = _with_suffix(path, MATRIX_SUFFIXES)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: not a regular file")
+    csr = canonical_csr(A, symmetric=symmetric)
+    is_said = symmetric is not None or not isinstance(A, SparseOperator)
+    kind = _checked_kind(csr, declared(symmetric, csr.dtype) if is_said else A._stored.symmetry)
+    with replacing(path) as file, file.open("wb") as stream:
+        if path.suffix == ".npz":
+            sp.save_npz(stream, csr)
+        elif path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as packed:  # without a name and a time
+                mmwrite(packed, csr, symmetry=kind)
+        else:
+            mmwrite(stream, csr, symmetry=kind)
+
+
+def _checked_kind(csr: sp.csr_array, known: Symmetry | None) -> str:
+    """What the first line of a Matrix Market file says of a matrix's symmetry."""
+    if not known:
+        return "general"
+    is_hermitian = csr.dtype.kind == "c" and Symmetry.SYMMETRIC not in known
+    kind = "hermitian" if is_hermitian else "symmetric"
+    found = _core.asymmetry(csr.indptr, csr.indices, csr.data, is_hermitian)
+    if found:
+        raise ValueError(
+            f"A is declared {kind} and is not: {found}; give symmetric=False to write all entries"
+        )
+    return kind
+
+
+def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Read a vector from a file.
+
+    Parameters
+    ----------
+    path : path
+        A Matrix Market file (``.mtx`` or ``.mtx.gz``) of a vector, or of a matrix with one row or one column;
+        or a file of `numpy.save` (``.npy``).
+
+    Returns
+    -------
+    (n,) numpy.ndarray
 
     Raises
     ------
     ValueError
-        If the name has another ending, the content is broken or it is no vector.
+        If the name has another ending, or the content is broken or not a vector.
     OSError, MemoryError
         As in `read_matrix`.
 
@@ -126,11 +225,16 @@ def _too_large(path: Path, what: str, error: MemoryError) -> MemoryError:
 
 
 def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
-    path = as_path(path)
-    if not path.name.endswith(suffixes):
-        raise ValueError(f"{path}: unknown kind of file; its name must end in {', '.join(suffixes)}")
+    path = _with_suffix(path, suffixes)
     check_readable(path)
     return path
+
+
+def _with_suffix(path: Any, suffixes: tuple[str, ...]) -> Path:
+    checked = as_path(path)
+    if not checked.name.endswith(suffixes):
+        raise ValueError(f"{path}: unknown kind of file; its name must end in {', '.join(suffixes)}")
+    return checked
 
 
 def as_path(path: Any) -> Path:

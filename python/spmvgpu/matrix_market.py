@@ -1,9 +1,12 @@
 """Matrix Market text: what the first lines announce, and the entries, which the core reads.
 
-The reader is our own because no check in front of SciPy's is cheap enough. That one drops what is left of a
-line or a number after the part that it understands, counts an entry twice that a symmetric file states in
-both triangles, takes memory for whatever is announced, refuses comments among the entries and numbers as
-Fortran writes them, and may end the process at the end of a file that is damaged.
+The reader is our own because SciPy's has these faults, and no check in front of it is cheap enough:
+
+- It ignores the rest of a line, or of a number, after the part that it understands.
+- It counts an entry twice that a symmetric file states in both triangles.
+- It allocates memory for every size that a file announces.
+- It refuses comments among the entries, and numbers as Fortran writes them.
+- It may end the process at the end of a damaged file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What messages quote of files and of others' errors: one short line, whatever there is in it."""
+"""Quotations of files and of errors in messages: one short line each, whatever is in it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ _MOST_QUOTED, _MOST_SAID = 80, 300
 
 
 def quoted(content: bytes | str) -> str:
-    """The begin of some content, between quotes, without characters that a terminal would obey."""
+    """The first characters of some content in quotes, with control characters escaped."""
     text = content[: _MOST_QUOTED + 1]
     text = text.decode("latin-1") if isinstance(text, bytes) else text
     return ascii(text[:_MOST_QUOTED]) + ("..." if len(text) > _MOST_QUOTED else "")
 
 
 def reason(error: BaseException) -> str:
-    """Message of an exception, with its type where the message says little without it, on one short line."""
+    """The message of an exception on one short line, with the type unless the message is clear without it."""
     speaks = isinstance(error, (ValueError, TypeError, OSError, MemoryError)) and str(error)
     text = str(error) if speaks else f"{type(error).__name__}: {error}"
     line = "".join(c if c.isprintable() else " " for c in text[: _MOST_SAID + 1])
@@ -21,7 +21,7 @@ def reason(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """What an exception says to those who read no Python: of an error of the system, file and reason."""
+    """The message of an exception for the command line; for an error of the system, file and reason."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

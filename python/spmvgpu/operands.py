@@ -1,9 +1,9 @@
-"""The one way of operands through an operator: check, convert, multiply, deliver.
+"""How an operand goes through an operator: check, convert, multiply, deliver.
 
-Products with `@` take every real and complex type, as NumPy does: the operand is converted to the operator's
-type by its own library, where it lies, part by part where it is complex and the operator is real, and the
-result has the type that NumPy's promotion gives. `spmv` and `set_x`, which promise not to allocate, take
-their operands as they are or refuse them.
+Products with `@` take every real and complex type, as NumPy does. The operand's own library converts it to
+the operator's type, on the device where it is. A complex operand of a real operator is multiplied in two
+parts. The result has the type that NumPy's promotion gives. `spmv` and `set_x` promise not to allocate: they
+refuse an operand that needs a conversion.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from .inputs.compressed import transpose
 from .inputs.source import transpose_for
 from .planning.tuning import Tuning
 from .products import ProductMethods
+from .show import fit
 from .stored import Stored, Variant
 from .symmetry import Symmetry, simplest
 from .updating import UpdateMethods
@@ -88,11 +89,11 @@ class Origin(Protocol):
 
 
 class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
-    """A sparse matrix on one device, made by `aslinearoperator`.
+    """A sparse matrix on a device; `aslinearoperator` makes it.
 
-    A `scipy.sparse.linalg.LinearOperator`, so it goes wherever SciPy takes one. NumPy arrays give NumPy
-    arrays; arrays on the operator's own GPU give arrays of their own library, without a detour through the
-    host.
+    It is a `scipy.sparse.linalg.LinearOperator`, so SciPy's functions accept it. A product with a NumPy array
+    gives a NumPy array. A product with an array on the operator's GPU gives an array of the same library, and
+    nothing passes through the host.
 
     Attributes
     ----------
@@ -101,25 +102,25 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         float32, float64, complex64 or complex128.
     format, device : str
     nnz : int
-        Stored entries, explicit zeros included, padding not.
+        Number of stored entries, with explicit zeros and without padding.
     nbytes : int
-        Bytes held on the device: the arrays of the format, its work space, vectors for products with NumPy
-        arrays once there was one, those of `spmvgpu.linalg` once it solved, and the transposed copies once
-        there are some.
+        Bytes that the operator holds on the device: the arrays of the format and their work space. Vectors
+        for products with NumPy arrays, those of `spmvgpu.linalg`, and transposed copies count once they are
+        there.
     options : dict
-        The format's tunables in force.
+        Options of the format.
     T, H : SparseOperator
-        The transpose, and its conjugate: copies, made on first use, in the same format, or as CSR where that
-        refuses the transposed matrix; of real values one and the same. A matrix that is declared symmetric,
-        or that its format knows to be, is its own transpose, a Hermitian one its own conjugate transpose.
-    tuning : Tuning or None
-        What finding the format took, where that was done for this very operator.
+        The transpose and the conjugate transpose. They are copies in the same format, or in csr if that
+        format refuses them, and are made at first use. For a real matrix both are the same. A symmetric
+        matrix, declared or found, is its own transpose; a Hermitian one is its own conjugate transpose.
+    tuning : spmvgpu.planning.Tuning or None
+        How the format was chosen. None over several devices, and for an operator made from another one.
     setup_seconds : dict
-        Seconds spent in "convert" and "transfer" when it was made.
+        Seconds of "convert" and "transfer" when the operator was made.
     max_threads : int or None
-        The most threads of the CPU that it uses, where that was said.
+        Largest number of CPU threads, if one was given.
     solve_info : spmvgpu.linalg.SolveInfo or None
-        How the last solve of `spmvgpu.linalg` with it went.
+        How the last solve of `spmvgpu.linalg` with this operator went.
 
     Examples
     --------
@@ -192,7 +193,7 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         return self._origin.tuning
 
     def tocsr(self) -> Any:
-        """The matrix as a new `scipy.sparse.csr_array` of the operator's dtype.
+        """Return the matrix as a new `scipy.sparse.csr_array` of the operator's dtype.
 
         Examples
         --------
@@ -205,12 +206,12 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
             return parts.to_csr(self._matrix, self.shape)
 
     def explain(self) -> str:
-        """Why this format is in use, and what the others would store.
+        """Explain why the operator has its format, and compare the others with it.
 
         Returns
         -------
         str
-            Several lines of text.
+            Several lines of text, to be printed.
 
         Examples
         --------
@@ -222,6 +223,10 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         return self._origin.explanation(self)
 
     def __repr__(self) -> str:
+        return fit(self._summary())
+
+    def _summary(self) -> str:
+        """The first line of `explain`, however long it is."""
         rows, cols = self.shape
         return (
             f"<{rows}x{cols} SparseOperator of {self.dtype}, {self.nnz} stored entries, "
@@ -230,7 +235,7 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         )
 
     def _repr_html_(self) -> str:
-        return describe.html_table(self)
+        return describe.html_of(self, self._origin.choice.reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._origin.rebuild(self.tocsr())
@@ -242,19 +247,19 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
         Parameters
         ----------
-        repeats : int
-            How many products are made, one after the other, all with the same vector.
+        repeats : int, default 50
+            Number of products, one after the other, with the same vector.
 
         Returns
         -------
         float
-            Median microseconds of a product: device time on a GPU, wall time on the CPU. Copies of NumPy
-            arrays to and from a GPU are not in it.
+            Median microseconds of a product: device time on a GPU, wall time on the CPU. The copies of NumPy
+            arrays to and from a GPU do not count.
 
         Raises
         ------
         TypeError, ValueError
-            For what is no number of repeats, of which there must be one at least.
+            If `repeats` is not a whole number, or is less than 1.
 
         Examples
         --------
@@ -266,13 +271,12 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of the arrays that the matrix is stored in.
+        """Copy the arrays of the stored matrix to the host.
 
         Returns
         -------
         dict of str to numpy.ndarray
-            By the names that the format has for them (``row_offsets``, ``col_indices``, ``values``), in host
-            memory.
+            The arrays by name, as in ``row_offsets``, ``col_indices`` and ``values`` of csr.
 
         Examples
         --------
@@ -284,14 +288,19 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         return parts.arrays(self._matrix)
 
     def to(self, device: Any) -> SparseOperator:
-        """The operator on another device; itself if it is there already.
+        """Return the operator on another device, in the same format.
 
-        ``aslinearoperator(op, device=device)`` chooses the format anew, for that device.
+        ``aslinearoperator(op, device=device)`` chooses the format again, for that device.
 
         Parameters
         ----------
         device : str or list of str
-            As `aslinearoperator` takes it. On several devices the formats are chosen for each.
+            As `aslinearoperator` takes it. For a list, the format is chosen for each device.
+
+        Returns
+        -------
+        SparseOperator
+            The operator itself if it is on this device already.
 
         Examples
         --------

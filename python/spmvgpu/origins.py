@@ -210,7 +210,7 @@ class SeveralDevices:
 
     def explanation(self, op: SparseOperator) -> str:
         """Which part of the matrix each device has."""
-        lines = [repr(op), "", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
+        lines = [op._summary(), "", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
         lines += [*self.details, *(shard.reason for shard in self.shards if shard.reason)]
         return "\n".join(lines)
 
@@ -229,7 +229,8 @@ def spread(csr: Any, request: Request, stream: int | None) -> MultiDeviceOperato
         shards = placement.fit(csr, request, placement.divide(csr, request, ordinals))
         matrix = placement.build(csr, request, shards)
     names = {parts.format_of(shard) for shard, *_ in matrix.shards}
-    choice = Choice(names.pop() if len(names) == 1 else "parts")
+    reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
+    choice = Choice(names.pop() if len(names) == 1 else "parts", reason=reason)
     details = tuple(_detail(shard, stored) for shard, (stored, *_) in zip(shards, matrix.shards, strict=True))
     origin = SeveralDevices(request, tuple(shards), choice, details, stream)
     return MultiDeviceOperator(Stored(matrix, csr.shape, origin))

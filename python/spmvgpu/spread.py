@@ -11,6 +11,7 @@ from ._types import ArrayT
 from .arrays import NUMPY, host_array
 from .operands import converted_vector, factor
 from .operator import SparseOperator
+from .show import fit
 from .value_types import DistributedMatrix
 
 
@@ -86,7 +87,7 @@ class DistributedVector:
         return int(self.shape[0])
 
     def __repr__(self) -> str:
-        return (
+        return fit(
             f"<DistributedVector of {self.dtype}, length {len(self)}, on {', '.join(self._operator.device)}>"
         )
 

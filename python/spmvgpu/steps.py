@@ -8,24 +8,35 @@ from time import perf_counter
 from typing import NamedTuple
 
 from . import _core
+from .show import short
 
 
 class Step(NamedTuple):
-    """Something that was done while an operator was made.
+    """One step of making an operator, see `spmvgpu.planning.Tuning`.
 
     Attributes
     ----------
     name : str
-        What was done: "upload", "checks", "transpose", "order", "cache", "profile", "features", "plan",
-        "convert" or "trial"; "other" is the rest.
+        "upload", "checks", "transpose", "order", "cache", "profile", "features", "plan", "convert" or
+        "trial"; "other" is the rest.
     of : str
-        Which format or variant, of the last three.
+        The format, with its options, of "plan", "convert" and "trial"; otherwise empty.
     seconds : float
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
+    >>> "convert" in [step.name for step in op.tuning.steps]
+    True
     """
 
     name: str
     of: str
     seconds: float
+
+    def __repr__(self) -> str:
+        return f"Step(name={self.name!r}, of={self.of!r}, seconds={short(self.seconds)})"
 
 
 class Recording:

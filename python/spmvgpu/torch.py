@@ -34,6 +34,12 @@ from .operands import multiply_tensor
 from .operator import SparseOperator
 from .value_types import TYPE_NAMES
 
+__all__ = ["MatrixPattern", "matmul"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     """``op @ x``, differentiable with respect to `x` as often as one likes.
@@ -109,6 +115,11 @@ class MatrixPattern:
         self.rows = self._tensor(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr)))
         self.cols = self._tensor(csr.indices.astype(np.int64))
         self.values = self._tensor(csr.data)
+
+    def __repr__(self) -> str:
+        rows, cols = self.shape
+        where = f"{self._arguments['format']!r} on {self._arguments['device']!r}"
+        return f"<{rows}x{cols} MatrixPattern, {self.nnz} stored entries, format {where}>"
 
     def _tensor(self, array: Any) -> torch.Tensor:
         return torch.from_numpy(array.copy()).to(self._torch_device)

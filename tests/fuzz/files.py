@@ -345,6 +345,6 @@ def profiles(rng: np.random.Generator, device: str) -> None:
         path.write_bytes(_damaged(rng, content))
         made = sg.predict(_system(), "cpu", model=pick(rng, ["roofline", "guo2011"]))
         assert all(np.isfinite(one.time_us) and one.time_us >= 0 for one in made if one.time_us is not None)
-        sg.separator(_system(), "cpu")
+        sg.partition.separator(_system(), "cpu")
         str(made)
         _quiet(warned, path)

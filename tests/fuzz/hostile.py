@@ -77,7 +77,7 @@ def _other(rng: np.random.Generator, device: str, matrix: Any, shape: dict[str, 
     if way == 0:
         attempt(sg.predict, matrix, device)
     elif way == 1:
-        attempt(sg.separator, matrix, device)
+        attempt(sg.partition.separator, matrix, device)
     elif way == 2:
         attempt(partition.by_submatrices, matrix, [1, 2])
     elif way == 3:
@@ -173,7 +173,7 @@ def options(rng: np.random.Generator, device: str) -> None:
         elif way == "format_options":
             attempt(sg.format_options, nasty[0])
         else:
-            attempt(getattr(sg, way), matrix, nasty[0])
+            attempt(sg.predict if way == "predict" else partition.separator, matrix, nasty[0])
 
 
 @kind(weight=16)

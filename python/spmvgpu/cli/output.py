@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from ..files import replacing as replacing
+from ..show import in_bytes as in_bytes
 
 # Between two looks at a bar, and before the first: what takes less time shows none.
 _SECONDS_ON_TERMINAL, _SECONDS_ELSEWHERE = 0.1, 5.0
@@ -29,34 +30,8 @@ def check_writable(path: Path) -> None:
         raise ValueError(f"{path}: it must not be written; give a file where you may write")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, whose file takes the place of another once it is whole.
-
-    Of one that could not be written nothing is left, and the error names the path.
-    """
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
-    try:
-        yield temporary
-        temporary.replace(target)
-    except OSError as error:
-        raise OSError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
 def print_line(name: str, value: str) -> None:
     print(f"{name:<12} {value}".rstrip(), flush=True)
-
-
-def in_bytes(count: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.4g} {unit}"
-        count /= 1000
-    return f"{count:.4g} TB"
 
 
 def progress_bar(**options: Any) -> Any:

@@ -21,3 +21,7 @@ __all__ = [
     "read_matrix",
     "scatter",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

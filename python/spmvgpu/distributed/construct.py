@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import one_of, plain_options
+from ..arguments import one_of, plain_options, with_hints
 from ..devices import CPU
 from ..symmetry import declared
 from . import between_gpus
@@ -20,6 +20,7 @@ from .placement import place
 from .ranges import Ranges
 
 
+@with_hints
 def aslinearoperator(
     A_local: Any,
     comm: Any,

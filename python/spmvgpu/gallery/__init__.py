@@ -33,3 +33,7 @@ __all__ = [
     "rmat",
     "uniform_random",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

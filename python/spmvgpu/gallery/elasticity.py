@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import real_number
+from ..arguments import real_number, with_hints
 from .common import Array, checked_contrast, count, generator, value_type
 from .stencils import Grid, box_offsets, stencil_matrix
 
 
+@with_hints
 def elasticity2d(
     n: int,
     *,
@@ -34,6 +35,7 @@ def elasticity2d(
     return _elasticity(_cube(n, 2), poisson_ratio, contrast, dtype, seed)
 
 
+@with_hints
 def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
     """Right-hand side of `elasticity2d`; see `elasticity3d_load`.
 
@@ -46,6 +48,7 @@ def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
     return _load(_cube(n, 2), dtype)
 
 
+@with_hints
 def elasticity3d(
     n: int,
     *,
@@ -88,6 +91,7 @@ def elasticity3d(
     return _elasticity(_cube(n, 3), poisson_ratio, contrast, dtype, seed)
 
 
+@with_hints
 def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
     """The weight of the block of `elasticity3d`: a right-hand side for that matrix.
 

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import real_number, whole_number
+from ..arguments import real_number, whole_number, with_hints
 from .common import Array, canonical, count, generator, value_type
 
 
+@with_hints
 def banded_random(
     n: int, per_row: int, half_bandwidth: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
@@ -33,6 +34,7 @@ def banded_random(
     return _random_matrix(rng, columns.reshape(-1), np.full(n, per_row), n, dtype)
 
 
+@with_hints
 def uniform_random(
     rows: int, cols: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
@@ -50,6 +52,7 @@ def uniform_random(
     return _random_matrix(rng, columns, np.full(rows, per_row), cols, dtype)
 
 
+@with_hints
 def powerlaw(
     n: int,
     mean: float,
@@ -114,6 +117,7 @@ def powerlaw(
 _RMAT_QUARTERS = (0.57, 0.19, 0.19)
 
 
+@with_hints
 def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0) -> sp.csr_array:
     """Recursive graph (R-MAT): ``2**levels`` rows, `per_row` entries for each, less the coinciding ones.
 
@@ -157,6 +161,7 @@ def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: 
     return _random_matrix(rng, columns[order].astype(np.int32), np.bincount(rows, minlength=n), n, dtype)
 
 
+@with_hints
 def lp_like(
     rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:

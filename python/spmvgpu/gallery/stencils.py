@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import whole_number
+from ..arguments import whole_number, with_hints
 from .common import Array, canonical, checked_contrast, count, generator, value_type
 
 Grid = tuple[int, ...]
 
 
+@with_hints
 def poisson1d(
     n: int, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
@@ -31,6 +32,7 @@ def poisson1d(
     return _diffusion(_grid(n=n), star_offsets(1), contrast, dtype, seed)
 
 
+@with_hints
 def poisson2d(
     nx: int, ny: int | None = None, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
@@ -48,6 +50,7 @@ def poisson2d(
     return _diffusion(_grid(nx=nx, ny=ny), star_offsets(2), contrast, dtype, seed)
 
 
+@with_hints
 def poisson3d(
     nx: int,
     ny: int | None = None,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..arguments import with_hints
 from .stopping import check_limits
 from .systems import solve
 
 
+@with_hints
 def cg(
     A: Any,
     b: Any,

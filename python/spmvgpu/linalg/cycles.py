@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import one_of, real_number, whole_number
+from ..arguments import one_of, real_number, whole_number, with_hints
 from ..construct import aslinearoperator
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator import SparseOperator
@@ -111,6 +111,7 @@ def _matrix(op: SparseOperator | None) -> Any:
     return None if op is None else op._matrix
 
 
+@with_hints
 def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle:
     """A Chebyshev polynomial in a symmetric or Hermitian positive definite matrix, near its inverse.
 
@@ -168,6 +169,7 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: npt.NDArra
     return _Level(op, inverse, largest / ratio, largest, degree)
 
 
+@with_hints
 def aspreconditioner(
     ml: Any, *, device: str = "auto", dtype: Any = None, smoother: str = "chebyshev", degree: int = 2
 ) -> Cycle:
@@ -283,6 +285,7 @@ def _common_dtype(matrices: list[Any], dtype: Any) -> np.dtype[Any]:
     return np.result_type(finest, np.complex64) if has_complex else finest
 
 
+@with_hints
 def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     """The block Jacobi preconditioner: the inverses of square blocks along the diagonal.
 

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as sla
 
+from ..arguments import with_hints
 from ..arrays import host_array
 from ..construct import aslinearoperator
 
 
+@with_hints
 def lobpcg(
     A: Any,
     X: Any,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..arguments import real_number
+from ..arguments import real_number, with_hints
 from .stopping import check_limits
 from .systems import solve
 
 
+@with_hints
 def minres(
     A: Any,
     b: Any,

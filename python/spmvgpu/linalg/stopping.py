@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import real_number, whole_number
+from ..show import Brief
 
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
@@ -26,8 +27,8 @@ class SolverWarning(RuntimeWarning):
     """A solver ended without a solution, before its iterations were used up; the message says why."""
 
 
-@dataclass(frozen=True)
-class SolveInfo:
+@dataclass(frozen=True, repr=False)
+class SolveInfo(Brief):
     """How the last solve with an operator went; see `SparseOperator.solve_info`.
 
     Attributes
@@ -162,4 +163,4 @@ _NOT_SYMMETRIC = {
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, SolverWarning, stacklevel=5)
+    warnings.warn(message, SolverWarning, stacklevel=6)

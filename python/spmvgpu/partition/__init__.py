@@ -15,7 +15,24 @@ splits off the blocks along the diagonal.
 (array([ 8, 23]), array([3, 7]), 0.78)
 """
 
+from ..planning.model.guo2011 import Separator
 from .algorithms import by_nnz, by_pmf, by_rows, by_submatrices, pmf
 from .parts import Partition, Submatrices, row_lengths
+from .separator import separator
 
-__all__ = ["Partition", "Submatrices", "by_nnz", "by_pmf", "by_rows", "by_submatrices", "pmf", "row_lengths"]
+__all__ = [
+    "Partition",
+    "Separator",
+    "Submatrices",
+    "by_nnz",
+    "by_pmf",
+    "by_rows",
+    "by_submatrices",
+    "pmf",
+    "row_lengths",
+    "separator",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import whole_number
+from ..arguments import whole_number, with_hints
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import INDEX_LIMIT
 from .parts import Array, Partition, Submatrices, check_powers, partition_of, row_lengths, targets_of
 
 
+@with_hints
 def by_rows(A: Any, powers: Sequence[float]) -> Partition:
     """Cut the rows in their order, as many to each part as its power says (Algorithm 1, section 4.2.1).
 
@@ -48,6 +49,7 @@ def by_rows(A: Any, powers: Sequence[float]) -> Partition:
     return partition_of(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
 
 
+@with_hints
 def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
     """Cut the rows in their order, to parts with as many non-zeros as their powers say (Algorithm 2).
 
@@ -76,6 +78,7 @@ def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
     return partition_of(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
 
 
+@with_hints
 def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
     """Cut the rows in the order of their lengths, short ones first (Algorithm 3, section 4.2.3).
 
@@ -109,6 +112,7 @@ def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
     return partition_of(_cut(order, ends, checked), lengths, checked)
 
 
+@with_hints
 def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int = 32) -> Submatrices:
     """Split off the blocks along the diagonal, to be stored by diagonals (Algorithm 4, section 4.2.4).
 

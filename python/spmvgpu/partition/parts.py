@@ -14,12 +14,13 @@ from ..arguments import real_number, whole_number
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import INDEX_LIMIT
+from ..show import Brief
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class _Parts(Brief, ABC):
     """What both ways of splitting a matrix say of their parts; arrays have an entry per part.
 
     Attributes
@@ -97,7 +98,7 @@ class _Parts(ABC):
         return float(self.storage(value_size, index_size).sum() / bus_rate)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition(_Parts):
     """The rows of a matrix in K sets, the paper's row vector sets (section 3).
 
@@ -192,7 +193,7 @@ class Partition(_Parts):
         return storage
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Submatrices(_Parts):
     """A matrix as the sum of its diagonal blocks and the rest (Algorithm 4), made by `by_submatrices`.
 

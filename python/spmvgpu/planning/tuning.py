@@ -5,42 +5,75 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..steps import Step
+from ..show import Brief, fit, html_table
+from ..steps import Step, in_words
+from .model.roofline import variant_name
+
+_MOST_TRIALS = 3  # that `repr` shows
 
 #: A later trial is kept only if it was faster by more than times vary from one short series to the next.
 NOISE = 1.05
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A variant that was built and timed."""
+@dataclass(frozen=True, repr=False)
+class Trial(Brief):
+    """A format with its options, and how long a product took.
+
+    Attributes
+    ----------
+    format : str
+    options : dict
+        Options of the format.
+    time_us : float
+        Microseconds of a product.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> with sg.cache.ignored():
+    ...     op = sg.aslinearoperator(sg.gallery.poisson2d(30), "csr", "cpu", tune="full")
+    >>> fastest = min(op.tuning.trials, key=lambda trial: trial.time_us)
+    >>> fastest.format
+    'csr'
+    """
 
     format: str
     options: dict[str, Any]
     time_us: float
 
+    @property
+    def name(self) -> str:
+        """The format, with its options."""
+        return variant_name(self.format, self.options)
 
-@dataclass
+
+@dataclass(repr=False)
 class Tuning:
-    """What finding the format took.
+    """What `SparseOperator.tuning` says: the formats that were timed, and where the time went.
 
     Attributes
     ----------
     mode : {"off", "cached", "full"}
+        The argument `tune` of `aslinearoperator`.
     trials : list of Trial
-        What was timed.
+        The formats that were timed.
     products : int
-        Products that the timing took, of all trials together.
+        Products of all trials together.
     seconds : float
-        Time that choosing took, trials and their conversions included.
+        Seconds that choosing took, with the trials and their conversions.
     cached : bool
         Whether the result of an earlier tuning was used.
     out_of_time : bool
-        Whether the budget ended before all had been tried that it was to last for.
+        Whether the argument `budget` ended the trials early.
     steps : list of Step
-        Where the time went, from the matrix that was given to the operator: for every step its `name`
-        ("upload", "checks", "features", "plan", "convert", "trial", ...), which format it is `of`, and its
-        `seconds`. They add up to the whole.
+        Where the time went, from the matrix to the operator. Their seconds add up to the whole.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu", tune="off")
+    >>> op.tuning.mode, op.tuning.trials
+    ('off', [])
     """
 
     mode: str
@@ -50,3 +83,23 @@ class Tuning:
     cached: bool = False
     out_of_time: bool = False
     steps: list[Step] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        facts = [f"mode {self.mode!r}", f"{self.products} products", f"{self.seconds:.3g} s"]
+        facts += ["an earlier result was used"] if self.cached else []
+        facts += ["the budget ended"] if self.out_of_time else []
+        timed = sorted(self.trials, key=lambda trial: trial.time_us)
+        shown = [f"{trial.name} {trial.time_us:.2f} us" for trial in timed[:_MOST_TRIALS]]
+        shown += [f"... {len(timed)} trials"] if len(timed) > _MOST_TRIALS else []
+        facts += [f"fastest {', '.join(shown)}"] if shown else []
+        return fit(f"<Tuning: {'; '.join(facts)}; made in {in_words(self.steps)}>")
+
+    def _repr_html_(self) -> str:
+        caption = f"Tuning in mode {self.mode!r}: {self.products} products, {self.seconds:.3g} s"
+        trials = [("trial", trial.name, f"{trial.time_us:.2f} us") for trial in self.trials]
+        steps = [
+            (taken.name, taken.of, f"{1e3 * taken.seconds:.2f} ms")
+            for taken in self.steps
+            if taken.name != "trial"
+        ]
+        return html_table(caption, [*steps, *trials], ("step", "format", "time"))

@@ -1,7 +1,6 @@
-"""Pictures: where a matrix has entries, how a format stores them, and how fast a solver converges.
+"""Pictures of matrices, formats, partitions and solves.
 
-Only a call needs matplotlib. `spmvgpu.plot_partition` draws partitions, and `spmvgpu.plot_symmetric` the
-symmetric format.
+``import spmvgpu.plot`` does not import matplotlib; a call does.
 
 >>> import spmvgpu as sg
 >>> sg.plot.spy(sg.gallery.poisson1d(9)).get_title()
@@ -9,5 +8,21 @@ symmetric format.
 """
 
 from .matrices import layout, residual_history, spy
+from .partitions import partition_densities, partition_rows, row_lengths
+from .tsmv import TsmvSchedule, tsmv_schedule, tsmv_tiles
 
-__all__ = ["layout", "residual_history", "spy"]
+__all__ = [
+    "TsmvSchedule",
+    "layout",
+    "partition_densities",
+    "partition_rows",
+    "residual_history",
+    "row_lengths",
+    "spy",
+    "tsmv_schedule",
+    "tsmv_tiles",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

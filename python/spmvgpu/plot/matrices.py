@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..arguments import with_hints
 from ..construct import aslinearoperator
 from ..formats import needs_symmetry
 from .figures import PADDING, axes_or_new, pyplot_module
@@ -17,22 +18,23 @@ _BLUE = "#2a5db0"
 _WARP = 32  # slots that the threads of a warp read together
 
 
+@with_hints
 def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) -> Any:
-    """Draw where a matrix has entries.
+    """Draw the sparsity pattern of a matrix.
 
-    A small matrix is drawn entry by entry. A larger one is cut into at most `pixels` by `pixels` cells, and a
-    cell is the darker the more of its places hold an entry.
+    A small matrix is drawn entry by entry. A large one is divided into at most `pixels` by `pixels` cells; a
+    cell with more entries is darker.
 
     Parameters
     ----------
     A : sparse matrix, sparse array or SparseOperator
         The matrix.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure without it.
-    pixels : int
+        Where to draw. The default is a new figure.
+    pixels : int, default 400
         Largest number of cells along an axis.
     title : str, optional
-        Shape and number of non-zeros without it.
+        Title of the picture. The default is the shape and the number of non-zeros.
 
     Returns
     -------
@@ -75,14 +77,12 @@ def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) 
     return ax
 
 
+@with_hints
 def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> Any:
     """Draw how a format lays out the entries of a small matrix in memory, padding included.
 
-    Made from the arrays themselves: the matrix is stored with its entries numbered, and the numbers are
-    looked for. Every slot of an array of values is a cell, coloured by the row of the entry in it and grey if
-    it is padding; addresses grow to the right, then downwards. Of a format that packs values together with
-    other things, nothing can be packed here, and what is no value is grey as well; nor are any two rows the
-    same, which ``"stencil"`` stores once.
+    Each slot of an array of values is a cell. Its colour shows the row of the entry; padding is grey.
+    Addresses increase to the right, then downwards.
 
     Parameters
     ----------
@@ -91,15 +91,21 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     format : str
         One of `spmvgpu.formats()`.
     line : int, optional
-        Slots per line of the picture. Without it, the distance from an entry to the next one of its row, so
-        that the columns of a padded format become lines; or a warp's 32 slots where rows are contiguous.
+        Slots in a line of the picture. By default, a line is a column of a padded format, or the 32 slots of
+        a warp where rows are contiguous.
     **options
-        Tunables of the format.
+        Options of the format, see `spmvgpu.format_options`.
 
     Returns
     -------
     matplotlib.figure.Figure
-        With one panel for each array of values that the format has.
+        One panel for each array of values of the format.
+
+    Notes
+    -----
+    The picture is made from the stored arrays: every entry gets a number as its value, and the numbers are
+    found again. All values are therefore different, so that ``"packed_sell"`` packs none of them, and
+    ``"stencil"`` finds no equal rows. ``"packed_sell"`` also shows the bytes of its columns in grey.
 
     Examples
     --------
@@ -168,6 +174,7 @@ def _numbers_in(array: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArr
     return np.where(holds, np.floor(values, where=holds, out=np.zeros(values.shape)), 0)
 
 
+@with_hints
 def residual_history(
     residuals: Sequence[float], *, ax: Any = None, rtol: float | None = None, label: str | None = None
 ) -> Any:
@@ -176,9 +183,10 @@ def residual_history(
     Parameters
     ----------
     residuals : sequence of float
-        ``||b - A x|| / ||b||`` before the first iteration and after each.
+        ``||b - A x|| / ||b||`` before the first iteration and after each one. The solvers of
+        `spmvgpu.linalg` give ``||b - A x||`` with ``residuals=[]``.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure without it. Call again with the same axes to compare solvers.
+        Where to draw. The default is a new figure. Give the same axes again to compare solvers.
     rtol : float, optional
         Tolerance to mark with a line.
     label : str, optional

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from spmvgpu import _core
 
+from ...show import Brief
+
 Array = npt.NDArray[Any]
 
 
@@ -169,23 +171,34 @@ def hyb_width(lengths: Array) -> int:
     return _core.hyb_width(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
 
 
-@dataclass(frozen=True)
-class Separator:
-    """Where a matrix whose rows are sorted by length, longest first, is best cut in two (section 5).
+@dataclass(frozen=True, repr=False)
+class Separator(Brief):
+    """The best cut of a matrix into a CSR and an ELLPACK part, as `spmvgpu.partition.separator` finds it.
+
+    The rows are sorted by length, the longest first.
 
     Attributes
     ----------
     format : str
-        "partitioned", or the one format that is faster.
+        "partitioned", or the name of a format that is faster for the whole matrix.
     csr_rows : int
-        Rows above the cut, which go to CSR; those below go to ELL. All rows where `format` is not
+        Rows above the cut. They are stored as CSR, the others as ELLPACK. All rows if `format` is not
         "partitioned".
     time_us : float
         Predicted microseconds of a product.
-    positions, csr_us, ell_us : numpy.ndarray
-        Every cut that was looked at, in rows above it, and the predicted microseconds of both parts.
-    whole_us : dict
-        Predicted microseconds of each format alone.
+    positions : numpy.ndarray
+        The cuts that were compared, each as the number of rows above it.
+    csr_us, ell_us : numpy.ndarray
+        Predicted microseconds of the part above and of the part below each cut.
+    whole_us : dict of str to float
+        Predicted microseconds of a product with the whole matrix, by format.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> cut = sg.partition.separator(sg.gallery.poisson2d(30), "cpu")
+    >>> cut.format != "partitioned", cut.csr_rows
+    (True, 900)
     """
 
     format: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ... import _core
-from ...arguments import one_of
+from ...arguments import one_of, with_hints
 from ...devices import CPU, device_name, resolve_device
 from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
 from ...inputs.compressed import pieces_of
 from ...inputs.source import DeviceCsr
+from ...show import Brief, html_table
 from ...steps import step
 from ...value_types import value_type
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
@@ -32,8 +32,8 @@ _NOT_MEASURED = (Variant({}, None, None),)
 _NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Brief):
     """What one format would cost.
 
     Attributes
@@ -73,7 +73,7 @@ class Prediction:
 
 
 class Predictions(Sequence[Prediction]):
-    """The predictions for all formats, the fastest first; prints as a table, in notebooks too.
+    """The predictions for all formats, the fastest first. `print` and notebooks show them as a table.
 
     Examples
     --------
@@ -120,23 +120,23 @@ class Predictions(Sequence[Prediction]):
         format                 us/product  error  bytes/non-zero  padding
         """
         in_force = (options or {}).get("parts", [options])
-        lines = [f"{'format':<22} {'us/product':>10} {'error':>6} {'bytes/non-zero':>15} {'padding':>8}"]
+        lines = [_HEAD]
         for entry in self:
-            cells = _cells(entry, self._nnz)
             used = entry.format == in_use and any(
                 entry.options.items() <= (given or entry.options).items() for given in in_force
             )
             mark = "   <- in use" if used else ""
             note = f"   {entry.note}" if entry.note else ""
-            lines.append(
-                f"{entry.name:<22} {cells[0]:>10} {cells[1]:>6} {cells[2]:>15} {cells[3]:>8}{mark}{note}"
-            )
+            lines.append(f"{_line(entry.name, *_cells(entry, self._nnz))}{mark}{note}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return f"{self.caption}\n{self.table()}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        """The fastest; `str` has them all."""
+        fastest = [_line(entry.name, *_cells(entry, self._nnz)) for entry in self[:_MOST_SHOWN]]
+        return "\n".join([_HEAD, *fastest, f"... {len(self)} formats for {self.device}; print() shows all"])
 
     @property
     def caption(self) -> str:
@@ -146,14 +146,15 @@ class Predictions(Sequence[Prediction]):
     def _repr_html_(self) -> str:
         heads = ("format", "us/product", "error", "bytes/non-zero", "padding", "")
         rows = [(entry.name, *_cells(entry, self._nnz), entry.note) for entry in self]
-        head = "".join(f"<th>{name}</th>" for name in heads)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row)
-            + "</tr>"
-            for row in rows
-        )
-        return f"<table><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
+        return html_table(self.caption, rows, heads)
+
+
+def _line(name: str, time: str, error: str, size: str, padding: str) -> str:
+    return f"{name:<22} {time:>10} {error:>6} {size:>15} {padding:>8}"
+
+
+_HEAD = _line("format", "us/product", "error", "bytes/non-zero", "padding")
+_MOST_SHOWN = 3  # by `repr`
 
 
 def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
@@ -169,6 +170,7 @@ def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
     )
 
 
+@with_hints
 def predict(
     A: Any,
     device: str = "auto",
@@ -210,31 +212,8 @@ def predict(
     return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile))
 
 
-def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] | None = None) -> Separator:
-    """Where a matrix, its rows sorted by length, is best cut into a CSR and an ELL part (Guo et al. 2011, 5).
-
-    Parameters
-    ----------
-    A, device, profile
-        As in `predict`.
-
-    Returns
-    -------
-    Separator
-
-    Examples
-    --------
-    >>> import spmvgpu as sg
-    >>> cut = sg.separator(sg.gallery.powerlaw(2000, 8.0), "cpu")
-    >>> 0 <= cut.csr_rows <= 2000
-    True
-    """
-    ordinal = resolve_device(device)
-    return separator_csr(canonical_csr(A), load_profile(ordinal, profile))
-
-
 def separator_csr(csr: Any, profile: Profile) -> Separator:
-    """`separator` of a matrix that is canonical CSR already."""
+    """`spmvgpu.partition.separator` of a matrix that is canonical CSR already."""
     model = _guo2011(profile, csr.dtype)
     return find_separator(np.diff(csr.indptr), model, [name for name in KNOWN if _refuses(csr, name)])
 

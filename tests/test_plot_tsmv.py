@@ -9,9 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu import plot_symmetric
+from spmvgpu import plot
 from spmvgpu.gallery import meshes
-from spmvgpu.plot.symmetric import FAKE
 
 EDGES = meshes.cuthill_mckee(meshes.symmetric_values(meshes.edge_elements((7, 4, 4))))
 NODES = meshes.symmetric_values(meshes.blocks(meshes.solid((12, 9)), 3))
@@ -39,8 +38,8 @@ def operator(kind: str, slices: int = 2) -> sg.SparseOperator:
     return sg.aslinearoperator(matrix, "tsmv", "cpu", threads=64, slices=slices, **options)
 
 
-def schedules(op: sg.SparseOperator) -> list[plot_symmetric.Schedule]:
-    return [plot_symmetric.schedule_of(op, tile) for tile in range(len(op.arrays()["tiles"]) - 1)]
+def schedules(op: sg.SparseOperator) -> list[plot.TsmvSchedule]:
+    return [plot.TsmvSchedule.of(op, tile) for tile in range(len(op.arrays()["tiles"]) - 1)]
 
 
 @each_kind
@@ -81,7 +80,7 @@ def test_no_two_threads_meet(kind: str) -> None:
 def test_halo_columns_are_numbers_of_the_matrix() -> None:
     op = operator("halo")
     tiles = op.arrays()["tiles"]
-    plan = plot_symmetric.schedule_of(op, 2)
+    plan = plot.TsmvSchedule.of(op, 2)
     real = plan.rows >= 0
     assert plan.rows[real].min() >= tiles[2, 0]
     assert plan.rows[real].max() < tiles[3, 0]
@@ -92,10 +91,10 @@ def test_halo_columns_are_numbers_of_the_matrix() -> None:
 @each_kind
 def test_schedule_is_drawn_with_its_fake_entries(pyplot, kind: str) -> None:
     op = operator(kind, slices=4)
-    plan = plot_symmetric.schedule_of(op)
-    ax = plot_symmetric.schedule(op, threads=8)
+    plan = plot.TsmvSchedule.of(op)
+    ax = plot.tsmv_schedule(op, threads=8)
     texts = [text.get_text() for text in ax.texts]
-    assert texts.count("fake") == (plan.rows[:, :8] == FAKE).sum()
+    assert texts.count("fake") == (plan.rows[:, :8] == plan.FAKE).sum()
     assert len(ax.patches) == plan.stores[:, :8].sum()
     step, thread = np.argwhere(plan.rows[:, :8] >= 0)[5]
     row, column = plan.rows[step, thread], plan.columns[step, thread]
@@ -109,7 +108,7 @@ def test_schedule_is_drawn_with_its_fake_entries(pyplot, kind: str) -> None:
 def test_tiles_are_drawn_over_the_matrix(pyplot, kind: str) -> None:
     op = operator(kind)
     ax = pyplot.figure().add_subplot()
-    assert plot_symmetric.tiles(op, ax=ax) is ax
+    assert plot.tsmv_tiles(op, ax=ax) is ax
     tiles = op.arrays()["tiles"]
     squares = [patch for patch in ax.patches if not patch.get_fill()]
     assert [patch.get_width() for patch in squares] == (op.options["block"] * np.diff(tiles[:, 0])).tolist()
@@ -120,12 +119,12 @@ def test_tiles_are_drawn_over_the_matrix(pyplot, kind: str) -> None:
 
 def test_a_block_of_nothing_is_drawn(pyplot) -> None:
     empty = sg.aslinearoperator(sp.csr_array((5, 5)), "tsmv", "cpu")
-    plot_symmetric.schedule(empty).figure.canvas.draw()
-    plot_symmetric.tiles(empty).figure.canvas.draw()
+    plot.tsmv_schedule(empty).figure.canvas.draw()
+    plot.tsmv_tiles(empty).figure.canvas.draw()
 
 
 def test_other_formats_and_tiles_are_refused() -> None:
     with pytest.raises(ValueError, match="format 'csr'"):
-        plot_symmetric.schedule_of(sg.aslinearoperator(sp.csr_array(np.eye(3)), "csr", "cpu"))
-    with pytest.raises(ValueError, match="tile is 9"):
-        plot_symmetric.schedule_of(operator("halo"), 9)
+        plot.TsmvSchedule.of(sg.aslinearoperator(sp.csr_array(np.eye(3)), "csr", "cpu"))
+    with pytest.raises(ValueError, match="tile=9"):
+        plot.TsmvSchedule.of(operator("halo"), 9)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spmvgpu import partition, plot_partition
+from spmvgpu import partition, plot
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed").use("Agg")
 
@@ -23,16 +23,16 @@ def splits(lengths=LENGTHS):
     return {name: split(lengths, [1, 0, 2]) for name, split in every.items()}
 
 
-def test_pmf():
-    ax = plot_partition.pmf(LENGTHS)
+def test_row_lengths():
+    ax = plot.row_lengths(LENGTHS)
     np.testing.assert_allclose(ax.lines[0].get_xydata(), np.column_stack(partition.pmf(LENGTHS)))
     assert ax.get_xscale() == "linear"
-    assert plot_partition.pmf([1, 2, 10_000]).get_xscale() == "symlog"
-    assert plot_partition.pmf(LENGTHS, ax=ax) is ax
+    assert plot.row_lengths([1, 2, 10_000]).get_xscale() == "symlog"
+    assert plot.row_lengths(LENGTHS, ax=ax) is ax
 
 
-def test_row_lengths():
-    figure = plot_partition.row_lengths(LENGTHS, splits())
+def test_partition_rows():
+    figure = plot.partition_rows(LENGTHS, splits())
     assert len(figure.axes) == 3
     for ax, parts in zip(figure.axes, splits().values(), strict=True):
         # Of every part that has rows, its padding and the rows on top of it.
@@ -45,16 +45,16 @@ def test_row_lengths():
 
 def test_many_rows_are_drawn_as_means(rng):
     lengths = rng.integers(0, 9, 10_000)
-    figure = plot_partition.row_lengths(lengths, {"pmf": partition.by_pmf(lengths, [1, 2])}, pixels=50)
+    figure = plot.partition_rows(lengths, {"pmf": partition.by_pmf(lengths, [1, 2])}, pixels=50)
     heights = [patch.get_data() for patch in figure.axes[0].patches][1::2]
     assert sum(len(drawn.values) for drawn in heights) <= 50
     total = sum(np.sum(drawn.values * np.diff(drawn.edges)) for drawn in heights)
     assert total == pytest.approx(lengths.sum())
 
 
-def test_densities():
+def test_partition_densities():
     every = splits()
-    ax = plot_partition.densities(every)
+    ax = plot.partition_densities(every)
     assert [bar.get_height() for bar in ax.patches] == [parts.mean_density for parts in every.values()]
     for dots, parts in zip(ax.lines, every.values(), strict=True):
         np.testing.assert_array_equal(dots.get_ydata(), parts.density[[0, 2]])  # a part without rows has none
@@ -62,6 +62,6 @@ def test_densities():
 
 
 def test_empty_matrix():
-    plot_partition.pmf([])
-    plot_partition.row_lengths([], splits([]))
-    plot_partition.densities(splits([]))
+    plot.row_lengths([])
+    plot.partition_rows([], splits([]))
+    plot.partition_densities(splits([]))

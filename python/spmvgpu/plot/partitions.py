@@ -1,7 +1,4 @@
-"""Pictures of partitions: how long the rows are, which part they are in, and how much the parts pad.
-
-Only a call needs matplotlib.
-"""
+"""Pictures of row lengths and of partitions of the rows."""
 
 from __future__ import annotations
 
@@ -11,29 +8,33 @@ from typing import Any
 import numpy as np
 
 from .. import partition
+from ..arguments import with_hints
 from .figures import PADDING, axes_or_new, pyplot_module
 
-__all__ = ["densities", "pmf", "row_lengths"]
 
-
-def pmf(A: Any, *, ax: Any = None) -> Any:
-    """Draw the probability mass function of the row lengths.
+@with_hints
+def row_lengths(A: Any, *, ax: Any = None) -> Any:
+    """Draw the distribution of the row lengths.
 
     Parameters
     ----------
-    A : matrix or array of int
-        As `spmvgpu.partition.by_rows` takes it.
+    A : sparse matrix or array of int
+        The matrix, or the lengths of its rows.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure without it.
+        Where to draw. The default is a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
 
+    See Also
+    --------
+    spmvgpu.partition.pmf : The numbers that are drawn.
+
     Examples
     --------
     >>> import spmvgpu as sg
-    >>> ax = sg.plot_partition.pmf(sg.gallery.powerlaw(1000, 5.0))
+    >>> ax = sg.plot.row_lengths(sg.gallery.powerlaw(1000, 5.0))
     >>> ax.get_ylabel()
     'fraction of the rows'
     """
@@ -48,19 +49,20 @@ def pmf(A: Any, *, ax: Any = None) -> Any:
     return ax
 
 
-def row_lengths(A: Any, partitions: Mapping[str, partition.Partition], *, pixels: int = 800) -> Any:
-    """Draw the rows of each part side by side, as high as they are long, on the padding they need.
+@with_hints
+def partition_rows(A: Any, partitions: Mapping[str, partition.Partition], *, pixels: int = 800) -> Any:
+    """Draw the length of every row, one part after the other, and the padding of each part.
 
-    Parts are coloured; grey is the padding to the longest row of a part.
+    Each part has a colour. Padding, up to the longest row of a part, is grey.
 
     Parameters
     ----------
-    A : matrix or array of int
+    A : sparse matrix or array of int
         The matrix, or the lengths of its rows.
-    partitions : mapping
-        Title to `Partition`; each gets a panel.
-    pixels : int
-        Largest number of columns drawn: with more rows, a column is the mean of its rows.
+    partitions : dict of str to Partition
+        The partitions to compare, by title. Each has a panel.
+    pixels : int, default 800
+        Largest number of columns to draw. With more rows, a column is the mean of several.
 
     Returns
     -------
@@ -71,7 +73,7 @@ def row_lengths(A: Any, partitions: Mapping[str, partition.Partition], *, pixels
     >>> import spmvgpu as sg
     >>> A = sg.gallery.powerlaw(1000, 5.0)
     >>> cuts = {"rows": sg.partition.by_rows(A, [1, 1]), "pmf": sg.partition.by_pmf(A, [1, 1])}
-    >>> len(sg.plot_partition.row_lengths(A, cuts).axes)
+    >>> len(sg.plot.partition_rows(A, cuts).axes)
     2
     """
     pyplot = pyplot_module()
@@ -105,15 +107,16 @@ def row_lengths(A: Any, partitions: Mapping[str, partition.Partition], *, pixels
     return figure
 
 
-def densities(partitions: Mapping[str, partition.Partition], *, ax: Any = None) -> Any:
-    """Draw the mean density of partitions as bars, and the densities of their parts as dots.
+@with_hints
+def partition_densities(partitions: Mapping[str, partition.Partition], *, ax: Any = None) -> Any:
+    """Draw the mean density of partitions as bars, and the density of each part as a dot.
 
     Parameters
     ----------
-    partitions : mapping
-        Title to `Partition`.
+    partitions : dict of str to Partition
+        The partitions to compare, by title.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure without it.
+        Where to draw. The default is a new figure.
 
     Returns
     -------
@@ -124,7 +127,7 @@ def densities(partitions: Mapping[str, partition.Partition], *, ax: Any = None) 
     >>> import spmvgpu as sg
     >>> A = sg.gallery.powerlaw(1000, 5.0)
     >>> cuts = {"rows": sg.partition.by_rows(A, [1, 1]), "pmf": sg.partition.by_pmf(A, [1, 1])}
-    >>> [text.get_text() for text in sg.plot_partition.densities(cuts).get_xticklabels()]
+    >>> [text.get_text() for text in sg.plot.partition_densities(cuts).get_xticklabels()]
     ['rows', 'pmf']
     """
     ax = axes_or_new(ax)
