@@ -1,32 +1,51 @@
-"""Run the notebooks and keep their outputs: ``python notebooks/execute.py``; needs the extra [notebook].
+"""Run the notebooks and keep their outputs: ``python notebooks/execute.py [NAME ...]``, by default all.
 
-Run it on a machine that does nothing else: one of the pictures shows measured times.
+Needs the extra [notebook]. Some outputs are times, so run it on an idle machine with a GPU, CuPy and pyamg.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import io
 import os
+import re
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 from PIL import Image
 
+import spmvgpu as sg
+
 FOLDER = Path(__file__).parent
-COLOURS = 24  # of a picture, which is a quarter as large then
-# Not everywhere: the kernel warns about itself.
-STRICT = "import warnings\nwarnings.filterwarnings('error', module='__main__|spmvgpu')"
+# Not everywhere: the kernel warns about itself. A GPU need not have a profile; `explain` says whose is used.
+STRICT = """\
+import warnings
+warnings.filterwarnings('error', module='__main__|spmvgpu')
+warnings.filterwarnings('ignore', 'there is no profile of')
+"""
+# What is not the same on the next machine, or the next day, and is no result.
+UNWANTED = {
+    "a path": re.compile(r"(?<![\w.<])/(?:[\w.+-]+/)+[\w.+-]*"),
+    "a date": re.compile(r"\b\d{4}-\d{2}-\d{2}\b"),
+    "an address": re.compile(r"\b0x[0-9a-f]{6,}\b"),
+}
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
     """The notebook with its outputs; a warning of its own code or of the package is an error."""
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STRICT))
-    resources = {"metadata": {"path": folder}}
-    NotebookClient(notebook, timeout=300, resources=resources, record_timing=False).execute()
+    NotebookClient(
+        notebook,
+        timeout=300,
+        resources={"metadata": {"path": folder}},
+        record_timing=False,
+        coalesce_streams=True,
+    ).execute()
     del notebook.cells[0]
     for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
         cell.execution_count = number
@@ -39,26 +58,61 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookN
 
 
 def shrink(notebook: nbformat.NotebookNode) -> None:
-    """Store the pictures with a palette of few colours."""
+    """Store the pictures with a palette."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             picture = output.get("data", {}).get("image/png")
             if picture is not None:
                 image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
                 small = io.BytesIO()
-                image.quantize(COLOURS, dither=Image.Dither.NONE).save(small, "png", optimize=True)
+                image.quantize(256, dither=Image.Dither.NONE).save(small, "png", optimize=True)
                 output["data"]["image/png"] = base64.b64encode(small.getvalue()).decode()
 
 
+def faults(notebook: nbformat.NotebookNode) -> list[str]:
+    """What the outputs show that is not to be kept."""
+    found = []
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" or output.get("name") == "stderr":
+                found.append(f"cell {number}: {output.get('name', 'error')}")
+            data = output.get("data", {})
+            texts = [output.get("text", ""), *(data[kind] for kind in data if kind.startswith("text/"))]
+            for what, pattern in UNWANTED.items():
+                found += [
+                    f"cell {number}: {what}, {match[0]}" for text in texts for match in pattern.finditer(text)
+                ]
+    return found
+
+
+def missing() -> list[str]:
+    """What this machine lacks for outputs that are complete."""
+    libraries = [library for library in ("cupy", "pyamg") if find_spec(library) is None]
+    return [*(["a GPU"] if len(sg.devices()) == 1 else []), *libraries]
+
+
 def main() -> int:
+    names = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    parser = argparse.ArgumentParser(description="Run the notebooks and keep their outputs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)} (default: all)")
+    chosen = parser.parse_args().names or names
+    for name in chosen:
+        if name not in names:
+            parser.error(f"there is no notebook {name!r}; choose from {', '.join(names)}")
+    if lacking := missing():
+        print(f"the outputs will not be complete: this machine lacks {', '.join(lacking)}", file=sys.stderr)
+    found = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SPMVGPU_CACHE_DIR"] = folder  # as on a machine where nothing has been tuned or calibrated
-        for path in sorted(FOLDER.glob("*.ipynb")):
+        for name in chosen:
+            path = FOLDER / f"{name}.ipynb"
             notebook = execute(nbformat.read(path, as_version=4), Path(folder))
             shrink(notebook)
+            found += [f"{path.name}, {fault}" for fault in faults(notebook)]
             nbformat.write(notebook, path)
             print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
-    return 0
+    print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ pytest.importorskip("matplotlib", reason="the notebook extra is not installed")
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks"))  # no part of the installed package
 import nbformat
-from execute import execute, shrink
+from execute import execute, faults, shrink
+from nbformat.v4 import new_output
 
-from support import nightly
+from support import nightly, over
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -51,13 +52,35 @@ def test_is_kept_with_its_outputs(notebook, path):
     nbformat.validate(notebook)
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    shown = [kind for cell in cells for kind in kinds(cell)]
-    assert "error" not in shown
-    assert "stderr" not in shown
-    assert "stdout" in shown
+    assert faults(notebook) == []
+    assert re.search(r"^cpu: \w", cells[0].outputs[0].text, re.MULTILINE)  # where the outputs come from
     pictures = [output.get("data", {}).get("image/png") for cell in cells for output in cell.outputs]
     assert any(pictures)
     assert path.stat().st_size < LARGEST
+
+
+def test_ends_with_links_that_lead_somewhere(notebook, path):
+    assert notebook.cells[-1].source.splitlines().count("## Where next") == 1
+    for cell in notebook.cells:
+        for target in re.findall(r"\]\(([^)#]+)", cell.source if cell.cell_type == "markdown" else ""):
+            assert (path.parent / target).is_file(), target
+
+
+@over(
+    ["output", "found"],
+    [
+        (new_output("stream", text="residual 1e-9, us/product, 5 / 8\n"), None),
+        (new_output("stream", name="stderr", text="UserWarning"), "stderr"),
+        (new_output("error", ename="ValueError"), "error"),
+        (new_output("stream", text="read from /home/someone/A.mtx\n"), "a path, /home/someone/A.mtx"),
+        (new_output("display_data", {"text/html": "<td>2026-01-31</td></tr>"}), "a date, 2026-01-31"),
+        (new_output("display_data", {"text/plain": "<object at 0x7f00aa>"}), "an address, 0x7f00aa"),
+        (new_output("display_data", {"image/png": "/ab/c0x123456"}), None),
+    ],
+)
+def test_outputs_not_to_keep_are_found(output, found):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
+    assert faults(notebook) == ([f"cell 0: {found}"] if found else [])
 
 
 def test_uses_public_names_only(notebook):
