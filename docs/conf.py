@@ -44,6 +44,7 @@ html_css_files = ["site.css"]
 nb_execution_mode = "off"
 here = Path(__file__).parent
 shutil.copytree(here.parent / "notebooks", here / "notebooks", dirs_exist_ok=True)
+# Their links to pages lead there from the repository, where the folder of notebooks is beside docs.
 for notebook in (here / "notebooks").glob("*.ipynb"):
     notebook.write_text(notebook.read_text(encoding="utf-8").replace("](../docs/", "](../"), encoding="utf-8")
 for name in ("CHANGELOG.md", "CONTRIBUTING.md"):

@@ -1,6 +1,7 @@
-"""Run the notebooks and keep their outputs: ``python notebooks/execute.py [NAME ...]``, by default all.
+"""Run the notebooks and keep their outputs: ``python notebooks/execute.py``.
 
-Needs the extra [notebook]. Some outputs are times, so run it on an idle machine with a GPU, CuPy and pyamg.
+Names of notebooks may follow. Needs the extra [notebook]. Some outputs are
+times, so run it on an idle machine with a GPU, CuPy and pyamg.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from PIL import Image
 import spmvgpu as sg
 
 FOLDER = Path(__file__).parent
-# Not everywhere: the kernel warns about itself. A GPU need not have a profile; `explain` says whose is used.
+# Not everywhere: the kernel warns about itself. A GPU need not have a profile:
+# `explain` says whose is used.
 STRICT = """\
 import warnings
 warnings.filterwarnings('error', module='__main__|spmvgpu')
@@ -36,8 +38,10 @@ UNWANTED = {
 }
 
 
-def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs; a warning of its own code or of the package is an error."""
+def execute(
+    notebook: nbformat.NotebookNode, folder: Path
+) -> nbformat.NotebookNode:
+    """The notebook with its outputs; its and spmvgpu's warnings are errors."""
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STRICT))
     NotebookClient(
         notebook,
@@ -47,12 +51,13 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookN
         coalesce_streams=True,
     ).execute()
     del notebook.cells[0]
-    for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, start=1):
         cell.execution_count = number
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = number
-    # Which Python ran them is of no interest to a reader, and another one every time.
+    # Which Python ran them is of no interest, and differs every time.
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
 
@@ -63,10 +68,12 @@ def shrink(notebook: nbformat.NotebookNode) -> None:
         for output in cell.get("outputs", []):
             picture = output.get("data", {}).get("image/png")
             if picture is not None:
-                image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
-                small = io.BytesIO()
-                image.quantize(256, dither=Image.Dither.NONE).save(small, "png", optimize=True)
-                output["data"]["image/png"] = base64.b64encode(small.getvalue()).decode()
+                large, small = base64.b64decode(picture), io.BytesIO()
+                image = Image.open(io.BytesIO(large)).convert("RGB")
+                image = image.quantize(256, dither=Image.Dither.NONE)
+                image.save(small, "png", optimize=True)
+                encoded = base64.b64encode(small.getvalue()).decode()
+                output["data"]["image/png"] = encoded
 
 
 def faults(notebook: nbformat.NotebookNode) -> list[str]:
@@ -77,33 +84,38 @@ def faults(notebook: nbformat.NotebookNode) -> list[str]:
             if output.output_type == "error" or output.get("name") == "stderr":
                 found.append(f"cell {number}: {output.get('name', 'error')}")
             data = output.get("data", {})
-            texts = [output.get("text", ""), *(data[kind] for kind in data if kind.startswith("text/"))]
+            texts = [data[kind] for kind in data if kind.startswith("text/")]
+            text = "\n".join([output.get("text", ""), *texts])
             for what, pattern in UNWANTED.items():
-                found += [
-                    f"cell {number}: {what}, {match[0]}" for text in texts for match in pattern.finditer(text)
-                ]
+                for match in pattern.finditer(text):
+                    found.append(f"cell {number}: {what}, {match[0]}")
     return found
 
 
 def missing() -> list[str]:
     """What this machine lacks for outputs that are complete."""
-    libraries = [library for library in ("cupy", "pyamg") if find_spec(library) is None]
-    return [*(["a GPU"] if len(sg.devices()) == 1 else []), *libraries]
+    gpu = ["a GPU"] if len(sg.devices()) == 1 else []
+    return gpu + [name for name in ("cupy", "pyamg") if find_spec(name) is None]
 
 
 def main() -> int:
     names = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-    parser = argparse.ArgumentParser(description="Run the notebooks and keep their outputs.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)} (default: all)")
+    known = ", ".join(names)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {known}")
     chosen = parser.parse_args().names or names
     for name in chosen:
         if name not in names:
-            parser.error(f"there is no notebook {name!r}; choose from {', '.join(names)}")
-    if lacking := missing():
-        print(f"the outputs will not be complete: this machine lacks {', '.join(lacking)}", file=sys.stderr)
+            parser.error(f"there is no notebook {name!r}; there are {known}")
+    if lacking := ", ".join(missing()):
+        print(
+            f"outputs are incomplete: this machine lacks {lacking}",
+            file=sys.stderr,
+        )
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["SPMVGPU_CACHE_DIR"] = folder  # as on a machine where nothing has been tuned or calibrated
+        # As on a machine where nothing has been tuned or calibrated.
+        os.environ["SPMVGPU_CACHE_DIR"] = folder
         for name in chosen:
             path = FOLDER / f"{name}.ipynb"
             notebook = execute(nbformat.read(path, as_version=4), Path(folder))
