@@ -12,10 +12,10 @@ from .summary import Mark, Results, format_mark
 
 HEAD = ("family", "dtype", "cases", "auto, times as fast", "least", "at", "csr", "formats")
 NOTE = (
-    'How many times as fast `format="auto"` is as the best algorithm of cuSPARSE {version} for the matrix'
-    " (CSR with and without preprocessing, COO, SELL, BSR and, where that version has it, SpMVOp): geometric"
-    " mean over a family and the least of it; `csr` beside it; and the formats that were chosen. Above 1 is"
-    " faster."
+    'Speed of `format="auto"` over the best algorithm of cuSPARSE {version} for the matrix (CSR with '
+    "and without preprocessing, COO, SELL, BSR and, where that version has it, SpMVOp). The columns "
+    "are the geometric mean over a family of matrices, the least value and its matrix, the mean for "
+    "`csr`, and the formats that were chosen. Above 1 is faster."
 )
 FLOOR = 0.5  # microseconds
 FEW, MANY = 100_000, 1_000_000  # non-zeros of small matrices

@@ -15,10 +15,10 @@ HEAD = (
     "of which kernel", "x", "copies",
 )  # fmt: skip
 NOTE = (
-    "Products with several columns, microseconds of `op @ X` called from Python; orders C and F are arrays on"
-    " the device, *numpy* is a C-ordered one in host memory, which goes over the bus in that time. *x* is"
-    " the time of `auto` over that of the fastest other library, *of which kernel* the time on the GPU"
-    " alone, and *copies* how many times as long as a copy of matrix, X and Y that is."
+    "Times in microseconds of `op @ X` called from Python. Orders C and F are arrays on the device. "
+    "*numpy* is a C-ordered array in host memory; its time includes the transfers. *x* is the time of "
+    "`auto` over the time of the fastest other library, *of which kernel* the time on the GPU alone, "
+    "and *copies* the time of the kernel over the time of a copy of matrix, X and Y."
 )
 SPEED, COPIES, NUMPY = 0.5, 3.0, 0.4
 IRREGULAR = "powerlaw"

@@ -9,8 +9,9 @@ from .summary import Mark, Results, format_mark
 
 HEAD = ("matrix", "dtype", "cuSPARSE", "of it", "CuPy", "csr", "sell", "auto", "better of csr and sell, x")
 NOTE = (
-    "Products with complex matrices, microseconds: the best algorithm of cuSPARSE, which one that is, CuPy's"
-    " `A @ x`, and ours; *x* is the time of the better of `csr` and `sell` over that of the best of cuSPARSE."
+    "Times in microseconds of products with complex matrices: the best algorithm of cuSPARSE and its "
+    "name, CuPy's `A @ x`, and spmvgpu. *x* is the time of the faster of `csr` and `sell` over the "
+    "time of the best of cuSPARSE."
 )
 GOAL = 0.85
 

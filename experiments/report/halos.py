@@ -12,10 +12,10 @@ HEAD = (
     *(f"{name}, {count}" for count in SHOWN for name in ("halo", "messages")),
 )
 NOTE = (
-    "What the rank that gets most gets for a product, with 8, 64 and 1,024 ranks: the entries of other ranks'"
-    " `x`, as a part of its own rows' number, and messages. Meshes of `SPMVGPU_MATRICES` and grids of the"
-    " gallery, with 5, 7 and 27 points, in the order that they have, in that of reverse Cuthill-McKee, and"
-    " divided by METIS. Counted, not timed."
+    "What the busiest rank receives for a product with 8, 64 and 1,024 ranks. *halo* is the number of "
+    "entries of `x` from other ranks over the number of its own rows. *messages* is the number of "
+    "ranks that send them. The rows are in the given order, in reverse Cuthill-McKee order, or "
+    "divided by METIS. These are counts, not times."
 )
 
 

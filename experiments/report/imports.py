@@ -9,8 +9,8 @@ LIMITS_US = {"imports": 250e3, "info": 600e3}
 
 HEAD = ("library", "imported", "time", "memory", "of the process then")
 NOTE = (
-    "What importing takes beyond NumPy and SciPy, in a new process, and the resident set of the whole "
-    "process after it:"
+    "Time and memory of an import beyond NumPy and SciPy, in a new process, and the resident set of "
+    "the process after it."
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from experiments.records import Row, geometric_mean
 
-from .markdown import mean_and_extremes
+from .markdown import machine, mean_and_extremes
 from .summary import Mark, Results, format_mark
 
 LOOP_LIMIT, CUPY_LIMIT, OVERHEAD_LIMIT = 1.15, 1.0, 0.6
@@ -23,17 +23,17 @@ COLUMNS = (
     ("PyTorch, CPU", "torch", "cpu"),
 )
 NOTE = (
-    "Whole jobs in float64, all in one run with default settings. *Matrix to solution*: conjugate gradients "
-    "to a residual of 1e-8, conversion, choice of the format and transfers included; *loops*: time per "
-    "product of SciPy's solver around the library's operator, SciPy's own vector work included. Two times: "
-    "with an empty cache, and again with what the first left there. *x*: spmvgpu's (first) time over that of "
-    "the fastest other library, on the CPU over that of the fastest other there; below 1 is faster, "
-    "**above 1** slower."
+    "All jobs are in float64, measured in one run with default settings. *Matrix to solution* solves "
+    "with conjugate gradients to a residual of 1e-8; it includes conversion, choice of the format and "
+    "transfers. *Loops* are times per product in SciPy's solvers; they include SciPy's vector work. "
+    "Where there are two times, the first is with an empty cache and the second with the cache that "
+    "the first left. *x* is the first time over the time of the fastest other library; for the CPU, "
+    "of the fastest other library there. Below 1 is faster, **above 1** slower."
 )
 LOOP_HEAD = ("loop", "matrix", "library", "rows", "time", "vector work", "product alone", "time over both")
 LOOP_NOTE = (
-    "SciPy's loops, per product. *Vector work* is what the same loop takes around an operator that returns "
-    "the same results for nothing, *product alone* what `A @ x` takes by itself, with the loop's operands."
+    "Times are per product. *Vector work* is the time of the loop around an operator that returns "
+    "stored results. *Product alone* is the time of `A @ x` with the operands of the loop."
 )
 
 Case = tuple[str, str]
@@ -47,7 +47,7 @@ def cases(results: Results) -> dict[Case, list[Row]]:
     return found
 
 
-def _find(rows: Iterable[Row], library: str, device: str) -> list[Row]:
+def find(rows: Iterable[Row], library: str, device: str) -> list[Row]:
     """The rows of one contestant: two (first, again), one or none."""
     return [row for row in rows if (row["library"], row["device"]) == (library, device)]
 
@@ -56,7 +56,7 @@ def over_the_best(
     rows: Sequence[Row], device: str, everywhere: bool = False, variant: int = 0
 ) -> float | None:
     """Our time over that of the fastest other library on that device, or on any; None if one is missing."""
-    ours = _find(rows, "spmvgpu", device)
+    ours = find(rows, "spmvgpu", device)
     others = [
         row["time_us"]
         for row in rows
@@ -119,7 +119,7 @@ def table_rows(results: Results) -> list[tuple[str, ...]]:
             for _, library, where in _columns(found):
                 if where == device:
                     cells.append(
-                        " / ".join(duration(row["time_us"]) for row in _find(rows, library, where)) or "-"
+                        " / ".join(duration(row["time_us"]) for row in find(rows, library, where)) or "-"
                     )
             quotient = over_the_best(rows, device, everywhere=device == "gpu")
             cells.append(
@@ -154,30 +154,34 @@ def _over_parts(row: Row) -> float:
     return quotient
 
 
-def solver_text(results: Results) -> str:
-    """What an iteration of cg takes around the operator, and in `spmvgpu.linalg.cg`."""
-    found = cases(results)
-    sentences = []
-    for device in ("gpu", "cpu"):
-        measured = [
-            (loop[0], own[0])
-            for (job, matrix), rows in found.items()
-            if job == CG_LOOP
-            and (loop := _find(rows, "spmvgpu", device))
-            and (own := _find(found.get((OWN_CG, matrix), []), "spmvgpu", device))
-        ]
-        if measured:
-            slow, fast = max(measured, key=lambda pair: pair[0]["rows"])
-            environment = results["jobs"]["environment"]
-            name = environment["device"] if device == "gpu" else environment["cpu"]
-            if device == "cpu" and environment["cores"]:
-                name += f", {environment['cores']} cores"
-            sentences.append(
-                f"- {name}: with {slow['rows']:,} rows an iteration of SciPy's `cg` takes "
-                f"{duration(slow['time_us'])}, of which {duration(slow['free_us'])} are SciPy's vector work; "
-                f"one of `spmvgpu.linalg.cg` takes {duration(fast['time_us'])}."
-            )
-    return "\n".join(sentences)
+SOLVER_HEAD = ("machine", "rows", "SciPy's `cg`", "of which vector work", "`spmvgpu.linalg.cg`")
+
+
+def solver_rows(devices: Iterable[Results]) -> list[tuple[str, ...]]:
+    """Time of an iteration of cg, in SciPy around the operator and in `spmvgpu.linalg`, per machine."""
+    lines: dict[str, tuple[str, ...]] = {}
+    for results in devices:
+        found = cases(results)
+        for device in ("gpu", "cpu"):
+            measured = [
+                (loop[0], own[0])
+                for (job, matrix), rows in found.items()
+                if job == CG_LOOP
+                and (loop := find(rows, "spmvgpu", device))
+                and (own := find(found.get((OWN_CG, matrix), []), "spmvgpu", device))
+            ]
+            if measured:
+                slow, fast = max(measured, key=lambda pair: pair[0]["rows"])
+                environment = results["jobs"]["environment"]
+                where = (
+                    environment
+                    if device == "gpu"
+                    else {**environment, "device": environment["cpu"], "cuda": None}
+                )
+                times = (slow["time_us"], slow["free_us"], fast["time_us"])
+                name = machine(where)
+                lines.setdefault(name, (name, f"{slow['rows']:,}", *map(duration, times)))
+    return list(lines.values())
 
 
 def skipped_text(results: Results) -> str:
@@ -212,12 +216,12 @@ def marks(results: Results) -> list[Mark]:
 def _loop_marks(found: dict[Case, list[Row]], device: str) -> list[Mark]:
     over_parts, over_cupy, beyond = {}, {}, {}
     for (job, matrix), rows in found.items():
-        ours = [row for row in _find(rows, "spmvgpu", device) if "free_us" in row]
+        ours = [row for row in find(rows, "spmvgpu", device) if "free_us" in row]
         if not ours:
             continue
         case = f"{job}, {matrix}"
         over_parts[case] = _over_parts(ours[0])
-        theirs = _find(rows, "cupy", device)
+        theirs = find(rows, "cupy", device)
         if theirs:
             over_cupy[case] = ours[0]["time_us"] / theirs[0]["time_us"]
             rest = theirs[0]["time_us"] - theirs[0]["free_us"]

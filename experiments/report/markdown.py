@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from experiments.records import Row, geometric_mean
 
@@ -32,3 +34,14 @@ def mean_and_extremes(quotients: Iterable[float | None]) -> tuple[str, str, str]
     numbers = (geometric_mean(known), min(known), max(known))
     mean, least, largest = (f"**{value:.2f}**" if value > 1 else f"{value:.2f}" for value in numbers)
     return mean, least, largest
+
+
+def short_name(device: str) -> str:
+    """What a device is called in headings and sentences: "H200" for "NVIDIA H200", "Xeon" for Intel's."""
+    return re.sub(r"\((?:R|TM)\)|\b(?:NVIDIA|AMD|Intel|Processor)\b", "", device).strip() or device
+
+
+def machine(environment: dict[str, Any]) -> str:
+    """The short name of a device, and of a CPU the number of its cores."""
+    cores = environment.get("cores") if environment["cuda"] is None else None
+    return short_name(environment["device"]) + (f", {cores} cores" if cores else "")

@@ -19,8 +19,9 @@ AUTO = "auto"  # the variant of what format="auto" took
 
 HEAD = ("format", "", "cases", *(f"error of {model}" for model in MODELS))
 NOTE = (
-    "Mean absolute error of the predicted time of a product, on matrices that no model was fitted to;"
-    " `roofline` is the library's own model, `guo2011` that of Guo et al. 2011, which knows four formats."
+    "Mean absolute error of the predicted time of a product, on matrices that no model was fitted to. "
+    "`roofline` is the library's model. `guo2011` is the model of Guo et al. 2011, which covers four "
+    "formats."
 )
 
 

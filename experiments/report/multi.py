@@ -28,10 +28,10 @@ HEAD = (
     "speed",
 )
 NOTE = (
-    "Microseconds per product over several devices. *vectors stay*: x and y lie in pieces on the devices"
-    " (`op.distribute`); *NumPy*: they cross the bus in every product; *cg*: an iteration of `linalg.cg`,"
-    " whose vectors stay too. *speed* is that over the first device alone, *TB/s* are the true bytes of"
-    " matrix and vectors over the time with vectors that stay."
+    "Times in microseconds per product over several devices. *vectors stay*: x and y stay on the "
+    "devices (`op.distribute`). *NumPy*: they are transferred with every product. *cg*: an iteration "
+    "of `linalg.cg`, whose vectors stay too. *speed* is relative to the first device alone. *TB/s* is "
+    "the bytes of matrix and vectors over the time with vectors that stay."
 )
 
 Case = tuple[str, str, tuple[str, ...]]

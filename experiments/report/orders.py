@@ -10,9 +10,10 @@ from .summary import Results
 ORDERS = ("given", "rcm", "clusters")
 HEAD = ("matrix", "dtype", "format", *("product", "made") * 3, "order, in products")
 NOTE = (
-    "Orders of rows and columns: microseconds of a product, and of making the operator of a matrix that is on"
-    " the GPU, as given, in reverse Cuthill-McKee order (found on the CPU), and by clusters (found there; in"
-    " how many products as given)."
+    "Times in microseconds of a product, and of making the operator of a matrix that is already on "
+    "the GPU. The rows and columns are in the given order, in reverse Cuthill-McKee order (found on "
+    "the CPU), or ordered by clusters (found on the GPU; its cost is also given in products in the "
+    "given order)."
 )
 
 

@@ -1,7 +1,8 @@
 """Turn results into tables and plots: ``python -m experiments report``; the goals alone: ``--check``.
 
-The README gets a short table of the first device, a GPU if there is one; a page per device in `docs/results`
-has everything; docs/solvers.md says what an iteration takes, and docs/many-hosts.md what ranks send.
+README.md gets a picture and a few sentences about the first device, which is a GPU if there is one, and
+docs/performance.md a table. A page per device in docs/results has everything. Several other pages have a
+table between two marker lines.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +28,33 @@ from . import (
     models,
     multi,
     orders,
+    overview,
+    products,
     scaling,
     setup,
     solvers,
     symmetric,
     updates,
 )
-from .markdown import microseconds, number, table
-from .products import cpu_parts, device_parts, overview_rows
+from .markdown import machine, microseconds, number, table
 from .summary import Mark, Results, format_mark, marks
 
-# What is made here of the README, and of the pages about solvers and many hosts, lies between these lines.
-TABLES = ("<!-- benchmarks:begin -->", "<!-- benchmarks:end -->")
-SOLVERS = ("<!-- solvers:begin -->", "<!-- solvers:end -->")
-HALOS = ("<!-- halos:begin -->", "<!-- halos:end -->")
-MEASURED = ("<!-- scaling:begin -->", "<!-- scaling:end -->")
-BESIDE = ("<!-- petsc:begin -->", "<!-- petsc:end -->")
-AHEAD = ("<!-- ahead:begin -->", "<!-- ahead:end -->")
+Lines = tuple[str, str]
+
+
+def marker_lines(name: str) -> Lines:
+    """Between these two lines of a page stands what is made here."""
+    return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+
+
+PICTURE, AGAINST, TABLES, SOLVERS, HALOS, MEASURED, BESIDE, AHEAD = map(
+    marker_lines, ("picture", "against", "benchmarks", "solvers", "halos", "scaling", "petsc", "ahead")
+)
 OVERVIEW_NOTE = (
-    "Time over that of the fastest other library (CuPy, PyTorch, SciPy), with default settings: below 1 is "
-    "faster, **above 1** slower. Conversion, choice of the format and transfers are in it. On the GPU it is "
-    "the fastest of both sides; products by themselves are compared with other products on the GPU."
+    "Each number is the time of spmvgpu over the time of the fastest other library (CuPy, PyTorch or "
+    "SciPy), all with default settings. Below 1 is faster, **above 1** slower. Jobs include "
+    "conversion, choice of the format and transfers. A job on the GPU is compared with the fastest "
+    "other library on either device, a product on the GPU with products on the GPU."
 )
 
 
@@ -75,12 +83,21 @@ def main(arguments: list[str] | None = None) -> int:
         pictures = _draw(slug, results, options.plots)
         text = section(results, _linked(pictures, pages))
         (pages / f"{slug}.md").write_text(f"{text}\n", encoding="utf-8")
-    links = _linked((pages / f"{slug}.md" for slug in devices), options.readme.parent)
-    write_between(options.readme, TABLES, overview(devices, links))
-    guide = pages.parent / "solvers.md"
-    if guide.is_file():  # not where pages go to a folder of their own
-        texts = map(jobs.solver_text, devices.values())
-        write_between(guide, SOLVERS, "\n".join(text for text in texts if text))
+    first = next(iter(devices.values()))
+    if "jobs" in first:
+        write_between(options.readme, PICTURE, overview.readme(first))
+        write_between(options.readme, AGAINST, overview.reasons_against(first))
+        _draw_overview(first, options.plots)
+    texts = {
+        pages.parent / "performance.md": (TABLES, overview_table(devices)),
+        pages.parent / "solvers.md": (
+            SOLVERS,
+            table(jobs.SOLVER_HEAD, jobs.solver_rows(devices.values()), words=1),
+        ),
+    }
+    for path, (lines, text) in texts.items():
+        if path.is_file():  # not where pages go to a folder of their own
+            write_between(path, lines, text)
     counted, hosts = options.results / "halos.json", pages.parent / "many-hosts.md"
     if counted.is_file() and hosts.is_file():
         rows = halos.rows(json.loads(counted.read_text()))
@@ -125,15 +142,22 @@ def _environment(results: Results) -> dict[str, Any]:
 
 
 def _draw(slug: str, results: Results, folder: Path) -> list[Path]:
-    try:
-        from .plots import draw
-    except ImportError:
+    if find_spec("matplotlib") is None:
         print("no plots: matplotlib is not installed", file=sys.stderr)
         return []
-    return draw(slug, results, folder)
+    from . import plots
+
+    return plots.draw(slug, results, folder)
 
 
-def write_between(readme: Path, lines: tuple[str, str], text: str) -> None:
+def _draw_overview(results: Results, folder: Path) -> None:
+    if find_spec("matplotlib") is not None:
+        from . import plots
+
+        plots.draw_overview(results, folder)
+
+
+def write_between(readme: Path, lines: Lines, text: str) -> None:
     """Replace what stands between the two marker lines."""
     content = readme.read_text(encoding="utf-8")
     before, begin, rest = content.partition(lines[0])
@@ -143,40 +167,43 @@ def write_between(readme: Path, lines: tuple[str, str], text: str) -> None:
     readme.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def overview(devices: dict[str, Results], links: Sequence[str]) -> str:
-    """What the README says: the whole jobs and products of the first device, and where the rest is."""
+def overview_table(devices: dict[str, Results]) -> str:
+    """The whole jobs and products of the first device, beside the fastest other library."""
     results = next(iter(devices.values()))
-    rows = jobs.overview_rows(results)
-    if "spmv" in results:
-        rows += overview_rows(Times(results["spmv"]))
-    environment = _environment(results)
-    measured = f"{environment['device']}, commit `{environment['commit'][:12]}`, {environment['date'][:10]}."
-    table_and_note = [f"{measured} {OVERVIEW_NOTE}", table(jobs.OVERVIEW_HEAD, rows, words=1)] if rows else []
-    pages = []
-    for own, link in zip(devices.values(), links, strict=True):
-        cores = _environment(own).get("cores")
-        where = f", {cores} cores" if _environment(own)["cuda"] is None and cores else ""
-        pages.append(f"[{_environment(own)['device']}{where}]({link})")
-    return "\n\n".join([*table_and_note, f"Every job, matrix and format, and the goals: {'; '.join(pages)}."])
+    rows = jobs.overview_rows(results) + products.overview_rows(results)
+    return f"{OVERVIEW_NOTE}\n\n{table(jobs.OVERVIEW_HEAD, rows, words=1)}" if rows else ""
 
 
 def section(results: Results, pictures: Sequence[str] = ()) -> str:
     """All that is said about one device."""
-    parts = [_heading(results), *_jobs_part(results)]
-    goals = _goals(results)
-    if goals:
-        parts += ["What was aimed at, and what was measured:", _mark_table(goals)]
-    parts += _automatic_part(results) + _product_parts(results)
-    parts += [f"![{Path(picture).stem}]({picture})" for picture in pictures]
-    parts += _setup_part(results) + _updates_part(results) + _orders_part(results)
-    parts += _columns_part(results) + _complex_part(results)
-    parts += _solvers_part(results)
-    parts += _symmetric_part(results) + _multi_part(results) + _model_part(results)
-    parts += (
-        _overhead_part(results) + _roundtrip_part(results) + _memory_part(results) + _imports_part(results)
-    )
-    parts += _skipped_part(results)
-    return "\n\n".join(part for part in parts if part)
+    parts = {
+        "Whole jobs": _jobs_part(results),
+        "Goals": [_mark_table(goals)] if (goals := _goals(results)) else [],
+        "The chosen format": _automatic_part(results),
+        "Products": [
+            *(f"![{Path(picture).stem}]({picture})" for picture in pictures),
+            *_product_parts(results),
+        ],
+        "Making an operator": _setup_part(results),
+        "New values": _updates_part(results),
+        "Orders of rows": _orders_part(results),
+        "Products with several columns": _columns_part(results),
+        "Complex matrices": _complex_part(results),
+        "Solvers": _solvers_part(results),
+        "Symmetric matrices": _symmetric_part(results),
+        "Several devices": _multi_part(results),
+        "Performance models": _model_part(results),
+        "Calls from Python": _overhead_part(results),
+        "NumPy round trips": _roundtrip_part(results),
+        "Memory": _memory_part(results),
+        "Imports": _imports_part(results),
+        "Not measured": _skipped_part(results),
+    }
+    texts = [_heading(results)]
+    for title, content in parts.items():
+        body = [text for text in content if text]
+        texts += [f"## {title}", *body] if body else []
+    return "\n\n".join(texts)
 
 
 def all_marks(results: Results) -> list[Mark]:
@@ -190,7 +217,7 @@ def all_marks(results: Results) -> list[Mark]:
 
 
 def _goals(results: Results) -> list[Mark]:
-    """Those of a page; what was measured of memory has a part of its own there."""
+    """The goals of a page, without memory, which has its own section."""
     return all_marks({name: content for name, content in results.items() if name != "memory"})
 
 
@@ -208,9 +235,10 @@ def _jobs_part(results: Results) -> list[str]:
     return [
         jobs.NOTE,
         table(jobs.head(results), jobs.table_rows(results)),
+        jobs.skipped_text(results),
+        "### SciPy's loops",
         jobs.LOOP_NOTE,
         loops,
-        jobs.skipped_text(results),
     ]
 
 
@@ -223,7 +251,7 @@ def _product_parts(results: Results) -> list[str]:
     if "spmv" not in results:
         return []
     times = Times(results["spmv"])
-    return cpu_parts(times) if times.threads else device_parts(times)
+    return products.cpu_parts(times) if times.threads else products.device_parts(times)
 
 
 def _heading(results: Results) -> str:
@@ -242,7 +270,7 @@ def _heading(results: Results) -> str:
         facts.append(f"device-to-device memcpy {bandwidth / 1e12:.2f} TB/s")
     if "copy_kernel_bandwidth" in environment:
         facts.append(f"copy kernel {environment['copy_kernel_bandwidth'] / 1e12:.2f} TB/s")
-    text = f"### {environment['device']}\n\n" + ", ".join(facts) + "."
+    text = f"# {machine(environment)}\n\n{environment['device']}, " + ", ".join(facts) + "."
     later: dict[str, list[str]] = {}
     for name, content in results.items():
         commit = content["environment"]["commit"][:12]
@@ -276,8 +304,7 @@ def _symmetric_part(results: Results) -> list[str]:
     rows = symmetric.rows(results)
     if not rows:
         return []
-    title = "<details><summary>Symmetric matrices in half the storage</summary>"
-    return [f"{title}\n\n{symmetric.NOTE}\n\n{table(symmetric.HEAD, rows)}\n\n</details>"]
+    return [symmetric.NOTE, table(symmetric.HEAD, rows)]
 
 
 def _orders_part(results: Results) -> list[str]:
@@ -299,8 +326,7 @@ def _model_part(results: Results) -> list[str]:
     rows = models.rows(results)
     if not rows:
         return []
-    text = f"{models.NOTE}\n\n{table(models.HEAD, rows)}"
-    return [f"<details><summary>Performance models</summary>\n\n{text}\n\n</details>"]
+    return [models.NOTE, table(models.HEAD, rows)]
 
 
 def _overhead_part(results: Results) -> list[str]:
@@ -315,8 +341,8 @@ def _overhead_part(results: Results) -> list[str]:
         body.append((row["matrix"], f"{row['library']} {format}: `{call}`", row["dtype"], *numbers))
     head = ("matrix", "call", "dtype", "kernel", "per call", "overhead", "host time", "one call and wait")
     return [
-        "Calls from Python with a CuPy array, microseconds; *overhead* is the time per call, back to back, "
-        "above the kernel's own:",
+        "Times in microseconds of calls with a CuPy array. *Overhead* is the time per call in a row "
+        "of calls, less the time of the kernel.",
         table(head, body),
     ]
 
@@ -337,16 +363,15 @@ def _roundtrip_part(results: Results) -> list[str]:
         return []
     mean = geometric_mean(float(cells[-1]) for cells in body if float(cells[-1]) > 0)
     return [
-        "<details><summary>NumPy in, NumPy out: `op @ x` takes "
-        f"{mean:.2f} times as long as `cupy.asnumpy(G @ cupy.asarray(x))` (geometric mean)</summary>\n\n"
-        + table(("matrix", "dtype", "rows", "CuPy, us", "spmvgpu, us", "x"), body)
-        + "\n\n</details>"
+        f"With a NumPy array, `op @ x` takes {mean:.2f} times as long as `cupy.asnumpy(G @ cupy.asarray(x))` "
+        "(geometric mean).",
+        table(("matrix", "dtype", "rows", "CuPy, us", "spmvgpu, us", "x"), body),
     ]
 
 
 def _memory_part(results: Results) -> list[str]:
     lines = [f"- {mark.name}: {mark.measured}" for mark in marks({"memory": results.get("memory", {})})]
-    return ["Memory:\n\n" + "\n".join(lines)] if lines else []
+    return ["\n".join(lines)] if lines else []
 
 
 def _imports_part(results: Results) -> list[str]:
@@ -355,10 +380,10 @@ def _imports_part(results: Results) -> list[str]:
 
 
 def _skipped_part(results: Results) -> list[str]:
-    """Peers and matrices that were not measured at all."""
+    """Libraries and matrices that were not measured at all."""
     skipped = results.get("spmv", {}).get("skipped", [])
     whole = [row for row in skipped if not ({"library", "matrix"} <= set(row))]
     if not whole:
         return []
     names = [f"{row.get('library') or row.get('matrix')} ({row['reason']})" for row in whole]
-    return ["Not measured: " + "; ".join(names) + "."]
+    return ["\n".join(f"- {name}" for name in names)]

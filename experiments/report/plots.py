@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -10,11 +12,99 @@ matplotlib.use("Agg")  # no display is needed, or asked for
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from experiments.records import Times, ratio
+from experiments.records import Row, Times, geometric_mean, ratio
 
+from . import jobs
+from .markdown import short_name
+from .overview import OVERVIEW
+from .products import speeds
 from .summary import BEST_CSR, Results
 
 OURS = (("csr", "csr", "o"), ("csr_tuned", "csr, tuned", "^"), ("sell", "sell", "s"))
+OWN, GREY = "#2a5db0", "#8a8f98"
+# Libraries of the overview: label, library, device, colour, marker. Markers of CPUs are hollow.
+SOLVERS = (
+    ("spmvgpu, GPU", "spmvgpu", "gpu", OWN, "o"),
+    ("CuPy, GPU", "cupy", "gpu", "#c0792a", "s"),
+    ("spmvgpu, CPU", "spmvgpu", "cpu", OWN, "o"),
+    ("SciPy, CPU", "scipy", "cpu", GREY, "D"),
+)
+
+
+def draw_overview(results: Results, folder: Path) -> Path | None:
+    """Draw whole jobs and products beside other libraries in one picture; None where either is missing."""
+    solutions = {matrix: rows for (job, matrix), rows in jobs.cases(results).items() if job == jobs.SOLVE}
+    beside = speeds(results, "f64")
+    if not solutions or not beside:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 4.4), layout="constrained", width_ratios=(1.15, 1)
+    )
+    _solutions(left, solutions)
+    _products(right, beside)
+    environment = results["jobs"]["environment"]
+    figure.suptitle(
+        f"{short_name(environment['device'])} GPU, and {environment['cores']} cores of a"
+        f" {short_name(environment['cpu'])} CPU, float64",
+        fontsize=11,
+    )
+    return _save(figure, folder / OVERVIEW)
+
+
+def _solutions(panel: Any, solutions: dict[str, list[Row]]) -> None:
+    """Time from a SciPy matrix to the solution, a line per system."""
+    systems = sorted(solutions, key=lambda matrix: solutions[matrix][0]["nnz"], reverse=True)
+    for label, library, device, colour, marker in SOLVERS:
+        points = [
+            (found[0]["time_us"] / 1e6, line)
+            for line, matrix in enumerate(systems)
+            if (found := jobs.find(solutions[matrix], library, device))
+        ]
+        if points:
+            faces = colour if device == "gpu" else "white"
+            panel.plot(
+                *zip(*points, strict=True),
+                marker,
+                color=colour,
+                markerfacecolor=faces,
+                markersize=8,
+                label=label,
+            )
+    names = [f"{_kind(matrix)}\n{solutions[matrix][0]['rows']:,} rows" for matrix in systems]
+    panel.set_yticks(range(len(systems)), names, fontsize=8)
+    panel.set(xscale="log", xlabel="seconds", ylim=(-0.5, len(systems) - 0.5))
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.set_title("From SciPy matrix to solution, conjugate gradients", fontsize=10)
+    panel.grid(alpha=0.3)
+    panel.set_axisbelow(True)
+    panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
+
+
+def _kind(matrix: str) -> str:
+    """What a system of the jobs is, in words: "Poisson, 2-D" for poisson2d_100."""
+    found = re.match(r"poisson(\d)d", matrix)
+    return f"Poisson, {found[1]}-D" if found else "elasticity, 3-D" if matrix.startswith("elast") else matrix
+
+
+def _products(panel: Any, beside: dict[str, list[float]]) -> None:
+    """How many times as fast our product is, a line per library and a point per matrix."""
+    for line, values in enumerate(reversed(beside.values())):
+        spread = [line + 0.3 * ((7 * k) % 11 / 5 - 1) for k in range(len(values))]
+        panel.plot(values, spread, ".", color=OWN, alpha=0.3, markersize=5)
+        mean = geometric_mean(values)
+        panel.plot([mean, mean], [line - 0.38, line + 0.38], color="black", linewidth=1.5)
+        panel.annotate(f" {mean:.1f}x", (mean, line + 0.4), ha="center", fontsize=9)
+    panel.axvline(1.0, color="black", linewidth=0.8)
+    panel.set_yticks(range(len(beside)), list(reversed(beside)), fontsize=8)
+    panel.set(
+        xscale="log",
+        xlabel="times as fast: a point per matrix, a line for the geometric mean",
+        ylim=(-0.6, len(beside) - 0.2),
+    )
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.set_title("A product on the GPU, beside other libraries", fontsize=10)
+    panel.grid(axis="x", alpha=0.3)
 
 
 def draw(slug: str, results: Results, folder: Path) -> list[Path]:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from experiments.records import Times, geometric_mean, ratio
 
 from .markdown import mean_and_extremes, microseconds, number, table
-from .summary import BEST_CSR, scipy_speeds
+from .summary import BEST_CSR, Results, scipy_speeds
+
+NEWEST = ("auto", "spmv")  # files that have the chosen format beside other libraries
 
 
 def device_parts(times: Times) -> list[str]:
@@ -16,17 +18,16 @@ def device_parts(times: Times) -> list[str]:
     others = [case for case in times.cases() if groups.get(case[0]) != "real"]
     parts = [
         ratio_table(times),
-        "Microseconds per product, matrix re-used (hot), replayed from a CUDA graph. *x* is the time over "
-        "that of the fastest cuSPARSE CSR algorithm (for `sell`: over cuSPARSE SELL); below 1 is faster. "
-        "*TB/s* is the true bytes of our fastest over its time; more than memory gives comes from the L2. "
-        "CuPy and PyTorch: `A @ x` called from Python.",
+        "Times in microseconds per product, for products in a row, replayed from a CUDA graph. *x* is "
+        "the time over the time of the fastest cuSPARSE CSR algorithm (for `sell`: of cuSPARSE SELL). "
+        "Below 1 is faster. *TB/s* is the bytes of our fastest product over its time; a matrix that "
+        "fits the L2 cache exceeds the bandwidth of the memory. CuPy and PyTorch are `A @ x` called "
+        "from Python.",
     ]
     if others:
         parts.append(_product_table(times, others))
     if real:
-        parts.append(
-            "<details><summary>Real matrices</summary>\n\n" + _product_table(times, real) + "\n\n</details>"
-        )
+        parts += ["### Real matrices", _product_table(times, real)]
     return parts
 
 
@@ -46,10 +47,14 @@ OVERVIEW = {
 }
 
 
-def _quotients(times: Times, variant: str, theirs: tuple[str, str], cache: str) -> list[float]:
+def _quotients(
+    times: Times, variant: str, theirs: tuple[str, str], cache: str, dtype: str | None = None
+) -> list[float]:
     """Our times over theirs, of all cases that have both."""
     found = []
     for case in times.cases():
+        if dtype not in (None, case[1]):
+            continue
         other = (
             times.row(*case, *theirs, cache=cache)
             if variant == "auto_called"
@@ -58,6 +63,27 @@ def _quotients(times: Times, variant: str, theirs: tuple[str, str], cache: str) 
         quotient = ratio(times.row(*case, "spmvgpu", variant, cache=cache), other)
         if quotient is not None:
             found.append(quotient)
+    return found
+
+
+# Products on a GPU beside other libraries, for a picture: label, our variant, the other library's.
+BESIDE = {
+    "cuSPARSE,\nits fastest algorithm": ("auto", ("cusparse", "")),
+    "CuPy,\nA @ x in Python": ("auto_called", ("cupy", "csr")),
+    "PyTorch,\nA @ x in Python": ("auto_called", ("torch", "csr")),
+    "SciPy,\nA @ x on one core": ("auto_called", ("scipy", "csr")),
+}
+
+
+def speeds(results: Results, dtype: str) -> dict[str, list[float]]:
+    """How many times as fast a product is as each library's, by matrix, in the newest file that has both."""
+    found: dict[str, list[float]] = {}
+    for label, (variant, theirs) in BESIDE.items():
+        for name in NEWEST:
+            if name in results and label not in found:
+                quotients = _quotients(Times(results[name]), variant, theirs, "hot", dtype)
+                if quotients:
+                    found[label] = [1 / quotient for quotient in quotients]
     return found
 
 
@@ -73,9 +99,12 @@ def ratio_table(times: Times) -> str:
     return table(("spmvgpu", "over", "cache", "cases", "geometric mean", "best", "worst"), rows)
 
 
-def overview_rows(times: Times) -> list[tuple[str, ...]]:
+def overview_rows(results: Results) -> list[tuple[str, ...]]:
     """Products on a GPU as rows of the short table, which `jobs.OVERVIEW_HEAD` has the titles of."""
     lines: list[tuple[str, ...]] = []
+    times = next((Times(results[name]) for name in NEWEST if name in results), None)
+    if times is None:
+        return lines
     for name, (variant, _, theirs) in OVERVIEW.items():
         found = _quotients(times, variant, theirs, "hot")
         if found:

@@ -15,24 +15,26 @@ HEAD = (
     *("model, product", "model, cg"),
 )
 NOTE = (
-    "Microseconds of a product, and of an iteration of `linalg.cg`, in float64 on {device}, with the stencil"
-    " of 27 points of `experiments multi`, cut into ranges of rows. *as fast*: as one GPU for the same rows"
-    " in strong scaling; for weak, one GPU's time for its own rows over this one. *model*: what the model"
-    " below says, and how far it is off."
+    "Times in microseconds of a product and of an iteration of `linalg.cg`, in float64 on {device}. "
+    "The matrix is a 27-point stencil, divided into ranges of rows. For strong scaling, *as fast* is "
+    "relative to one GPU with all rows. For weak scaling, it is the time of one GPU with its share of "
+    "the rows over this time. *model* is the prediction of the model below and its error."
 )
 AHEAD = (
     *("GPUs", "strong, NVLink", "speed", "strong, network", "speed"),
     *("weak, NVLink", "kept", "weak, network", "kept"),
 )
 AHEAD_NOTE = (
-    "Predicted, not measured: microseconds of an iteration of `cg` over more GPUs. Strong: 20 M rows in all,"
-    " beside one GPU; weak: 5 M rows each, and what is kept of one GPU's speed."
+    "These times are predicted, not measured: microseconds of an iteration of `cg`. Strong scaling "
+    "has 20 M rows in total and is compared with one GPU. Weak scaling has 5 M rows per GPU; *kept* "
+    "is the part of the speed of one GPU."
 )
 
 BESIDE = ("ranks", "rows", "iterations", "PETSc's", "difference of the solutions")
 BESIDE_NOTE = (
-    "The same system solved by `linalg.cg` and by the KSP of PETSc with `distributed.petsc(op)`, both on the"
-    " cores of a CPU, to a residual of 1e-8 of the right-hand side's. The difference is that of the norms."
+    "One system, solved by `linalg.cg` and by PETSc's KSP with `distributed.petsc(op)` on the cores "
+    "of a CPU, to a relative residual of 1e-8. The last column is the norm of the difference over the "
+    "norm of the solution."
 )
 
 NVLINK = 450e3  # bytes a microsecond in one direction, of an H200

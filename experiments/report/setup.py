@@ -23,10 +23,10 @@ HEAD = (
     "products",
 )
 NOTE = (
-    "From a SciPy matrix to an operator on the GPU, microseconds, with nothing in the cache, of matrices from"
-    " a million non-zeros on: CuPy's `csr_matrix(A)` until it is complete, and `aslinearoperator`; *x* is the"
-    " time of `auto` over CuPy's. From a CuPy matrix, which is on the GPU already: `auto`, and how many"
-    " products in the format that it chose take as long."
+    "Times in microseconds to make an operator on the GPU from a SciPy matrix with a million "
+    "non-zeros or more, with an empty cache: CuPy's `csr_matrix(A)` and `aslinearoperator`. *x* is "
+    "the time of `auto` over CuPy's time. The last columns are for a CuPy matrix, which is already on "
+    "the GPU: the time of `auto`, and that time in products in the chosen format."
 )
 LEAST_NNZ = 1e6  # what the goals are for
 GOAL, WORST, PRODUCTS = 0.75, 1.2, 60

@@ -15,10 +15,10 @@ HEAD = (
     "ours, ms", "CuPy, ms", "SciPy or pyamg, ms",
 )  # fmt: skip
 NOTE = (
-    "Solvers, float64: microseconds of an iteration, and milliseconds from a right-hand side to a solution of"
-    " relative residual 1e-8 (`minres` stops by a test of its own, in all libraries), both with vectors where"
-    " the library keeps them. *symmetric* is an operator made with `symmetric=True`, which may store half of"
-    " the matrix. pyamg's own loop is that of the rows with its multigrid."
+    "Times in float64: microseconds of an iteration, and milliseconds from a right-hand side to a "
+    "solution with a relative residual of 1e-8 (`minres` has its own stopping test in all libraries). "
+    "Vectors are where the library keeps them. *symmetric* is an operator made with `symmetric=True`, "
+    "which may store half of the matrix. The rows with multigrid compare with pyamg's own solver."
 )
 # How many times faster than CuPy's an iteration is to be.
 CG = {

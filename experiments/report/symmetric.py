@@ -22,11 +22,11 @@ HEAD = (
     "poster", "x", "of CSR", "preprocessing, products",
 )  # fmt: skip
 NOTE = (
-    "Microseconds per product, matrix re-used (hot). *best other* is the fastest of all of cuSPARSE's"
-    " algorithms (on the CPU: of SciPy and MKL); *x* is the time over it, *bytes x* the same for the bytes of"
-    f" matrix and vectors: what bandwidth alone allows. *TB/s* are true bytes of `{FORMAT}` over its time,"
-    " *predicted* the time in which a copy moves as many. *of CSR* is the memory of the matrix,"
-    " *preprocessing* the conversion from CSR."
+    "Times in microseconds per product, for products in a row. *best other* is the fastest algorithm "
+    "of cuSPARSE (on the CPU: of SciPy and MKL). *x* is the time over that time, *bytes x* the same "
+    f"ratio of the bytes of matrix and vectors. *TB/s* is the bytes of `{FORMAT}` over its time, "
+    "*predicted* the time of a copy of as many bytes, *of CSR* the memory of the matrix over CSR, and "
+    "*preprocessing* the conversion from CSR."
 )
 
 

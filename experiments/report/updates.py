@@ -9,9 +9,9 @@ from .summary import Mark, Results
 
 HEAD = ("matrix", "format", "product", "new values", "products", "from NumPy", "map, bytes per non-zero")
 NOTE = (
-    "`op.update_values(data)`, microseconds until it is complete, of values that lie on the GPU, and how many"
-    " products of the same format take as long; the same from NumPy; and what an operator keeps"
-    " from its first update on."
+    "Times in microseconds of `op.update_values(data)` until it is complete, for values on the GPU, "
+    "also in products of the same format; the time for values from NumPy; and the memory that an "
+    "operator keeps from the first update on."
 )
 GOAL = 3
 
