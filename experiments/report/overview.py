@@ -137,7 +137,10 @@ def readme(results: Results) -> str:
     """The text between the marker lines of the README; index pages show no relative links and pictures."""
     address = repository()
     pictures = address.replace("github.com", "raw.githubusercontent.com")
-    return (
-        f"![{ALT}]({pictures}/main/docs/plots/{OVERVIEW})\n\n{facts(results)}\n"
-        f"[All measurements]({address}/blob/main/docs/performance.md) are in the repository, losses included."
+    return "\n\n".join(
+        (
+            f"![{ALT}]({pictures}/main/docs/plots/{OVERVIEW})",
+            f"<!-- facts:begin -->\n\n{facts(results)}\n\n<!-- facts:end -->",
+            f"[All measurements]({address}/blob/main/docs/performance.md) are public, losses included.",
+        )
     )

@@ -99,11 +99,11 @@ def _products(panel: Any, beside: dict[str, list[float]]) -> None:
     panel.set_yticks(range(len(beside)), list(reversed(beside)), fontsize=8)
     panel.set(
         xscale="log",
-        xlabel="times as fast: a point per matrix, a line for the geometric mean",
+        xlabel="times as fast as it (bar: geometric mean)",
         ylim=(-0.6, len(beside) - 0.2),
     )
     panel.xaxis.set_major_formatter("{x:g}")
-    panel.set_title("A product on the GPU, beside other libraries", fontsize=10)
+    panel.set_title("One product on the GPU, a point per matrix", fontsize=10)
     panel.grid(axis="x", alpha=0.3)
 
 
