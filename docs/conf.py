@@ -3,6 +3,7 @@
 The package must be installed, with its extra "docs".
 """
 
+import re
 import shutil
 import sys
 from importlib.util import find_spec
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import spmvgpu
 
-sys.path.insert(0, str(Path(__file__).parent))
+here = Path(__file__).parent
+sys.path[:0] = [str(here), str(here.parent)]  # for generate.py and the experiments, which are not installed
 
-from generate import generate
+from generate import generate  # noqa: E402
+
+from experiments.report.overview import repository  # noqa: E402
 
 project = "spmvgpu"
 author = "the spmvgpu developers"
@@ -25,12 +29,14 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
+    "sphinx_design",
 ]
 # Of `generated`, the pages; what other pages include is no page.
 exclude_patterns = ["_build", "generated/layouts.md", "generated/speeds.md", "generated/tally.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = "spmvgpu"
 html_theme_options = {
+    "github_url": repository(),
     "navbar_center": [],  # the sidebar has all pages
     "navigation_with_keys": False,
     "show_prev_next": False,
@@ -42,7 +48,6 @@ html_css_files = ["site.css"]
 
 # The notebooks carry their outputs; notebooks/execute.py makes them, and tests run them.
 nb_execution_mode = "off"
-here = Path(__file__).parent
 shutil.copytree(here.parent / "notebooks", here / "notebooks", dirs_exist_ok=True)
 # Their links to pages lead there from the repository, where the folder of notebooks is beside docs.
 for notebook in (here / "notebooks").glob("*.ipynb"):
@@ -52,10 +57,11 @@ for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
     (here / name.lower()).write_text(text.replace("](docs/", "]("), encoding="utf-8")
 generate()
 
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# Pages that are read in the repository, too, link to files that are no pages of the site. Those of results
-# begin with the heading that they have in the README.
-suppress_warnings = ["myst.header", "toc.not_included"]
+suppress_warnings = ["toc.not_included"]
+# `sphinx-build -b linkcheck` asks these addresses only from the branch that they name.
+linkcheck_ignore = [rf"{re.escape(repository())}/(blob|tree)/main/"]
 
 default_role = "autolink"
 autodoc_typehints = "none"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ matplotlib.use("agg")  # no display is needed, or asked for
 from matplotlib import pyplot as plt
 
 import spmvgpu as sg
+from experiments.report import jobs
+from experiments.report.markdown import short_name
+from experiments.report.products import NEWEST
 from spmvgpu import gallery
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +43,7 @@ def generate() -> None:
     with sg.cache.empty():
         explanation()
         layouts()
+        cards()
     papers()
     speeds()
 
@@ -97,6 +101,67 @@ def _header(format: str) -> str:
     return "\n\n".join(parts)
 
 
+# -- the front page ------------------------------------------------------------------------------------------
+
+
+def cards() -> None:
+    """A small picture for each card of the front page."""
+    _card("card_tutorial", _residuals)
+    _card("card_formats", _storage)
+    _card("card_reference", _pattern)
+    _card("card_performance", _solutions)
+
+
+def _card(name: str, draw: Callable[[Any], None]) -> None:
+    figure, ax = plt.subplots(figsize=(3, 1.9), layout="constrained")
+    draw(ax)
+    _save(figure, f"{name}.png")
+
+
+def _residuals(ax: Any) -> None:
+    A = gallery.poisson2d(60)
+    op = sg.aslinearoperator(A, device="cpu")
+    for degree in (0, 2, 4):
+        history: list[float] = []
+        M = sg.linalg.chebyshev(op, degree) if degree else None
+        sg.linalg.cg(op, np.ones(A.shape[0]), rtol=1e-8, M=M, residuals=history)
+        ax.semilogy(history, linewidth=2)
+    ax.set(xlabel="iterations", yticks=[], ylabel="residual")
+
+
+def _storage(ax: Any) -> None:
+    """Rows of different lengths, in the slices of `sell`."""
+    lengths = np.sort(np.diff(gallery.powerlaw(32, 5.0, max_length=12, seed=1).tocsr().indptr))[::-1]
+    slots = np.full((lengths.size, lengths.max()), np.nan)
+    for begin in range(0, lengths.size, 8):
+        rows = slice(begin, begin + 8)
+        slots[rows, : lengths[begin]] = -1
+        for row in range(begin, begin + 8):
+            slots[row, : lengths[row]] = row
+    colours = plt.get_cmap("viridis").with_extremes(under="#d9d9d9", bad="white")
+    ax.pcolormesh(slots[::-1], cmap=colours, vmin=0, edgecolors="white", linewidth=0.5)
+    ax.set(xticks=[], yticks=[], xlabel="slots", ylabel="rows")
+
+
+def _pattern(ax: Any) -> None:
+    ax.spy(gallery.elasticity2d(12), markersize=1, color="#2a5db0")
+    ax.set(xticks=[], yticks=[])
+
+
+def _solutions(ax: Any) -> None:
+    """Time from matrix to solution of one system, on the first GPU that has results."""
+    for file in sorted(RESULTS.glob("*/jobs.json")):
+        measured = json.loads(file.read_text(encoding="utf-8"))
+        if measured["environment"]["cuda"] is not None:
+            break
+    rows = jobs.cases({"jobs": measured})[jobs.SOLVE, "poisson3d_100"]
+    shown = {"SciPy": ("scipy", "cpu"), "CuPy": ("cupy", "gpu"), "spmvgpu": ("spmvgpu", "gpu")}
+    seconds = [jobs.find(rows, *which)[0]["time_us"] / 1e6 for which in shown.values()]
+    ax.barh(list(shown), seconds, color=["#8a8f98", "#c0792a", "#2a5db0"])
+    ax.set(xscale="log", xlabel="seconds to a solution")
+    ax.xaxis.set_major_formatter("{x:g}")
+
+
 # -- papers --------------------------------------------------------------------------------------------------
 
 
@@ -151,21 +216,38 @@ def _plain(text: str) -> str:
 
 
 def speeds() -> None:
-    """Two pictures for each GPU: products beside the roofline, and beside the best of cuSPARSE."""
+    """Two pictures for each GPU: products beside the best of cuSPARSE, and beside the roofline."""
     parts = []
-    for file in sorted(RESULTS.glob("*/spmv.json")):
+    for folder in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
+        file = next((folder / f"{name}.json" for name in NEWEST if (folder / f"{name}.json").is_file()), None)
+        if file is None:
+            continue
         measured = json.loads(file.read_text(encoding="utf-8"))
         if measured["environment"]["cuda"] is None:
             continue
-        device, slug = measured["environment"]["device"], file.parent.name
-        _save(_roofline(measured, _bandwidths(file.parent)), f"roofline_{slug}.png")
+        device, slug = short_name(measured["environment"]["device"]), folder.name
+        _save(_roofline(measured, _bandwidths(folder)), f"roofline_{slug}.png")
         _save(_per_matrix(measured["rows"]), f"speed_{slug}.png")
         parts += [
-            f"### {device}",
-            f"![products of {device} beside the roofline](generated/roofline_{slug}.png)",
-            f"![speed per matrix on {device}](generated/speed_{slug}.png)",
+            _figure(
+                f"speed_{slug}.png",
+                f"Speed of the format that `auto` chooses over the fastest algorithm of cuSPARSE, on an "
+                f"{device}. Left of 1 is slower.",
+            ),
+            _figure(
+                f"roofline_{slug}.png",
+                f"Products on an {device} beside the roofline. A product is bound by memory: the lines are "
+                "the speed of copies of the same bytes. A copy writes as much as it reads, so a product may "
+                "exceed it. Points far below the lines are small matrices, bound by latency, or matrices "
+                "with scattered columns.",
+            ),
         ]
     _write("speeds.md", "\n\n".join(parts))
+
+
+def _figure(name: str, caption: str) -> str:
+    alternative = caption.partition(".")[0].replace("`", "")
+    return f"```{{figure}} generated/{name}\n:alt: {alternative}\n\n{caption}\n```"
 
 
 def _bandwidths(folder: Path) -> dict[str, float]:
@@ -203,7 +285,7 @@ def _roofline(measured: dict[str, Any], bandwidths: dict[str, float]) -> Any:
     ax.set(xscale="log", yscale="log", xlim=ends, xlabel="flops per byte moved", ylabel="Gflop/s")
     ax.set_xticks([0.1, 0.15, 0.2, 0.25], ["0.10", "0.15", "0.20", "0.25"])
     ax.minorticks_off()
-    ax.set_title(f"{environment['device']}: format auto, hot, a point per matrix and type", fontsize=11)
+    ax.set_title("format auto, hot, a point per matrix and type", fontsize=11)
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8, loc="lower right")
     return figure
@@ -228,7 +310,7 @@ def _per_matrix(rows: Rows) -> Any:
     ax.plot([speeds["f32"][name] for name in both], both, ".", color="#c0792a", label="float32")
     ax.axvline(1, color="black", linewidth=0.8)
     ax.set(xscale="log", xlabel="speed of format auto over the best of cuSPARSE", ylim=(-1, len(names)))
-    ticks = [0.5, 0.75, 1, 1.5, 2, 3]
+    ticks = [0.5, 0.75, 1, 1.5, 2, 3, 5, 8]
     ax.set_xticks(ticks, map(str, ticks))
     ax.minorticks_off()
     ax.tick_params(axis="y", labelsize=7)
