@@ -278,12 +278,14 @@ def _roofline(measured: dict[str, Any], bandwidths: dict[str, float]) -> Any:
             filled = colour if not fits else "none"
             label = f"float{dtype[1:]}, {what}"
             ax.scatter(intensity, speed, 26, marker=marker, facecolors=filled, edgecolors=colour, label=label)
-    ends = np.array(ax.get_xlim())
+    intensities = [2 * row["nnz"] / row["bytes"] for row in rows]
+    ends = np.array([0.9 * min(intensities), 1.1 * max(intensities)])
     for (name, bandwidth), style in zip(bandwidths.items(), ("-", "--"), strict=False):
         label = f"{name}, {bandwidth / 1e12:.2f} TB/s"
         ax.plot(ends, ends * bandwidth / 1e9, f"k{style}", linewidth=1, label=label)
     ax.set(xscale="log", yscale="log", xlim=ends, xlabel="flops per byte moved", ylabel="Gflop/s")
-    ax.set_xticks([0.1, 0.15, 0.2, 0.25], ["0.10", "0.15", "0.20", "0.25"])
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    ax.set_xticks(ticks, map(str, ticks))
     ax.minorticks_off()
     ax.set_title("format auto, hot, a point per matrix and type", fontsize=11)
     ax.grid(alpha=0.3)
