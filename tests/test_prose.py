@@ -1,8 +1,13 @@
-"""Commands that the documentation names are there."""
+"""The documentation names commands that are there, shows output that is true, and is written plainly."""
 
+import importlib.util
+import json
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from experiments.__main__ import COMMANDS
 from experiments.papers import PAPERS
@@ -21,7 +26,7 @@ OTHERS = {"mpi4py", "mypy", "pip", "pytest", "venv"}
 
 
 def test_there_are_pages():
-    assert {"README.md", "CONTRIBUTING.md", "guide.md"} <= {page.name for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "formats.md"} <= {page.name for page in PAGES}
 
 
 @over("page", PAGES)
@@ -30,3 +35,88 @@ def test_a_command_in_prose_is_there(page):
         root = module.split(".")[0]
         assert root in OTHERS or find_spec(module), f"python -m {module}"
         assert name in SUBCOMMANDS.get(module, {name}), f"python -m {module} {name}"
+
+
+# -- the README ----------------------------------------------------------------------------------------------
+
+
+def test_the_output_in_the_readme_is_true(monkeypatch, capsys):
+    readme = (ROOT / "README.md").read_text()
+    code, shown = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", readme, re.DOTALL).groups()
+    monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
+    exec(code, {})
+    printed = capsys.readouterr().out
+    number = r"\d[\d.]*(?:e-?\d+)?"
+    assert re.sub(number, "N", printed) == re.sub(number, "N", shown)
+    # Processors round differently, which may move an iteration or the last digit of a residual.
+    found, expected = (list(map(float, re.findall(number, text))) for text in (printed, shown))
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+# -- the linter ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prose():
+    pytest.importorskip("markdown_it", reason="the extra [lint] is not installed")
+    spec = importlib.util.spec_from_file_location("prose", ROOT / "tools" / "prose.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["prose"] = module  # named tuples look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["prose"]
+
+
+@pytest.fixture(scope="module")
+def rules(prose):
+    return prose.read_rules((ROOT / "tools" / "prose.txt").read_text())
+
+
+FOUND = {
+    "a phrase": ("Plain.\n\nIts speed is that of a copy.", 3, "possessive"),
+    "a word over two lines": ("The speed comes\ninto question.", 1, "is considered"),
+    "a word in a table": ("| a | b |\n|---|---|\n| convert anew | c |", 3, "again"),
+    "a heading that says nothing": ("# Title\n\n## See\n\ntext", 3, "say what is below"),
+    "a long heading": (f"# {'word ' * 12}", 1, "heading of more than"),
+    "a long sentence": (f"Short. {'word ' * 45}.", 1, "45 words"),
+}
+NOT_FOUND = {
+    "code in a line": "`that of` is a name.",
+    "a block of code": "```python\nx = 1  # that of anew\n```",
+    "a word of a heading in a sentence": "See the table.",
+    "two sentences": f"{'word ' * 30}. {'word ' * 30}.",
+    "a comment": "<!-- anew -->",
+}
+
+
+@over("case", FOUND)
+def test_the_linter_finds(prose, rules, case):
+    text, line, advice = FOUND[case]
+    ((where, what),) = prose.findings(prose.in_markdown(text), rules)
+    assert where == line
+    assert advice in what
+
+
+@over("case", NOT_FOUND)
+def test_the_linter_passes(prose, rules, case):
+    assert not list(prose.findings(prose.in_markdown(NOT_FOUND[case]), rules))
+
+
+def test_the_linter_reads_notebooks_and_docstrings(prose, rules):
+    cells = [{"cell_type": kind, "source": ["anew"]} for kind in ("code", "markdown")]
+    notebook = json.dumps({"cells": cells})
+    assert [number for number, _ in prose.findings(prose.in_notebook(notebook), rules)] == [2]
+    public = 'def f():\n    """Convert anew.\n\n    Examples\n    --------\n    >>> f()  # anew\n    """\n'
+    private = 'def g():\n    """Convert anew."""\n'
+    assert [line for line, _ in prose.findings(prose.in_docstrings(private + public), rules)] == [3]
+
+
+def test_the_linter_finds_lost_links(prose):
+    here = "https://github.com/spmvgpu/spmvgpu"
+    raw = here.replace("github.com", "raw.githubusercontent.com")
+    text = f"[a]({here}/blob/main/README.md)\n[b]({here}/blob/main/lost.md#x)\n![c]({raw}/main/docs/lost.png)"
+    assert [line for line, _ in prose.lost_links(text, here)] == [2, 3]
+    assert [line for line, _ in prose.relative_links("[a](docs/b.md)\n[c](https://d.e)\n[f]: docs/g.md")] == [
+        1,
+        3,
+    ]
