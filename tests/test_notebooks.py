@@ -20,7 +20,8 @@ from support import nightly, over
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
-PAGES = [f"docs/{name}.md" for name in ("formats", "solvers", "several-devices", "guide")]
+CODE = "formats", "solvers", "symmetric", "reordering", "update-values", "settings", "several-devices"
+PAGES = [f"docs/{name}.md" for name in CODE]
 LARGEST = 300_000  # bytes of a notebook with its pictures
 
 
@@ -110,5 +111,5 @@ def test_code_of_readme_and_docs_runs():
         if "import cupy" not in block:
             exec(compile(block, "README.md", "exec"), names)
     assert names["info"] == 0
-    assert names["A"].shape[0] == len(names["z"])
+    assert names["A"].shape[0] == len(names["x"])
     assert names["parts"].nnz.sum() == names["A"].nnz  # the last page's last example

@@ -82,7 +82,7 @@ def reasons_against(results: Results) -> str:
     )
     if smallest:
         ours, scipy = (find(smallest, library, "cpu") for library in ("spmvgpu", "scipy"))
-        if ours and scipy:
+        if ours and scipy and ours[0]["time_us"] > scipy[0]["time_us"]:
             lines.append(
                 f"- **Small systems on a CPU.** A system of {_rows_of(smallest):,} rows takes "
                 f"{duration(ours[0]['time_us'])} to solve, and {duration(scipy[0]['time_us'])} with SciPy."

@@ -21,7 +21,9 @@ from experiments.jobs.run import Run, check_product
 from experiments.peers.problem import WrongResultError
 from experiments.records import Recorder
 from experiments.report import jobs as jobs_report
+from experiments.report import overview
 from experiments.report import pages as report
+from experiments.report.markdown import machine, short_name
 
 FIELDS = {"job", "matrix", "rows", "nnz", "dtype", "library", "time_us"}
 ENVIRONMENT = {
@@ -81,7 +83,7 @@ def test_imports_are_measured_beyond_scipy(quick_run: Path, tmp_path: Path) -> N
         assert row["resident_bytes"] > row["bytes"] + row["scipy_bytes"]
 
     readme = tmp_path / "README.md"
-    readme.write_text("\n".join((*report.SOLVERS, *report.TABLES, "")))
+    readme.write_text("\n".join((*report.PICTURE, *report.AGAINST, "")))
     assert report.main(["--results", str(quick_run.parent), "--readme", str(readme)]) == 0
     page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
     assert f"| spmvgpu | `{imports.STATEMENTS['spmvgpu']}` |" in page
@@ -110,14 +112,15 @@ def test_loops_say_what_the_free_operator_and_the_product_take(quick_run: Path) 
         assert {"free_us", "product_us"} <= set(row)
 
 
-def test_results_become_the_first_table_of_the_readme(quick_run: Path, tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("\n".join((*report.TABLES, "")))
-    solvers = tmp_path / "docs" / "solvers.md"
-    solvers.parent.mkdir()
+def test_results_become_tables_of_pages(quick_run: Path, tmp_path: Path) -> None:
+    readme, docs = tmp_path / "README.md", tmp_path / "docs"
+    readme.write_text("\n".join((*report.PICTURE, *report.AGAINST, "")))
+    docs.mkdir()
+    performance, solvers = docs / "performance.md", docs / "solvers.md"
+    performance.write_text("\n".join(("begin", *report.TABLES, "end", "")))
     solvers.write_text("\n".join(("begin", *report.SOLVERS, "end", "")))
     assert report.main(["--results", str(quick_run.parent), "--readme", str(readme)]) == 0
-    text = readme.read_text()
+    text = performance.read_text()
     assert report.OVERVIEW_NOTE in text
     assert f"| from SciPy matrix to solution | {len(systems.QUICK)} |" in text
     page = (tmp_path / "docs" / "results" / f"{quick_run.name}.md").read_text()
@@ -307,15 +310,12 @@ def test_goals(results: dict[str, dict[str, Any]]) -> None:
     assert marks[again].reached is True
 
 
-def test_text_about_solvers_has_numbers_only_where_they_were_measured(
+def test_table_of_solvers_has_numbers_only_where_they_were_measured(
     results: dict[str, dict[str, Any]],
 ) -> None:
-    text = jobs_report.solver_text(results)
-    assert text == (
-        "- Made-up GPU: with 1,000,000 rows an iteration of SciPy's `cg` takes 120 us, of which 90.0 us are "
-        "SciPy's vector work; one of `spmvgpu.linalg.cg` takes 15.0 us."
-    )
-    assert jobs_report.solver_text({}) == ""
+    line = ("Made-up GPU", "1,000,000", "120 us", "90.0 us", "15.0 us")
+    assert jobs_report.solver_rows([results, {}]) == [line]
+    assert jobs_report.solver_rows([results, results]) == [line]  # each machine once
 
 
 @pytest.mark.parametrize(
@@ -332,3 +332,78 @@ def test_a_product_of_a_dense_row_is_checked_with_its_own_bound() -> None:
     check_product(A, x, np.array([100.0 + 1e-13, 0.1, 0.1, 0.1]))
     with pytest.raises(WrongResultError):
         check_product(A, x, np.array([100.0, 0.1 + 1e-13, 0.1, 0.1]))
+
+
+# -- the README ----------------------------------------------------------------------------------------------
+
+
+def job(name: str, matrix: str, rows: int, times: dict[tuple[str, str], float]) -> list[dict[str, Any]]:
+    """A row for each library and device."""
+    common = {"job": name, "matrix": matrix, "rows": rows, "nnz": 5 * rows}
+    return [
+        {**common, "library": library, "device": device, "time_us": us}
+        for (library, device), us in times.items()
+    ]
+
+
+@pytest.fixture
+def made_up_jobs() -> dict[str, Any]:
+    """Two systems, the small one slower than with SciPy on the CPU, and products slower than with PyTorch."""
+    both = ("spmvgpu", "gpu"), ("cupy", "gpu"), ("spmvgpu", "cpu"), ("scipy", "cpu")
+    rows = [
+        *job(solve.JOB, "poisson2d_100", 10_000, dict(zip(both, (1e3, 2e4, 5e3, 4e3), strict=True))),
+        *job(solve.JOB, "elast_59k", 59_049, dict(zip(both, (1e3, 2.5e3, 1e4, 1e5), strict=True))),
+        *job(products.THOUSAND, "poisson2d_100", 10_000, {both[0]: 4e4, ("torch", "cpu"): 2e4}),
+    ]
+    made = [
+        {"variant": "auto", "source": "scipy", "nnz": 10**6, "time_us": 2000.0 + k, "product_us": 10.0}
+        for k in (0, 1, 5000)
+    ]
+    return {
+        "jobs": {"environment": ENVIRONMENT, "rows": rows, "skipped": []},
+        "setup": {"environment": ENVIRONMENT, "rows": made},
+    }
+
+
+def test_the_readme_gets_facts_and_reasons_against(made_up_jobs: dict[str, Any]) -> None:
+    text = overview.readme(made_up_jobs)
+    assert "2.5 to 20 times as fast as CuPy and 4.0 to 100 times as fast as SciPy" in text
+    assert "On 4 cores of a Made-up CPU it is 0.8 to 10 times as fast as SciPy." in text
+    assert f"(https://raw.githubusercontent.com/spmvgpu/spmvgpu/main/docs/plots/{overview.OVERVIEW})" in text
+    small, vectors, few = overview.reasons_against(made_up_jobs).splitlines()
+    assert "10,000 rows takes 5.00 ms to solve, and 4.00 ms with SciPy" in small
+    assert "take 40.0 ms, and 20.0 ms with PyTorch on the CPU" in vectors
+    assert "as long as 200 products (median of 3 matrices" in few
+
+
+def test_what_is_faster_here_is_no_reason_against(made_up_jobs: dict[str, Any]) -> None:
+    for row in made_up_jobs["jobs"]["rows"]:
+        row["time_us"] *= 0.1 if row["library"] == "spmvgpu" else 10
+    made_up_jobs["setup"]["rows"] = []
+    assert overview.reasons_against(made_up_jobs) == ""
+
+
+def test_the_overview_is_drawn_where_jobs_and_products_are_there(
+    made_up_jobs: dict[str, Any], tmp_path: Path
+) -> None:
+    plots = pytest.importorskip("experiments.report.plots", reason="the extra [plot] is not installed")
+    assert plots.draw_overview(made_up_jobs, tmp_path) is None
+    common = {"matrix": "first", "dtype": "f64", "cache": "hot", "how": "graph", "nnz": 10, "bytes": 100}
+    rows = [
+        {**common, "library": library, "variant": variant, "time_us": us}
+        for library, variant, us in (("spmvgpu", "auto", 1.0), ("cusparse", "csr_alg1", 2.0))
+    ]
+    made_up_jobs["spmv"] = {"environment": ENVIRONMENT, "rows": rows, "skipped": []}
+    assert "2.0 times as fast as the best algorithm of cuSPARSE" in overview.facts(made_up_jobs)
+    path = plots.draw_overview(made_up_jobs, tmp_path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [("NVIDIA H200", "H200"), ("Intel(R) Xeon(R) Processor", "Xeon"), ("AMD EPYC", "EPYC"), ("cpu", "cpu")],
+)
+def test_machines_have_short_names(device: str, name: str) -> None:
+    assert short_name(device) == name
+    assert machine({"device": device, "cuda": None, "cores": 2}) == f"{name}, 2 cores"
+    assert machine({"device": device, "cuda": "13.0", "cores": 2}) == name

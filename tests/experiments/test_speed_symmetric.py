@@ -103,7 +103,7 @@ def test_report_of_a_cpu_run(quick_run: Path) -> None:
     assert "memory of tsmv over CSR, everywhere" in text
     assert "12 of 12 within" in text
     section = report.section(results)
-    assert "Symmetric matrices in half the storage" in section
+    assert "## Symmetric matrices" in section
     assert symmetric_report.NOTE in section
 
 
