@@ -11,12 +11,12 @@ from pathlib import Path
 
 import spmvgpu
 
-here = Path(__file__).parent
-sys.path[:0] = [str(here), str(here.parent)]  # for generate.py and the experiments, which are not installed
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the experiments, which are not installed
+sys.path.insert(0, str(Path(__file__).parent))
 
-from generate import generate  # noqa: E402
+from generate import generate
 
-from experiments.report.overview import repository  # noqa: E402
+from experiments.report.overview import repository
 
 project = "spmvgpu"
 author = "the spmvgpu developers"
@@ -48,6 +48,7 @@ html_css_files = ["site.css"]
 
 # The notebooks carry their outputs; notebooks/execute.py makes them, and tests run them.
 nb_execution_mode = "off"
+here = Path(__file__).parent
 shutil.copytree(here.parent / "notebooks", here / "notebooks", dirs_exist_ok=True)
 # Their links to pages lead there from the repository, where the folder of notebooks is beside docs.
 for notebook in (here / "notebooks").glob("*.ipynb"):
