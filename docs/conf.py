@@ -55,6 +55,8 @@ for notebook in (here / "notebooks").glob("*.ipynb"):
     notebook.write_text(notebook.read_text(encoding="utf-8").replace("](../docs/", "](../"), encoding="utf-8")
 for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
     text = (here.parent / name).read_text(encoding="utf-8")
+    # Links to files that are no pages of the site lead to the repository.
+    text = re.sub(r"\]\((?!https?:|#|docs/)([^)]+)\)", rf"]({repository()}/blob/main/\1)", text)
     (here / name.lower()).write_text(text.replace("](docs/", "]("), encoding="utf-8")
 generate()
 
