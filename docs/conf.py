@@ -67,6 +67,8 @@ suppress_warnings = ["toc.not_included"]
 linkcheck_ignore = [rf"{re.escape(repository())}/(blob|tree)/main/"]
 
 default_role = "autolink"
+nitpicky = True
+nitpick_ignore_regex = [("py:obj", ".*")]  # of the default role, for which a name without a target is code
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
