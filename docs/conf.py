@@ -55,8 +55,7 @@ for notebook in (here / "notebooks").glob("*.ipynb"):
     notebook.write_text(notebook.read_text(encoding="utf-8").replace("](../docs/", "](../"), encoding="utf-8")
 for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
     text = (here.parent / name).read_text(encoding="utf-8")
-    # Links to files that are no pages of the site lead to the repository.
-    text = re.sub(r"\]\((?!https?:|#|docs/)([^)]+)\)", rf"]({repository()}/blob/main/\1)", text)
+    text = re.sub(r"\]\((?!https?:|#|docs/)", "](../", text)  # as a page in docs names these files
     (here / name.lower()).write_text(text.replace("](docs/", "]("), encoding="utf-8")
 generate()
 
@@ -78,8 +77,20 @@ if find_spec("torch") is None:
     autodoc_mock_imports = ["torch"]
 
 
+def lead_to_the_site(app, docname, source):
+    """Links to files outside of docs: to their copy on the site, or else to the repository."""
+    text = re.sub(
+        r"\]\(\.\./(CHANGELOG|CONTRIBUTING)\.md", lambda found: f"]({found[1].lower()}.md", source[0]
+    )
+    text = text.replace("](../notebooks/", "](notebooks/")
+    if "/" not in docname:  # pages in folders name pages of docs so
+        text = text.replace("](../", f"]({repository()}/blob/main/")
+    source[0] = text
+
+
 def setup(app):
-    """Let examples pass whose library is not installed."""
+    """Let links work on the site, and examples pass whose library is not installed."""
+    app.connect("source-read", lead_to_the_site)
     needs = {"spmvgpu.torch": "torch", "spmvgpu.distributed": "mpi4py"}
 
     def skip_examples(app, what, name, obj, options, lines):
