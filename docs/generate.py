@@ -231,12 +231,12 @@ def speeds() -> None:
         parts += [
             _figure(
                 f"speed_{slug}.png",
-                f"Speed of the format that `auto` chooses over the fastest algorithm of cuSPARSE, on an "
+                f"Speed of the format that `auto` chooses over the fastest algorithm of cuSPARSE, on one "
                 f"{device}. Left of 1 is slower.",
             ),
             _figure(
                 f"roofline_{slug}.png",
-                f"Products on an {device} beside the roofline. A product is bound by memory: the lines are "
+                f"Products on one {device} beside the roofline. A product is bound by memory: the lines are "
                 "the speed of copies of the same bytes. A copy writes as much as it reads, so a product may "
                 "exceed it. Points far below the lines are small matrices, bound by latency, or matrices "
                 "with scattered columns.",

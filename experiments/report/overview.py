@@ -36,16 +36,16 @@ def facts(results: Results) -> str:
         return ""
     environment = results["jobs"]["environment"]
     gpu, cpu = short_name(environment["device"]), short_name(environment["cpu"])
-    cores = f"{environment['cores']} cores of a {cpu}"
+    cores = f"{environment['cores']} CPU cores ({cpu})"
     sentences = []
     if environment["cuda"] is not None:
         over_cupy, over_scipy = _range(solutions, "gpu", "cupy"), _range(solutions, "gpu", "scipy")
         sentences.append(
-            f"On an {gpu}, spmvgpu goes from a SciPy matrix to a solution {over_cupy} times as fast as "
+            f"On one {gpu}, spmvgpu goes from a SciPy matrix to a solution {over_cupy} times as fast as "
             f"CuPy and {over_scipy} times as fast as SciPy."
         )
     over_scipy = _range(solutions, "cpu", "scipy")
-    sentences.append(f"On {cores} it is {over_scipy} times as fast as SciPy.")
+    sentences.append(f"On {cores}, it is {over_scipy} times as fast as SciPy.")
     for label, values in speeds(results, "f64").items():
         if label.startswith("cuSPARSE"):
             sentences.append(

@@ -368,7 +368,7 @@ def made_up_jobs() -> dict[str, Any]:
 def test_the_readme_gets_facts_and_reasons_against(made_up_jobs: dict[str, Any]) -> None:
     text = overview.readme(made_up_jobs)
     assert "2.5 to 20 times as fast as CuPy and 4.0 to 100 times as fast as SciPy" in text
-    assert "On 4 cores of a Made-up CPU it is 0.8 to 10 times as fast as SciPy." in text
+    assert "On 4 CPU cores (Made-up CPU), it is 0.8 to 10 times as fast as SciPy." in text
     assert f"(https://raw.githubusercontent.com/spmvgpu/spmvgpu/main/docs/plots/{overview.OVERVIEW})" in text
     small, vectors, few = overview.reasons_against(made_up_jobs).splitlines()
     assert "10,000 rows takes 5.00 ms to solve, and 4.00 ms with SciPy" in small
