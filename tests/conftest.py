@@ -16,6 +16,7 @@ import libraries
 import spmvgpu as sg
 from battery import TYPES, matrix, vector
 from reference import assert_product
+from spmvgpu import cli
 
 # The same examples in every run of a version of hypothesis, so that it says something about the code.
 # An example that grows too large is dropped, which is no fault of a test; older versions count that as one.
@@ -50,6 +51,19 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     config.hook.pytest_deselected(items=left_out)
     config.stash[LEFT_OUT] = len(left_out)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command of the command line in this process; gives the exit code, stdout and stderr."""
+
+    def call(*args):
+        capsys.readouterr()
+        code = cli.main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @pytest.hookimpl(optionalhook=True)

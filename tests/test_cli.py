@@ -1,7 +1,6 @@
 """The command line: what it prints, what it writes, and its exit codes for everything that can be wrong."""
 
 import gzip
-import io
 import os
 import re
 import subprocess
@@ -18,19 +17,6 @@ from support import run_python
 
 A = gallery.elasticity3d(4)
 ROWS = A.shape[0]
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a command in this process; gives the exit code, stdout and stderr."""
-
-    def call(*args):
-        capsys.readouterr()
-        code = cli.main([str(arg) for arg in args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
@@ -117,9 +103,9 @@ def test_solve_assembled_problem(run, tmp_path, problem, fmt, device, dtype):
     assert said["matrix"] == f"{len(b)} x {len(b)}, {matrix.nnz} non-zeros, {dtype}"
     assert said["device"].startswith(device)
     assert said["format"] == fmt
-    assert int(said["bytes"].split()[0]) > 0
-    assert {"assemble", "check", "convert", "transfer", "solve", "verify"} <= said.keys()
-    assert int(said["iterations"].split()[0]) > 0
+    assert float(said["memory"].split()[0]) > 0
+    assert {"input", "check", "convert", "transfer", "precondition", "solve", "verify"} <= said.keys()
+    assert int(said["iterations"].split(",")[0]) > 0
     assert float(said["residual"].split()[0]) <= 1e-8
     assert said["converged"] == "yes, to rtol 1e-08"
     assert_solves(path, matrix, b)
@@ -145,7 +131,6 @@ def test_solve_file(run, tmp_path, name):
     code, out, err = run("solve", path, "-o", tmp_path / "x.npy")
     assert (code, err) == (0, "")
     assert fields(out)["problem"] == str(path)
-    assert "read" in fields(out)
     assert_solves(tmp_path / "x.npy", A, np.ones(ROWS))
 
 
@@ -181,6 +166,62 @@ def test_solve_reads_one_triangle(run, tmp_path):
     assert code == 0
     assert f"{A.count_nonzero()} non-zeros" in out
     assert_solves(tmp_path / "x.npy", A, np.ones(ROWS))
+
+
+SYMMETRIC = sp.csr_array(A - 0.5 * A[0, 0] * sp.eye_array(ROWS))  # indefinite, with a positive diagonal
+
+
+@pytest.mark.parametrize(
+    ("matrix", "says"),
+    [
+        (A, ["cg, because the matrix is symmetric with a positive diagonal"]),
+        (SYMMETRIC, ["cg, because", "minres, because the matrix is symmetric, and cg found"]),
+        (sp.csr_array(-A), ["minres, because the matrix is symmetric, and not positive definite"]),
+        (sp.csr_array([[0.0, 1], [1, 0]]), ["minres, because"]),
+        (sp.csr_array(A + sp.triu(A, 1)), ["bicgstab, because the matrix is not symmetric"]),
+        (sp.csr_array([[0.0, 1], [-1, 0]]), ["bicgstab, because", "gmres, because bicgstab broke down"]),
+        (sp.csr_array([[2j, 1], [1, 2j]]), ["bicgstab, because the matrix is not Hermitian"]),
+        (sp.csr_array([[2, 1j], [-1j, 2]]), ["cg, because the matrix is Hermitian"]),
+        (sp.csr_array([[2.0, 0], [1, 2]]), ["bicgstab, because .* give --symmetric lower or upper"]),
+    ],
+    ids=range(9),
+)
+def test_solve_chooses_the_solver(run, tmp_path, matrix, says):
+    sp.save_npz(tmp_path / "A.npz", matrix)
+    code, out, err = run("solve", tmp_path / "A.npz", "-o", tmp_path / "x.npy")
+    assert (code, err) == (0, "")
+    chosen = re.findall(r"^solver +(.*(?:\n +.*)*)$", out, re.MULTILINE)
+    assert len(chosen) == len(says)
+    for text, expected in zip(chosen, says, strict=True):
+        assert re.match(expected, " ".join(text.split()))
+    jacobi = (np.abs(matrix.diagonal()) > 0).all()
+    assert fields(out)["preconditioner"] == ("jacobi" if jacobi else "none")
+    residual = 1 - matrix @ np.load(tmp_path / "x.npy")
+    assert np.linalg.norm(residual) <= 1.1e-8 * np.sqrt(matrix.shape[0])
+
+
+def test_solver_that_suits_the_preconditioner(run):
+    code, out, _ = run("solve", "--size", 4, "--preconditioner", "ilu0")
+    assert code == 0
+    assert fields(out)["solver"] == "bicgstab, because ilu0 is not symmetric"
+
+
+def test_reordered_system(run, tmp_path, rng):
+    """Incomplete factors are better with entries near the diagonal, which is suggested; x has the old order."""
+    shuffle = rng.permutation(900)
+    shuffled = sp.csr_array(gallery.poisson2d(30)[shuffle][:, shuffle])
+    sp.save_npz(tmp_path / "A.npz", shuffled)
+    b = rng.standard_normal(900)
+    np.save(tmp_path / "b.npy", b)
+    common = ["solve", tmp_path / "A.npz", "--rhs", tmp_path / "b.npy", "--preconditioner", "ic0"]
+    _, out, _ = run(*common)
+    before = int(fields(out)["iterations"])
+    code, out, _ = run(*common, "--reorder", "-o", tmp_path / "x.npy")
+    assert code == 0
+    assert int(fields(out)["iterations"]) < before
+    assert_solves(tmp_path / "x.npy", shuffled, b)
+    assert "--reorder" in run(*common, "--maxiter", 2)[2]
+    assert "--reorder" not in run(*common, "--maxiter", 2, "--reorder")[2]
 
 
 @pytest.mark.parametrize("values", [np.int64, np.int8, np.bool_])
@@ -232,8 +273,8 @@ def test_jacobi_needs_fewer_iterations(run, tmp_path):
     for name in ("jacobi", "none"):
         code, out, _ = run("solve", tmp_path / "A.npz", "--preconditioner", name)
         said = fields(out)
-        assert f"preconditioner: {name}" in said["iterations"]
-        counts[name] = int(said["iterations"].split()[0]) if code == 0 else np.inf
+        assert said["preconditioner"] == name
+        counts[name] = int(said["iterations"].split(",")[0]) if code == 0 else np.inf
     assert counts["jacobi"] < counts["none"]
 
 
@@ -242,21 +283,23 @@ def test_not_converged(run, tmp_path):
     assert code == 1
     assert err.startswith("error: not converged")
     assert "--maxiter" in err
-    assert fields(out)["iterations"].startswith("3 ")
+    assert fields(out)["iterations"] == "3"
+    assert fields(out)["converged"] == "no, not to rtol 1e-08"
     assert np.load(tmp_path / "x.npy").shape == (3 * 125,)  # the best there is
 
 
 def test_iterations_run_out_in_a_later_round(run):
     _, out, _ = run("solve", "--size", 8, "--dtype", "float32", "--rtol", "1e-10")
-    needed = int(fields(out)["iterations"].split()[0])
-    assert "started" in fields(out)["iterations"]
+    count, started = fields(out)["iterations"].split(", ")
+    needed = int(count)
+    assert started.startswith("started")
     for maxiter in (needed - 1, needed // 2):
         code, out, err = run(
             "solve", "--size", 8, "--dtype", "float32", "--rtol", "1e-10", "--maxiter", maxiter
         )
         assert code == 1
         assert "--maxiter" in err
-        assert fields(out)["iterations"].startswith(f"{maxiter} ")
+        assert fields(out)["iterations"].split(",")[0] == str(maxiter)
 
 
 def test_tolerance_out_of_reach(run):
@@ -264,33 +307,6 @@ def test_tolerance_out_of_reach(run):
     assert code == 1
     assert "not converged" in err
     assert "1e-30" in err
-
-
-# -- solve: progress -----------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_is_that_of_tqdm(run, monkeypatch):
-    pytest.importorskip("tqdm", reason="the extra [progress] is not installed")
-    monkeypatch.setattr("spmvgpu.cli.output._SECONDS_ON_TERMINAL", 0.0)
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    assert run("solve", "--size", 12)[0] == 0
-    assert "iterations" in terminal.getvalue()
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    assert run("solve", "--size", 12, "--quiet")[0] == 0
-    assert terminal.getvalue() == ""
-
-
-def test_without_tqdm_nothing_is_shown(run, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    assert run("solve", "--size", 4)[0] == 0
-    assert run("calibrate", "--quick", "--device", "cpu", "--out", tmp_path / "profile.json")[0] == 0
-    assert terminal.getvalue() == ""
 
 
 # -- solve: refusals -----------------------------------------------------------------------------------------
@@ -324,7 +340,7 @@ def refusal(run, *args):
 )
 def test_unsuitable_matrix(run, matrix_file, matrix, reason):
     path = matrix_file(np.array(matrix), symmetry="general")
-    message = refusal(run, "solve", path)
+    message = refusal(run, "solve", path, "--solver", "cg")
     assert reason in message
     assert str(path) in message
 
@@ -332,7 +348,8 @@ def test_unsuitable_matrix(run, matrix_file, matrix, reason):
 def test_indefinite_matrix_with_a_positive_diagonal(run, tmp_path, matrix_file):
     np.save(tmp_path / "b.npy", [1.0, 0])
     path = matrix_file(np.array([[1.0, 2], [2, 1]]))
-    assert "not positive definite" in refusal(run, "solve", path, "--rhs", tmp_path / "b.npy")
+    message = refusal(run, "solve", path, "--rhs", tmp_path / "b.npy", "--solver", "cg")
+    assert "not positive definite" in message
 
 
 def test_rounding_errors_of_assembly_pass_as_symmetric(run, matrix_file):
@@ -461,24 +478,30 @@ REFUSALS = [
     ("solve array.mtx", "array.mtx: .* announces 4 entries, and 3 follow"),
     ("solve huge.mtx", "huge.mtx: .*(empty rows out|does not fit the memory)"),
     ("solve wide.mtx", "wide.mtx: the matrix is rectangular .2 x 3.; give a square one"),
-    ("solve negative.mtx", "negative.mtx: .* first in row 0 .-1.; try --solver minres.* --solver gmres"),
-    ("solve indefinite.mtx --rhs mixed.mtx", "indefinite.mtx: .*not positive definite.*--solver gmres"),
-    ("solve zero.mtx", "zero.mtx: .*not positive definite.*--solver gmres"),
     (
-        "solve zero.mtx --solver gmres",
+        "solve negative.mtx --solver cg",
+        "negative.mtx: .* first in row 0 .-1.; try --solver minres.* --solver gmres",
+    ),
+    (
+        "solve indefinite.mtx --rhs mixed.mtx --solver cg",
+        "indefinite.mtx: .*not positive definite.*--solver gmres",
+    ),
+    ("solve zero.mtx --solver cg", "zero.mtx: .*not positive definite.*--solver gmres"),
+    (
+        "solve zero.mtx --solver gmres --preconditioner jacobi",
         "zero.mtx: --preconditioner jacobi: the diagonal has zeros; try another",
     ),
     ("solve indefinite.mtx --preconditioner ic0", "indefinite.mtx: --preconditioner ic0: .*--solver gmres"),
     ("solve singular.mtx --preconditioner block-jacobi", "singular.mtx: --preconditioner block-jacobi: "),
     (
-        "solve close.mtx",
+        "solve close.mtx --solver cg",
         r"A\[0, 1\] = 0.2999999\d*, but A\[1, 0\] = 0.3000000\d*; .*--solver bicgstab or gmres",
     ),
     (
-        "solve diagonal.mtx",
+        "solve diagonal.mtx --solver minres",
         r"diagonal.mtx: .*A\[0, 0\] = 4\+0.4j, which must be real; .*--solver bicgstab or gmres",
     ),
-    ("solve complex.mtx", r"= 0\+2j and not 0-2j; .*--solver bicgstab or gmres"),
+    ("solve complex.mtx --solver cg", r"= 0\+2j and not 0-2j; .*--solver bicgstab or gmres"),
     ("solve complex.mtx --dtype float32", "complex.mtx: the matrix is complex, and --dtype float32 is not"),
     (
         "solve good.mtx --rhs long.mtx",
@@ -536,7 +559,7 @@ def test_usage_is_in_words(run, capsys):
     ):
         with pytest.raises(SystemExit):
             run("solve", option, value)
-        assert re.search(f"argument {option}: '{value}' is no (whole|positive)", capsys.readouterr().err)
+        assert re.search(f"argument {option}: '{value}' is not a (whole|positive)", capsys.readouterr().err)
 
 
 FULL_DISK = """
@@ -588,15 +611,32 @@ def test_interrupt(run, monkeypatch):
 # -- bench ---------------------------------------------------------------------------------------------------
 
 
+def table(out):
+    """The rows of the table of times: name, format, device and time."""
+    lines = out.split("GB/s\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    for line in lines:
+        name, _, rest = line.partition(": ") if line.startswith("auto") else line.partition(" ")
+        words = rest.split()
+        yield (name, words.pop(0) if name == "auto" else name, words[0], float(words[1]))
+
+
 def test_bench_has_a_row_per_format(run, device):
     code, out, err = run("bench", "--size", 4, "--device", device, "--repeats", 3)
     assert (code, err) == (0, "")
-    rows = fields(out)
-    for name in sg.formats():
-        where, time = rows[name].split()[:2]
-        assert where == device
-        assert float(time) > 0
-    assert float(rows["scipy"].split()[1]) > 0
+    rows = list(table(out))
+    assert sorted(name for name, *_ in rows) == sorted([*sg.formats(), "auto", "scipy"])
+    for name, format, where, time in rows:
+        assert where == ("cpu" if name == "scipy" else device)
+        assert format in ([*sg.formats(), "scipy"] if name != "auto" else sg.formats())
+        assert time > 0
+    assert [time for *_, time in rows] == sorted(time for *_, time in rows)
+    assert max(map(len, out.splitlines())) <= 90
+
+
+def test_bench_says_what_auto_chooses(run, device):
+    _, out, _ = run("bench", "--size", 4, "--device", device, "--repeats", 2)
+    (chosen,) = (format for name, format, *_ in table(out) if name == "auto")
+    assert chosen == sg.aslinearoperator(A, device=device).format
 
 
 def test_bench_takes_a_rectangular_matrix(run, matrix_file, rng):
@@ -606,16 +646,41 @@ def test_bench_takes_a_rectangular_matrix(run, matrix_file, rng):
 
 
 def test_bench_goes_on_after_a_refusal(run, monkeypatch):
-    refused = sg.formats()[0]
+    refused, reason = sg.formats()[0], "too much padding, " * 20
     convert = sg.aslinearoperator
 
     def refuse(matrix, name, *args, **options):
         if name == refused:
-            raise sg.FormatError("too much padding")
+            raise sg.FormatError(reason)
         return convert(matrix, name, *args, **options)
 
     monkeypatch.setattr(sg, "aslinearoperator", refuse)
     code, out, _ = run("bench", "--size", 3, "--repeats", 2)
     assert code == 0
-    assert fields(out)[refused] == "left out: too much padding"
-    assert set(sg.formats()) <= fields(out).keys()
+    head, left_out = out.split("left out\n")
+    assert {name for name, *_ in table(head)} == {*sg.formats(), "auto", "scipy"} - {refused}
+    assert left_out.split()[0] == refused
+    assert left_out.count("too much padding") == 20
+    assert max(map(len, out.splitlines())) <= 90
+
+
+@pytest.mark.parametrize("name", ["chart.png", "chart.svg"])
+def test_bench_draws_a_chart(run, tmp_path, name):
+    pytest.importorskip("matplotlib", reason="the extra [plot] is not installed")
+    path = tmp_path / name
+    assert run("bench", "--size", 3, "--repeats", 2, "--plot", path)[0] == 0
+    assert path.read_bytes()[:6] in (b"\x89PNG\r\n", b"<?xml ")
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("chart.txt", "must end in .*png.*svg"), ("none/chart.png", "there is no folder")]
+)
+def test_bench_refuses_a_chart_before_it_measures(run, tmp_path, name, says):
+    pytest.importorskip("matplotlib", reason="the extra [plot] is not installed")
+    assert re.search(says, refusal(run, "bench", "nothing.mtx", "--plot", tmp_path / name))
+
+
+def test_bench_without_matplotlib(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    assert "pip install matplotlib" in refusal(run, "bench", "nothing.mtx", "--plot", tmp_path / "c.png")

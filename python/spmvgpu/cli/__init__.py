@@ -1,54 +1,77 @@
-"""The command line, ``python -m spmvgpu``: reads the arguments and runs a command.
-
-Exit codes: 0 done, 1 the solver did not reach the tolerance, 2 the input is at fault (``error: ...`` on
-stderr says how), 130 interrupted, 141 whoever read the output stopped reading (nothing is said of it).
-"""
+"""The command line, ``spmvgpu`` or ``python -m spmvgpu``: reads the arguments and runs a command."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from .. import CudaError, __version__
 from ..messages import said
 from .output import fail
 
-# Each is a module of this package with a function `add`.
+# Each is a module of this package with a function `add` and a table `FIELDS` of what `--json` prints.
 COMMANDS = ("info", "solve", "bench", "calibrate", "cache")
+
+EXIT_CODES = {
+    0: "done",
+    1: "the solver did not reach the tolerance",
+    2: "a wrong option, file or matrix, or a device that cannot do it; one line on stderr says why",
+    130: "interrupted with Ctrl-C",
+    141: "the reader of the output closed the pipe",
+}
+_NOT_DONE, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like the errors of the commands."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_NOT_DONE, f"error: {message}; see {self.prog} --help\n")
+
+
+def parser_of(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of the whole command line, with some of its commands."""
+    codes = "exit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
+    parser = _Parser(
+        prog="spmvgpu",
+        description="Sparse matrix-vector products on GPUs and CPUs.",
+        epilog=f"spmvgpu COMMAND --help describes a command.\n\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"spmvgpu {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    for name in names:
+        command = import_module(f"{__name__}.{name}").add(commands)
+        command.add_argument("--json", action="store_true", help="print one JSON object in place of text")
+        command.epilog, command.formatter_class = codes, argparse.RawDescriptionHelpFormatter
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="spmvgpu", description="Sparse matrix-vector products on GPUs and CPUs."
-    )
-    parser.add_argument("--version", action="version", version=f"spmvgpu {__version__}")
-    commands = parser.add_subparsers(metavar="command", required=True)
     argv = sys.argv[1:] if argv is None else list(argv)
-    # Only what the command needs is imported: `info` shall not wait for SciPy.
-    for name in argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS:
-        import_module(f"{__name__}.{name}").add(commands)
-    args = parser.parse_args(argv)
+    # Only the command that is called is imported, so that `info` does not wait for SciPy.
+    args = parser_of(argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS).parse_args(argv)
     try:
         code = int(args.run(args))
         sys.stdout.flush()  # here, where a broken pipe can still be told from a failure
         return code
     except BrokenPipeError:
         _abandon_output()
-        return 128 + signal.SIGPIPE
+        return _BROKEN_PIPE
     except KeyboardInterrupt:
-        return fail("interrupted", 130)
+        return fail("interrupted", _INTERRUPTED)
     except (ArithmeticError, CudaError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno and not error.filename:  # of no file that was opened
             _abandon_output()
             error.filename = "standard output"
-        return fail(said(error), 2)
+        return fail(said(error), _NOT_DONE)
 
 
 def _abandon_output() -> None:
-    """Nobody gets what is still in the buffer; Python would complain of it when it exits."""
+    """Drop what is still in the buffer, or Python would complain about it when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,51 +3,124 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
 
-from .output import in_bytes, print_line
-from .problem import add_problem_arguments, load_problem, positive_int
+from .output import Fields, Report, check_writable, in_bytes, replacing
+from .problem import MATRIX_FIELDS, add_problem_arguments, load_problem, positive_int, tell_matrix
+from .progress import counting, waiting
+
+FIELDS: Fields = {
+    **MATRIX_FIELDS,
+    "results[].name": ("string", 'a format, "auto" for the one that is chosen by default, or "scipy"'),
+    "results[].format": ("string", "the format behind the name"),
+    "results[].device": ("string", "the device"),
+    "results[].time_us": ("number", "median microseconds of a product"),
+    "results[].speedup": ("number", "time of SciPy over this time"),
+    "results[].bytes": ("integer", "memory of the matrix"),
+    "results[].bytes_per_second": ("number", "bytes of the matrix and of both vectors, over the time"),
+    "left_out[].name": ("string", "a format that cannot hold the matrix"),
+    "left_out[].reason": ("string", "why"),
+    "plot": ("string or null", "file with the chart"),
+}
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "bench", help="time the product of every format on one matrix, beside SciPy's"
+class _Result(NamedTuple):
+    name: str
+    format: str
+    device: str
+    time_us: float
+    speedup: float
+    bytes: int
+    bytes_per_second: float
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "bench",
+        help="time the product of one matrix in every format, beside SciPy",
+        description="Time the product of one matrix in every storage format, in the one that is chosen by "
+        "default (auto), and with SciPy. The fastest comes first.",
     )
     add_problem_arguments(parser)
-    parser.add_argument("--repeats", type=positive_int, default=50, help="products to time (default: 50)")
+    parser.add_argument(
+        "--repeats", type=positive_int, metavar="N", default=50, help="products to time (default: 50)"
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw a bar chart to FILE (.png, .svg, .pdf or another type of matplotlib)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(run=run_bench)
+    return parser
 
 
 def run_bench(args: argparse.Namespace) -> int:
-    problem = load_problem(args)
-    matrix = problem.matrix.astype(args.dtype or problem.matrix.dtype)
-    print_line("problem", problem.title)
-    print_line("matrix", f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} non-zeros, {matrix.dtype}")
-    reference = _time_scipy(matrix, args.repeats)
-    scipy_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    print(f"\n{'format':<10} {'device':<8} {'us/product':>11} {'to SciPy':>9} {'bytes':>10} {'GB/s':>8}")
-    _row("scipy", "cpu", reference, reference, scipy_bytes, matrix)
-    for name in sg.formats():
-        try:
-            op = sg.aslinearoperator(matrix, name, args.device)
-        except (sg.FormatError, MemoryError) as error:
-            print(f"{name:<10} left out: {error}")
-            continue
-        _row(name, op.device, op.time_products(args.repeats), reference, op.nbytes, matrix)
-    print("\nus/product: repeated products, matrix hot; GB/s: bytes of the format and of both vectors, once.")
+    if args.plot is not None:
+        _check_plot(args.plot)
+    report = Report(args.json)
+    with waiting("reading the matrix" if args.matrix else "assembling the matrix", args.quiet):
+        problem = load_problem(args)
+        matrix = problem.matrix.astype(args.dtype or problem.matrix.dtype)
+    tell_matrix(report, problem.title, matrix)
+    results, left_out = _measure(matrix, args)
+    report.text()
+    report.text(f"{'format':<18} {'device':<8} {'us/product':>11} {'speedup':>8} {'memory':>10} {'GB/s':>7}")
+    for result in results:
+        name = result.name if result.name != "auto" else f"auto: {result.format}"
+        speed = result.bytes_per_second / 1e9
+        report.text(
+            f"{name:<18} {result.device:<8} {result.time_us:>11.2f} {result.speedup:>7.2f}x "
+            f"{in_bytes(result.bytes):>10} {speed:>7.1f}"
+        )
+    if left_out:
+        report.text("\nleft out")
+    for name, reason in left_out.items():
+        report.wrapped(f"  {name:<15}", reason)
+    report.text("\nspeedup: over SciPy; GB/s: bytes of the matrix and of both vectors, read or written once")
+    if args.plot is not None:
+        _plot(args.plot, problem.title, matrix, results)
+        report.text(f"chart: {args.plot}")
+    report.finish(
+        results=[result._asdict() for result in results],
+        left_out=[{"name": name, "reason": reason} for name, reason in left_out.items()],
+        plot=None if args.plot is None else str(args.plot),
+    )
     return 0
 
 
-def _row(name: str, device: str, time_us: float, reference: float, stored: int, matrix: sp.csr_array) -> None:
-    speed = (stored + sum(matrix.shape) * matrix.dtype.itemsize) / time_us / 1e3
-    ratio = reference / time_us
-    print(f"{name:<10} {device:<8} {time_us:>11.2f} {ratio:>8.2f}x {in_bytes(stored):>10} {speed:>8.1f}")
+def _measure(matrix: sp.csr_array, args: argparse.Namespace) -> tuple[list[_Result], dict[str, str]]:
+    """The times, the shortest first, and why some formats have none."""
+    scipy_us = _time_scipy(matrix, args.repeats)
+    vectors = sum(matrix.shape) * matrix.dtype.itemsize
+    left_out: dict[str, str] = {}
+
+    def result(name: str, format: str, device: str, time_us: float, stored: int) -> _Result:
+        speed = (stored + vectors) / time_us * 1e6
+        return _Result(name, format, device, time_us, scipy_us / time_us, stored, speed)
+
+    stored = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    results = [result("scipy", "csr", "cpu", scipy_us, stored)]
+    names = ["auto", *sg.formats()]
+    with counting("timing", "formats", total=len(names), quiet=args.quiet) as bar:
+        for name in names:
+            bar.set_postfix_str(name)
+            try:
+                op = sg.aslinearoperator(matrix, name, args.device)
+                time_us = op.time_products(args.repeats)
+                results.append(result(name, op.format, str(op.device), time_us, op.nbytes))
+            except (sg.FormatError, MemoryError) as error:
+                left_out[name] = str(error)
+            bar.update()
+    return sorted(results, key=lambda result: result.time_us), left_out
 
 
 def _time_scipy(matrix: sp.csr_array, repeats: int) -> float:
@@ -59,3 +132,36 @@ def _time_scipy(matrix: sp.csr_array, repeats: int) -> float:
         matrix @ x
         times.append(perf_counter() - start)
     return 1e6 * float(np.median(times))
+
+
+def _check_plot(path: Path) -> None:
+    """Refuse, before anything is measured, a chart that cannot be drawn."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        raise ValueError("--plot needs matplotlib: pip install matplotlib") from None
+    kinds = FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in kinds:
+        raise ValueError(f"{path}: unknown type of file; its name must end in .{', .'.join(sorted(kinds))}")
+    check_writable(path)
+
+
+def _plot(path: Path, title: str, matrix: sp.csr_array, results: list[_Result]) -> None:
+    """Draw the times as bars; the choice of `auto` and SciPy stand out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 1.2 + 0.28 * len(results)), layout="constrained")
+    FigureCanvasAgg(figure)  # no display is needed
+    ax = figure.add_subplot()
+    names = [r.name if r.name != "auto" else f"auto: {r.format}" for r in results]
+    colors = [{"auto": "tab:green", "scipy": "tab:gray"}.get(r.name, "tab:blue") for r in results]
+    bars = ax.barh(names, [r.time_us for r in results], color=colors)
+    ax.bar_label(bars, [f"{r.time_us:.3g}" for r in results], padding=3)
+    ax.invert_yaxis()
+    ax.margins(x=0.12)
+    ax.set_xlabel(f"microseconds per product, {matrix.dtype}")
+    ax.set_title(title if len(title) <= 60 else f"...{title[-57:]}", fontsize="medium")
+    ax.spines[["top", "right"]].set_visible(False)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=150)

@@ -7,30 +7,52 @@ from typing import Any
 
 from .. import cache
 from ..planning.model.profile import forget_loaded
-from .output import in_bytes, print_line
+from .output import Fields, Report, in_bytes
+
+FIELDS: Fields = {
+    "deleted": ("integer or null", "files that were deleted, with `--clear`"),
+    "directory": ("string or null", "where the files are"),
+    "tuning_entries": ("integer", "matrices for which tuning is remembered"),
+    "tuning_limit": ("integer", "most matrices that are remembered"),
+    "profiles": ("array of strings", "names of the calibrated devices"),
+    "bytes": ("integer", "size of all files"),
+}
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser("cache", help="show or clear what is kept of tuning and calibration")
-    parser.add_argument(
-        "--clear", action="store_true", help="forget which formats were found to be the fastest"
+def add(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "cache",
+        help="show or delete the results of tuning and calibration that are kept on disk",
+        description="Show or delete the results of tuning and calibration that are kept on disk. "
+        "The environment variable SPMVGPU_CACHE_DIR names another directory.",
     )
+    parser.add_argument("--clear", action="store_true", help="delete the results of tuning")
     parser.add_argument(
-        "--profiles", action="store_true", help="with --clear: delete calibrated profiles, too"
+        "--profiles", action="store_true", help="with --clear: also delete the profiles made by calibrate"
     )
     parser.set_defaults(run=run_cache)
+    return parser
 
 
 def run_cache(args: argparse.Namespace) -> int:
     if args.profiles and not args.clear:
-        raise ValueError("--profiles says what to delete; give it together with --clear")
+        raise ValueError("--profiles is for --clear; give both")
+    report = Report(args.json)
+    deleted = None
     if args.clear:
         deleted = cache.clear(profiles=args.profiles)
         forget_loaded()
-        print_line("deleted", f"{deleted} {'file' if deleted == 1 else 'files'}")
+        report.line("deleted", f"{deleted} {'file' if deleted == 1 else 'files'}")
     found = cache.info()
-    print_line("directory", "none" if found.directory is None else str(found.directory))
-    print_line("tuning", f"{found.tuning_entries} of at most {cache.MAX_TUNING_ENTRIES} matrices")
-    print_line("profiles", ", ".join(found.profiles) or "none")
-    print_line("size", in_bytes(found.bytes))
+    directory = None if found.directory is None else str(found.directory)
+    report.line("directory", directory or "none", deleted=deleted, directory=directory)
+    report.line(
+        "tuning",
+        f"{found.tuning_entries} of at most {cache.MAX_TUNING_ENTRIES} matrices",
+        tuning_entries=found.tuning_entries,
+        tuning_limit=cache.MAX_TUNING_ENTRIES,
+    )
+    report.line("profiles", ", ".join(found.profiles) or "none", profiles=list(found.profiles))
+    report.line("size", in_bytes(found.bytes), bytes=found.bytes)
+    report.finish()
     return 0

@@ -10,28 +10,53 @@ from typing import Any
 from ..devices import device_name, resolve_device
 from ..planning.model.calibrate import calibrate, save_records
 from ..planning.model.profile import forget_loaded, profile_path
-from .output import check_writable, print_line, progress_bar, replacing
+from .output import Fields, Report, check_writable, replacing
+from .progress import counting
+
+FIELDS: Fields = {
+    "device": ("string", "the device that was measured"),
+    "device_model": ("string", "name of the processor or GPU"),
+    "samples": ("integer", "sample matrices that were timed"),
+    "seconds": ("number", "how long it took"),
+    "power": ("object", "non-zeros per second of a product, by data type"),
+    "bus": ("object", "bytes per second of copies, by direction; empty for the CPU"),
+    "errors[].dtype": ("string", "data type"),
+    "errors[].format": ("string", "storage format"),
+    "errors[].error": ("number", "mean relative error of predictions, on samples left out of the fit"),
+    "profile": ("string", "file with the profile"),
+}
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "calibrate", help="measure a device for the performance models; takes a minute or two"
+def add(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "calibrate",
+        help="measure a device, so that predictions and the choice of the format fit it",
+        description="Measure a device, so that predictions and the choice of the format fit it. This takes "
+        "a minute or two; the device should have nothing else to do.",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="where to write the profile (default: the user's cache)"
+        "--out", type=Path, metavar="FILE", help="write the profile to FILE (default: the cache directory)"
     )
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="also write the timings, as JSON")
     parser.add_argument(
-        "--quick", action="store_true", help="small samples only, to try the command; the profile is no good"
+        "--samples", type=Path, metavar="FILE", help="also write the times of the samples to FILE, as JSON"
     )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="measure small samples only, to try the command; the profile is too coarse to use",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(run=run_calibrate)
+    return parser
 
 
 def run_calibrate(args: argparse.Namespace) -> int:
     ordinal = resolve_device(args.device)
     if args.quick and args.out is None:
-        raise ValueError("--quick makes a profile that is no good; give --out FILE, so that nothing uses it")
+        raise ValueError(
+            "--quick makes a profile that is too coarse to use; give --out FILE to keep it apart"
+        )
     path = args.out or profile_path(ordinal)
     if path is None:
         raise ValueError(
@@ -41,31 +66,36 @@ def run_calibrate(args: argparse.Namespace) -> int:
     for file in filter(None, (path, args.samples)):
         check_writable(file)
     start = perf_counter()
-    form = "{bar:30} {percentage:3.0f}% {elapsed}{postfix}"
-    bar = progress_bar(total=1.0, bar_format=form, disable=None)  # None: on a terminal only
+    with counting("calibrating", "samples", total=1.0, quiet=args.quiet) as bar:
 
-    def report(done: float, what: str) -> None:
-        bar.update(done - bar.n)
-        bar.set_postfix_str(what)
+        def progress(done: float, what: str) -> None:
+            bar.set_postfix_str(what)
+            bar.update(done - bar.n)
 
-    try:
-        profile, records = calibrate(ordinal, quick=args.quick, report=report)
-    finally:
-        bar.close()
+        profile, records = calibrate(ordinal, quick=args.quick, report=progress)
     with replacing(path) as file:
         profile.save(file)
     forget_loaded()
     if args.samples is not None:
         with replacing(args.samples) as file:
             save_records(file, records)
-    print_line("device", f"{device_name(ordinal)}, {profile.device}")
-    print_line("samples", f"{sum(map(len, records.values()))} timed in {perf_counter() - start:.0f} s")
+    report, device, seconds = Report(args.json), device_name(ordinal), perf_counter() - start
+    report.line("device", f"{device}, {profile.device}", device=device, device_model=profile.device)
+    samples = sum(map(len, records.values()))
+    report.line("samples", f"{samples} timed in {seconds:.0f} s", samples=samples, seconds=seconds)
     for dtype, rate in profile.power.items():
-        print_line(f"power {dtype}", f"{rate / 1e9:.2f} billion non-zeros per second")
+        report.line(f"power {dtype}", f"{rate / 1e9:.2f} billion non-zeros per second")
     for way, rate in profile.bus.items():
-        print_line(f"bus {way}", f"{rate / 1e9:.1f} GB/s")
-    for dtype, parameters in profile.roofline.items():
-        errors = ", ".join(f"{v['format']} {v['error']:.0%}" for v in parameters["variants"])
-        print_line(f"error {dtype}", f"{errors or 'too few samples'} (mean, on samples left out)")
-    print_line("written", str(path))
+        report.line(f"bus {way}", f"{rate / 1e9:.1f} GB/s")
+    errors = [
+        {"dtype": dtype, "format": variant["format"], "error": variant["error"]}
+        for dtype, parameters in profile.roofline.items()
+        for variant in parameters["variants"]
+    ]
+    report.text("mean error of predictions, on samples left out of the fit")
+    for dtype in profile.roofline:
+        found = ", ".join(f"{e['format']} {e['error']:.0%}" for e in errors if e["dtype"] == dtype)
+        report.wrapped(f"  {dtype:<12}", found or "too few samples")
+    report.line("profile", str(path))
+    report.finish(power=dict(profile.power), bus=dict(profile.bus), errors=errors, profile=str(path))
     return 0

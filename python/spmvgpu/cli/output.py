@@ -1,17 +1,59 @@
-"""How the commands print."""
+"""How the commands print and write files."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from textwrap import wrap
+from typing import Any, TypeAlias
 
 from ..files import replacing as replacing
 from ..show import in_bytes as in_bytes
 
-# Between two looks at a bar, and before the first: what takes less time shows none.
-_SECONDS_ON_TERMINAL, _SECONDS_ELSEWHERE = 0.1, 5.0
+#: The type and the meaning of each value in the JSON of a command, by its path, like "devices[].name".
+Fields: TypeAlias = Mapping[str, tuple[str, str]]
+
+_WIDTH = 80
+
+
+class Report:
+    """What a command found: lines of text, printed at once, or one JSON object at the end.
+
+    Parameters
+    ----------
+    as_json : bool
+    shown : bool
+        False on all ranks of MPI but the first: nothing is printed.
+    """
+
+    def __init__(self, as_json: bool, shown: bool = True) -> None:
+        self.values: dict[str, Any] = {}
+        self._as_json, self._shown = as_json, shown
+
+    def line(self, label: str, text: str, **values: Any) -> None:
+        """Print a line with a label; `values` are for JSON."""
+        self.text(f"{label:<14} {text}")
+        self.values.update(values)
+
+    def text(self, text: str = "") -> None:
+        """Print some text, which JSON leaves out."""
+        if self._shown and not self._as_json:
+            print(text.rstrip(), flush=True)
+
+    def wrapped(self, head: str, text: str) -> None:
+        """Print text after a head, in as many lines as it takes; no-break spaces do not end a line."""
+        lines = wrap(text, _WIDTH - len(head) - 1, break_long_words=False, break_on_hyphens=False) or [""]
+        for i, line in enumerate(lines):
+            self.text(f"{head if i == 0 else ' ' * len(head)} {line}".replace("\u00a0", " "))
+
+    def finish(self, **values: Any) -> None:
+        """Print the JSON object, if that is what was asked for."""
+        self.values.update(values)
+        if self._shown and self._as_json:
+            print(json.dumps(self.values, indent=2), flush=True)
 
 
 def fail(message: str, code: int) -> int:
@@ -27,32 +69,4 @@ def check_writable(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a regular file; give the name of one, or of none yet")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ValueError(f"{path}: it must not be written; give a file where you may write")
-
-
-def print_line(name: str, value: str) -> None:
-    print(f"{name:<12} {value}".rstrip(), flush=True)
-
-
-def progress_bar(**options: Any) -> Any:
-    """A progress bar of tqdm's on stderr; where that is not installed, one that shows nothing."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return _NoBar()
-    # On a terminal the bar is rewritten in place; elsewhere every line of it stays.
-    seconds = _SECONDS_ON_TERMINAL if sys.stderr.isatty() else _SECONDS_ELSEWHERE
-    return tqdm(file=sys.stderr, leave=False, mininterval=seconds, delay=seconds, **options)
-
-
-class _NoBar:
-    """As much of tqdm's bar as is used here."""
-
-    n = 0.0
-
-    def update(self, n: float = 1) -> bool:
-        """False: nothing was shown."""
-        return False
-
-    def set_postfix_str(self, text: str) -> None: ...
-    def close(self) -> None: ...
+        raise ValueError(f"{path}: no permission to write it; give a file where you may write")

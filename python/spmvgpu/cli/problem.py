@@ -13,8 +13,17 @@ import scipy.sparse as sp
 from .. import gallery, matrix_io
 from ..messages import quoted
 from ..value_types import TYPE_NAMES
+from .output import Fields, Report
 
 Array = npt.NDArray[Any]
+
+MATRIX_FIELDS: Fields = {
+    "problem": ("string", "the matrix file, or what was assembled"),
+    "rows": ("integer", "rows of the matrix"),
+    "cols": ("integer", "columns of the matrix"),
+    "nnz": ("integer", "stored entries of the matrix"),
+    "dtype": ("string", "data type of the product"),
+}
 
 _DEFAULT_SIZE = {"elasticity3d": 27, "poisson3d": 64}
 
@@ -30,32 +39,55 @@ class Problem(NamedTuple):
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "matrix", nargs="?", metavar="A.mtx", help=".mtx, .mtx.gz or .npz; without it, see --problem"
+        "matrix",
+        nargs="?",
+        metavar="A.mtx",
+        help="matrix file: .mtx, .mtx.gz or .npz (default: see --problem)",
     )
     parser.add_argument(
         "--problem",
         choices=sorted(_DEFAULT_SIZE),
-        help="what to assemble where no file is given (default: elasticity3d)",
+        help="problem to assemble if there is no file (default: elasticity3d)",
     )
     sizes = ", ".join(f"{size} for {name}" for name, size in _DEFAULT_SIZE.items())
     parser.add_argument(
-        "--size", type=positive_int, metavar="N", help=f"free nodes along each axis ({sizes})"
+        "--size",
+        type=positive_int,
+        metavar="N",
+        help=f"size of that problem: free nodes along each axis (default: {sizes})",
     )
     parser.add_argument(
         "--symmetric",
         choices=("lower", "upper"),
-        help="only this triangle of a symmetric matrix is in the file (.mtx files say so themselves)",
+        help="the file has only this triangle of a symmetric matrix; not needed for .mtx files that declare "
+        "it",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--dtype", choices=TYPE_NAMES, help="type of the values (default: that of the matrix)"
+        "--dtype",
+        choices=TYPE_NAMES,
+        help="data type to convert the values to (default: the type of the matrix)",
+    )
+
+
+def tell_matrix(report: Report, title: str, matrix: Any) -> None:
+    """Report a matrix or an operator."""
+    rows, cols = matrix.shape
+    report.line("problem", title, problem=title)
+    report.line(
+        "matrix",
+        f"{rows} x {cols}, {matrix.nnz} non-zeros, {matrix.dtype}",
+        rows=rows,
+        cols=cols,
+        nnz=int(matrix.nnz),
+        dtype=str(matrix.dtype),
     )
 
 
 def positive_int(text: str) -> int:
     value = int(text) if text.isdecimal() and len(text) < 10 else 0  # more digits than fit int32 are no size
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is no whole number from 1 to 999999999")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number from 1 to 999999999")
     return value
 
 
@@ -65,7 +97,7 @@ def positive_float(text: str) -> float:
     except ValueError:
         value = np.nan
     if not 0 < value < np.inf:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is no positive finite number")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a positive finite number")
     return value
 
 

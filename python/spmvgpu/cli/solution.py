@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .output import check_writable, fail, print_line, replacing
+from .advice import OTHER_SOLVER, Choice, Outcome, suggestions
+from .output import Report, check_writable, fail, replacing
 
 Array = npt.NDArray[Any]
 
-# What to try where a solver finds that a matrix, or a preconditioner, is none for it.
-ADVICE = {
-    "cg": "try --solver minres, for which it need not be positive definite, or --solver gmres",
-    "minres": "try --solver gmres",
-    "bicgstab": "try --solver gmres",
-    "gmres": "try another --preconditioner",
-}
+# In the order in which they pass, and whether a run over ranks takes the time of each.
+PHASES = ("input", "check", "convert", "transfer", "precondition", "solve", "verify")
+
+
+class BrokenDownError(ValueError):
+    """A solver cannot go on, and another one may."""
 
 
 class Solution(NamedTuple):
@@ -93,9 +93,25 @@ def refine(
     return Solution(size * x, relative, iterations, exhausted, rounds, solve_seconds, verify_seconds)
 
 
-def broken_down(title: str, why: object, solver: str) -> ValueError:
+def first_that_works(
+    choices: list[Choice], attempt: Callable[[str], Solution], report: Report
+) -> tuple[str, Solution]:
+    """Solve with the first of some solvers that does not break down; its name and its solution."""
+    for choice in choices:
+        because = f"{choice.solver}, because {choice.reason}" if choice.reason else choice.solver
+        report.wrapped(f"{'solver':<14}", because)
+        report.values |= {"solver": choice.solver, "solver_reason": choice.reason}
+        try:
+            return choice.solver, attempt(choice.solver)
+        except BrokenDownError:
+            if choice is choices[-1]:
+                raise
+    raise AssertionError("there is a solver to begin with")
+
+
+def broken_down(title: str, why: object, solver: str) -> BrokenDownError:
     """What is said of a solver that cannot go on."""
-    return ValueError(f"{title}: {why}; {ADVICE[solver]}")
+    return BrokenDownError(f"{title}: {why}; {OTHER_SOLVER[solver]}")
 
 
 def check_output(output: Path | None) -> None:
@@ -115,35 +131,47 @@ def write_solution(output: Path, x: Array) -> None:
         file.write_bytes(content.getvalue())
 
 
-def report(
+def tell(
+    report: Report,
     solution: Solution,
     before: dict[str, float],
     verified: str,
     args: argparse.Namespace,
-    dtype: np.dtype[Any],
+    outcome: Outcome,
 ) -> int:
-    """Print how the solve went, and how long it and what was before it took; return the exit code."""
-    print_line("seconds", "")
+    """Report how the solve went, and how long it and what was before it took; return the exit code."""
     times = {**before, "solve": solution.solve_seconds, "verify": solution.verify_seconds}
-    for name, seconds in times.items():
-        print_line(f"  {name}", f"{seconds:.3f}")
+    report.text("seconds")
+    for phase, seconds in times.items():
+        report.text(f"  {phase:<12} {seconds:.3f}")
+    report.values["seconds"] = {phase: times.get(phase) for phase in PHASES}
     again = f", started {solution.rounds} times" if solution.rounds > 1 else ""
-    print_line(
-        "iterations", f"{solution.iterations} ({args.solver}, preconditioner: {args.preconditioner}{again})"
+    report.line(
+        "iterations", f"{solution.iterations}{again}", iterations=solution.iterations, rounds=solution.rounds
     )
-    print_line("residual", f"{solution.residual:.2e} = ||b - A x|| / ||b||, {verified}")
+    residual = solution.residual if np.isfinite(solution.residual) else None  # JSON has no NaN
+    report.line("residual", f"{solution.residual:.2e} = ||b - A x|| / ||b||, {verified}", residual=residual)
     if args.output:
-        print_line("written", str(args.output))
-    return _verdict(solution, args.rtol, dtype)
+        report.line("written", str(args.output))
+    converged = solution.residual <= args.rtol
+    advice = [] if converged else suggestions(outcome)
+    if converged:
+        report.line("converged", f"yes, to rtol {args.rtol:g}")
+    else:
+        report.line("converged", f"no, not to rtol {args.rtol:g}")
+    for suggestion in advice:
+        report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")
+    report.finish(
+        rtol=args.rtol,
+        converged=converged,
+        output=None if args.output is None else str(args.output),
+        suggestions=[suggestion._asdict() for suggestion in advice],
+    )
+    return 0 if converged else fail(_complaint(solution, args.rtol, [s.options for s in advice]), 1)
 
 
-def _verdict(solution: Solution, rtol: float, dtype: np.dtype[Any]) -> int:
-    if solution.residual <= rtol:
-        print_line("converged", f"yes, to rtol {rtol:g}")
-        return 0
-    found = f"not converged: the residual is {solution.residual:.2e}, not {rtol:g}"
-    if solution.exhausted:
-        return fail(f"{found}; raise --maxiter or --rtol", 1)
-    double = np.result_type(dtype, np.float64)
-    advice = f"try --dtype {double} or a larger --rtol" if dtype != double else "the matrix may be singular"
-    return fail(f"{found}, and {dtype} does not get closer; {advice}", 1)
+def _complaint(solution: Solution, rtol: float, options: list[str]) -> str:
+    """One sentence about a residual that is too large, with what to try."""
+    end = f"after all {solution.iterations} iterations" if solution.exhausted else "and gets no smaller"
+    text = f"not converged: the residual is {solution.residual:.2e}, not {rtol:g}, {end}"
+    return f"{text}; try {' or '.join(options)}" if options else text

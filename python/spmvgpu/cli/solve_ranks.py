@@ -20,10 +20,12 @@ from spmvgpu.distributed.readers import SUFFIXES
 from spmvgpu.linalg import SolverWarning, jacobi
 
 from ..messages import said
-from .output import fail, in_bytes, print_line, progress_bar
-from .problem import load_problem, read_rhs
+from .advice import Choice, Outcome, choices
+from .output import Report, fail, in_bytes
+from .problem import load_problem, read_rhs, tell_matrix
+from .progress import counting
 from .ranks import launched_ranks
-from .solution import broken_down, check_output, refine, report, write_solution
+from .solution import Solution, broken_down, check_output, first_that_works, refine, tell, write_solution
 
 Array = npt.NDArray[Any]
 
@@ -56,52 +58,72 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     start = perf_counter()
     with agreement(comm):
         check_output(args.output)
-        if args.preconditioner not in ("jacobi", "none"):
+        if args.preconditioner not in ("auto", "jacobi", "none"):
             raise ValueError("over several ranks there is --preconditioner jacobi or none")
+        if args.reorder:
+            raise ValueError("--reorder is for one process; leave it out")
     title, op, b = _load(args, comm)
     read = perf_counter() - start
-    M = _preconditioner(op, args, title)
-    if args.solver in ("cg", "minres"):
-        _check_symmetric(op, title)
+    diagonal = op.diagonal()
+    if args.preconditioner == "auto":
+        divides = comm.allreduce(bool((np.abs(diagonal) > 0).all()), op=mpi().LAND)
+        args.preconditioner = "jacobi" if divides else "none"
+    solvers = _solvers(args, title, op, diagonal)
     exact = op
     double = np.result_type(op.dtype, np.float64)
     if op.dtype != double:
         exact = distributed.aslinearoperator(op.tocsr(), comm, row_ranges=op.row_ranges, dtype=double)
-    times = {"assemble" if args.matrix is None else "read": read, "check": perf_counter() - start - read}
-    _describe(title, op, args)
-    shown = comm.rank == 0 and not args.quiet
-    progress = progress_bar(unit=" iterations", disable=not shown)
-    solver = getattr(linalg, args.solver)
-
-    def step(right: Array, goal: float, most: int, _: float) -> tuple[Array, int]:
-        if args.solver == "minres":  # whose test is beside the norms of the matrix and the solution
-            goal = min(goal, 1e-3) / 100
-        count = (lambda _: progress.update()) if shown else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", SolverWarning)  # of a breakdown
-            try:
-                x, _info = solver(op, right, rtol=goal, maxiter=most, M=M, callback=count)
-            except (SolverWarning, ValueError) as error:
-                raise broken_down(title, error, args.solver) from error
-        return x, op.solve_info.iterations
+    times = {"input": read, "check": perf_counter() - start - read}
+    report = Report(args.json, comm.rank == 0)
+    tell_matrix(report, title, op)
+    _tell_operator(report, op, args.format)
+    report.line("preconditioner", args.preconditioner, preconditioner=args.preconditioner)
 
     def norm(v: Array, order: float | None = None) -> float:
         if order == np.inf:
             return float(comm.allreduce(float(np.abs(v).max(initial=0.0)), op=mpi().MAX))
         return float(np.sqrt(sum(comm.allgather(float(np.vdot(v, v).real)))))
 
-    try:
-        solution = refine(b, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, exact.dot, norm)
-    finally:
-        progress.close()
+    def attempt(solver: str) -> Solution:
+        M = _preconditioner(op, args, title, solver)
+        with counting(solver, "iterations", quiet=args.quiet or comm.rank > 0) as bar:
+
+            def step(right: Array, goal: float, most: int, _: float) -> tuple[Array, int]:
+                if solver == "minres":  # whose test is beside the norms of the matrix and the solution
+                    goal = min(goal, 1e-3) / 100
+                # All ranks or none have a callback.
+                count = None if args.quiet else lambda _: bar.update()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", SolverWarning)  # of a breakdown
+                    try:
+                        method = getattr(linalg, solver)
+                        x, _info = method(op, right, rtol=goal, maxiter=most, M=M, callback=count)
+                    except (SolverWarning, ValueError) as error:
+                        raise broken_down(title, error, solver) from error
+                return x, op.solve_info.iterations
+
+            return refine(b, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, exact.dot, norm)
+
+    solver, solution = first_that_works(solvers, attempt, report)
     whole = op.row_ranges.gather(solution.x) if args.output else None
     with agreement(comm):
         if whole is not None:
             write_solution(args.output, whole)
+    report.values["reordered"] = False
     code = 0
     if comm.rank == 0:
-        verified = f"computed from the matrix in {double}"
-        code = report(solution, times, verified, args, op.dtype)
+        outcome = Outcome(
+            solver,
+            args.preconditioner,
+            str(op.dtype),
+            solution.residual,
+            args.rtol,
+            solution.iterations,
+            op.shape[0],
+            solution.exhausted,
+            ranks=comm.size,
+        )
+        code = tell(report, solution, times, f"computed in {double}", args, outcome)
     return int(comm.bcast(code))
 
 
@@ -130,13 +152,13 @@ def _load(args: argparse.Namespace, comm: Any) -> tuple[str, Any, Array]:
     return title, op, op.row_ranges.scatter(b)
 
 
-def _preconditioner(op: Any, args: argparse.Namespace, title: str) -> Any:
+def _preconditioner(op: Any, args: argparse.Namespace, title: str, solver: str) -> Any:
     """This rank's piece of what `--preconditioner` asks for."""
-    if args.solver == "cg":
+    if solver == "cg":
         try:
             inverse = jacobi(op)  # which checks the diagonal, also where it is not asked for
         except (ValueError, np.linalg.LinAlgError) as error:
-            raise broken_down(title, error, args.solver) from error
+            raise broken_down(title, error, solver) from error
         return inverse if args.preconditioner == "jacobi" else None
     if args.preconditioner == "none":
         return None
@@ -144,33 +166,40 @@ def _preconditioner(op: Any, args: argparse.Namespace, title: str) -> Any:
     with agreement(op.comm):
         if not (np.abs(diagonal) > 0).all():
             raise ValueError(f"{title}: the diagonal has zeros: give --preconditioner none")
-    return 1 / (np.abs(diagonal) if args.solver == "minres" else diagonal)
+    return 1 / (np.abs(diagonal) if solver == "minres" else diagonal)
 
 
-def _check_symmetric(op: Any, title: str) -> None:
-    """Refuse a matrix that is not symmetric or Hermitian, as far as one random pair of vectors shows it."""
+def _solvers(args: argparse.Namespace, title: str, op: Any, diagonal: Array) -> list[Choice]:
+    """The solver that was asked for, if the matrix is one for it, or those to try."""
+    kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
+    if args.solver == "auto":
+        positive = op.comm.allreduce(bool((diagonal.real > 0).all()), op=mpi().LAND)
+        return choices(_asymmetry(op) is None, positive, args.preconditioner, kind)
+    if args.solver in ("cg", "minres") and (found := _asymmetry(op)) is not None:
+        left, right = found
+        raise ValueError(
+            f"{title}: the matrix is not {kind}: v @ A @ u = {right:g} for random u and v, and "
+            f"u @ A @ v = {left:g}; cg and minres need a {kind} matrix: try --solver bicgstab or gmres"
+        )
+    return [Choice(args.solver)]
+
+
+def _asymmetry(op: Any) -> tuple[Any, Any] | None:
+    """Two products that differ, where random vectors show that a matrix is not symmetric or Hermitian."""
     comm, rng = op.comm, np.random.default_rng(op.comm.rank)
     u, v = rng.standard_normal((2, op.local_shape[0])).astype(op.dtype)
     a, b = op @ u, op @ v
     double = np.result_type(op.dtype, np.float64)
     sums = [np.vdot(p.astype(double), q) for p, q in ((u, b), (a, v), (u, u), (b, b))]
     left, right, uu, bb = (sum(parts) for parts in zip(*comm.allgather(sums), strict=True))
-    if abs(left - right) > 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(abs(uu * bb)):
-        kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
-        raise ValueError(
-            f"{title}: the matrix is not {kind}: v @ A @ u = {right:g} for random u and v, and "
-            f"u @ A @ v = {left:g}; cg and minres need a {kind} matrix: try --solver bicgstab or gmres"
-        )
+    differ = abs(left - right) > 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(abs(uu * bb))
+    return (left, right) if differ else None
 
 
-def _describe(title: str, op: Any, args: argparse.Namespace) -> None:
+def _tell_operator(report: Report, op: Any, asked: str) -> None:
     total = op.comm.allreduce(op.nbytes)
-    if op.comm.rank == 0:
-        print_line("problem", title)
-        print_line("matrix", f"{op.shape[0]} x {op.shape[1]}, {op.nnz} non-zeros, {op.dtype}")
-        print_line("ranks", f"{op.comm.size} of {library()}")
-        print_line("device", f"{op.device}, of rank 0")
-        print_line(
-            "format", f"{op.format}, of rank 0" + (" (chosen automatically)" * (args.format == "auto"))
-        )
-        print_line("bytes", f"{total} ({in_bytes(total)}) on all ranks")
+    report.line("ranks", f"{op.comm.size} of {library()}", ranks=op.comm.size)
+    report.line("device", f"{op.device}, of rank 0", device=str(op.device))
+    chosen = " (chosen automatically)" if asked == "auto" else ""
+    report.line("format", f"{op.format}, of rank 0{chosen}", format=op.format)
+    report.line("memory", f"{in_bytes(total)} on all ranks", bytes=int(total))

@@ -1,0 +1,154 @@
+"""Which solver ``solve`` takes by itself, and what to try where one fails."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from math import ceil, floor, log, log10
+from typing import NamedTuple
+
+import numpy as np
+
+# What to try where a solver finds that a matrix, or a preconditioner, does not suit it.
+OTHER_SOLVER = {
+    "cg": "try --solver minres, which takes indefinite matrices, or --solver gmres",
+    "minres": "try --solver gmres",
+    "bicgstab": "try --solver gmres",
+    "gmres": "try another --preconditioner",
+}
+
+_ROUNDING = 1e-12  # a smaller residual that gets no smaller is as small as float64 makes it
+MOST_ITERATIONS = 999_999_999  # of --maxiter
+
+# Preconditioners that leave the system unsymmetric.
+_UNSYMMETRIC = ("ilu0",)
+
+
+class Choice(NamedTuple):
+    """A solver and why it was chosen; None if the user asked for it."""
+
+    solver: str
+    reason: str | None = None
+
+
+def choices(hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str) -> list[Choice]:
+    """The solver to take, and then those to go on with where one before breaks down.
+
+    Parameters
+    ----------
+    hermitian : bool
+        Whether the matrix is symmetric, or Hermitian if it is complex.
+    positive_diagonal : bool
+        Whether all of its diagonal is positive, without which no matrix is positive definite.
+    preconditioner : str
+    kind : {"symmetric", "Hermitian"}
+        What a matrix of this type is called that equals its (conjugate) transpose.
+    """
+    if not hermitian or preconditioner in _UNSYMMETRIC:
+        why = f"the matrix is not {kind}" if not hermitian else f"{preconditioner} is not {kind}"
+        return [Choice("bicgstab", why), Choice("gmres", "bicgstab broke down")]
+    if not positive_diagonal:
+        why = f"the matrix is {kind}, and not positive definite: its diagonal is not positive"
+        return [Choice("minres", why)]
+    return [
+        Choice("cg", f"the matrix is {kind} with a positive diagonal"),
+        Choice("minres", f"the matrix is {kind}, and cg found that it is not positive definite"),
+    ]
+
+
+class Outcome(NamedTuple):
+    """How a solve without success went, as far as advice depends on it."""
+
+    solver: str
+    preconditioner: str
+    dtype: str
+    residual: float
+    rtol: float
+    iterations: int
+    rows: int
+    exhausted: bool  # all iterations that were allowed are used up
+    scattered: bool = False  # entries lie far from the diagonal
+    ranks: int = 1
+
+
+class Suggestion(NamedTuple):
+    """Options to try, and why."""
+
+    options: str
+    reason: str
+
+
+def suggestions(outcome: Outcome) -> list[Suggestion]:
+    """What to try after a solve that did not reach the tolerance, the most promising first."""
+    if not outcome.exhausted and outcome.residual < _ROUNDING:
+        return [_tolerance(outcome)]
+    rules = (_precision, _preconditioner, _reordering, _multigrid, _iterations, _solver)
+    return [found for rule in rules if (found := rule(outcome)) is not None]
+
+
+def _precision(o: Outcome) -> Suggestion | None:
+    if o.exhausted or o.dtype not in ("float32", "complex64"):
+        return None
+    double = np.result_type(o.dtype, np.float64)
+    return Suggestion(f"--dtype {double}", f"rounding in {o.dtype} keeps the residual above the tolerance")
+
+
+def _preconditioner(o: Outcome) -> Suggestion | None:
+    if o.ranks > 1:
+        options = "jacobi" if o.preconditioner == "none" else None
+    elif o.solver in ("cg", "minres"):
+        # Incomplete Cholesky factors are for positive definite matrices.
+        options = "ic0" if o.solver == "cg" and o.preconditioner != "ic0" else None
+    else:
+        options = "ilu0" if o.preconditioner != "ilu0" else None
+    if options is None:
+        return None
+    return Suggestion(f"--preconditioner {options}", f"it may take fewer iterations than {o.preconditioner}")
+
+
+def _reordering(o: Outcome) -> Suggestion | None:
+    if not o.scattered or o.preconditioner not in ("ic0", "ilu0"):
+        return None
+    reason = "entries lie far from the diagonal; incomplete factors are better where they lie near it"
+    return Suggestion("--reorder", reason)
+
+
+def _multigrid(o: Outcome) -> Suggestion | None:
+    if o.ranks > 1 or o.solver != "cg" or o.preconditioner == "amg":
+        return None
+    needs = "" if find_spec("pyamg") else "; it needs pyamg: pip install pyamg"
+    reason = "multigrid suits discretized elliptic equations, such as diffusion and elasticity"
+    return Suggestion("--preconditioner amg", reason + needs)
+
+
+def _iterations(o: Outcome) -> Suggestion | None:
+    """More iterations, in two digits: as many as it takes at the same rate, or ten times as many."""
+    if not o.exhausted:
+        return None
+    if o.residual < 0.5:
+        needed = 1.1 * o.iterations * log(o.rtol) / log(o.residual)
+        reason = "at the same rate the residual gets there"
+    elif o.iterations < o.rows:
+        needed, reason = 10.0 * o.iterations, "the residual may fall late"
+    else:
+        return None
+    digit = 10 ** max(0, floor(log10(needed)) - 1)
+    most = ceil(needed / digit) * digit
+    return Suggestion(f"--maxiter {most}", reason) if most <= MOST_ITERATIONS else None
+
+
+def _solver(o: Outcome) -> Suggestion | None:
+    reasons = {
+        "minres": ("gmres", "it takes every matrix, and preconditioners that are not symmetric"),
+        "bicgstab": ("gmres", "its residual never grows"),
+        "gmres": ("bicgstab", "it is not restarted, as gmres is, which may stall"),
+    }
+    if o.solver not in reasons:
+        return None
+    other, reason = reasons[o.solver]
+    return Suggestion(f"--solver {other}", reason)
+
+
+def _tolerance(o: Outcome) -> Suggestion:
+    digit = 10.0 ** floor(log10(o.residual))
+    reached = ceil(o.residual / digit) * digit
+    return Suggestion(f"--rtol {reached:.0e}", "float64 allows hardly more than was reached")
