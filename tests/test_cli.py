@@ -168,14 +168,14 @@ def test_solve_reads_one_triangle(run, tmp_path):
     assert_solves(tmp_path / "x.npy", A, np.ones(ROWS))
 
 
-SYMMETRIC = sp.csr_array(A - 0.5 * A[0, 0] * sp.eye_array(ROWS))  # indefinite, with a positive diagonal
+INDEFINITE = sp.csr_array(A - 0.5 * min(A.diagonal()) * sp.eye_array(ROWS))  # with a positive diagonal
 
 
 @pytest.mark.parametrize(
     ("matrix", "says"),
     [
         (A, ["cg, because the matrix is symmetric with a positive diagonal"]),
-        (SYMMETRIC, ["cg, because", "minres, because the matrix is symmetric, and cg found"]),
+        (INDEFINITE, ["cg, because", "minres, because the matrix is symmetric, and cg found"]),
         (sp.csr_array(-A), ["minres, because the matrix is symmetric, and not positive definite"]),
         (sp.csr_array([[0.0, 1], [1, 0]]), ["minres, because"]),
         (sp.csr_array(A + sp.triu(A, 1)), ["bicgstab, because the matrix is not symmetric"]),
@@ -207,7 +207,7 @@ def test_solver_that_suits_the_preconditioner(run):
 
 
 def test_reordered_system(run, tmp_path, rng):
-    """Incomplete factors are better with entries near the diagonal, which is suggested; x has the old order."""
+    """Incomplete factors are better with entries near the diagonal; x has the order of the file."""
     shuffle = rng.permutation(900)
     shuffled = sp.csr_array(gallery.poisson2d(30)[shuffle][:, shuffle])
     sp.save_npz(tmp_path / "A.npz", shuffled)
@@ -480,7 +480,7 @@ REFUSALS = [
     ("solve wide.mtx", "wide.mtx: the matrix is rectangular .2 x 3.; give a square one"),
     (
         "solve negative.mtx --solver cg",
-        "negative.mtx: .* first in row 0 .-1.; try --solver minres.* --solver gmres",
+        "negative.mtx: .*row 0 .-1.; try --solver minres.*--solver gmres",
     ),
     (
         "solve indefinite.mtx --rhs mixed.mtx --solver cg",
@@ -660,7 +660,7 @@ def test_bench_goes_on_after_a_refusal(run, monkeypatch):
     head, left_out = out.split("left out\n")
     assert {name for name, *_ in table(head)} == {*sg.formats(), "auto", "scipy"} - {refused}
     assert left_out.split()[0] == refused
-    assert left_out.count("too much padding") == 20
+    assert left_out.count("too much") == 20
     assert max(map(len, out.splitlines())) <= 90
 
 

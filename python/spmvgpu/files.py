@@ -15,7 +15,8 @@ def replacing(path: Path) -> Iterator[Path]:
     Of one that could not be written nothing is left, and the error names the path.
     """
     target = path.resolve()
-    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+    # The suffix stays, by which libraries know the kind of file.
+    temporary = target.with_name(f".{os.getpid()}.{target.name[-200:]}")
     try:
         yield temporary
         temporary.replace(target)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from textwrap import fill
 from typing import NoReturn
 
 from .. import CudaError, __version__
@@ -19,9 +20,9 @@ COMMANDS = ("info", "solve", "bench", "calibrate", "cache")
 EXIT_CODES = {
     0: "done",
     1: "the solver did not reach the tolerance",
-    2: "a wrong option, file or matrix, or a device that cannot do it; one line on stderr says why",
+    2: "a wrong option, file or matrix, or a device that fails",
     130: "interrupted with Ctrl-C",
-    141: "the reader of the output closed the pipe",
+    141: "the program that reads the output closed the pipe",
 }
 _NOT_DONE, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
 
@@ -47,7 +48,8 @@ def parser_of(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     for name in names:
         command = import_module(f"{__name__}.{name}").add(commands)
         command.add_argument("--json", action="store_true", help="print one JSON object in place of text")
-        command.epilog, command.formatter_class = codes, argparse.RawDescriptionHelpFormatter
+        command.description, command.epilog = fill(command.description, 79), codes
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
     return parser
 
 

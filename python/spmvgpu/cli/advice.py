@@ -132,7 +132,7 @@ def _iterations(o: Outcome) -> Suggestion | None:
     else:
         return None
     digit = 10 ** max(0, floor(log10(needed)) - 1)
-    most = ceil(needed / digit) * digit
+    most = ceil(round(needed / digit, 6)) * digit
     return Suggestion(f"--maxiter {most}", reason) if most <= MOST_ITERATIONS else None
 
 

@@ -94,7 +94,7 @@ def run_calibrate(args: argparse.Namespace) -> int:
     ]
     report.text("mean error of predictions, on samples left out of the fit")
     for dtype in profile.roofline:
-        found = ", ".join(f"{e['format']} {e['error']:.0%}" for e in errors if e["dtype"] == dtype)
+        found = ", ".join(f"{e['format']}\u00a0{e['error']:.0%}" for e in errors if e["dtype"] == dtype)
         report.wrapped(f"  {dtype:<12}", found or "too few samples")
     report.line("profile", str(path))
     report.finish(power=dict(profile.power), bus=dict(profile.bus), errors=errors, profile=str(path))

@@ -46,7 +46,7 @@ def run_info(args: argparse.Namespace) -> int:
         "spmvgpu": sg.__version__,
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("numpy", "scipy")},  # without importing SciPy
-        "platform": platform.platform(),
+        "platform": " ".join([platform.system(), platform.machine(), *platform.libc_ver()]),
     }
     devices = [_device(device) for device in sg.devices()]
     formats: list[dict[str, Any]] = [

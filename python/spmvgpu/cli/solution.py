@@ -75,7 +75,7 @@ def refine(
     x, residual = np.zeros(len(b), double), b
     rounds, iterations, solve_seconds, verify_seconds = 0, 0, 0.0, 0.0
     relative = previous = 1.0 if norm_b else 0.0
-    reachable = 32 * float(np.finfo(dtype).eps)
+    reachable = 1000 * float(np.finfo(dtype).eps)
     while relative > rtol and iterations < limit and (rounds == 0 or relative <= 0.5 * previous):
         start = perf_counter()
         scale = float(norm(residual))
@@ -174,4 +174,6 @@ def _complaint(solution: Solution, rtol: float, options: list[str]) -> str:
     """One sentence about a residual that is too large, with what to try."""
     end = f"after all {solution.iterations} iterations" if solution.exhausted else "and gets no smaller"
     text = f"not converged: the residual is {solution.residual:.2e}, not {rtol:g}, {end}"
-    return f"{text}; try {' or '.join(options)}" if options else text
+    *others, last = options or [""]
+    choice = f"{', '.join(others)} or {last}" if others else last
+    return f"{text}; try {choice}" if options else text
