@@ -1,5 +1,6 @@
 """A wheel where nothing else is: no compiler, no toolkit, no package but what it requires."""
 
+import json
 import os
 import subprocess
 import sys
@@ -54,13 +55,30 @@ def test_what_is_in_it(wheel):
         names = files.namelist()
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         told = Parser().parsestr(files.read(metadata).decode())
+        texts = {name: files.read(name).decode() for name in names if ".dist-info/" in name}
     required = {text.split(";")[0] for text in told.get_all("Requires-Dist") if "extra ==" not in text}
     assert {text.rstrip("0123456789.>= ") for text in required} == {"numpy", "scipy", "platformdirs"}
     assert told["License-Expression"] == "BSD-3-Clause"
     assert "spmvgpu/py.typed" in names
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+    (notices,) = (name for name in names if name.endswith(".dist-info/licenses/THIRD_PARTY_NOTICES.txt"))
+    assert "pybind11" in texts[notices]
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    (scripts,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
+    assert "spmvgpu = spmvgpu.cli:main" in texts[scripts].splitlines()
+    assert {address.split(", ")[0] for address in told.get_all("Project-URL")} >= {"Repository", "Issues"}
     folders = {name.partition("/")[0] for name in names}
     assert {name for name in folders if not name.endswith(".dist-info")} <= {"spmvgpu", "spmvgpu.libs"}
+
+
+def test_the_console_script_runs(python):
+    code = """
+import subprocess, sys
+from pathlib import Path
+script = Path(sys.executable).with_name("spmvgpu")
+command = [script, "solve", "--size", "4", "--json"]
+print(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+"""
+    assert json.loads(python("-c", code))["converged"]
 
 
 def test_the_main_job_runs(python):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -69,7 +70,8 @@ def test_other_solvers(solve, write, folder, solver, preconditioner):
         matrix, "--rhs", right, "--solver", solver, "--preconditioner", preconditioner, "-o", output
     )
     assert code == 0
-    assert f"({solver}, preconditioner: {preconditioner}" in out
+    assert re.search(rf"^solver +{solver}$", out, re.MULTILINE)
+    assert re.search(rf"^preconditioner +{preconditioner}$", out, re.MULTILINE)
     assert np.linalg.norm(b - A @ np.load(output)) <= 1e-8 * np.linalg.norm(b)
 
 
@@ -88,7 +90,7 @@ def test_complex_system(solve, write, folder):
     assert code == 2
     assert "the right-hand side is complex; add --dtype complex128" in err
     broken = write("C.npz", sp.save_npz, sp.csr_array(np.array([[2.0, 1j], [1j, 2.0]])))
-    code, _, err = solve(broken)
+    code, _, err = solve(broken, "--solver", "cg")
     assert code == 2
     assert "the matrix is not Hermitian" in err
 
@@ -104,6 +106,29 @@ def test_file_that_is_read_by_parts(solve, write, folder):
     assert np.linalg.norm(b - A @ np.load(output)) <= 1e-8 * np.linalg.norm(b)
 
 
+@pytest.mark.parametrize(
+    ("A", "chosen"),
+    [
+        (gallery.poisson2d(20), ["cg"]),
+        (gallery.poisson2d(20) - 1.5 * sp.eye_array(400), ["cg", "minres"]),
+        (-gallery.poisson2d(20), ["minres"]),
+        (convection(), ["bicgstab"]),
+    ],
+    ids=range(4),
+)
+def test_solver_that_is_chosen(solve, write, A, chosen):
+    """All ranks choose the same solver, and go on with the next one together."""
+    path = write("A.npz", sp.save_npz, sp.csr_array(A))
+    code, out, err = solve(path)
+    assert (code, err) == (0, "")
+    assert re.findall(r"^solver +(\w+), because", out, re.MULTILINE) == chosen
+    code, out, _ = solve(path, "--json")
+    found = json.loads(out) if COMM.rank == 0 else None
+    found = COMM.bcast(found)
+    assert (found["solver"], found["ranks"], found["converged"]) == (chosen[-1], COMM.size, True)
+    assert found["seconds"]["convert"] is None
+
+
 def test_one_triangle(solve, write):
     path = write("A.npz", sp.save_npz, sp.tril(gallery.poisson2d(9), format="csr"))
     code, out, _ = solve(path, "--symmetric", "lower")
@@ -116,6 +141,7 @@ def test_not_converged(solve):
     assert code == 1
     assert err.startswith("error: not converged")
     assert err.count("error") == 1
+    assert "--maxiter" in err
 
 
 @pytest.mark.parametrize(
@@ -125,6 +151,7 @@ def test_not_converged(solve):
         (["--size", "4", "-o", "absent/x.npy"], "in a folder that exists"),
         (["--size", "4", "--rhs", "b.mtx"], "belong to a matrix file"),
         (["--size", "4", "--format", "abc"], "abc"),
+        (["--size", "4", "--reorder"], "--reorder is for one process"),
         (["absent.mtx", "--size", "4"], "give either a file"),
     ],
 )
@@ -166,7 +193,7 @@ def test_a_disk_that_is_full(solve, folder):
     ],
 )
 def test_matrices_that_it_cannot_solve(solve, write, A, message):
-    code, _, err = solve(write("A.npz", sp.save_npz, sp.csr_array(A)))
+    code, _, err = solve(write("A.npz", sp.save_npz, sp.csr_array(A)), "--solver", "cg")
     assert code == 2
     assert err.count("error: ") == 1
     assert re.search(message, err), err

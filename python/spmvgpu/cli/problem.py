@@ -159,7 +159,7 @@ def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
     return b.astype(np.complex128 if b.dtype.kind == "c" else np.float64)
 
 
-def check_square(title: str, matrix: sp.csr_array) -> None:
+def check_square(title: str, matrix: Any) -> None:
     rows, cols = matrix.shape
     if rows != cols:
         raise ValueError(f"{title}: the matrix is rectangular ({rows} x {cols}); give a square one")

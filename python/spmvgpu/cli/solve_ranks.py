@@ -22,7 +22,7 @@ from spmvgpu.linalg import SolverWarning, jacobi
 from ..messages import said
 from .advice import Choice, Outcome, choices
 from .output import Report, fail, in_bytes
-from .problem import load_problem, read_rhs, tell_matrix
+from .problem import check_square, load_problem, read_rhs, tell_matrix
 from .progress import counting
 from .ranks import launched_ranks
 from .solution import Solution, broken_down, check_output, first_that_works, refine, tell, write_solution
@@ -63,6 +63,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
         if args.reorder:
             raise ValueError("--reorder is for one process; leave it out")
     title, op, b = _load(args, comm)
+    check_square(title, op)
     read = perf_counter() - start
     diagonal = op.diagonal()
     if args.preconditioner == "auto":
