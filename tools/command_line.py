@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -56,10 +57,17 @@ def options(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
             continue
         names = ", ".join(action.option_strings) or str(action.metavar)
         if action.option_strings and action.nargs != 0:
-            values = f"{{{','.join(map(str, action.choices))}}}" if action.choices else None
-            names += f" {action.metavar or values or action.dest.upper()}"
-        found.append((f"`{names}`", str(action.help)))
+            names += f" {action.metavar or action.dest.upper()}"
+        choices = f"one of {', '.join(map(str, action.choices))}: " if action.choices else ""
+        found.append((f"`{names}`", as_code(f"{choices}{action.help}", action.choices or ())))
     return found
+
+
+def as_code(text: str, values: Iterable[object]) -> str:
+    """A text with marks of code around some values, options, suffixes of files and formulas."""
+    words = "|".join(rf"\b{re.escape(str(value))}\b(?![\w-])" for value in values) or "(?!)"
+    others = r"--[a-z]+|\bcuda(?::N)?\b|(?<!\w)\.(?:mtx\.gz|[a-z]{3})\b|\|\|.*\|\||\bcpu\b"
+    return re.sub(f"{words}|{others}", lambda found: f"`{found[0]}`", text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -18,7 +18,7 @@ from .progress import counting, waiting
 
 FIELDS: Fields = {
     **MATRIX_FIELDS,
-    "results[].name": ("string", 'a format, "auto" for the one that is chosen by default, or "scipy"'),
+    "results[].name": ("string", "a format, `auto` for the one that is chosen by default, or `scipy`"),
     "results[].format": ("string", "the format behind the name"),
     "results[].device": ("string", "the device"),
     "results[].time_us": ("number", "median microseconds of a product"),

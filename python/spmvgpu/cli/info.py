@@ -18,7 +18,7 @@ FIELDS: Fields = {
     "devices[].memory_total": ("integer", "bytes"),
     "devices[].memory_free": ("integer", "bytes"),
     "devices[].multiprocessors": ("integer", "multiprocessors of a GPU, or threads of the CPU"),
-    "devices[].compute_capability": ("string or null", 'of a GPU, like "9.0"'),
+    "devices[].compute_capability": ("string or null", "of a GPU, like `9.0`"),
     "formats[].name": ("string", "what `--format` takes"),
     "formats[].options[].name": ("string", "name of an option of the format"),
     "formats[].options[].default": ("string or number", "its default value"),
