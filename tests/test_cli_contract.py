@@ -263,14 +263,16 @@ def test_progress_is_for_terminals_only(monkeypatch):
     assert stream.getvalue() == ""
 
 
-def test_what_is_done_at_once_shows_no_progress(monkeypatch):
+@pytest.mark.parametrize("with_tqdm", [False, True])
+def test_what_is_done_at_once_shows_no_progress(run, monkeypatch, with_tqdm):
+    if with_tqdm:
+        pytest.importorskip("tqdm", reason="the extra [progress] is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setattr("spmvgpu.cli.progress._DELAY", 1e6)
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    with counting("cg", "iterations") as bar:
-        assert not bar.update(3)
-    with waiting("reading"):
-        pass
+    for arguments in ("solve --size 6", "bench --size 3 --repeats 2"):
+        assert run(*arguments.split())[0] == 0
     assert stream.getvalue() == ""
 
 

@@ -112,7 +112,7 @@ def _measure(matrix: sp.csr_array, args: argparse.Namespace) -> tuple[list[_Resu
     names = ["auto", *sg.formats()]
     with counting("timing", "formats", total=len(names), quiet=args.quiet) as bar:
         for name in names:
-            bar.set_postfix_str(name)
+            bar.set_postfix_str(name, refresh=False)
             try:
                 op = sg.aslinearoperator(matrix, name, args.device)
                 time_us = op.time_products(args.repeats)

@@ -69,7 +69,7 @@ def run_calibrate(args: argparse.Namespace) -> int:
     with counting("calibrating", "samples", total=1.0, quiet=args.quiet) as bar:
 
         def progress(done: float, what: str) -> None:
-            bar.set_postfix_str(what)
+            bar.set_postfix_str(what, refresh=False)
             bar.update(done - bar.n)
 
         profile, records = calibrate(ordinal, quick=args.quick, report=progress)

@@ -30,7 +30,10 @@ def waiting(what: str, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str, unit: str, total: float | None = None, quiet: bool = False) -> Iterator[Any]:
-    """A bar of tqdm, or where that is not installed a line, that counts what was done."""
+    """A bar of tqdm, or where that is not installed a line, that counts what was done.
+
+    Its notes are set with ``refresh=False``: tqdm would draw at once, before a second has passed.
+    """
     if quiet or not sys.stderr.isatty():
         bar: Any = _Counter(None, what, unit, total)
     else:
@@ -92,7 +95,7 @@ class _Counter:
         self._line.draw(f"{self._what}: {done}{self._note}")
         return True
 
-    def set_postfix_str(self, text: str) -> None:
+    def set_postfix_str(self, text: str, refresh: bool = False) -> None:
         """Say something beside the count, from the next time that it is drawn."""
         self._note = f", {text}"
 

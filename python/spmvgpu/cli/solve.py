@@ -214,7 +214,7 @@ def _solve(
             done = bar.n
 
             def watch(iterations: int, residual: float, norm_b: float) -> None:
-                bar.set_postfix_str(f"relative residual {residual / norm_b * relative:.2e}")
+                bar.set_postfix_str(f"relative residual {residual / norm_b * relative:.2e}", refresh=False)
                 bar.update(done + iterations - bar.n)
 
             with warnings.catch_warnings(record=True) as caught:
