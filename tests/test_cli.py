@@ -302,6 +302,13 @@ def test_iterations_run_out_in_a_later_round(run):
         assert fields(out)["iterations"].split(",")[0] == str(maxiter)
 
 
+def test_singular_system(run, matrix_file, tmp_path):
+    np.save(tmp_path / "b.npy", [0.0, 1])
+    code, _, err = run("solve", matrix_file(np.ones((2, 2))), "--rhs", tmp_path / "b.npy")
+    assert code == 1
+    assert "the matrix may be singular" in err
+
+
 def test_tolerance_out_of_reach(run):
     code, _, err = run("solve", "--size", 5, "--rtol", "1e-30")
     assert code == 1
@@ -519,6 +526,8 @@ REFUSALS = [
     ("solve good.mtx -o full.npy", "full.npy: not a regular file"),
     ("solve good.mtx --format csrr", "csrr"),
     ("solve good.mtx --device tpu", "tpu"),
+    ("solve --problem poisson3d --size 100000", "no memory for --size 100000: .*; give a smaller size"),
+    ("calibrate --quick --out none/p.json", "none/p.json: there is no folder .*none"),
     ("calibrate --quick --out folder.npy", "folder.npy: not a regular file"),
     ("calibrate --quick --out p.json --samples none/s.json", "none/s.json: there is no folder .*none"),
 ]

@@ -59,6 +59,8 @@ def test_choices(hermitian, positive, preconditioner, expected):
         ({"solver": "gmres"}, "--preconditioner ilu0, --maxiter 220, --solver bicgstab"),
         ({"solver": "bicgstab"}, "--preconditioner ilu0, --maxiter 220, --solver gmres"),
         ({"solver": "gmres", "preconditioner": "ilu0"}, "--maxiter 220, --solver bicgstab"),
+        ({"solver": "gmres", "zero_diagonal": True}, "--maxiter 220, --solver bicgstab"),
+        ({"solver": "gmres", "broken": ("bicgstab",)}, "--preconditioner ilu0, --maxiter 220"),
         ({"ranks": 4}, "--maxiter 220"),
         ({"ranks": 4, "preconditioner": "none"}, "--preconditioner jacobi, --maxiter 220"),
         ({"iterations": 900_000_000, "ranks": 4}, ""),

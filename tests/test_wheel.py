@@ -1,4 +1,7 @@
-"""A wheel where nothing else is: no compiler, no toolkit, no package but what it requires."""
+"""A wheel where nothing else is: no compiler, no toolkit, no package but what it requires.
+
+The workflow that makes wheels runs this file with pytest alone, without the fixtures of the other tests.
+"""
 
 import json
 import os

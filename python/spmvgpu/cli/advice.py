@@ -16,7 +16,7 @@ OTHER_SOLVER = {
     "gmres": "try another --preconditioner",
 }
 
-_ROUNDING = 1e-12  # a smaller residual that gets no smaller is as small as float64 makes it
+ROUNDING = 1e-12  # a smaller residual that gets no smaller is as small as float64 makes it
 MOST_ITERATIONS = 999_999_999  # of --maxiter
 
 # Preconditioners that leave the system unsymmetric.
@@ -66,6 +66,8 @@ class Outcome(NamedTuple):
     iterations: int
     rows: int
     exhausted: bool  # all iterations that were allowed are used up
+    broken: tuple[str, ...] = ()  # solvers that broke down before
+    zero_diagonal: bool = False  # the diagonal has zeros
     scattered: bool = False  # entries lie far from the diagonal
     ranks: int = 1
 
@@ -79,7 +81,7 @@ class Suggestion(NamedTuple):
 
 def suggestions(outcome: Outcome) -> list[Suggestion]:
     """What to try after a solve that did not reach the tolerance, the most promising first."""
-    if not outcome.exhausted and outcome.residual < _ROUNDING:
+    if not outcome.exhausted and outcome.residual < ROUNDING:
         return [_tolerance(outcome)]
     rules = (_precision, _preconditioner, _reordering, _multigrid, _iterations, _solver)
     return [found for rule in rules if (found := rule(outcome)) is not None]
@@ -99,7 +101,7 @@ def _preconditioner(o: Outcome) -> Suggestion | None:
         # Incomplete Cholesky factors are for positive definite matrices.
         options = "ic0" if o.solver == "cg" and o.preconditioner != "ic0" else None
     else:
-        options = "ilu0" if o.preconditioner != "ilu0" else None
+        options = "ilu0" if o.preconditioner != "ilu0" and not o.zero_diagonal else None
     if options is None:
         return None
     return Suggestion(f"--preconditioner {options}", f"it may take fewer iterations than {o.preconditioner}")
@@ -142,10 +144,8 @@ def _solver(o: Outcome) -> Suggestion | None:
         "bicgstab": ("gmres", "its residual never grows"),
         "gmres": ("bicgstab", "it is not restarted, as gmres is, which may stall"),
     }
-    if o.solver not in reasons:
-        return None
-    other, reason = reasons[o.solver]
-    return Suggestion(f"--solver {other}", reason)
+    other, reason = reasons.get(o.solver, (None, ""))
+    return Suggestion(f"--solver {other}", reason) if other and other not in o.broken else None
 
 
 def _tolerance(o: Outcome) -> Suggestion:

@@ -62,7 +62,8 @@ def run_calibrate(args: argparse.Namespace) -> int:
         raise ValueError(
             "there is no cache directory to keep the profile in; give --out FILE, or set SPMVGPU_CACHE_DIR"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if args.out is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     for file in filter(None, (path, args.samples)):
         check_writable(file)
     start = perf_counter()

@@ -108,7 +108,10 @@ def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
         raise ValueError("--rhs and --symmetric belong to a matrix file, and none is given")
     start = perf_counter()
     if args.matrix is None:
-        title, matrix, b = _assemble(args.problem or "elasticity3d", args.size)
+        try:
+            title, matrix, b = _assemble(args.problem or "elasticity3d", args.size)
+        except MemoryError as error:
+            raise MemoryError(f"no memory for --size {args.size}: {error}; give a smaller size") from error
     else:
         title, matrix = args.matrix, matrix_io.read_matrix(args.matrix)
         if matrix.dtype.kind not in "fc":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .advice import OTHER_SOLVER, Choice, Outcome, suggestions
+from .advice import OTHER_SOLVER, ROUNDING, Choice, Outcome, suggestions
 from .output import Report, check_writable, fail, replacing
 
 Array = npt.NDArray[Any]
@@ -109,6 +110,29 @@ def first_that_works(
     raise AssertionError("there is a solver to begin with")
 
 
+def outcome_of(
+    args: argparse.Namespace,
+    choices: list[Choice],
+    solver: str,
+    solution: Solution,
+    op: Any,
+    **known: Any,
+) -> Outcome:
+    """How a solve went; `known` is what is known of the matrix."""
+    return Outcome(
+        solver=solver,
+        preconditioner=args.preconditioner,
+        dtype=str(op.dtype),
+        residual=solution.residual,
+        rtol=args.rtol,
+        iterations=solution.iterations,
+        rows=op.shape[0],
+        exhausted=solution.exhausted,
+        broken=tuple(choice.solver for choice in takewhile(lambda c: c.solver != solver, choices)),
+        **known,
+    )
+
+
 def broken_down(title: str, why: object, solver: str) -> BrokenDownError:
     """What is said of a solver that cannot go on."""
     return BrokenDownError(f"{title}: {why}; {OTHER_SOLVER[solver]}")
@@ -173,6 +197,8 @@ def tell(
 def _complaint(solution: Solution, rtol: float, options: list[str]) -> str:
     """One sentence about a residual that is too large, with what to try."""
     end = f"after all {solution.iterations} iterations" if solution.exhausted else "and gets no smaller"
+    if not solution.exhausted and solution.residual > ROUNDING:
+        end += ", so the matrix may be singular"
     text = f"not converged: the residual is {solution.residual:.2e}, not {rtol:g}, {end}"
     *others, last = options or [""]
     choice = f"{', '.join(others)} or {last}" if others else last

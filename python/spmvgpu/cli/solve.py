@@ -18,7 +18,7 @@ from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebys
 from spmvgpu.linalg.systems import solve as solve_system
 
 from ..messages import said
-from .advice import OTHER_SOLVER, Choice, Outcome, choices
+from .advice import OTHER_SOLVER, Choice, choices
 from .output import Fields, Report, in_bytes
 from .problem import (
     MATRIX_FIELDS,
@@ -31,7 +31,16 @@ from .problem import (
 )
 from .progress import counting, waiting
 from .ranks import launched_ranks
-from .solution import Solution, broken_down, check_output, first_that_works, refine, tell, write_solution
+from .solution import (
+    Solution,
+    broken_down,
+    check_output,
+    first_that_works,
+    outcome_of,
+    refine,
+    tell,
+    write_solution,
+)
 
 Array = npt.NDArray[Any]
 
@@ -174,17 +183,8 @@ def run_solve(args: argparse.Namespace) -> int:
         "transfer": op.setup_seconds["transfer"],
         "precondition": prepared,
     }
-    outcome = Outcome(
-        solver,
-        args.preconditioner,
-        str(op.dtype),
-        solution.residual,
-        args.rtol,
-        solution.iterations,
-        op.shape[0],
-        solution.exhausted,
-        _is_scattered(matrix),
-    )
+    known = {"zero_diagonal": bool((diagonal == 0).any()), "scattered": _is_scattered(matrix)}
+    outcome = outcome_of(args, solvers, solver, solution, op, **known)
     report.values["reordered"] = args.reorder
     return tell(report, solution, before, "computed by SciPy", args, outcome)
 

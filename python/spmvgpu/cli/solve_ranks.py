@@ -20,12 +20,21 @@ from spmvgpu.distributed.readers import SUFFIXES
 from spmvgpu.linalg import SolverWarning, jacobi
 
 from ..messages import said
-from .advice import Choice, Outcome, choices
+from .advice import Choice, choices
 from .output import Report, fail, in_bytes
 from .problem import check_square, load_problem, read_rhs, tell_matrix
 from .progress import counting
 from .ranks import launched_ranks
-from .solution import Solution, broken_down, check_output, first_that_works, refine, tell, write_solution
+from .solution import (
+    Solution,
+    broken_down,
+    check_output,
+    first_that_works,
+    outcome_of,
+    refine,
+    tell,
+    write_solution,
+)
 
 Array = npt.NDArray[Any]
 
@@ -113,17 +122,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     report.values["reordered"] = False
     code = 0
     if comm.rank == 0:
-        outcome = Outcome(
-            solver,
-            args.preconditioner,
-            str(op.dtype),
-            solution.residual,
-            args.rtol,
-            solution.iterations,
-            op.shape[0],
-            solution.exhausted,
-            ranks=comm.size,
-        )
+        outcome = outcome_of(args, solvers, solver, solution, op, ranks=comm.size)
         code = tell(report, solution, times, f"computed in {double}", args, outcome)
     return int(comm.bcast(code))
 
