@@ -15,8 +15,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Of one that could not be written nothing is left, and the error names the path.
     """
     target = path.resolve()
-    # The suffix stays, by which libraries know the kind of file.
-    temporary = target.with_name(f".{os.getpid()}.{target.name[-200:]}")
+    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
         yield temporary
         temporary.replace(target)

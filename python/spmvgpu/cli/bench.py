@@ -164,4 +164,4 @@ def _plot(path: Path, title: str, matrix: sp.csr_array, results: list[_Result]) 
     ax.set_title(title if len(title) <= 60 else f"...{title[-57:]}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     with replacing(path) as file:
-        figure.savefig(file, dpi=150)
+        figure.savefig(file, format=path.suffix.removeprefix("."), dpi=150)
