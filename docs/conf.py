@@ -65,6 +65,9 @@ suppress_warnings = ["toc.not_included"]
 # `sphinx-build -b linkcheck` asks these addresses only from the branch that they name.
 linkcheck_ignore = [rf"{re.escape(repository())}/(blob|tree)/main/"]
 
+templates_path = ["_templates"]
+maximum_signature_line_length = 40  # longer signatures have a line for each argument, for narrow screens
+
 default_role = "autolink"
 nitpicky = True
 nitpick_ignore_regex = [("py:obj", ".*")]  # of the default role, for which a name without a target is code
@@ -89,7 +92,7 @@ def lead_to_the_site(app, docname, source):
 
 
 def setup(app):
-    """Let links work on the site, and examples pass whose library is not installed."""
+    """Connect what lets links work, examples without their library pass, and private constructors hide."""
     app.connect("source-read", lead_to_the_site)
     needs = {"spmvgpu.torch": "torch", "spmvgpu.distributed": "mpi4py"}
 
@@ -99,4 +102,10 @@ def setup(app):
             bare = [line.partition("  # doctest:")[0] for line in lines]
             lines[:] = [f"{line}  # doctest: +SKIP" if ">>>" in line else line for line in bare]
 
+    def hide_constructor(app, what, name, obj, options, signature, return_annotation):
+        """Of classes that functions make instances of, whose docstrings describe no parameters."""
+        if what == "class" and "\n    Parameters\n" not in (obj.__doc__ or ""):
+            return "", ""
+
     app.connect("autodoc-process-docstring", skip_examples)
+    app.connect("autodoc-process-signature", hide_constructor)

@@ -121,7 +121,7 @@ def test_parts(op, A, key):
         ([1.5], TypeError, "1-D array of integers or bool"),
         ([ROWS], IndexError, "out of (range|bounds)"),
         ([True] * 3, IndexError, "boolean index|bool index|dimension"),
-        ((slice(1), slice(1), slice(1)), IndexError, "3 indices for a matrix"),
+        ((slice(1), slice(1), slice(1)), IndexError, "1 or 2 indices, not 3"),
     ],
 )
 def test_what_is_no_part(key, error, message):
@@ -133,7 +133,7 @@ def test_parts_of_formats_that_want_the_whole(device):
     op = sg.aslinearoperator(SYMMETRIC, format="tsmv", device=device, symmetric=True)
     part = op[:20]
     assert part.format == "csr"
-    assert "tsmv refuses" in part.explain()
+    assert "tsmv cannot hold" in part.explain()
     assert_same_entries(part.tocsr(), SYMMETRIC[:20])
     cut = sg.aslinearoperator(SYMMETRIC, format="partitioned", separator=20, device=device)
     assert_same_entries(cut[::2].tocsr(), SYMMETRIC[::2])
@@ -151,7 +151,7 @@ def test_reordered_operators_stay_reordered(device):
     op = sg.aslinearoperator(SYMMETRIC, device=device, reorder="rcm")
     x = np.linspace(-1, 1, 50)
     np.testing.assert_array_equal((-op) @ x, -(op @ x))
-    assert "another order" in (-op).explain()
+    assert "reordered" in (-op).explain()
     assert_same_entries(op[3:30].tocsr(), SYMMETRIC[3:30])
 
 
@@ -303,7 +303,7 @@ def test_sums_that_nobody_knows():
         with pytest.raises(TypeError, match="unsupported operand"):
             op - wrong
     for wrong in (MATRIX, sp.coo_array(np.ones(50))):
-        with pytest.raises(ValueError, match=r"shape .* cannot be added to <50x50 SparseOperator"):
+        with pytest.raises(ValueError, match=r"cannot be added to an operator of shape"):
             op + wrong
 
 

@@ -330,11 +330,11 @@ def test_completing_a_triangle_past_the_limit(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "NoneType, which is no matrix"),
+        (None, "NoneType, not a matrix"),
         ("A.mtx", r"read_matrix"),
         (b"A.mtx", r"read_matrix"),
-        (LinearOperator((3, 3), matvec=lambda x: x, dtype=float), "does not give its entries"),
-        ({"data": 1}, "dict, which is no matrix"),
+        (LinearOperator((3, 3), matvec=lambda x: x, dtype=float), "whose entries cannot be read"),
+        ({"data": 1}, "dict, not a matrix"),
     ],
     ids=["None", "path", "bytes", "LinearOperator", "dict"],
 )

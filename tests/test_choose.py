@@ -312,7 +312,7 @@ def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured)
     choice, _, _ = choose(A, "auto", 0, "cached", {})
     assert choice.format == "csr"
     assert "5.0 us" in choice.reason
-    assert "ellpack_r, which is predicted to be slower, took 4.9 us" in choice.reason
+    assert "ellpack_r took 4.9 us, but the difference is within the noise" in choice.reason
 
 
 def test_the_reason_is_what_the_predictions_say(predicted, measured):
@@ -429,7 +429,7 @@ def test_what_the_budget_lasts_for_is_tried(products, tried, predicted, measured
     assert [trial.format for trial in tuning.trials] == tried
     if not tried:
         assert choice.format == "csr"
-        assert f"to try them would take longer than {products:g} products" in choice.reason
+        assert f"timing them would take longer than {products:g} products" in choice.reason
     assert not tuning.out_of_time
 
 
@@ -450,7 +450,7 @@ def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, mo
             choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
         assert [trial.format for trial in tuning.trials] == tried
         assert tuning.out_of_time == (len(tried) < 3)
-    assert choice.reason.startswith("there was no time for others")
+    assert choice.reason.startswith("there was no time to time other formats")
 
 
 def test_faster_products_leave_less_time(predicted, measured, clock):
@@ -748,7 +748,7 @@ def test_a_matrix_cut_where_asked(cut, device, dtype):
     assert_product(op @ x, B, x)
     assert op.format == "partitioned"
     assert (op.tocsr() != B).nnz == 0
-    assert "asked for" in op.explain()
+    assert "was given" in op.explain()
 
 
 def test_the_model_cuts(monkeypatch, device):
@@ -768,7 +768,7 @@ def test_the_model_cuts(monkeypatch, device):
 def test_what_is_not_worth_cutting_stays_whole(device):
     op = sg.aslinearoperator(A, format="partitioned", device=device)
     assert op.format in ("csr", "ellpack", "coo", "hyb")
-    assert "brings nothing" in op.explain()
+    assert "not predicted to be faster" in op.explain()
 
 
 @pytest.mark.parametrize("cut", [-1, 1600, 2.5, "half"])

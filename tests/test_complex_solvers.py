@@ -196,7 +196,7 @@ def test_a_real_operator_takes_real_numbers(device):
     op = sg.aslinearoperator(gallery.poisson2d(5), device=device)
     with pytest.raises(TypeError, match=r"b has dtype complex128; .* as the operator is of float64"):
         linalg.cg(op, np.ones(25, complex))
-    with pytest.raises(TypeError, match="M gave a vector of dtype complex128; allowed are real numbers"):
+    with pytest.raises(TypeError, match="M returned a vector of dtype complex128; allowed are real numbers"):
         linalg.cg(op, np.ones(25), M=spla.aslinearoperator(1j * sp.eye_array(25)))
     x, info = linalg.cg(op.astype(np.complex128), np.full(25, 1j))
     assert info == 0

@@ -197,7 +197,7 @@ NO_VECTORS = {
     "set": ({1.0, 2.0}, TypeError, "set"),
     "generator": ((value for value in VALUES), TypeError, "generator"),
     "operator": (spla.aslinearoperator(A), TypeError, "LinearOperator"),
-    "ragged": ([[1.0], [1.0, 2.0]], ValueError, "list, which NumPy cannot make an array of"),
+    "ragged": ([[1.0], [1.0, 2.0]], ValueError, "list, which NumPy cannot convert to an array"),
     "texts": (["a"] * N, TypeError, "dtype <U1"),
     "objects": (VALUES.astype(object), TypeError, "dtype object"),
     "times": (VALUES.astype("m8[s]"), TypeError, "dtype timedelta64"),
@@ -237,7 +237,7 @@ def test_sparse_vectors_are_no_right_hand_sides(kind, device):
         ("data", op.update_values),
         ("inverse_diagonal", sg.linalg.Jacobi),
     ):
-        with pytest.raises(TypeError, match=rf"^{where} is a {name}, which is sparse.*{where}\.toarray\(\)"):
+        with pytest.raises(TypeError, match=rf"^{where} is a sparse {name}.*{where}\.toarray\(\)"):
             use(SPARSE[kind])
 
 
@@ -303,7 +303,7 @@ def test_complex_lists_are_complex(device):
 def test_what_only_says_that_it_is_sparse():
     duck = Duck(A)
     duck.tocsr = lambda: A.toarray()
-    with pytest.raises(TypeError, match="Duck gives a ndarray for itself"):
+    with pytest.raises(TypeError, match="Duck converts itself to a ndarray"):
         sg.aslinearoperator(duck, device="cpu")
 
 

@@ -185,7 +185,7 @@ def test_a_callback_of_another_shape(device):
     for wrong in (np.ones(3), np.ones((n, 2)), np.full(n, 1j), None):
         M = spla.LinearOperator((n, n), matvec=lambda x: x, dtype=np.float64)
         M.matvec = lambda x, wrong=wrong: wrong
-        with pytest.raises((TypeError, ValueError), match="M gave a vector"):
+        with pytest.raises((TypeError, ValueError), match="M returned a vector"):
             sg.linalg.cg(op, np.ones(n), M=M)
 
 

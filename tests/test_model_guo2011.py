@@ -67,7 +67,7 @@ def test_a_missing_corner_of_the_grid_goes_on_with_the_slots():
 
 
 def test_no_grid_is_refused():
-    with pytest.raises(ValueError, match="no grid"):
+    with pytest.raises(ValueError, match="do not form a grid"):
         Ell.fit({(4, 1): 1.0})
 
 

@@ -368,7 +368,7 @@ def test_vector_outlives_its_operator(names):
         ({"device": ["cpu", 3]}, TypeError, "must be a string"),
         ({"device": ["cpu", "cpu"], "powers": [1]}, ValueError, "1 powers for 2 devices"),
         ({"device": ["cpu", "cpu"], "powers": [1, -1]}, ValueError, "negative"),
-        ({"device": ["cpu", "cpu"], "powers": [0, 0]}, ValueError, "may be 0"),
+        ({"device": ["cpu", "cpu"], "powers": [0, 0]}, ValueError, "not all 0"),
         ({"device": ["cpu", "cpu"], "partition": "columns"}, ValueError, "'nnz', 'rows', 'pmf'"),
         ({"device": "cpu", "memory_limit": -1}, ValueError, "memory_limit=-1"),
         ({"device": ["cpu", "cpu"], "format": "nonsense"}, ValueError, "unknown format 'nonsense'"),
@@ -387,7 +387,7 @@ def test_partitions_that_do_not_fit(still_usable):
     with pytest.raises(ValueError, match="3 sets of rows for 2 devices"):
         sg.aslinearoperator(A, device=["cpu", "cpu"], partition=three)
     shorter = partition.by_nnz(matrix("uniform", np.dtype("float64")), [1, 1])
-    with pytest.raises(ValueError, match=r"another matrix.*4096 rows.*row 3000 is in none"):
+    with pytest.raises(ValueError, match=r"another matrix.*4096 rows.*row 3000 is in no set"):
         sg.aslinearoperator(A, device=["cpu", "cpu"], partition=shorter)
 
 
@@ -454,7 +454,7 @@ def test_plan_for_little_memory(streaming_wins, monkeypatch):
         assert [share.ordinal for share in planned] == [0, -1, 1, -1]
     resident = [share.rows[: share.resident] for share in planned if share.ordinal >= 0]
     assert all(12 * A[rows.start : rows.stop].nnz < 0.7 * size for rows in resident)
-    assert any("do not fit" in share.reason and "streamed" in share.reason for share in planned)
+    assert any("do not fit" in share.reason and "streaming" in share.reason for share in planned)
 
 
 def test_plan_for_no_memory(monkeypatch):
@@ -587,7 +587,7 @@ def test_device_arrays_elsewhere(gpu_names, library):
     x = library.asarray(vector(A.shape[1], A.dtype), home)
     outside = [name for name in CUDA_DEVICES if name not in gpu_names]
     if outside:
-        with pytest.raises(ValueError, match="must lie on"):
+        with pytest.raises(ValueError, match="must be on"):
             op @ library.asarray(vector(A.shape[1], A.dtype), outside[0])
     other = [name for name in set(gpu_names) - {home, "cpu"}]
     if other:

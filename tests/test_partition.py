@@ -282,7 +282,7 @@ def test_sets_of_ones_own():
     ("sets", "error", "message"),
     [
         ([[0, 1], [1, 2]], ValueError, "row 1 is in several"),
-        ([[0], [2]], ValueError, "row 1 is in none"),
+        ([[0], [2]], ValueError, "row 1 is in no set"),
         ([[0, 1, 2], [3]], ValueError, "row 3 does not exist"),
         ([[0, -1], [2]], ValueError, "row -1 does not exist"),
         ([[0.5], [1, 2]], TypeError, "must be sequences of row numbers"),
@@ -374,7 +374,7 @@ def test_bad_powers(split, powers, error):
         ([1.5, 2], TypeError, "row lengths, which must be integers"),
         ([1, -2], ValueError, "row 1 has -2"),
         ((np.ones(1), np.zeros(1, int), np.array([0, 1])), TypeError, "need a shape"),
-        ("matrix", TypeError, "no matrix"),
+        ("matrix", TypeError, "not a matrix"),
         (sp.csr_array(np.ones((2, 2), np.longdouble)), TypeError, np.dtype(np.longdouble).name),
     ],
 )
@@ -384,5 +384,5 @@ def test_bad_matrix(split, A, error, message):
 
 
 def test_bad_bus_rate():
-    with pytest.raises(ValueError, match="bus_rate is 0"):
+    with pytest.raises(ValueError, match="bus_rate=0"):
         partition.by_rows([1, 2], [1]).transfer_time(0)

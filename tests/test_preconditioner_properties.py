@@ -299,7 +299,7 @@ def without(number, name):
 @pytest.mark.parametrize(
     ("ml", "error", "message"),
     [
-        (SimpleNamespace(levels=[]), TypeError, "pyamg's, with levels; SimpleNamespace has none"),
+        (SimpleNamespace(levels=[]), TypeError, "pyamg hierarchy with levels, not SimpleNamespace"),
         (SimpleNamespace(levels=[SimpleNamespace()]), TypeError, "level 0 of ml.* has no A"),
         (without(1, "R"), TypeError, "level 1 of ml.* has no R"),
         (
@@ -314,7 +314,7 @@ def without(number, name):
             ValueError,
             r"level 0 of ml: P has shape \(20, 48\).*\(48, 20\)",
         ),
-        (broken(1, A=np.full((20, 20), np.nan)), ValueError, "level 1 of ml: A holds inf or NaN"),
+        (broken(1, A=np.full((20, 20), np.nan)), ValueError, "level 1 of ml: A contains inf or NaN"),
         (
             broken(1, A=sp.diags_array(np.arange(20.0)) + sp.eye_array(20, k=1)),
             np.linalg.LinAlgError,

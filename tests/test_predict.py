@@ -51,7 +51,7 @@ def test_the_model_of_the_paper_knows_its_formats():
     table = sg.predict(gallery.poisson2d(50), "cpu", "guo2011")
     known = {entry.name for entry in table if entry.time_us is not None}
     assert known == {"csr kernel=shared", "ellpack", "coo", "hyb"}
-    assert "does not know" in next(entry.note for entry in table if entry.format == "sell")
+    assert "does not cover" in next(entry.note for entry in table if entry.format == "sell")
 
 
 def test_the_profile_of_a_gpu_predicts_without_the_gpu():

@@ -334,8 +334,8 @@ def test_not_over_several_devices():
         (lambda data: np.append(data, 1.0), ValueError, r"stored entries"),
         (lambda data: data[:, None], ValueError, r"shape \(\d+, 1\)"),
         (lambda data: None, TypeError, "NoneType"),
-        (lambda data: sp.coo_array(data), TypeError, "coo_array, which is sparse"),
-        (lambda data: data.astype(np.longdouble), TypeError, r"would not all fit float64"),
+        (lambda data: sp.coo_array(data), TypeError, "a sparse coo_array"),
+        (lambda data: data.astype(np.longdouble), TypeError, r"cannot be converted to float64 without loss"),
         (lambda data: data.astype(np.complex64), TypeError, r"complex64.*float64"),
         (lambda data: data.astype(object), TypeError, "not numeric"),
         (lambda data: data.astype(str), TypeError, "not numeric"),
@@ -355,7 +355,7 @@ def test_what_is_no_new_values(spoil, error, message, fmt, device):
 def test_values_that_would_be_rounded(device):
     A = matrix("uniform", np.dtype("float32"))
     op = sg.aslinearoperator(A, device=device)
-    with pytest.raises(TypeError, match=r"float64.*float32, the operator's; convert it"):
+    with pytest.raises(TypeError, match=r"float64.*float32 without loss; convert it"):
         op.update_values(A.data.astype(np.float64))
     assert_same_entries(op.tocsr(), A)
 
@@ -484,7 +484,7 @@ def test_values_that_are_still_being_made(fmt, library, cuda_device):
 def test_values_on_another_device(library, cuda_device):
     A = matrix("uniform", np.dtype("float64"))
     op = sg.aslinearoperator(A, device="cpu")
-    with pytest.raises(ValueError, match=f"data lies on '{cuda_device}', the operator on 'cpu'"):
+    with pytest.raises(ValueError, match=f"data is on '{cuda_device}', but the operator is on 'cpu'"):
         op.update_values(library.asarray(A.data, cuda_device))
     op = sg.aslinearoperator(A, device=cuda_device)
     with pytest.raises(TypeError, match=r"float64.*float32"):

@@ -54,18 +54,22 @@ class MatrixMethods(Composable):
         def adjoint(self) -> Self: ...
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
-        """The operator with its values in another type.
+        """Return the operator with its values in another dtype.
 
         Parameters
         ----------
         dtype : {float32, float64, complex64, complex128}
         copy : bool, default True
-            False: the operator itself if it is of that type.
+            With False, return the operator itself if it has this dtype.
+
+        Returns
+        -------
+        SparseOperator
 
         Raises
         ------
         TypeError
-            For another type, and for a real one where the operator is complex.
+            If `dtype` is not one of these, or is real and the operator is complex.
 
         Examples
         --------
@@ -76,13 +80,18 @@ class MatrixMethods(Composable):
         """
         wanted = wanted_dtype(dtype)
         if wanted is None:
-            raise TypeError(f"dtype=None is no type; allowed are {NAMES}")
+            raise TypeError(f"dtype=None is not a dtype; allowed are {NAMES}")
         if wanted == self.dtype and not copy:
             return self
         return _with_values(self, lambda values: values.astype(storage_dtype(self.dtype, wanted)))
 
     def conj(self) -> Self:
-        """The operator with its values conjugated; itself if they are real.
+        """Return the complex conjugate of the operator.
+
+        Returns
+        -------
+        SparseOperator
+            The operator itself if it is real.
 
         Examples
         --------
@@ -94,7 +103,11 @@ class MatrixMethods(Composable):
         return _with_values(self, np.conjugate) if self.dtype.kind == "c" else self
 
     def copy(self) -> Self:
-        """An operator of its own, which shares no memory with this one.
+        """Return a copy that shares no memory with the operator.
+
+        Returns
+        -------
+        SparseOperator
 
         Examples
         --------
@@ -106,7 +119,11 @@ class MatrixMethods(Composable):
         return _with_values(self, lambda values: values)
 
     def toarray(self) -> npt.NDArray[Any]:
-        """The matrix as a dense array in host memory.
+        """Return the matrix as a dense array in host memory.
+
+        Returns
+        -------
+        (m, n) numpy.ndarray
 
         Examples
         --------
@@ -120,7 +137,22 @@ class MatrixMethods(Composable):
         return dense
 
     def diagonal(self, k: int = 0) -> npt.NDArray[Any]:
-        """The entries of diagonal `k` as an array in host memory; ``k > 0`` lies above the main diagonal.
+        """Return a diagonal of the matrix.
+
+        Parameters
+        ----------
+        k : int, default 0
+            Which diagonal. ``k > 0`` is above the main diagonal.
+
+        Returns
+        -------
+        numpy.ndarray
+            In host memory.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `k` is not an integer, or out of range.
 
         Examples
         --------
@@ -133,7 +165,21 @@ class MatrixMethods(Composable):
         return entries
 
     def trace(self, offset: int = 0) -> Any:
-        """The sum of the entries of a diagonal.
+        """Return the sum of the entries of a diagonal.
+
+        Parameters
+        ----------
+        offset : int, default 0
+            Which diagonal, as `k` of `diagonal`.
+
+        Returns
+        -------
+        scalar
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `offset` is not an integer, or out of range.
 
         Examples
         --------
@@ -145,11 +191,21 @@ class MatrixMethods(Composable):
         return self.tocsr().trace(whole_number("offset", offset, -INDEX_LIMIT, INDEX_LIMIT))
 
     def sum(self, axis: int | None = None) -> Any:
-        """The sum of all entries, or the sums of the columns (``axis=0``) or rows (``axis=1``).
+        """Sum the entries of the matrix, of each column or of each row.
+
+        Parameters
+        ----------
+        axis : {None, 0, 1, -1, -2}, optional
+            None: all entries. 0: the sum of each column. 1: the sum of each row.
 
         Returns
         -------
         scalar or numpy.ndarray
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `axis` is not one of these.
 
         Examples
         --------
@@ -161,16 +217,24 @@ class MatrixMethods(Composable):
         return self.tocsr().sum(None if axis is None else whole_number("axis", axis, -2, 1))
 
     def __getitem__(self, key: Any) -> Self:
-        """Rows, ``op[10:20]`` or ``op[indices]``, and columns, ``op[:, 5:]``, as an operator.
+        """Select rows and columns: ``op[10:20]``, ``op[rows]`` or ``op[:, 5:]``.
 
-        In the operator's own format, or as CSR where that refuses the part.
+        Parameters
+        ----------
+        key : slice, 1-D array of int or bool, or a tuple of these for rows and columns
+            At least one of rows and columns must be a slice.
+
+        Returns
+        -------
+        SparseOperator
+            In the format of the operator, or in "csr" if that format cannot hold the submatrix.
 
         Raises
         ------
         TypeError
-            For a single row, column or entry, which is no matrix.
+            If `key` selects a single row, column or entry.
         IndexError
-            For indices that are out of range, or too many of them.
+            If an index is out of range, or there are more than two.
 
         Examples
         --------
@@ -184,10 +248,14 @@ class MatrixMethods(Composable):
         """
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2:
-            raise IndexError(f"{len(keys)} indices for a matrix; give rows, or rows and columns")
+            raise IndexError(
+                f"an operator takes 1 or 2 indices, not {len(keys)}; give rows, or rows and columns"
+            )
         rows, cols = map(_slice_or_array, keys, self.shape)
         if not isinstance(rows, slice) and not isinstance(cols, slice):
-            raise TypeError("rows and columns by index arrays pick single entries; use op[rows][:, columns]")
+            raise TypeError(
+                "index arrays for both rows and columns select single entries; use op[rows][:, columns]"
+            )
         # One after the other: SciPy fails at an array and a slice with a step together.
         part = self.tocsr()[rows]
         if not isinstance(cols, slice) or cols != slice(None):
@@ -266,7 +334,10 @@ def _sum(op: MatrixMethods, other: Any, sign: int, other_sign: int) -> Any:
     """
     if is_sparse(other):
         if tuple(other.shape) != op.shape:
-            raise ValueError(f"a sparse matrix of shape {tuple(other.shape)} cannot be added to {op!r}")
+            raise ValueError(
+                f"a sparse matrix of shape {tuple(other.shape)} cannot be added to an operator of shape "
+                f"{op.shape}"
+            )
         csr: Any = scipy_sparse(other)
         with at_most(op.max_threads):
             csr = canonical_csr(csr, dtype=np.result_type(op.dtype, csr.dtype))
@@ -276,8 +347,9 @@ def _sum(op: MatrixMethods, other: Any, sign: int, other_sign: int) -> Any:
     is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
     if is_array or is_number(other):
         raise TypeError(
-            f"{type(other).__name__} cannot be added to a sparse operator, nor subtracted: the result would "
-            "be dense; give a sparse matrix, such as 2.0 * scipy.sparse.eye_array(n), or use op.toarray()"
+            f"{type(other).__name__} cannot be added to or subtracted from a sparse operator, because the "
+            "result would be dense; give a sparse matrix, such as 2.0 * scipy.sparse.eye_array(n), or use "
+            "op.toarray()"
         )
     return NotImplemented
 
@@ -314,6 +386,6 @@ def _slice_or_array(key: Any, length: int) -> Any:
         )
     if indices.dtype.kind == "b":
         if len(indices) != length:  # which not every SciPy refuses
-            raise IndexError(f"a boolean index has {len(indices)} entries, for {length} rows or columns")
+            raise IndexError(f"a boolean index has {len(indices)} entries; it must have {length}")
         return np.flatnonzero(indices)
     return indices if indices.size else indices.astype(np.intp)

@@ -155,8 +155,7 @@ class _Torch:
             )
         if device.type != "cpu":
             raise ValueError(
-                f"{name} lies on the PyTorch device {str(device)!r}; "
-                "only tensors on 'cpu' and 'cuda' can be used"
+                f"{name} is on the PyTorch device {str(device)!r}; allowed are tensors on 'cpu' and 'cuda'"
             )
         if not isinstance(dtype, np.dtype):  # NumPy can have no view of it
             in_order = x.is_contiguous()
@@ -229,7 +228,7 @@ class _Protocols:
             return self._locate_dlpack(x, name)
         interface = x.__cuda_array_interface__
         if interface.get("mask") is not None:
-            raise TypeError(f"{name} has a mask, and a product has no use for masks; give an array without")
+            raise TypeError(f"{name} has a mask, which products cannot use; give an array without a mask")
         dtype = np.dtype(interface["typestr"])
         shape = tuple(interface["shape"])
         pointer = int(interface["data"][0])
@@ -251,16 +250,16 @@ class _Protocols:
             )
         if kind not in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
             raise ValueError(
-                f"{name} lies on a device of DLPack type {kind}{_DLPACK_NAMES.get(kind, '')}; "
-                "only CPU and CUDA arrays can be used"
+                f"{name} is on a device of DLPack type {kind}{_DLPACK_NAMES.get(kind, '')}; allowed are CPU "
+                "and CUDA arrays"
             )
         view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
         try:
             dtype = np.dtype(f"{_DLPACK_KINDS[view.type_code]}{view.type_bits}".replace("bool8", "bool"))
         except (KeyError, TypeError):
             raise TypeError(
-                f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy "
-                "lacks; convert it to a type that NumPy has"
+                f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy does "
+                "not have; convert it to a NumPy dtype"
             ) from None
         in_order = view.contiguous and view.pointer % dtype.itemsize == 0
         return Located(view.pointer, tuple(view.shape), dtype, number, in_order, True, None, view)
@@ -290,9 +289,9 @@ class _Protocols:
             if located.contiguous and located.dtype == dtype:
                 return converted
         raise TypeError(
-            f"x is a {type(x).__name__} of dtype {located.dtype}, {'' if located.contiguous else 'not '}"
-            "contiguous, and its library is not known to convert or copy it; give a C-contiguous one of "
-            f"{dtype}, or an array of CuPy or PyTorch"
+            f"x is a {'' if located.contiguous else 'non-'}contiguous {type(x).__name__} of dtype "
+            f"{located.dtype} that cannot be converted or copied; give a C-contiguous array of dtype "
+            f"{dtype}, or a CuPy or PyTorch array"
         )
 
     def transposed(self, x: Any) -> Any:
@@ -302,8 +301,8 @@ class _Protocols:
         if located.host is not None:
             return located.host.T
         raise TypeError(
-            f"x is a 2-D {type(x).__name__} on a CUDA device, and its library is not known to transpose it; "
-            "give its columns one by one, or an array of CuPy or PyTorch"
+            f"x is a 2-D {type(x).__name__} on a CUDA device that cannot be transposed; give its columns one "
+            "by one, or a CuPy or PyTorch array"
         )
 
     def real_and_imaginary(self, x: Any) -> tuple[Any, Any]:
@@ -311,14 +310,14 @@ class _Protocols:
             namespace = x.__array_namespace__()
             return namespace.real(x), namespace.imag(x)
         raise TypeError(
-            f"x is a complex {type(x).__name__} on a CUDA device, and its library is not known to take it "
-            "apart; give real and imaginary parts one by one, or an array of CuPy or PyTorch"
+            f"x is a complex {type(x).__name__} on a CUDA device that cannot be split; give its real and "
+            "imaginary parts separately, or a CuPy or PyTorch array"
         )
 
     def join(self, real: Any, imaginary: Any) -> Any:
         raise TypeError(
-            f"complex results cannot be made as a {type(real).__name__} on a CUDA device; give real and "
-            "imaginary parts one by one, or an array of CuPy or PyTorch"
+            f"a complex result cannot be returned as a {type(real).__name__} on a CUDA device; give the real "
+            "and imaginary parts separately, or a CuPy or PyTorch array"
         )
 
     def empty(self, shape: tuple[int, ...], like: Any, located: Located) -> tuple[Any, int]:
@@ -342,7 +341,8 @@ def _host_view(x: Any, name: str) -> npt.NDArray[Any]:
             view.flags.writeable = False
             return view
         raise TypeError(
-            f"{name} is a {type(x).__name__} that NumPy cannot read through DLPack: {refused}"
+            f"{name} is a {type(x).__name__} that NumPy cannot read through DLPack: {refused}; give a NumPy "
+            "array"
         ) from None
 
 
@@ -366,13 +366,13 @@ class _Traced:
 
     def locate(self, x: Any, name: str) -> Located:
         raise TypeError(
-            f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap and the like), which does not see into an "
-            "operator; call it outside of the transformed function, or inside through jax.pure_callback, "
-            "with a jax.custom_vjp where a gradient is needed"
+            f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap, ...), which cannot trace an operator; "
+            "call the operator outside the transformed function, or inside it through jax.pure_callback, "
+            "with jax.custom_vjp for a gradient"
         )
 
     def from_host(self, result: npt.NDArray[Any], like: Any) -> Any:
-        raise AssertionError("what JAX traces has no memory")
+        raise AssertionError("arrays traced by JAX have no memory")
 
 
 NUMPY: Any = _Numpy()
@@ -426,12 +426,13 @@ def taken(name: str, x: Any, wanted: str = "an array") -> tuple[Any, Library]:
         return x, library
     if is_sparse(x):
         raise TypeError(
-            f"{name} is a {type(x).__name__}, which is sparse, and vectors are dense; give a dense copy, as "
-            f"of {name}.toarray()"
+            f"{name} is a sparse {type(x).__name__}; give a dense array, such as {name}.toarray()"
         )
     array = as_array(name, x)
     if array.ndim == 0:
-        raise TypeError(f"{name} must be {wanted}, not {type(x).__name__}, which NumPy makes no array of")
+        raise TypeError(
+            f"{name} must be {wanted}, not {type(x).__name__}, which NumPy cannot convert to an array"
+        )
     return array, NUMPY
 
 
@@ -443,15 +444,13 @@ def is_sparse(x: Any) -> bool:
 def as_array(name: str, given: Any) -> npt.NDArray[Any]:
     """A caller's array, as an array of NumPy's own; ValueError or TypeError that names it if it is none."""
     if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
-        raise TypeError(
-            f"{name} is a masked array with masked entries, which are no numbers; give {name}.filled(value)"
-        )
+        raise TypeError(f"{name} is a masked array with masked entries; give {name}.filled(value)")
     try:
         return np.asarray(given)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(
-            f"{name} is of type {type(given).__name__}, which NumPy cannot make an array of: {error}"
+            f"{name} is of type {type(given).__name__}, which NumPy cannot convert to an array: {error}"
         ) from None
 
 
@@ -460,9 +459,7 @@ def host_array(name: str, x: Any) -> npt.NDArray[Any]:
     x, library = taken(name, x)
     host: npt.NDArray[Any] | None = library.locate(x, name).host
     if host is None:
-        raise TypeError(
-            f"{name} is a {type(x).__name__} on a GPU; give a copy in host memory, as of NumPy's asarray"
-        )
+        raise TypeError(f"{name} is a {type(x).__name__} on a GPU; give a NumPy array")
     return host
 
 

@@ -25,7 +25,21 @@ class Composable(LinearOperator):  # type: ignore[misc]
         return self
 
     def dot(self, x: Any) -> Any:
-        """The product with a vector, or the columns of an array; with an operator or a number, an operator.
+        """Return the product with a vector, with the columns of an array, with an operator or with a number.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array, LinearOperator or number
+
+        Returns
+        -------
+        (n,) or (n, k) array, or LinearOperator
+            An array for an array, and an operator for an operator or a number.
+
+        Raises
+        ------
+        ValueError
+            If the shape of `x` does not fit.
 
         Examples
         --------

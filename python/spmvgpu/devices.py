@@ -1,4 +1,4 @@
-"""Which devices there are, and which one a caller means."""
+"""Devices: which ones there are, and which one a name stands for."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ CPU = -1  # what the core calls the CPU where it asks for a device number
 
 @dataclass(frozen=True, repr=False)
 class DeviceInfo(Brief):
-    """One device that operators can live on.
+    """A device that can hold operators.
 
     Attributes
     ----------
     name : str
-        What ``device=`` takes: ``"cpu"``, ``"cuda:0"``, ...
+        Value of the argument `device` of `aslinearoperator`: "cpu", "cuda:0", ...
     model : str
-        What the maker calls it.
-    memory_total, memory_free : int
-        Bytes. Free for operators: what is kept for the next ones counts, see `release_memory`.
+        Product name.
+    memory_total : int
+        Bytes of memory.
+    memory_free : int
+        Bytes of memory that operators can use. This includes memory kept for reuse, see `release_memory`.
     multiprocessors : int
-        Streaming multiprocessors of a GPU; threads that the CPU backend uses.
+        Number of streaming multiprocessors of a GPU, or of threads of the CPU.
     compute_capability : tuple of int or None
-        (major, minor) of a GPU.
+        ``(major, minor)`` of a GPU.
 
     Examples
     --------
@@ -51,7 +53,7 @@ class DeviceInfo(Brief):
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """All usable devices, the CPU first.
+    """Return the devices of this machine, the CPU first.
 
     Returns
     -------
@@ -82,11 +84,11 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 
 def release_memory() -> None:
-    """Give memory that no operator uses any more back to the GPUs, for other libraries.
+    """Return unused GPU memory to the driver, for other libraries.
 
-    What an operator leaves behind is kept for the next one, up to a 32nd of a GPU's memory: asking the driver
-    for memory takes longer than a product with a small matrix. An operator for which there is no room has it
-    released by itself.
+    Memory of a deleted operator is kept for the next one, up to 1/32 of the memory of a GPU. An allocation by
+    the driver takes longer than a product with a small matrix. Memory is also released when an operator does
+    not fit otherwise.
 
     Examples
     --------
@@ -98,14 +100,11 @@ def release_memory() -> None:
 
 
 def limit_threads(threads: int) -> ThreadBound:
-    """Bound the threads of the CPU backend, for what the calling thread does from now on.
+    """Limit the number of CPU threads of the calling thread's products and solves.
 
-    It acts at once. In a ``with`` statement it ends with the block. Called by itself it stays, until it is
-    called again, or `restore` of what it returns is. Other threads are not bound by it.
-
-    Without a limit products use as many threads as the process has cores, or as the environment variable
-    ``SPMVGPU_NUM_THREADS``, or else ``OMP_NUM_THREADS``, said when the first one ran. Results have the same
-    bits whatever the number.
+    The limit acts at once. In a ``with`` statement, it ends with the block. Otherwise it lasts until the next
+    call, or until `restore` of the returned object. Other Python threads are not affected. Results have the
+    same bits for any number of threads.
 
     Parameters
     ----------
@@ -115,12 +114,17 @@ def limit_threads(threads: int) -> ThreadBound:
     Returns
     -------
     ThreadBound
-        For a ``with`` statement; its method `restore` puts the limit in force again that was there before.
+        A context manager. Its method `restore` restores the previous limit.
 
     Raises
     ------
     TypeError, ValueError
-        At once, for what is no number of threads.
+        If `threads` is not an integer, or less than 1.
+
+    Notes
+    -----
+    The default is the value of the environment variable ``SPMVGPU_NUM_THREADS``, or else of
+    ``OMP_NUM_THREADS``, at the first product. Without both, it is the number of cores of the process.
 
     Examples
     --------
@@ -140,12 +144,17 @@ at_most = _core.at_most
 
 
 def thread_count(name: str, threads: Any) -> int:
-    """A number of threads that a caller gives, checked; no more than the core can count."""
+    """Check a number of threads."""
     return min(whole_number(name, threads, 1), 2**31 - 1)
 
 
 def build_info() -> dict[str, Any]:
-    """How the compiled core was built: version, CUDA and its architectures, compiler.
+    """Return how the compiled core was built.
+
+    Returns
+    -------
+    dict
+        The version, the CUDA version and architectures, and the compiler.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The formats, their tunables and costs, and building a matrix in one of them."""
+"""Storage formats: their options and costs, and how a matrix is built in one of them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,12 @@ def indices_of(order: Order) -> Indices:
 
 
 def formats() -> tuple[str, ...]:
-    """Names of the storage formats, as `aslinearoperator` takes them.
+    """Return the names of the storage formats.
+
+    Returns
+    -------
+    tuple of str
+        Values of the argument `format` of `aslinearoperator`.
 
     Examples
     --------
@@ -118,7 +123,7 @@ def builds_on_gpu(format: str) -> bool:
 
 
 def format_options(format: str) -> list[dict[str, Any]]:
-    """The tunables of a format.
+    """Return the options of a storage format.
 
     Parameters
     ----------
@@ -128,8 +133,14 @@ def format_options(format: str) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        "name", "default" (0 usually stands for an automatic choice) and "allowed": a list of values, or a
-        tuple (lowest, highest), with a third element where a name is allowed as well.
+        One dictionary per option, with these keys. "name" is the name. "default" is the default value, where
+        0 often means an automatic choice. "allowed" is a list of values, or a tuple ``(lowest, highest)``.
+        The tuple may have a third item, a name that is allowed too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such format.
 
     Examples
     --------
@@ -157,29 +168,31 @@ def _table_of(allowed: Any) -> Any:
 
 @with_hints
 def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
-    """What a format would cost for a matrix, without building it.
+    """Return the memory and the padding of a matrix in a format, without building it.
 
     Parameters
     ----------
     A : sparse matrix
-        As `aslinearoperator` takes it.
+        As in `aslinearoperator`.
     format : str
         One of `formats()`.
     device : str, default "auto"
-        As `aslinearoperator` takes it; what a GPU is to do is planned for that one.
+        As in `aslinearoperator`.
     **options
-        Tunables of the format.
+        Options of the format, see `format_options`.
 
     Returns
     -------
     dict
-        "bytes" on the device, with the scratch space that products take, and "padding", the stored slots per
-        non-zero.
+        "bytes" is the memory on the device, including scratch memory for products. "padding" is the number of
+        stored slots per non-zero.
 
     Raises
     ------
     FormatError
-        If the format does not fit the matrix.
+        If the format cannot hold the matrix.
+    TypeError, ValueError
+        As `aslinearoperator`.
 
     Examples
     --------
@@ -225,9 +238,8 @@ def pieces_for(csr: Any, format: str) -> Iterator[Any]:
 
     if csr.nnz > compressed.ENTRY_LIMIT and needs_symmetry(format):
         raise _core.FormatError(
-            f"{format} holds symmetric matrices of at most {compressed.ENTRY_LIMIT} stored entries; this one "
-            f"has {csr.nnz}, and pieces of its rows are not symmetric. Use csr, which takes "
-            f"{csr.nnz * (4 + csr.dtype.itemsize)} bytes"
+            f"format {format!r} holds at most {compressed.ENTRY_LIMIT} stored entries; this matrix has "
+            f"{csr.nnz}. Use format='csr', which takes {csr.nnz * (4 + csr.dtype.itemsize)} bytes"
         )
     return compressed.pieces_of(csr)
 

@@ -51,7 +51,9 @@ class OneDevice:
             _check_beside(name, located, beside)
         elif located.ordinal != self.ordinal:
             there = device_name(located.ordinal)
-            raise ValueError(f"{name} lies on {there!r}, the operator on {self.device!r}; move one of them")
+            raise ValueError(
+                f"{name} is on {there!r}, but the operator is on {self.device!r}; move one of them"
+            )
 
     def make(self, csr: Any) -> SparseOperator:
         """The operator of a canonical matrix."""
@@ -78,13 +80,13 @@ class OneDevice:
         try:
             return self.with_values(csr, symmetric)
         except _core.FormatError as refused:
-            return self._in_csr(csr, symmetric, "a matrix that was made of another", refused)
+            return self._in_csr(csr, symmetric, "the new matrix", refused)
 
     def like_part(self, csr: Any) -> SparseOperator:
         name, options = self.choice.format, self.choice.options
         same = Choice("csr") if self.choice.parts else Choice(name, options)
-        reason = "the operator that it was made of has it"
-        return self._make_or_csr(csr, replace(same, reason=reason), "a matrix made of another operator's")
+        reason = "the original operator has this format"
+        return self._make_or_csr(csr, replace(same, reason=reason), "the new matrix")
 
     def transposed(self, csr: Any) -> SparseOperator:
         return self._make_or_csr(csr, parts.transposed(self.choice), "the transposed matrix")
@@ -100,7 +102,7 @@ class OneDevice:
     def _in_csr(
         self, csr: Any, symmetric: Symmetry | None, what: str, refused: _core.FormatError
     ) -> SparseOperator:
-        choice = Choice("csr", {}, f"it holds {what}, which {self.choice.format} refuses: {refused}")
+        choice = Choice("csr", {}, f"{self.choice.format} cannot hold {what}: {refused}")
         return replace(self, choice=choice, symmetric=symmetric, tuning=None).make(csr)
 
     def moved(self, csr: Any, device: Any) -> SparseOperator:
@@ -184,7 +186,7 @@ class SeveralDevices:
             _check_beside(name, located, beside)
         elif located.ordinal not in self.ordinals:
             allowed = " or ".join(repr(device_name(ordinal)) for ordinal in self.ordinals)
-            raise ValueError(f"{name} lies on {device_name(located.ordinal)!r}; it must lie on {allowed}")
+            raise ValueError(f"{name} is on {device_name(located.ordinal)!r}; it must be on {allowed}")
 
     def like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
         return self._spread_or_csr(csr, replace(self.request, symmetric=symmetric))
@@ -251,7 +253,7 @@ def on_devices(csr: Any, request: Request) -> MultiDeviceOperator:
 def _check_beside(name: str, located: Located, beside: int) -> None:
     if located.ordinal != beside:
         there = device_name(located.ordinal)
-        raise ValueError(f"{name} lies on {there!r}, x on {device_name(beside)!r}; move one of them")
+        raise ValueError(f"{name} is on {there!r}, but x is on {device_name(beside)!r}; move one of them")
 
 
 def _chosen_anew(

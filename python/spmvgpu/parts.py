@@ -32,7 +32,7 @@ def reordered(choice: Choice, order: Order) -> Choice:
     Row i of the stored matrix is row ``order[i]`` of the given one, likewise for columns; products are the
     same as without.
     """
-    reason = f"{choice.reason}; rows and columns are stored in another order"
+    reason = f"{choice.reason}; rows and columns are reordered"
     if not choice.parts:
         return replace(choice, reason=reason, parts=(Part(order, choice, order),))
     rows = indices_of(order)
@@ -60,9 +60,9 @@ def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> 
 
 def transposed(choice: Choice) -> Choice:
     """The choice for the transposed matrix: the same where it can be."""
-    reason = "the operator that it transposes has it"
+    reason = "the original operator has this format"
     if len(choice.parts) > 1:
-        return Choice("csr", {}, "it holds the transposed matrix, whose rows are not those of the parts")
+        return Choice("csr", {}, "the transposed matrix cannot be divided like the original")
     swapped = tuple(Part(part.cols, part.choice, part.rows) for part in choice.parts if part.cols is not None)
     return Choice(choice.format, choice.options, reason, swapped)
 
@@ -145,7 +145,7 @@ def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
         if (indices < 0).any():
             k = int(np.argmax(indices < 0))
             row = rows[np.searchsorted(part.indptr, k, side="right") - 1]
-            raise ValueError(f"entry ({row}, {part.indices[k]}) lies outside the columns of its part")
+            raise ValueError(f"entry ({row}, {part.indices[k]}) is outside the columns of its part")
     found = sp.csr_array((part.data, indices, part.indptr), shape=(len(rows), width))
     return narrowed(found.sorted_indices())
 

@@ -47,28 +47,33 @@ class ProductMethods(Composable):
         return self.dot(x)
 
     def dot(self, x: Any) -> Any:
-        """``A @ x`` for a vector or the columns of a 2-D array; also composes operators, as in SciPy.
+        """Return ``A @ x``.
 
         Parameters
         ----------
-        x : (n,) or (n, k) array, or sparse matrix of n rows
-            NumPy, or on the operator's device; of any real or complex type and any layout. It is converted to
-            the operator's type where it lies; a complex one gives a real operator two products. What is no
-            array of a library is what NumPy makes of it: lists, buffers, series of pandas. A sparse matrix is
-            multiplied by SciPy, one of CuPy's by CuPy on its GPU.
+        x : (n,) or (n, k) array, or sparse matrix with n rows
+            A NumPy array, an array of another library on the device of the operator, or a sequence that NumPy
+            converts. Any real or complex dtype and any memory layout. SciPy multiplies a SciPy sparse matrix,
+            and CuPy multiplies a CuPy sparse matrix. A `LinearOperator` or a number gives an operator, as in
+            SciPy.
 
         Returns
         -------
         (m,) or (m, k) array
-            Of the library of `x` and on its device, of the type that NumPy's promotion gives; a `csr_array`
-            for a sparse `x`, of CuPy's a `csr_matrix`.
+            Of the library and on the device of `x`. Its dtype follows NumPy's promotion rules. A `csr_array`
+            for a SciPy sparse matrix, a `csr_matrix` for a CuPy one.
 
         Raises
         ------
         TypeError
-            For an array that is not numeric, or that its library is not known to convert.
+            If `x` is not numeric, or cannot be converted by its library.
         ValueError
-            For an array of wrong shape or on another device.
+            If `x` has a shape that does not fit, or is on another device.
+
+        Notes
+        -----
+        `x` is converted to the dtype of the operator on its device. A real operator computes two products for
+        a complex `x`.
 
         Examples
         --------
@@ -102,7 +107,21 @@ class ProductMethods(Composable):
         return operands.multiply_from_left(self, *taken("x", x))
 
     def matvec(self, x: Any) -> Any:
-        """``A @ x`` for a vector of shape (n,) or (n, 1).
+        """Return ``A @ x`` for a vector.
+
+        Parameters
+        ----------
+        x : (n,) or (n, 1) array
+            As in `dot`.
+
+        Returns
+        -------
+        (m,) or (m, 1) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -114,7 +133,21 @@ class ProductMethods(Composable):
         return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
 
     def matmat(self, X: Any) -> Any:
-        """``A @ X`` for a 2-D array of shape (n, k).
+        """Return ``A @ X`` for a 2-D array.
+
+        Parameters
+        ----------
+        X : (n, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (m, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -127,7 +160,23 @@ class ProductMethods(Composable):
         return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.H @ x`` for a vector of shape (m,) or (m, 1); makes the copy `H` on first use.
+        """Return ``A.H @ x`` for a vector.
+
+        The first call builds the conjugate transpose `H`.
+
+        Parameters
+        ----------
+        x : (m,) or (m, 1) array
+            As in `dot`.
+
+        Returns
+        -------
+        (n,) or (n, 1) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -139,7 +188,23 @@ class ProductMethods(Composable):
         return self.H.matvec(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.H @ X`` for a 2-D array of shape (m, k).
+        """Return ``A.H @ X`` for a 2-D array.
+
+        The first call builds the conjugate transpose `H`.
+
+        Parameters
+        ----------
+        X : (m, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (n, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -154,35 +219,36 @@ class ProductMethods(Composable):
     def spmv(
         self, x: T, out: T | None = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
     ) -> T:
-        """``alpha * A @ x + beta * out``, without an allocation where `out` is given.
+        """Return ``alpha * A @ x + beta * out``.
+
+        The call allocates nothing if `out` is given.
 
         Parameters
         ----------
         x : (n,) or (n, k) array
-            Of the operator's dtype; NumPy, or on the operator's device. A vector must be contiguous; the
-            columns of a 2-D array may lie in any order.
+            Of the dtype of the operator. A NumPy array, or an array of another library on the device of the
+            operator. A vector must be contiguous. A 2-D array may have any memory layout.
         out : (m,) or (m, k) array, optional
-            Of the same library, dtype and device, and contiguous if it is a vector; overwritten and returned.
-            With ``beta=0`` it is never read.
+            Of the library, dtype and device of `x`. A vector must be contiguous. It is overwritten and
+            returned. With ``beta=0`` it is not read.
         alpha, beta : float or complex
-            Complex only where the operator is.
-        stream : optional
-            CUDA stream for arrays on a GPU, and for them only: integer handle, CuPy or PyTorch stream. The
-            call returns once the product is queued there.
+            Complex only if the operator is.
+        stream : int, CuPy stream or PyTorch stream, optional
+            CUDA stream, for arrays on a GPU. The call returns when the product is queued there.
 
         Returns
         -------
         (m,) or (m, k) array
-            `out`, or a new array in the order of `x`.
+            `out`, or a new array with the memory order of `x`.
 
         Raises
         ------
         TypeError
-            For an array of another dtype, `out` of another library, factors that are no numbers, complex ones
-            for a real operator, and `stream` with arrays in host memory.
+            If `x` has another dtype, `out` is of another library, `alpha` or `beta` is not a number or is
+            complex for a real operator, or `stream` is given for arrays in host memory.
         ValueError
-            For an array of wrong shape, layout or device, for `out` that is read-only or overlaps `x`, and
-            for ``beta`` without `out`.
+            If an array has a shape, a layout or a device that does not fit, if `out` is read-only or overlaps
+            `x`, or if `beta` is given without `out`.
 
         Examples
         --------
@@ -198,30 +264,32 @@ class ProductMethods(Composable):
         return result
 
     def set_x(self, x: Any) -> None:
-        """Declare that products with this very array follow, so that it is gathered from only once.
+        """Gather from an array once for all products with it that follow.
 
-        For format ``"csr_m"``, the one that gathers. The array must not change until `set_x` is called again:
-        with the same array after its contents changed, with another one, or with None to end it. Products
-        with other arrays are as ever.
+        This is for format "csr_m" (Yin 2012, CSR-M), which stores the gathered entries of x. Do not change
+        the array until the next call: with the same array after a change, with another array, or with None.
+        Products with other arrays are not affected.
 
         Parameters
         ----------
         x : (n,) array or None
-            C-contiguous, of the operator's dtype; NumPy, or on the operator's device. It is kept alive.
+            C-contiguous and of the dtype of the operator. A NumPy array, or an array of another library on
+            the device of the operator. The operator keeps a reference to it.
 
         Raises
         ------
         TypeError
-            If the operator's format does not gather, and for an array of another dtype.
+            If the format is not "csr_m", or `x` has another dtype.
         ValueError
-            For an array of wrong length, layout or device.
+            If `x` has a length, a layout or a device that does not fit.
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), format="csr_m", device="cpu")
+        >>> A = np.array([[4.0, 1.0], [0.0, 3.0]])
+        >>> op = sg.aslinearoperator(A, format="csr_m", device="cpu")
         >>> x = np.ones(2)
-        >>> op.set_x(x)  # gathered from once
+        >>> op.set_x(x)
         >>> op @ x, op @ x
         (array([5., 3.]), array([5., 3.]))
         >>> op.set_x(None)

@@ -1,4 +1,4 @@
-"""Operators that are spread over several devices, and vectors that stay there."""
+"""Operators over several devices, and vectors that stay on these devices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from .value_types import DistributedMatrix
 
 
 class DistributedVector:
-    """A vector whose pieces stay on the devices of an operator; made by `MultiDeviceOperator.distribute`.
+    """A vector in pieces on the devices of an operator.
+
+    `MultiDeviceOperator.distribute` makes one.
 
     Attributes
     ----------
     shape : tuple of int
+        ``(n,)``.
     dtype : numpy.dtype
     nbytes : int
-        Bytes held on GPUs.
+        Bytes of GPU memory.
 
     Examples
     --------
@@ -45,19 +48,25 @@ class DistributedVector:
         return int(self._core.nbytes)
 
     def assign(self, x: Any) -> None:
-        """Copy an array in host memory into the pieces.
+        """Copy an array in host memory to the pieces.
+
+        Parameters
+        ----------
+        x : (n,) array
+            In host memory. It is converted to the dtype of the vector.
 
         Raises
         ------
         TypeError
-            If it is an array on a GPU, has masked entries, or is not real.
+            If `x` is on a GPU, has masked entries, or is complex and the vector is real.
         ValueError
-            If it has another shape.
+            If `x` has another shape.
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
-        >>> x = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"]).distribute()
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+        >>> x = op.distribute()
         >>> x.assign(np.arange(4.0))
         >>> x.collect()
         array([0., 1., 2., 3.])
@@ -66,12 +75,19 @@ class DistributedVector:
         self._core.assign(converted_vector(self._operator, "x", x, NUMPY)[1].host)
 
     def collect(self) -> npt.NDArray[Any]:
-        """The vector as a NumPy array; waits for the product that makes it.
+        """Return the whole vector as a NumPy array.
+
+        The call waits for the product that computes the vector.
+
+        Returns
+        -------
+        (n,) numpy.ndarray
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
         >>> op.distribute([1.0, 2.0, 3.0, 4.0]).collect()
         array([1., 2., 3., 4.])
         """
@@ -80,7 +96,9 @@ class DistributedVector:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("the pieces lie on several devices; an array of them is a copy")
+            raise ValueError(
+                "the pieces are on several devices, so an array of them is a copy; leave out copy=False"
+            )
         return self.collect() if dtype is None else self.collect().astype(dtype)
 
     def __len__(self) -> int:
@@ -93,13 +111,21 @@ class DistributedVector:
 
 
 class MultiDeviceOperator(SparseOperator):
-    """A sparse matrix over several devices, made by `aslinearoperator` with a list of them.
+    """A sparse matrix over several devices.
 
-    A `SparseOperator`, with these differences: `device` is a tuple of names, `format` is "parts" where the
-    parts have different ones, `options` has those of every part. Arrays of CuPy or PyTorch may lie on any of
-    the GPUs; the others get their part of x, and give back their part of the result, by copies from device to
-    device. NumPy arrays go to each device in parts. Vectors of iterations stay on the devices:
+    `aslinearoperator` makes one if `device` is a list. Each device holds a set of rows. The class is a
+    `SparseOperator` with these differences:
 
+    - `device` is a tuple of names.
+    - `format` is "parts" if the devices have different formats.
+    - `options` holds the options of each part.
+    - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
+    - `update_values` is not available.
+
+    Use a `DistributedVector` to keep the vectors of an iteration on the devices.
+
+    Examples
+    --------
     >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
     >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
     >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
@@ -121,22 +147,32 @@ class MultiDeviceOperator(SparseOperator):
         return names
 
     def distribute(self, x: Any = None) -> DistributedVector:
-        """A vector in pieces on the operator's devices, each of which keeps the rows that it computes.
+        """Return a vector in pieces on the devices of the operator.
+
+        Each device holds the entries that belong to its rows.
 
         Parameters
         ----------
         x : (n,) array, optional
-            What it holds: an array in host memory. Without it, the vector is not initialised.
+            Initial contents, in host memory. Without it, the vector is not initialized.
+
+        Returns
+        -------
+        DistributedVector
 
         Raises
         ------
+        TypeError
+            If `x` is on a GPU.
         ValueError
-            If the matrix is not square, or a part's rows are not neighbours.
+            If the matrix is not square, if the rows of a device are not contiguous, or if `x` has another
+            shape.
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
         >>> op.distribute(np.ones(4))
         <DistributedVector of float64, length 4, on cpu, cpu>
         """
@@ -146,7 +182,12 @@ class MultiDeviceOperator(SparseOperator):
         return vector
 
     def update_values(self, data: Any) -> NoReturn:
-        """Not for several devices: make a new operator.
+        """Raise a TypeError: make a new operator instead.
+
+        Parameters
+        ----------
+        data : array
+            Not used.
 
         Raises
         ------
@@ -162,17 +203,18 @@ class MultiDeviceOperator(SparseOperator):
         >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
         """
         raise TypeError(
-            f"an operator over several devices ({', '.join(self.device)}) keeps its values; make a new one "
-            "with aslinearoperator(A, device=[...])"
+            f"an operator over several devices ({', '.join(self.device)}) cannot update its values; make a "
+            "new one with aslinearoperator(A, device=[...])"
         )
 
     def synchronize(self) -> None:
-        """Wait for the products of distributed vectors that are under way.
+        """Wait until all products with distributed vectors are done.
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
         >>> y = op @ op.distribute(np.ones(4))
         >>> op.synchronize()
         """
@@ -181,15 +223,34 @@ class MultiDeviceOperator(SparseOperator):
     def spmv(
         self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
     ) -> Any:
-        """``alpha * A @ x + beta * out``, as in `SparseOperator.spmv`.
+        """Return ``alpha * A @ x + beta * out``.
 
-        `x` and `out` may also be distributed vectors. The call returns once the product is queued on the
-        GPUs and done on the CPU; `out` may be the `x` of the next one without more ado.
+        As `SparseOperator.spmv`, and also for distributed vectors. With these, the call returns when the
+        product is queued on the GPUs and done on the CPU. `out` can be the `x` of the next product at once.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array, or DistributedVector
+        out : like `x`, optional
+        alpha, beta : float or complex
+        stream : optional
+            Not for distributed vectors.
+
+        Returns
+        -------
+        array or DistributedVector
+            `out`, or a new one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `SparseOperator.spmv`.
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), format="csr", device=["cpu", "cpu"])
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
         >>> x, y = op.distribute(np.ones(4)), op.distribute()
         >>> op.spmv(x, out=y, alpha=3.0) is y
         True
@@ -205,7 +266,9 @@ class MultiDeviceOperator(SparseOperator):
         elif not isinstance(out, DistributedVector):
             raise TypeError(f"out must be a DistributedVector like x, not {type(out).__name__}")
         if stream is not None:
-            raise TypeError("distributed vectors have streams of their own; leave out stream")
+            raise TypeError(
+                "stream is not allowed with distributed vectors, which have their own streams; leave it out"
+            )
         for name, vector in (("x", x), ("out", out)):
             if vector.dtype != self.dtype:
                 raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")

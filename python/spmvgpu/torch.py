@@ -1,6 +1,6 @@
-"""Products that PyTorch differentiates, with respect to x and to the values of the matrix.
+"""Products that PyTorch differentiates with respect to x and to the values of the matrix.
 
-``op @ x`` with a tensor that requires a gradient is one of them already:
+``op @ x`` is differentiable if `x` is a tensor that requires a gradient:
 
 >>> import numpy as np, spmvgpu as sg, torch
 >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
@@ -21,7 +21,8 @@ try:
     import torch
 except ImportError as missing:
     raise ModuleNotFoundError(
-        f"spmvgpu.torch needs PyTorch, which cannot be imported ({missing}); pip install torch installs it",
+        f"spmvgpu.torch needs PyTorch, which cannot be imported ({missing}); install it with pip install "
+        "torch",
         name="torch",
     ) from missing
 
@@ -42,17 +43,24 @@ def __dir__() -> list[str]:
 
 
 def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
-    """``op @ x``, differentiable with respect to `x` as often as one likes.
+    """Return ``op @ x``, differentiable with respect to `x`.
+
+    Higher derivatives are available too.
 
     Parameters
     ----------
     op : SparseOperator
     x : (n,) or (n, k) tensor
-        On the operator's device, of any real or complex type.
+        Of any real or complex dtype, on the device of the operator.
 
     Returns
     -------
     (m,) or (m, k) tensor
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `SparseOperator.dot`.
 
     Examples
     --------
@@ -67,30 +75,38 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
 
 
 class MatrixPattern:
-    """The positions of a matrix's entries, to be multiplied with values that change and are differentiated.
+    """The sparsity pattern of a matrix whose values are a tensor.
+
+    PyTorch differentiates products with respect to the values and to `x`.
 
     Parameters
     ----------
     A : sparse matrix
-        As `aslinearoperator` takes it. Its values do not count; `values` has them as a tensor to start with.
+        As in `aslinearoperator`.
     format : str, default "csr"
     device : str, default "auto"
     **format_options
-        As `aslinearoperator` takes them. Nothing is tuned: operators are made too often.
+        As in `aslinearoperator`. Formats are not timed.
 
     Attributes
     ----------
     shape : tuple of int
     nnz : int
+        Number of stored entries.
     rows, cols : (nnz,) tensor of int64
-        Where each value belongs: row by row, columns increasing.
+        Row and column of each value: row by row, columns ascending.
     values : (nnz,) tensor
-        Those of `A`.
+        Values of `A`.
+
+    Raises
+    ------
+    TypeError, ValueError, FormatError, MemoryError, CudaError
+        As `aslinearoperator`.
 
     Notes
     -----
-    New values make a new operator: they are copied to the host, converted and uploaded, which takes as long
-    as many products. For values that stay, use `aslinearoperator` and ``op @ x``.
+    Each product builds a new operator: the values go to the host, are converted, and go back to the device.
+    This takes the time of many products. If the values do not change, use `aslinearoperator` and ``op @ x``.
 
     Examples
     --------
@@ -125,7 +141,21 @@ class MatrixPattern:
         return torch.from_numpy(array.copy()).to(self._torch_device)
 
     def operator(self, values: torch.Tensor) -> SparseOperator:
-        """The operator with these values.
+        """Return the operator with the given values.
+
+        Parameters
+        ----------
+        values : (nnz,) tensor
+            Of dtype float32, float64, complex64 or complex128, in the order of `rows` and `cols`.
+
+        Returns
+        -------
+        SparseOperator
+
+        Raises
+        ------
+        ValueError
+            If `values` has another shape or dtype.
 
         Examples
         --------
@@ -137,8 +167,8 @@ class MatrixPattern:
         """
         if values.shape != (self.nnz,) or str(values.dtype).removeprefix("torch.") not in TYPE_NAMES:
             raise ValueError(
-                f"values is a tensor of {values.dtype} and shape {tuple(values.shape)}; the pattern needs "
-                f"({self.nnz},) of {', '.join(TYPE_NAMES)}"
+                f"values has shape {tuple(values.shape)} and dtype {values.dtype}; it must have shape "
+                f"({self.nnz},) and one of the dtypes {', '.join(TYPE_NAMES)}"
             )
         host = values.detach().cpu().resolve_conj().resolve_neg().numpy()
         csr = sp.csr_array((host, self._csr.indices, self._csr.indptr), shape=self.shape)
@@ -147,18 +177,25 @@ class MatrixPattern:
 
     @torch.compiler.disable
     def matmul(self, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """The product of the matrix that has these values, differentiable with respect to both arguments.
+        """Return the product of the matrix with the given values and `x`.
+
+        It is differentiable with respect to both arguments.
 
         Parameters
         ----------
         values : (nnz,) tensor
-            Of a type that operators have, in the order of `rows` and `cols`.
+            Of dtype float32, float64, complex64 or complex128, in the order of `rows` and `cols`.
         x : (n,) or (n, k) tensor
-            On the pattern's device.
+            On the device of the pattern.
 
         Returns
         -------
         (m,) or (m, k) tensor
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `values` has another shape or dtype, and as `SparseOperator.dot`.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""New values for the matrix of an operator, whose structure stays."""
+"""New values for the matrix of an operator with the same sparsity pattern."""
 
 from __future__ import annotations
 
@@ -39,68 +39,56 @@ class UpdateMethods:
         def tocsr(self) -> Any: ...
 
     def update_values(self, data: Any) -> None:
-        """Replace the values of the stored entries, for Newton's method and time stepping.
+        """Replace the values of the stored entries, as in Newton's method and time stepping.
 
-        The structure stays, and so do format and options: nothing is chosen or tried again, and the operator
-        is as one that is made of the new matrix. On a GPU values that are there are moved by one or two
-        passes over the matrix, and NumPy's cross the bus before.
-
-        Formats ``"csr"``, ``"csr_b"``, ``"csr_m"`` and ``"coo"`` hold values in the order in which they are
-        given. In the others the first call finds out where they belong, and that is kept: 4 bytes a row, 8 in
-        ``"hyb"``, 8 for every 32 diagonals in ``"dia"`` and of the whole matrix in ``"sdia"``, in ``"bsell"``
-        4 more for every 32 blocks, and in ``"tsmv"``, which finds it on the CPU, 8 a stored value. Where rows
-        and columns are stored in another order it is 4 more a stored value, found where the matrix lies, once
-        its pattern has been through host memory. `nbytes` counts them.
-
-        In ``"packed_sell"`` the values decide how they are stored, so the matrix is planned and stored anew
-        on its device, which takes as long as making an operator of a matrix that is there, and memory for
-        the new arrays beside the old ones. For that the pattern is kept there from the first call on, which
-        reads it in host memory: 4 bytes an entry and 4 a row, counted in `nbytes`. The arrays may have other
-        sizes and lie elsewhere afterwards: a CUDA graph that you captured with a product must not be
-        replayed, but captured anew. The same is true where there are several parts, which are converted in
-        host memory each time; that takes far longer.
-
-        An operator is a value: whatever was made of it before keeps the values that it was made with. That is
-        true of `T` and `H`, which are made again when they are asked for, of copies, parts and multiples, of
-        preconditioners, of sums, products and powers, as ``op.T @ op`` is one, and of gradients that are
-        still to be computed. Where the operator itself is given back, as for `T` of a symmetric one, nothing
-        was made. Sums, products, powers and `spmvgpu.linalg.chebyshev` share the matrix with the operator, as
-        that does of which it is the transpose. While there are such, an update stores the new values beside
-        the old ones: it takes as long as making the operator, and CUDA graphs have to be captured anew.
-
-        What another library's `LinearOperator` makes of the operator follows it instead, because Python asks
-        the operand on the left: ``other + op`` and ``other @ op``. Beside ``op.T``, as in
-        ``(other @ op.T) @ op``, that is a mixture of old and new values; ``other @ (op.T @ op)`` and
-        ``other @ op.copy()`` are none.
-
-        No product, solve or other update with the operator may run at the same time in another thread, and
-        none with device arrays may be under way in a CUDA stream that is being captured; products that are
-        queued already are waited for.
+        The sparsity pattern, the format and its options stay. The operator does not choose or time formats
+        again.
 
         Parameters
         ----------
         data : (nnz,) array
-            In the order of ``tocsr().data``: of the whole matrix, row by row, by ascending columns, without
-            duplicates. NumPy, what NumPy makes an array of, or on the operator's device (CuPy, PyTorch,
-            DLPack); of the operator's dtype or of one that it holds without loss. Infinities and NaN are
-            values like others.
+            New values in the order of ``tocsr().data``: row by row, columns ascending, no duplicates. A NumPy
+            array, or an array of another library on the device of the operator. Its dtype must convert to the
+            dtype of the operator without loss.
 
         Raises
         ------
         TypeError
-            For what is no array, for a type whose values would be rounded, and for an operator over several
+            If `data` is not an array, if its values would be rounded, or if the operator is on several
             devices.
         ValueError
-            For an array of another length or on another device, and for values that are not Hermitian where
-            the operator was declared to be. Whether they are symmetric, where ``symmetric=`` said so, is not
-            checked, as there.
+            If `data` has another length or is on another device. If the operator was made with
+            ``symmetric="hermitian"`` and the new matrix is not Hermitian. Symmetry is not checked.
         FormatError
-            In a format for symmetric matrices that was asked for, or that `symmetric=` allowed, for values
-            that are not symmetric, or not Hermitian, as those before; and in ``"stencil"``, if it was asked
-            for, for values that differ between rows that had the same. A format that was found to suit the
-            old values gives way to another one.
+            If the requested format cannot hold the new values: a symmetric format holds symmetric values
+            only, and "stencil" holds repeated rows only. If ``format="auto"`` chose the format, another one
+            is chosen instead.
         MemoryError, CudaError
-            If the device lacks memory, or fails. After every error but the last the values are the old ones.
+            If the device has no memory left, or fails. After any error except `CudaError`, the operator has
+            the old values.
+
+        Notes
+        -----
+        Everything made from the operator keeps its values: copies, slices, multiples, sums, products, powers,
+        preconditioners, `T`, `H` and gradients that are still to be computed. `T` and `H` are rebuilt when
+        they are used next. Sums, products, powers and `linalg.chebyshev` share memory with the operator.
+        While one of them exists, an update allocates new arrays.
+
+        A `LinearOperator` of another library, such as ``other @ op``, refers to the operator and follows its
+        updates. Use ``op.copy()`` to keep the values.
+
+        "csr", "csr_b", "csr_m" and "coo" store values in the given order. Every other format computes the
+        positions of the values in the first update and keeps them. `nbytes` includes this memory: 4 bytes per
+        row, 8 in "hyb", 8 per 32 diagonals in "dia" and "sdia", 4 more per 32 blocks in "bsell", and 8 per
+        stored value in "tsmv". A reordered matrix needs 4 more bytes per stored value.
+
+        "packed_sell" and matrices in several parts are rebuilt in each update. "packed_sell" keeps the
+        sparsity pattern for this: 4 bytes per entry and 4 per row. After such an update, and after one that
+        allocates new arrays, capture CUDA graphs again that contain products.
+
+        An update waits for products that are queued. Do not run it at the same time as a product, a solve or
+        another update of the operator in another thread, nor while a product with device arrays is being
+        captured in a CUDA stream.
 
         Examples
         --------
@@ -133,13 +121,13 @@ class UpdateMethods:
             return Symmetry.HERMITIAN
         if known == Symmetry.HERMITIAN:
             raise ValueError(
-                "the operator was made with symmetric='hermitian', and with the new values it is not: "
+                "the operator was made with symmetric='hermitian', but the new values are not Hermitian: "
                 f"{found}"
             )
         found = _core.asymmetry(csr.indptr, csr.indices, data, False)
         if found:
             raise ValueError(
-                "the operator was made of a real symmetric matrix, and with the new values it is neither "
+                "the operator was made from a real symmetric matrix, but the new values are neither "
                 f"symmetric nor Hermitian: {found}"
             )
         return Symmetry.SYMMETRIC
@@ -214,6 +202,6 @@ def _check_type(given: Any, dtype: np.dtype[Any]) -> None:
         fits = kind_of(given) != "c" or dtype.kind == "c"
     if not fits:
         raise TypeError(
-            f"data has dtype {given}, whose values would not all fit {dtype}, the operator's; convert it, or "
-            "make a new operator"
+            f"data has dtype {given}, which cannot be converted to {dtype} without loss; convert it, or make "
+            "a new operator"
         )

@@ -78,19 +78,19 @@ def test_same_values_pass():
 @several
 def test_different_values():
     with pytest.raises(
-        ValueError, match=r"rank.* 1.*: maxiter=1 here, and 0 on rank 0; all must give the same"
+        ValueError, match=r"rank.* 1.*: maxiter=1 on this rank and 0 on rank 0; give the same on all ranks"
     ):
         check_same(COMM, rtol=0.5, maxiter=min(COMM.rank, 1))
 
 
 @pytest.mark.parametrize("comm", [None, 4, "world"])
 def test_no_communicator(comm):
-    with pytest.raises(TypeError, match="comm must be a communicator of mpi4py"):
+    with pytest.raises(TypeError, match="comm must be an mpi4py communicator"):
         distributed.aslinearoperator(sp.csr_array((1, 1)), comm)
 
 
 def test_null_communicator():
-    with pytest.raises(ValueError, match="takes no part"):
+    with pytest.raises(ValueError, match="has no ranks"):
         distributed.aslinearoperator(sp.csr_array((1, 1)), MPI.COMM_NULL)
 
 
@@ -113,14 +113,14 @@ def test_communicator_of_the_caller_may_go():
 
 @pytest.mark.parametrize("wrong", [None, "matrix.mtx", np.ones(3), [[1.0]]])
 def test_no_matrix(wrong):
-    with pytest.raises(TypeError, match=f"{who()}A_local must be this rank's rows as a SciPy sparse matrix"):
+    with pytest.raises(TypeError, match=f"{who()}A_local must be a SciPy sparse matrix"):
         build(wrong if on_last else sp.csr_array((1, 5)))
 
 
 @pytest.mark.skipif(COMM.size == 1, reason="takes two ranks")
 def test_real_rows_and_complex_ones():
     own = sp.csr_array(np.ones((1, 5), complex if on_last else float))
-    with pytest.raises(TypeError, match=rf"several types .*complex128 on rank {COMM.size - 1}.*dtype="):
+    with pytest.raises(TypeError, match=rf"different dtypes .*complex128 on rank {COMM.size - 1}.*dtype="):
         build(own)
 
 
@@ -134,7 +134,7 @@ def test_broken_matrix():
 
 @several
 def test_different_columns():
-    with pytest.raises(ValueError, match=f"{who()}A_local has 6 columns, on rank 0 5"):
+    with pytest.raises(ValueError, match=f"{who()}A_local has 6 columns, and 5 on rank 0"):
         build(sp.csr_array((1, 6 if on_last else 5)))
 
 
@@ -142,7 +142,8 @@ def test_different_columns():
 def test_different_types():
     own = sp.csr_array(np.ones((1, 5), np.float32 if on_last else np.float64))
     with pytest.raises(
-        TypeError, match=r"^the ranks' rows are of several types .*float64 on rank 0.*; give the same dtype="
+        TypeError,
+        match=r"^the rows of the ranks have different dtypes .*float64 on rank 0.*; give the same dtype=",
     ):
         build(own)
     assert build(own, dtype="float32").dtype == np.float32
@@ -161,7 +162,7 @@ def test_different_types():
 def test_any_different_type(other, options):
     own = other if on_last else sp.csr_array(np.ones((1, 5)))
     given = np.dtype(options.get("dtype", other.dtype)).name
-    with pytest.raises(TypeError, match=rf"several types \(float64 on rank 0, {given} on rank {LAST}\)"):
+    with pytest.raises(TypeError, match=rf"different dtypes \(float64 on rank 0, {given} on rank {LAST}\)"):
         build(own, **options if on_last else {})
 
 
@@ -206,22 +207,22 @@ def test_symmetry_that_is_not_allowed(symmetric):
 
 
 def test_symmetric_and_rectangular():
-    with pytest.raises(ValueError, match="a symmetric matrix is square"):
+    with pytest.raises(ValueError, match="needs a square matrix"):
         build(sp.csr_array((2, 3 * COMM.size)), symmetric=True)
 
 
 @several
 def test_symmetric_on_some_ranks():
-    with pytest.raises(ValueError, match="symmetric=True here, and False on rank 0"):
+    with pytest.raises(ValueError, match="symmetric=True on this rank and False on rank 0"):
         build(symmetric=on_last)
 
 
 @pytest.mark.parametrize(
     ("offsets", "message"),
     [
-        ([0], "whole numbers, from 0 and ascending"),
-        ([1] * (COMM.size + 1), "from 0 and ascending"),
-        ([0] + [5] * (COMM.size - 1) + [4 - 5 * (COMM.size == 1)], "from 0 and ascending"),
+        ([0], "whole numbers, ascending from 0"),
+        ([1] * (COMM.size + 1), "ascending from 0"),
+        ([0] + [5] * (COMM.size - 1) + [4 - 5 * (COMM.size == 1)], "ascending from 0"),
         ([0.5] * (COMM.size + 1), "whole numbers"),
         ("rows", "whole numbers"),
     ],
@@ -233,7 +234,7 @@ def test_ranges_that_are_none(offsets, message):
 
 def test_ranges_of_other_rows():
     A = case("uniform")[0]
-    with pytest.raises(ValueError, match=r"rank.* row_ranges say that this rank has rows|^row_ranges say"):
+    with pytest.raises(ValueError, match=r"rank.* row_ranges assign rows|^row_ranges assign"):
         build(piece(A, divided(3000)), row_ranges=divided(3001, "uneven"))
 
 
@@ -241,19 +242,19 @@ def test_ranges_of_other_rows():
 def test_ranges_that_differ():
     offsets = divided(3000).offsets.copy()
     offsets[1] += on_last
-    with pytest.raises(ValueError, match=r"here, and \[0, .* on rank 0; all must give the same"):
+    with pytest.raises(ValueError, match=r"on this rank and \[0, .* on rank 0; give the same on all ranks"):
         build(row_ranges=offsets)
 
 
 @several
 def test_ranges_on_some_ranks():
     offsets = divided(3000).offsets
-    with pytest.raises(ValueError, match="all must give the same"):
+    with pytest.raises(ValueError, match="give the same on all ranks"):
         build(row_ranges=offsets if on_last else None)
 
 
 def test_ranges_of_x_that_do_not_cover_the_columns():
-    with pytest.raises(ValueError, match="col_ranges end at 2999; the matrix has 3000 columns"):
+    with pytest.raises(ValueError, match="col_ranges end at 2999; they must end at 3000"):
         build(col_ranges=divided(2999))
 
 
@@ -263,7 +264,7 @@ def test_pieces_of_wrong_shape():
     for wrong in (np.ones(n + 1), np.ones((n + 1, 2)), np.ones((1, n, 1)), np.array(1.0)):
         with pytest.raises(ValueError, match=f"rank {COMM.rank} holds {n} of the columns of an operator"):
             op @ wrong
-    with pytest.raises(ValueError, match="its piece must have shape"):
+    with pytest.raises(ValueError, match="it must have shape"):
         op.spmv(np.ones((n, 1)))
 
 
@@ -301,5 +302,5 @@ def test_what_an_operator_does_not_do():
         pickle.dumps(op)
     with pytest.raises(TypeError, match=r"op\.T\.tocsr\(\)"):
         op.T.tocsr()
-    with pytest.raises(ValueError, match="not divided alike"):
+    with pytest.raises(ValueError, match="distributed differently"):
         op.diagonal()

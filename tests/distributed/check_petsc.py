@@ -69,7 +69,7 @@ def test_from_petsc(name, division):
 
 def test_refusals():
     A, _ = case("banded")
-    with pytest.raises(TypeError, match="make it with dtype="):
+    with pytest.raises(TypeError, match="give this dtype="):
         distributed.petsc(operator(A, dtype=np.float32))
     with pytest.raises(TypeError, match="must be a petsc4py"):
         distributed.from_petsc(A)

@@ -330,7 +330,7 @@ def test_explain_counts_what_is_sent():
     pairs = {(owner[i], j) for i, j in zip(coo.row[foreign], coo.col[foreign], strict=True)}
     messages = {(needs, owner[j]) for needs, j in pairs}
     text = op.explain()
-    assert f"{len(messages):,d} messages with {8 * len(pairs):,d} bytes in all" in text
+    assert f"{len(messages):,d} messages with {8 * len(pairs):,d} bytes in total" in text
     assert ("none, there is one rank" in text) == (COMM.size == 1)
     assert f"over {COMM.size} ranks" in text
 

@@ -138,19 +138,19 @@ def test_preconditioners_of_different_kinds():
     op = operator(A)
     inverse = 1 / own(op, A.diagonal())
     M = sp.diags_array(inverse) if COMM.rank == LAST else inverse
-    with pytest.raises(ValueError, match="M='operator' here, and 'diagonal' on rank 0"):
+    with pytest.raises(ValueError, match="M='operator' on this rank and 'diagonal' on rank 0"):
         cg(op, own(op, b), M=M)
 
 
 def test_preconditioners_that_do_not_fit():
     A, b = system()
     op = operator(A)
-    with pytest.raises(TypeError, match="M is of float32, and the system of float64"):
+    with pytest.raises(TypeError, match="M has dtype float32, and the system float64"):
         cg(op, own(op, b), M=operator(A.astype(np.float32)))
-    with pytest.raises(TypeError, match="M is distributed over ranks, and the system is not"):
+    with pytest.raises(TypeError, match="M is distributed over ranks, but the system is not"):
         cg(sg.aslinearoperator(A, device="cpu"), b, M=op)
     if COMM.size > 1:
-        with pytest.raises(ValueError, match="not divided among the ranks as the system is"):
+        with pytest.raises(ValueError, match="distributed differently from the system"):
             cg(op, own(op, b), M=operator(A, "last_has_all"))
 
 
@@ -358,7 +358,7 @@ def test_what_one_rank_gives_wrongly(arguments, message):
 def test_arguments_that_differ(name):
     A, b = system()
     op = operator(A)
-    with pytest.raises(ValueError, match=f"{name}=.* here, and .* on rank 0; all must give the same"):
+    with pytest.raises(ValueError, match=f"{name}=.* on this rank and .* on rank 0; give the same"):
         cg(op, own(op, b), **{name: 1 + (COMM.rank == LAST)})
 
 
@@ -371,5 +371,5 @@ def test_systems_that_are_none():
         rows, cols = divided(40), divided(40, "last_has_all")
         A = sp.csr_array(sp.eye_array(40))
         op = sg.distributed.aslinearoperator(piece(A, rows), COMM, row_ranges=rows, col_ranges=cols)
-        with pytest.raises(ValueError, match="not divided alike"):
+        with pytest.raises(ValueError, match="distributed differently"):
             cg(op, np.ones(op.local_shape[0]))

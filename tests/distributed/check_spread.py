@@ -61,17 +61,17 @@ def test_scatter_takes_wide_indices_and_other_layouts():
 @pytest.mark.skipif(COMM.size == 1, reason="one set has all rows")
 def test_scatter_refuses_rows_that_are_no_neighbours():
     A, _ = case("power_law_rows")
-    with pytest.raises(ValueError, match="the rows of a rank must be neighbours"):
+    with pytest.raises(ValueError, match="the sets of the partition must be contiguous"):
         distributed.scatter(on_root(A, 0), COMM, by_pmf(A, [1] * COMM.size))
 
 
 @pytest.mark.parametrize(
     ("A", "partition", "message"),
     [
-        (None, "nnz", "A_local must be this rank's rows"),
+        (None, "nnz", "A_local must be a SciPy sparse matrix"),
         (sp.csr_array((4, 4), dtype=np.longdouble), "nnz", "longdouble|float128"),
         (sp.csr_array((4, 4)), "metis", "'nnz', 'rows'"),
-        (sp.csr_array((4, 4)), [0] * COMM.size + [5], "the ranges end at 5; there are 4 rows"),
+        (sp.csr_array((4, 4)), [0] * COMM.size + [5], "the ranges end at 5; they must end at 4"),
         (sp.csr_array((4, 4)), [0, 4, 4, 4, 4, 4], "whole numbers"),
         (
             sp.csr_array((4, 4)),
@@ -129,8 +129,8 @@ def test_assemble_raises_everywhere_what_one_function_raises():
     ("function", "shape", "message"),
     [
         (None, 10, "give a function"),
-        (lambda begin, end: sp.csr_array((end - begin, 9)), 10, "must give a sparse matrix of shape"),
-        (lambda begin, end: None, 10, "not NoneType"),
+        (lambda begin, end: sp.csr_array((end - begin, 9)), 10, "must return a sparse matrix of shape"),
+        (lambda begin, end: None, 10, "not a NoneType"),
         (lambda begin, end: sp.csr_array((end - begin, 10)), (-1, 10), "rows=-1"),
         (lambda begin, end: sp.csr_array((end - begin, 10)), 2.5, "rows=2.5"),
     ],
@@ -141,5 +141,5 @@ def test_assemble_errors(function, shape, message):
 
 
 def test_assemble_with_ranges_of_other_rows():
-    with pytest.raises(ValueError, match="row_ranges end at 11; the matrix has 10 rows"):
+    with pytest.raises(ValueError, match="row_ranges end at 11; they must end at 10"):
         distributed.assemble(lambda begin, end: None, COMM, 10, row_ranges=divided(11))

@@ -37,7 +37,7 @@ NOT_AWARE = SHARED._replace(mpi_trouble="the library is not CUDA-aware")
 @pytest.mark.parametrize("transport", ["nccl", "cuda_mpi"])
 def test_ranks_without_gpus(transport):
     reason = "there is one rank" if COMM.size == 1 else "rank 0 does not compute on one GPU"
-    with pytest.raises(ValueError, match=f"transport='{transport}' is not possible: {reason}; give 'auto'"):
+    with pytest.raises(ValueError, match=f"transport='{transport}' is not available: {reason}; give 'auto'"):
         build(transport=transport)
 
 
@@ -48,7 +48,7 @@ def test_ranks_that_share_a_gpu(transport, monkeypatch):
     chosen = choose(COMM, 0, transport)
     assert (chosen.nccl, chosen.cuda_mpi) == (None, True)
     assert ("ranks 0 and 1 share a GPU" if transport == "auto" else "transport='cuda_mpi'") in chosen.reason
-    with pytest.raises(ValueError, match="transport='nccl' is not possible: ranks 0 and 1 share a GPU"):
+    with pytest.raises(ValueError, match="transport='nccl' is not available: ranks 0 and 1 share a GPU"):
         choose(COMM, 0, "nccl")
 
 
@@ -56,11 +56,11 @@ def test_ranks_that_share_a_gpu(transport, monkeypatch):
 def test_mpi_of_one_rank_that_is_not_cuda_aware(monkeypatch):
     have(monkeypatch, SHARED, NOT_AWARE)
     reason = f"rank {LAST}: the library is not CUDA-aware"
-    with pytest.raises(ValueError, match=f"transport='cuda_mpi' is not possible: {reason}; give 'auto'"):
+    with pytest.raises(ValueError, match=f"transport='cuda_mpi' is not available: {reason}; give 'auto'"):
         choose(COMM, 0, "cuda_mpi")
     chosen = choose(COMM, 0, "auto")
     assert (chosen.nccl, chosen.cuda_mpi) == (None, False)
-    assert chosen.reason == f"ranks 0 and 1 share a GPU, which NCCL refuses; {reason}"
+    assert chosen.reason == f"ranks 0 and 1 share a GPU, which NCCL does not support; {reason}"
 
 
 @several
@@ -68,7 +68,7 @@ def test_mpi_of_one_rank_that_is_not_cuda_aware(monkeypatch):
 def test_one_rank_without_a_gpu(transport, monkeypatch):
     have(monkeypatch, SHARED, _Place(None))
     reason = f"rank {LAST} does not compute on one GPU"
-    with pytest.raises(ValueError, match=f"transport='{transport}' is not possible: {reason}"):
+    with pytest.raises(ValueError, match=f"transport='{transport}' is not available: {reason}"):
         choose(COMM, 0, transport)
     assert choose(COMM, 0, "auto") == (None, False, reason)
 
@@ -93,7 +93,7 @@ def test_nccl_that_fails(cuda_aware, monkeypatch):
     with pytest.raises(sg.CudaError, match="no shared memory"):
         build(transport="nccl")
     told = (
-        pytest.warns(RuntimeWarning, match="NCCL fails.*no shared memory")
+        pytest.warns(RuntimeWarning, match="NCCL failed.*no shared memory")
         if COMM.rank == 0
         else nullcontext()
     )
@@ -122,9 +122,9 @@ def test_different_transports():
 def test_explain_says_that_mpi_is_cuda_aware(monkeypatch):
     have(monkeypatch, SHARED)
     text = build().explain()
-    assert re.search(r"^each product: \d+ messages with [\d,]+ bytes in all", text, re.MULTILINE)
-    reason = "(ranks 0 and 1 share a GPU, which NCCL refuses)"
-    assert text.endswith(f"\ntransport: CUDA-aware MPI ({communicators.library()}) from GPU to GPU {reason}")
+    assert re.search(r"^each product sends \d+ messages with [\d,]+ bytes in total", text, re.MULTILINE)
+    reason = "(ranks 0 and 1 share a GPU, which NCCL does not support)"
+    assert text.endswith(f"\ntransport: CUDA-aware MPI ({communicators.library()}) between GPUs {reason}")
 
 
 # What libraries of MPI say

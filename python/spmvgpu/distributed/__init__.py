@@ -1,7 +1,8 @@
-"""Operators over the ranks of an MPI communicator: one program, many processes, pieces of vectors.
+"""Operators over the ranks of an MPI communicator.
 
-Every rank runs the same program and has a range of rows of the matrix and the same range of vectors. It needs
-mpi4py (``pip install 'spmvgpu[mpi]'``) and runs with ``mpiexec -n 4 python -m mpi4py program.py`` or `srun`.
+All ranks run the same program. Each rank holds a contiguous range of rows, and the same range of each vector.
+The module needs mpi4py: ``pip install 'spmvgpu[mpi]'``. Start a program with ``mpiexec -n 4 python -m mpi4py
+program.py``.
 """
 
 from .construct import aslinearoperator

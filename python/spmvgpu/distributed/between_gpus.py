@@ -81,7 +81,7 @@ def choose(comm: Any, ordinal: int, transport: str) -> Transport:
         reasons.append(trouble_of_mpi)
     reason = "; ".join(reasons)
     if transport != "auto":
-        raise ValueError(f"transport={transport!r} is not possible: {reason}; give 'auto' or 'mpi'")
+        raise ValueError(f"transport={transport!r} is not available: {reason}; give 'auto' or 'mpi'")
     return Transport(None, False, reason)
 
 
@@ -96,7 +96,7 @@ def _nccl(comm: Any, ordinal: int, places: list[_Place], insisted: bool) -> tupl
         if insisted:
             raise
         if comm.rank == 0:
-            warnings.warn(f"messages go over MPI, as NCCL fails: {error}", RuntimeWarning, 4)
+            warnings.warn(f"NCCL failed, so messages are sent by MPI: {error}", RuntimeWarning, 4)
         return None, str(error)
 
 
@@ -140,7 +140,7 @@ def _trouble_of_nccl(places: list[_Place]) -> str:
             return f"rank {rank} has NCCL {place.nccl_version}, and rank 0 {places[0].nccl_version}"
         first = next(other for other, earlier in enumerate(places) if earlier.gpu == place.gpu)
         if first != rank:
-            return f"ranks {first} and {rank} share a GPU, which NCCL refuses"
+            return f"ranks {first} and {rank} share a GPU, which NCCL does not support"
     return ""
 
 

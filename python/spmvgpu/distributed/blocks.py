@@ -67,7 +67,9 @@ def local_rows(A: Any, dtype: Any) -> sp.csr_array:
     if isinstance(A, np.ndarray) and A.ndim == 2:
         A = sp.csr_array(A)
     if not sp.issparse(A) or len(A.shape) != 2:
-        raise TypeError(f"A_local must be this rank's rows as a SciPy sparse matrix, not {type(A).__name__}")
+        raise TypeError(
+            f"A_local must be a SciPy sparse matrix with the rows of this rank, not {type(A).__name__}"
+        )
     stored = storage_dtype(A.dtype, wanted)
     csr = sp.csr_array(A)
     csr.check_format(full_check=True)  # what follows trusts the index arrays

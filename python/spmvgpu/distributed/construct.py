@@ -1,4 +1,4 @@
-"""`distributed.aslinearoperator`: from the rows that each rank has to one operator over all of them."""
+"""`distributed.aslinearoperator`: one operator from the rows of each rank."""
 
 from __future__ import annotations
 
@@ -35,38 +35,40 @@ def aslinearoperator(
     transport: str = "auto",
     **format_options: Any,
 ) -> DistributedOperator:
-    """One operator of the rows that each rank has, called by all ranks together.
+    """Make one operator from the rows of each rank.
+
+    All ranks call it together.
 
     Parameters
     ----------
     A_local : sparse matrix, (local rows, all columns)
-        This rank's rows with the column numbers of the whole matrix, as a SciPy sparse matrix, best CSR; its
-        indices may be int64. The rows of rank 0 come first, then those of rank 1. A rank may have none.
+        Rows of this rank, with the column numbers of the whole matrix: a SciPy sparse matrix, preferably CSR.
+        Indices may be int64. The rows of rank 0 come first, then the rows of rank 1. A rank may have no rows.
     comm : mpi4py communicator
-        Whose ranks they are, as in ``MPI.COMM_WORLD``. Messages go over a duplicate of it.
+        Such as ``MPI.COMM_WORLD``. It is duplicated.
     row_ranges : sequence of int or Ranges, optional
-        Where each rank's rows begin, and the number of all rows; as many as each rank gives by default.
+        First row of each rank, and the number of rows. By default it follows from the number of rows on each
+        rank.
     col_ranges : sequence of int or Ranges, optional
-        The same for the entries of x. By default those of the rows for a square matrix, and even ones
-        otherwise.
+        The same for the entries of x. The default is `row_ranges` for a square matrix, and an even
+        distribution otherwise.
     format, tune, **format_options
-        As `spmvgpu.aslinearoperator` takes them, for the block of the rank's rows and its own entries of x.
-        The block that meets other ranks' entries is stored in the format that suits it.
+        As in `spmvgpu.aslinearoperator`, for the diagonal block of the rank. The format of the other block is
+        chosen automatically.
     device : str, default "auto"
-        "cpu", "cuda:N", or "cuda" and "auto", for which the GPUs of a host go round among its ranks; ranks
-        may share one. Without a GPU, "auto" is the CPU, whose cores the ranks of a host divide, unless
-        ``SPMVGPU_NUM_THREADS`` or ``OMP_NUM_THREADS`` says how many threads each of them takes.
-    dtype : {None, float32, float64, complex64, complex128}
-        Type that the matrix is stored and multiplied in. By default that of the ranks' rows, which must be
-        one; ranks without rows have no say.
+        "auto", "cpu", "cuda" or "cuda:N". "cuda" and "auto" assign the GPUs of a host to its ranks in turn.
+        Without a GPU, "auto" is the CPU. The ranks of a host then share its cores, unless
+        ``SPMVGPU_NUM_THREADS`` or ``OMP_NUM_THREADS`` is set.
+    dtype : {float32, float64, complex64, complex128}, optional
+        Dtype of the operator. The default is the dtype of the rows, which is the same on all ranks that have
+        rows.
     symmetric : bool or "hermitian", optional
-        True: the whole matrix is symmetric, so it serves as its own transpose, which is not checked;
-        "hermitian": as its own conjugate transpose, which is checked within each rank's own block.
+        True: the whole matrix is symmetric. This is not checked. "hermitian": it is Hermitian. Each rank
+        checks its diagonal block. Transposed products then need no transposed copy.
     transport : {"auto", "nccl", "cuda_mpi", "mpi"}
-        What carries entries of vectors on GPUs: NCCL from GPU to GPU; MPI from GPU to GPU, if it is
-        CUDA-aware; or MPI through host memory. By default the first that is possible: NCCL where it is found
-        and every rank has a GPU of its own, CUDA-aware MPI where every rank has one, which others may share.
-        Vectors in host memory always go by MPI.
+        How vector entries travel between GPUs: by NCCL, by CUDA-aware MPI, or by MPI through host memory.
+        "auto" takes the first that is available. NCCL needs one GPU per rank. CUDA-aware MPI needs a GPU on
+        each rank, which other ranks may share. Vectors in host memory always use MPI.
 
     Returns
     -------
@@ -75,9 +77,8 @@ def aslinearoperator(
     Raises
     ------
     TypeError, ValueError, FormatError, MemoryError, CudaError
-        As `spmvgpu.aslinearoperator`; for ranges, shapes or types that do not fit together; and for a
-        transport that is not possible, with the reason. What one rank raises is raised by all, with its
-        message.
+        As `spmvgpu.aslinearoperator`, if ranges, shapes or dtypes do not fit together, or if the transport is
+        not available. All ranks raise the exception of any rank.
     ImportError
         If mpi4py is not installed.
 
@@ -105,8 +106,8 @@ def aslinearoperator(
     with agreement(own):
         if csr.shape[1] != total_columns:
             raise ValueError(
-                f"A_local has {csr.shape[1]} columns, on rank 0 {total_columns}; every rank's rows must have "
-                "all columns of the matrix"
+                f"A_local has {csr.shape[1]} columns, and {total_columns} on rank 0; give rows with all "
+                "columns of the matrix on every rank"
             )
     rows = _ranges(own, "row_ranges", row_ranges, csr.shape[0])
     if col_ranges is None and rows.total == total_columns:
@@ -115,9 +116,13 @@ def aslinearoperator(
         cols = Ranges.even(own, total_columns) if col_ranges is None else Ranges(own, col_ranges)
     with agreement(own):
         if cols.total != total_columns:
-            raise ValueError(f"col_ranges end at {cols.total}; the matrix has {total_columns} columns")
+            raise ValueError(
+                f"col_ranges end at {cols.total}; they must end at {total_columns}, the number of columns"
+            )
         if symmetric and cols != rows:
-            raise ValueError("a symmetric matrix is square, and its rows and columns are divided alike")
+            raise ValueError(
+                f"symmetric={symmetric!r} needs a square matrix with the same row_ranges and col_ranges"
+            )
         inner, halo, boundary, needed = split(csr.astype(common, copy=False), cols)
     exchange = Exchange(cols, needed)
     placement = place(own)
@@ -141,8 +146,8 @@ def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:
     with agreement(comm):
         if len(ranges) != count:
             raise ValueError(
-                f"{name} say that this rank has rows {ranges.begin} to {ranges.end}, which are "
-                f"{len(ranges)}, and A_local has {count}"
+                f"{name} assign rows {ranges.begin} to {ranges.end} to this rank, {len(ranges)} rows, but "
+                f"A_local has {count}"
             )
     return ranges
 
@@ -155,5 +160,7 @@ def _common_type(facts: list[tuple[int, int, str, np.dtype[Any]]]) -> np.dtype[A
         first.setdefault(facts[rank][2], rank)
     if len(first) > 1:
         found = ", ".join(f"{name} on rank {rank}" for name, rank in first.items())
-        raise TypeError(f"the ranks' rows are of several types ({found}); give the same dtype= on all")
+        raise TypeError(
+            f"the rows of the ranks have different dtypes ({found}); give the same dtype= on all ranks"
+        )
     return facts[with_rows[0]][3]

@@ -1,4 +1,4 @@
-"""What a distributed operator says of itself."""
+"""The text of `DistributedOperator.explain`."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def explanation(
     most = max(s.sent + s.received for s in summaries)
     lines += [
         "",
-        f"each product: {messages:,d} messages with {sent * item:,d} bytes in all; of one rank at most "
-        f"{most * item:,d} bytes, sent and received",
+        f"each product sends {messages:,d} messages with {sent * item:,d} bytes in total; one rank sends and "
+        f"receives at most {most * item:,d} bytes",
         f"transport: {_transport(summaries, transport)}",
     ]
     return "\n".join(lines)
@@ -75,9 +75,9 @@ def _transport(summaries: tuple[Summary, ...], transport: between_gpus.Transport
     if len(summaries) == 1:
         return f"none, there is one rank ({library()})"
     if transport.nccl is not None:
-        return f"{between_gpus.name()} from GPU to GPU; of vectors in host memory MPI ({library()})"
+        return f"{between_gpus.name()} between GPUs; MPI ({library()}) for vectors in host memory"
     if transport.cuda_mpi:
-        return f"CUDA-aware MPI ({library()}) from GPU to GPU ({transport.reason})"
+        return f"CUDA-aware MPI ({library()}) between GPUs ({transport.reason})"
     if any("cuda" in name for name in names):
-        return f"MPI ({library()}), from and to GPUs by copies in host memory ({transport.reason})"
-    return f"MPI ({library()}), from host memory to host memory"
+        return f"MPI ({library()}) through host memory ({transport.reason})"
+    return f"MPI ({library()})"

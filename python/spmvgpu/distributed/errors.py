@@ -1,4 +1,4 @@
-"""What goes wrong on one rank is raised on all, so that none waits for a rank that has given up."""
+"""Exceptions of one rank, raised on all ranks so that none waits for a rank that has failed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _KINDS: tuple[type[Exception], ...] = (
 
 @contextmanager
 def agreement(comm: Any) -> Iterator[None]:
-    """What any rank raises in the block is raised by all ranks at its end.
+    """Raise the exception of any rank on all ranks, at the end of the block.
 
-    All ranks enter the block, and inside it none waits for another: one that raises would let it wait. The
-    message says which ranks failed, unless all did, alike.
+    All ranks enter the block, and no rank waits for another inside it. The message names the ranks that
+    failed, unless all failed with the same message.
     """
     failure: Exception | None = None
     try:
@@ -72,7 +72,7 @@ def check_same(comm: Any, **values: Any) -> None:
         for name, value in values.items():
             if value != first[name]:
                 raise ValueError(
-                    f"{name}={value!r} here, and {first[name]!r} on rank 0; all must give the same"
+                    f"{name}={value!r} on this rank and {first[name]!r} on rank 0; give the same on all ranks"
                 )
 
 

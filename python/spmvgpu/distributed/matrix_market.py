@@ -1,4 +1,4 @@
-"""Matrix Market files by ranges of bytes: each rank reads the lines that begin in its own."""
+"""Matrix Market files read by all ranks: each reads the lines that begin in its range of bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_triplets(path: Path, comm: Any) -> Triplets:
         try:
             reader.read(text if text.endswith(b"\n") or not text else text + b"\n")
         except ValueError as error:
-            raise ValueError(f"{path}: of the lines from byte {begin} to {end}, {error}") from error
+            raise ValueError(f"{path}: in the lines from byte {begin} to {end}, {error}") from error
     found = comm.allreduce(np.array([reader.entries, reader.has_below, reader.has_above]))
     if found[0] != header.entries:
         relation = "truncated" if found[0] < header.entries else "too many entries"
@@ -59,8 +59,8 @@ def read_triplets(path: Path, comm: Any) -> Triplets:
         )
     if header.symmetry != "general" and found[1] and found[2]:
         raise ValueError(
-            f"{path}: the header says {header.symmetry}, and there are entries in both triangles; ranks read "
-            "one: write one triangle, or read it on one rank and use distributed.scatter"
+            f"{path}: the header says {header.symmetry}, but there are entries in both triangles; write one "
+            "triangle, or read the file on one rank and use distributed.scatter"
         )
     with agreement(comm):
         entries = entries_of(reader, header)
@@ -84,9 +84,9 @@ def _checked_header(path: Path, stream: BufferedIOBase, ranks: int) -> Header:
         raise ValueError(f"{path}: not a valid Matrix Market file: {reason(error)}") from error
     if header.object != "matrix" or header.layout != "coordinate" or header.has_more:
         raise ValueError(
-            f"{path}: a {header.object} in the {header.layout} format"
-            f"{', with vectors of AmgX' * header.has_more}; ranks read a matrix in the coordinate format; "
-            "read it on one rank and use distributed.scatter"
+            f"{path}: a {header.object} in {header.layout} "
+            f"format{', with vectors of AmgX' * header.has_more}; ranks read only matrices in coordinate "
+            "format; read the file on one rank and use distributed.scatter"
         )
     return header
 

@@ -1,4 +1,4 @@
-"""Files of `scipy.sparse.save_npz` by blocks of rows: each rank reads its own part of the arrays."""
+"""Files of `scipy.sparse.save_npz` read by all ranks: each reads its rows."""
 
 from __future__ import annotations
 
@@ -53,17 +53,19 @@ def _shape(path: Path) -> tuple[int, int]:
     kind = _part(path, "format", 0, None).tolist()
     if kind not in (b"csr", "csr"):
         name = quoted(kind if isinstance(kind, bytes) else str(kind))
-        raise ValueError(f"{path}: a matrix in format {name}; ranks read blocks of rows of csr, A.tocsr()")
+        raise ValueError(
+            f"{path}: a matrix in format {name}; ranks read only CSR matrices, so save A.tocsr()"
+        )
     shape = _part(path, "shape", 0, None)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
-        raise ValueError(f"{path}: broken: the shape is {quoted(str(shape.tolist()))}")
+        raise ValueError(f"{path}: invalid file: the shape is {quoted(str(shape.tolist()))}")
     return int(shape[0]), int(shape[1])
 
 
 def _row_offsets(path: Path, ranges: Ranges) -> Array:
     offsets = _part(path, "indptr", ranges.begin, ranges.end + 1).astype(np.int64)
     if offsets[0] < 0 or (np.diff(offsets) < 0).any() or (ranges.begin == 0 and offsets[0] != 0):
-        raise ValueError(f"{path}: broken: indptr must begin at 0 and ascend")
+        raise ValueError(f"{path}: invalid file: indptr must start at 0 and ascend")
     return offsets
 
 
@@ -82,7 +84,7 @@ def _part(path: Path, name: str, begin: int, end: int | None) -> Array:
             length = shape[0] if shape else 1
             end = length if end is None else end
             if end > length:
-                raise ValueError(f"truncated: {name} has {length} entries, and {end} are needed")
+                raise ValueError(f"truncated: {name} has {length} entries, but {end} are needed")
             stream.seek(begin * dtype.itemsize, 1)
             content = stream.read((end - begin) * dtype.itemsize)
             return np.frombuffer(content, dtype, count=end - begin).reshape(-1 if shape else ())

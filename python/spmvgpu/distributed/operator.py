@@ -45,44 +45,45 @@ class Shared:
 
 
 class DistributedOperator:
-    """A sparse matrix whose rows lie on the ranks of a communicator; made by `distributed.aslinearoperator`.
+    """A sparse matrix whose rows are distributed over the ranks of a communicator.
 
-    All ranks call the same methods in the same order. Every rank gives its piece of x and gets its piece of
-    the result: arrays of NumPy, of another library in host memory, or of CuPy or PyTorch on the rank's GPU.
-    Repeated by as many ranks, a product has the same bits.
+    `distributed.aslinearoperator`, `scatter`, `assemble`, `read_matrix` and `from_petsc` make one.
 
-    A product does not ask whether the others' pieces are in order: that would take as long as a small
-    product. What it refuses, it refuses on its own rank, and the others wait for that one. Pieces must be of
-    the same type and have as many columns on all ranks; where one may fail to make its piece, ``with
-    op.agreement():`` lets all of them hear of it. Solvers of `spmvgpu.linalg` tell all ranks what fails on
-    one.
-
-    It is no `scipy.sparse.linalg.LinearOperator`, because the solvers of SciPy would take the inner products
-    of pieces for those of vectors. The solvers of `spmvgpu.linalg` take it; `replicated` gives what SciPy
-    takes.
+    All ranks call the same methods in the same order. Each rank passes its piece of x and gets its piece of
+    the result. A piece is a NumPy array, an array of another library in host memory, or a CuPy or PyTorch
+    array on the GPU of the rank. Pieces have the same dtype and number of columns on all ranks. The same
+    number of ranks gives the same bits.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the whole matrix.
+        Shape of the whole matrix.
     local_shape : tuple of int
-        Lengths of this rank's pieces: of results, and of x.
+        Lengths of the pieces of this rank: of the result and of x.
     dtype : numpy.dtype
     row_ranges, col_ranges : Ranges
-        Which entries of results, and of x, the ranks have.
+        Entries of results and of x that each rank holds.
     comm : mpi4py communicator
-        A duplicate of the caller's.
+        A duplicate of the given one.
     nnz : int
         Stored entries of all ranks.
     nbytes : int
-        Bytes that this rank holds for its rows, as in `SparseOperator.nbytes`.
+        Bytes that this rank holds, as `SparseOperator.nbytes`.
     format, device : str
-        Of this rank's block on the diagonal.
+        Format and device of the diagonal block of this rank.
     solve_info : spmvgpu.linalg.SolveInfo or None
-        How the last solve of `spmvgpu.linalg` with it went.
+        How the last solve of `spmvgpu.linalg` with the operator went.
     T, H : DistributedOperator
-        The transpose, and its conjugate: the same matrix, whose results go back to the ranks that x comes
-        from.
+        Transpose and conjugate transpose.
+
+    Notes
+    -----
+    The class is not a `scipy.sparse.linalg.LinearOperator`: solvers of SciPy would compute inner products of
+    pieces. Use the solvers of `spmvgpu.linalg`, or `replicated` with SciPy.
+
+    A product does not check the pieces of other ranks. If it raises an exception on one rank, the other ranks
+    wait for it. Use `agreement` where a rank may fail. The solvers of `spmvgpu.linalg` raise the exception of
+    one rank on all ranks.
 
     Examples
     --------
@@ -118,9 +119,14 @@ class DistributedOperator:
         return self.row_ranges.comm
 
     def agreement(self) -> AbstractContextManager[None]:
-        """A ``with`` block at whose end all ranks raise what any of them raises in it.
+        """Return a context manager that raises the exception of any rank on all ranks.
 
-        All ranks enter it, and in it none waits for another.
+        All ranks enter the ``with`` block, and no rank waits for another inside it. The exception is raised
+        at the end of the block.
+
+        Returns
+        -------
+        context manager
 
         Examples
         --------
@@ -159,7 +165,12 @@ class DistributedOperator:
         return self._variant(True, True)
 
     def conj(self) -> DistributedOperator:
-        """The operator with its values conjugated; itself if they are real.
+        """Return the complex conjugate of the operator.
+
+        Returns
+        -------
+        DistributedOperator
+            The operator itself if it is real.
 
         Examples
         --------
@@ -178,7 +189,17 @@ class DistributedOperator:
         return shared.variants.get(which) or DistributedOperator(shared, *which)
 
     def tocsr(self) -> Any:
-        """This rank's rows as a new `scipy.sparse.csr_array`, with the columns of the whole matrix.
+        """Return the rows of this rank, with all columns of the matrix.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            In host memory.
+
+        Raises
+        ------
+        TypeError
+            If the operator is a transpose, which holds columns.
 
         Examples
         --------
@@ -190,16 +211,20 @@ class DistributedOperator:
                [0., 4.]])
         """
         if isinstance(self._product, Backward):
-            raise TypeError("a transposed operator holds columns, not rows; op.T.tocsr() gives its matrix")
+            raise TypeError("a transposed DistributedOperator holds columns, not rows; use op.T.tocsr()")
         return self._product.blocks.tocsr(self.col_ranges)
 
     def diagonal(self) -> Any:
-        """This rank's piece of the diagonal, as an array in host memory.
+        """Return the piece of the diagonal of this rank.
+
+        Returns
+        -------
+        (local rows,) numpy.ndarray
 
         Raises
         ------
         ValueError
-            If results and x are not divided alike.
+            If rows and columns are distributed differently.
 
         Examples
         --------
@@ -211,13 +236,13 @@ class DistributedOperator:
         """
         if self.row_ranges != self.col_ranges:
             raise ValueError(
-                "rows and columns are not divided alike, so the diagonal is not in the ranks' rows"
+                "rows and columns are distributed differently, so no rank holds its piece of the diagonal"
             )
         diagonal = self._product.blocks.inner.diagonal()
         return diagonal.conj() if self._which == (True, True) else diagonal
 
     def explain(self) -> str:
-        """What each rank has and sends, and over which transport.
+        """Describe what each rank holds and sends.
 
         Returns
         -------
@@ -243,28 +268,32 @@ class DistributedOperator:
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a DistributedOperator belongs to its communicator and cannot be pickled")
+        raise TypeError("a DistributedOperator cannot be pickled, because it belongs to a communicator")
 
     # Products
 
     def dot(self, x: Any) -> Any:
-        """``A @ x`` for this rank's piece of a vector, or of the rows of a 2-D array.
+        """Return ``A @ x`` for the piece of this rank.
 
         Parameters
         ----------
         x : (local columns,) or (local columns, k) array
-            Of any real or complex type and any layout, alike on all ranks. It is converted to the operator's
-            type where it lies; a complex one gives a real operator two products.
+            Of any real or complex dtype and any memory layout, the same on all ranks.
 
         Returns
         -------
         (local rows,) or (local rows, k) array
-            Of the library of `x` and on its device, of the type that NumPy's promotion gives.
+            Of the library and on the device of `x`. Its dtype follows NumPy's promotion rules.
 
         Raises
         ------
         TypeError, ValueError
-            For an array that is not numeric, of wrong shape or on another device; on this rank only.
+            On this rank, if `x` is not numeric, has a shape that does not fit, or is on another device.
+
+        Notes
+        -----
+        `x` is converted to the dtype of the operator on its device. A real operator computes two products for
+        a complex `x`.
 
         Examples
         --------
@@ -280,7 +309,21 @@ class DistributedOperator:
         return self.dot(x)
 
     def matvec(self, x: Any) -> Any:
-        """``A @ x`` for this rank's piece of a vector.
+        """Return ``A @ x`` for the piece of a vector of this rank.
+
+        Parameters
+        ----------
+        x : (local columns,) array
+            As in `dot`.
+
+        Returns
+        -------
+        (local rows,) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -293,7 +336,21 @@ class DistributedOperator:
         return self.dot(x)
 
     def matmat(self, X: Any) -> Any:
-        """``A @ X`` for this rank's rows of a 2-D array.
+        """Return ``A @ X`` for the rows of a 2-D array of this rank.
+
+        Parameters
+        ----------
+        X : (local columns, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (local rows, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -307,7 +364,23 @@ class DistributedOperator:
         return self.dot(X)
 
     def rmatvec(self, x: Any) -> Any:
-        """``A.H @ x`` for this rank's piece; transposed copies of its blocks are made on first use.
+        """Return ``A.H @ x`` for the piece of a vector of this rank.
+
+        The first call builds transposed blocks.
+
+        Parameters
+        ----------
+        x : (local rows,) array
+            As in `dot`.
+
+        Returns
+        -------
+        (local columns,) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -320,7 +393,23 @@ class DistributedOperator:
         return self.H.dot(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """``A.H @ X`` for this rank's rows of a 2-D array.
+        """Return ``A.H @ X`` for the rows of a 2-D array of this rank.
+
+        The first call builds transposed blocks.
+
+        Parameters
+        ----------
+        X : (local rows, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (local columns, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
 
         Examples
         --------
@@ -334,16 +423,16 @@ class DistributedOperator:
         return self.H.dot(X)
 
     def spmv(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
-        """``alpha * A @ x + beta * out`` of this rank's pieces.
+        """Return ``alpha * A @ x + beta * out`` for the pieces of this rank.
 
         Parameters
         ----------
         x : (local columns,) array
-            C-contiguous, of the operator's dtype; in host memory, or on the operator's device.
+            C-contiguous and of the dtype of the operator, in host memory or on the device of the operator.
         out : (local rows,) array, optional
-            As `x`; overwritten and returned. With ``beta=0`` it is never read.
+            Like `x`. It is overwritten and returned. With ``beta=0`` it is not read.
         alpha, beta : float or complex
-            Alike on all ranks; complex only where the operator is.
+            The same on all ranks. Complex only if the operator is.
 
         Returns
         -------
@@ -353,8 +442,8 @@ class DistributedOperator:
         Raises
         ------
         TypeError, ValueError
-            For arrays of another dtype, length, layout or device, `out` that is read-only or overlaps `x`,
-            and ``beta`` without `out`; on this rank only.
+            On this rank, if an array has a dtype, a length, a layout or a device that does not fit, if `out`
+            is read-only or overlaps `x`, or if `beta` is given without `out`.
 
         Examples
         --------
@@ -368,14 +457,19 @@ class DistributedOperator:
         return pieces.scaled_product(self, x, out, alpha, beta)
 
     def replicated(self) -> Any:
-        """The operator on whole vectors that every rank has, for the solvers of SciPy.
+        """Return the operator on whole vectors, for the solvers of SciPy.
+
+        All ranks run the same solver on the same vectors. Each rank multiplies its rows and gets the results
+        of the others.
 
         Returns
         -------
         scipy.sparse.linalg.LinearOperator
-            All ranks run the same solver with the same vectors; each multiplies its rows, and gets those of
-            the others. It takes memory for whole vectors on every rank. Solvers that begin with random
-            numbers must be given the same, as in ``eigsh(op.replicated(), v0=...)``.
+
+        Notes
+        -----
+        Each rank needs memory for whole vectors. Pass the same start vector on all ranks to a solver that
+        begins with random numbers, such as ``eigsh(op.replicated(), v0=v0)``.
 
         Examples
         --------

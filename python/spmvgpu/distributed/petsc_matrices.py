@@ -1,4 +1,4 @@
-"""Distributed operators as matrices of PETSc's, and the other way; needs petsc4py."""
+"""Conversion from and to matrices of petsc4py."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from .operator import DistributedOperator
 
 
 def petsc(op: DistributedOperator) -> Any:
-    """The operator as a matrix of petsc4py, for PETSc's solvers (KSP, SNES) and those of SLEPc.
+    """Return the operator as a petsc4py matrix, for PETSc's KSP and SNES and for SLEPc.
 
     Parameters
     ----------
     op : DistributedOperator
-        Of the type that PETSc was built for, float64 as a rule.
+        Of the scalar type of PETSc, usually float64.
 
     Returns
     -------
     petsc4py.PETSc.Mat
-        Of type "python", divided as the operator. It multiplies, also transposed, and gives its diagonal;
-        preconditioners that need entries are made of a matrix that has them, ``ksp.setOperators(A, P)``.
+        Of type "python", with the distribution of the operator. It computes products, transposed products and
+        the diagonal. For a preconditioner that needs the entries, pass a second matrix: ``ksp.setOperators(A,
+        P)``.
 
     Raises
     ------
     TypeError
-        If PETSc was built for another type.
+        If the operator has another dtype than PETSc's scalar type.
     ImportError
         If petsc4py is not installed.
 
@@ -43,8 +44,8 @@ def petsc(op: DistributedOperator) -> Any:
     with agreement(op.comm):
         if np.dtype(PETSc.ScalarType) != op.dtype:
             raise TypeError(
-                f"the operator is of {op.dtype}, and PETSc was built for "
-                f"{np.dtype(PETSc.ScalarType)}; make it with dtype="
+                f"the operator has dtype {op.dtype}, and PETSc was built for {np.dtype(PETSc.ScalarType)}; "
+                "give this dtype= to aslinearoperator"
             )
     sizes = tuple(zip(op.local_shape, op.shape, strict=True))
     matrix = PETSc.Mat().createPython(sizes, _Products(op), comm=op.comm)
@@ -53,14 +54,14 @@ def petsc(op: DistributedOperator) -> Any:
 
 
 def from_petsc(matrix: Any, **options: Any) -> DistributedOperator:
-    """The operator of a matrix of petsc4py, divided as that is.
+    """Return the operator of a petsc4py matrix, with the same distribution.
 
     Parameters
     ----------
     matrix : petsc4py.PETSc.Mat
         Assembled, of type "aij".
     **options
-        As `distributed.aslinearoperator` takes them.
+        As in `distributed.aslinearoperator`.
 
     Returns
     -------
@@ -69,7 +70,11 @@ def from_petsc(matrix: Any, **options: Any) -> DistributedOperator:
     Raises
     ------
     TypeError
-        If it is no matrix of petsc4py, of another type, or complex.
+        If `matrix` is not a petsc4py matrix of type "aij".
+    ImportError
+        If petsc4py is not installed.
+    ValueError, FormatError, MemoryError, CudaError
+        As `distributed.aslinearoperator`.
 
     Examples
     --------
@@ -82,7 +87,7 @@ def from_petsc(matrix: Any, **options: Any) -> DistributedOperator:
     comm = matrix.comm.tompi4py()
     with agreement(comm):
         if not matrix.type.endswith("aij"):
-            raise TypeError(f"the matrix is of type {matrix.type!r}; give matrix.convert('aij')")
+            raise TypeError(f"the matrix has type {matrix.type!r}; give matrix.convert('aij')")
         indptr, indices, values = matrix.getValuesCSR()
         csr = sp.csr_array((values, indices, indptr), shape=(matrix.local_size[0], matrix.size[1]))
     ranges = {

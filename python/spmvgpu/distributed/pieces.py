@@ -45,7 +45,7 @@ def scaled_product(op: Any, x: Any, out: Any, alpha: complex, beta: complex) -> 
         return y if given is x else _locate("x", x)[0].from_host(y, x)
     target = _as_it_is(op, "out", out, op.local_shape[0])
     if isinstance(given, np.ndarray) and np.may_share_memory(given, target):
-        raise ValueError("out overlaps x; give an array of its own")
+        raise ValueError("out overlaps x; give a separate array")
     op._multiply(given, target, alpha, beta)
     return out
 
@@ -56,8 +56,8 @@ def check_shape(op: Any, name: str, shape: tuple[int, ...], length: int, dimensi
         which = "columns" if name == "x" else "rows"
         allowed = f"({length},)" + (f" or ({length}, k)" if 2 in dimensions else "")
         raise ValueError(
-            f"{name} has shape {shape}; rank {op.comm.rank} holds {length} of the {which} of an operator of "
-            f"shape {op.shape}, and its piece must have shape {allowed}"
+            f"{name} has shape {shape}; it must have shape {allowed}, because rank {op.comm.rank} holds "
+            f"{length} of the {which} of an operator of shape {op.shape}"
         )
 
 
@@ -70,7 +70,7 @@ def _as_it_is(op: Any, name: str, x: Any, length: int) -> Any:
     if not located.contiguous:
         raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
     if name == "out" and not located.writable:
-        raise ValueError("out is read-only; give an array that may be written")
+        raise ValueError("out is read-only; give a writable array")
     return x if located.host is None else located.host
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a matrix, or entries of a vector, each rank holds: one range of neighbours per rank."""
+"""Contiguous ranges of rows or vector entries, one per rank."""
 
 from __future__ import annotations
 
@@ -17,22 +17,27 @@ _LARGEST = 2**63 - 1
 
 
 class Ranges:
-    """Ranges of indices, one for each rank in their order, that together hold every index once.
+    """Contiguous ranges of indices, one per rank.
 
     Parameters
     ----------
     comm : mpi4py communicator
     offsets : (ranks + 1,) sequence of int, or Ranges
-        Where each rank's range begins, and the number of all indices.
+        First index of each rank, and the number of indices.
 
     Attributes
     ----------
     comm : mpi4py communicator
-        A duplicate of the caller's.
+        A duplicate of the given one.
     offsets : (ranks + 1,) array of int64
-        Where each rank's range begins, and the number of all indices. Read-only.
+        First index of each rank, and the number of indices. Read-only.
     begin, end : int
-        This rank's range.
+        Range of this rank.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `offsets` does not start at 0, is not ascending, has another length, or differs between ranks.
 
     Examples
     --------
@@ -53,7 +58,22 @@ class Ranges:
 
     @classmethod
     def even(cls, comm: Any, total: int) -> Ranges:
-        """As many indices for each rank, or one more.
+        """Divide the indices evenly among the ranks.
+
+        Parameters
+        ----------
+        comm : mpi4py communicator
+        total : int
+            Number of indices.
+
+        Returns
+        -------
+        Ranges
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `total` is not an integer, or is negative.
 
         Examples
         --------
@@ -70,7 +90,22 @@ class Ranges:
 
     @classmethod
     def from_counts(cls, comm: Any, count: int) -> Ranges:
-        """As many indices for this rank as it says itself.
+        """Make ranges from the number of indices of each rank.
+
+        Parameters
+        ----------
+        comm : mpi4py communicator
+        count : int
+            Number of indices of this rank.
+
+        Returns
+        -------
+        Ranges
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `count` is not an integer, or is negative.
 
         Examples
         --------
@@ -86,7 +121,7 @@ class Ranges:
 
     @property
     def total(self) -> int:
-        """Indices of all ranks."""
+        """Number of indices of all ranks."""
         return int(self.offsets[-1])
 
     def __len__(self) -> int:
@@ -101,7 +136,15 @@ class Ranges:
         return f"<Ranges of {self.total} over {self.comm.size} ranks, {self.begin}:{self.end} here>"
 
     def owners(self, indices: Array) -> Array:
-        """The rank that holds each of the indices.
+        """Return the rank that holds each index.
+
+        Parameters
+        ----------
+        indices : array of int
+
+        Returns
+        -------
+        array of int
 
         Examples
         --------
@@ -113,13 +156,23 @@ class Ranges:
         return np.searchsorted(self.offsets, indices, side="right") - 1
 
     def scatter(self, whole: Any, root: int = 0) -> Array:
-        """This rank's piece of a NumPy vector, or of the rows of a 2-D array, that rank `root` has.
+        """Distribute a vector, or the rows of a 2-D array, from rank `root`.
 
         Parameters
         ----------
         whole : (total,) or (total, k) array
-            On rank `root`; the others give None.
-        root : int
+            On rank `root`, in host memory. None on the others.
+        root : int, default 0
+
+        Returns
+        -------
+        (len(ranges),) or (len(ranges), k) numpy.ndarray
+            Piece of this rank.
+
+        Raises
+        ------
+        ValueError
+            On all ranks, if `whole` has another shape or is not numeric.
 
         Examples
         --------
@@ -133,8 +186,8 @@ class Ranges:
                 whole = np.ascontiguousarray(whole)
                 if whole.ndim not in (1, 2) or len(whole) != self.total or whole.dtype.kind not in "biufc":
                     raise ValueError(
-                        f"the whole vector must have {self.total} numbers, or rows of them; it has shape "
-                        f"{whole.shape} and dtype {whole.dtype}"
+                        f"whole must be numeric and have shape ({self.total},) or ({self.total}, k); it has "
+                        f"shape {whole.shape} and dtype {whole.dtype}"
                     )
         columns, dtype = self.comm.bcast(
             (whole.shape[1:], whole.dtype) if self.comm.rank == root else None, root
@@ -145,14 +198,24 @@ class Ranges:
         return piece
 
     def gather(self, piece: Any, root: int | None = 0) -> Array | None:
-        """The whole vector, or the rows of a 2-D array, on rank `root`; None on the others.
+        """Collect a vector, or the rows of a 2-D array, on rank `root`.
 
         Parameters
         ----------
-        piece : (len(self),) or (len(self), k) array
-            NumPy, or in host memory.
-        root : int or None
-            None: every rank gets it.
+        piece : (len(ranges),) or (len(ranges), k) array
+            In host memory.
+        root : int or None, default 0
+            None: every rank gets the whole.
+
+        Returns
+        -------
+        (total,) or (total, k) numpy.ndarray, or None
+            None on the ranks that do not get the whole.
+
+        Raises
+        ------
+        ValueError
+            On all ranks, if a piece has another shape or is not numeric.
 
         Examples
         --------
@@ -165,7 +228,7 @@ class Ranges:
             piece = np.asarray(piece)
             if piece.ndim not in (1, 2) or len(piece) != len(self) or piece.dtype.kind not in "biufc":
                 raise ValueError(
-                    f"this rank's piece must have {len(self)} numbers, or rows of them; it has shape "
+                    f"piece must be numeric and have shape ({len(self)},) or ({len(self)}, k); it has shape "
                     f"{piece.shape} and dtype {piece.dtype}"
                 )
         check_same(self.comm, columns=piece.shape[1:])
@@ -183,14 +246,14 @@ class Ranges:
 
 
 def balanced(ranges: Ranges, weights: Array) -> Ranges:
-    """Ranges that each hold about the same weight, cut where the sum of weights is nearest to its share.
+    """Return ranges of about the same weight, each cut where the sum of weights is nearest to its share.
 
     No rank sees more weights than its own.
 
     Parameters
     ----------
     ranges : Ranges
-        Of the indices whose weights each rank has.
+        Indices whose weights each rank has.
     weights : (len(ranges),) array of int
     """
     comm = ranges.comm
@@ -220,13 +283,13 @@ def checked_offsets(given: Any, size: int, total: int | None = None) -> Array:
     TypeError, ValueError
         If they are none.
     """
-    allowed = f"give where each of the {size} ranks' ranges begins, and the end: {size + 1} whole numbers"
+    allowed = f"give the first index of each of the {size} ranks and the end: {size + 1} whole numbers"
     offsets = given.offsets if isinstance(given, Ranges) else np.asarray(given)
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise TypeError(f"offsets={given!r} is not allowed; {allowed}")
     offsets = offsets.astype(np.int64)
     if len(offsets) != size + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets={offsets.tolist()} is not allowed; {allowed}, from 0 and ascending")
+        raise ValueError(f"offsets={offsets.tolist()} is not allowed; {allowed}, ascending from 0")
     if total is not None and offsets[-1] != total:
-        raise ValueError(f"the ranges end at {offsets[-1]}; there are {total} rows")
+        raise ValueError(f"the ranges end at {offsets[-1]}; they must end at {total}, the number of rows")
     return offsets

@@ -1,4 +1,4 @@
-"""Reading matrices that no single rank could hold."""
+"""Matrices that are read from a file by all ranks, each its own part."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ SUFFIXES = (".mtx", ".npz")
 def read_matrix(
     path: str | os.PathLike[str], comm: Any, partition: str = "nnz", **options: Any
 ) -> DistributedOperator:
-    """One operator over all ranks of a matrix in a file that all of them see.
+    """Read a matrix from a file into one operator over all ranks.
 
-    Each rank reads a part of the file, and none needs memory for more than its share.
+    Each rank reads a part of the file. No rank needs memory for the whole matrix.
 
     Parameters
     ----------
     path : path
-        A Matrix Market file in the coordinate format (``.mtx``), of which each rank parses a range of bytes
-        and sends the entries to those whose rows they are in; or a CSR matrix that `scipy.sparse.save_npz`
-        wrote, of which each rank reads its rows. ``save_npz(..., compressed=False)`` spares ranks the
-        unpacking of what lies before theirs.
+        A file that all ranks can read. Either a Matrix Market file in coordinate format (``.mtx``), or a CSR
+        matrix from `scipy.sparse.save_npz` (``.npz``). Use ``save_npz(..., compressed=False)`` for speed:
+        from a compressed file, a rank unpacks everything before its rows.
     comm : mpi4py communicator
     partition : {"nnz", "rows"}
-        As many stored entries, or as many rows, for each rank.
+        Whether each rank gets the same number of stored entries or of rows.
     **options
-        As `distributed.aslinearoperator` takes them.
+        As in `distributed.aslinearoperator`.
 
     Returns
     -------
@@ -46,8 +45,10 @@ def read_matrix(
 
     Raises
     ------
-    ValueError, OSError, ...
-        If the file cannot be read or is broken, and as `distributed.aslinearoperator`; on all ranks.
+    ValueError, OSError
+        If the file is invalid or cannot be read. All ranks raise it.
+    TypeError, FormatError, MemoryError, CudaError, ImportError
+        As `distributed.aslinearoperator`.
 
     Examples
     --------
@@ -84,9 +85,9 @@ def _unchanged(ranges: Ranges, _: Any) -> Ranges:
 def _checked_path(path: Any) -> Path:
     checked = as_path(path)
     if checked.suffix not in SUFFIXES:
-        packed = "; unpack it first, ranks cannot begin in the middle of it"
+        packed = "; decompress it first, because ranks read from the middle of the file"
         raise ValueError(
-            f"{path}: the name of a file that ranks read must end in {' or '.join(SUFFIXES)}"
+            f"{path}: the file name must end in {' or '.join(SUFFIXES)}"
             + (packed if checked.suffix == ".gz" else "")
         )
     check_readable(checked)

@@ -1,4 +1,4 @@
-"""Operators of matrices that lie on one rank, or that a function makes piece by piece."""
+"""Operators from a matrix on one rank, or from a function that makes the rows of a rank."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ CUTS = {"nnz": by_nnz, "rows": by_rows}
 def scatter(
     A: Any, comm: Any, partition: Any = "nnz", *, root: int = 0, **options: Any
 ) -> DistributedOperator:
-    """One operator over all ranks of a matrix that one of them has.
+    """Distribute a matrix of one rank over all ranks.
 
     Parameters
     ----------
     A : sparse matrix
-        On rank `root`, as a SciPy sparse matrix. The others give None.
+        A SciPy sparse matrix on rank `root`, None on the others.
     comm : mpi4py communicator
     partition : {"nnz", "rows"}, Partition or sequence of int, default "nnz"
-        How many rows each rank gets: those with its share of the stored entries; as many as the others; as
-        many as a set of a `spmvgpu.partition.Partition` has, whose rows must be neighbours; or where each
-        rank's rows begin, as `row_ranges` of `distributed.aslinearoperator`. That of rank `root` counts.
-    root : int
-        The rank that has the matrix.
+        Rows of each rank. "nnz": the same number of stored entries. "rows": the same number of rows. A
+        `spmvgpu.partition.Partition` with contiguous sets: one set per rank. A sequence: `row_ranges` of
+        `distributed.aslinearoperator`. The value on rank `root` is used.
+    root : int, default 0
     **options
-        As `distributed.aslinearoperator` takes them.
+        As in `distributed.aslinearoperator`.
 
     Returns
     -------
@@ -48,7 +47,7 @@ def scatter(
 
     Raises
     ------
-    TypeError, ValueError, ...
+    TypeError, ValueError, FormatError, MemoryError, CudaError, ImportError
         As `distributed.aslinearoperator`, on all ranks.
 
     Examples
@@ -78,21 +77,20 @@ def scatter(
 def assemble(
     function: Callable[[int, int], Any], comm: Any, shape: Any, *, row_ranges: Any = None, **options: Any
 ) -> DistributedOperator:
-    """One operator over all ranks of rows that each makes for itself.
+    """Make one operator from a function that returns the rows of a rank.
 
     Parameters
     ----------
     function : callable
-        ``function(begin, end)`` gives rows `begin` to `end`, `end` not included, with the column numbers of
-        the whole matrix, as a SciPy sparse matrix. It is called once on every rank, and must not
-        communicate.
+        ``function(begin, end)`` returns rows `begin` to ``end - 1`` as a SciPy sparse matrix, with the column
+        numbers of the whole matrix. Each rank calls it once. It must not communicate.
     comm : mpi4py communicator
     shape : int or tuple of int
-        (rows, columns) of the whole matrix; a number for a square one.
+        Number of rows and columns of the whole matrix. An integer for a square matrix.
     row_ranges : sequence of int or Ranges, optional
-        Where each rank's rows begin, and the number of all rows; as many rows for each by default.
+        First row of each rank, and the number of rows. By default the rows are divided evenly.
     **options
-        As `distributed.aslinearoperator` takes them.
+        As in `distributed.aslinearoperator`.
 
     Returns
     -------
@@ -100,8 +98,10 @@ def assemble(
 
     Raises
     ------
-    TypeError, ValueError, ...
-        As `distributed.aslinearoperator`, and what the function raises; on all ranks.
+    TypeError, ValueError, FormatError, MemoryError, CudaError, ImportError
+        As `distributed.aslinearoperator`, on all ranks.
+    Exception
+        Any exception of the function, on all ranks.
 
     Examples
     --------
@@ -109,8 +109,8 @@ def assemble(
     >>> from mpi4py import MPI
     >>> from spmvgpu import distributed
     >>> def laplacian(begin, end):
-    ...     whole = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6), format="csr")
-    ...     return whole[begin:end]
+    ...     whole = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
+    ...     return whole.tocsr()[begin:end]
     >>> op = distributed.assemble(laplacian, MPI.COMM_SELF, 6)
     >>> op @ np.ones(6)
     array([1., 0., 0., 0., 0., 1.])
@@ -125,13 +125,13 @@ def assemble(
     ranges = Ranges.even(own, rows) if row_ranges is None else Ranges(own, row_ranges)
     with agreement(own):
         if ranges.total != rows:
-            raise ValueError(f"row_ranges end at {ranges.total}; the matrix has {rows} rows")
+            raise ValueError(f"row_ranges end at {ranges.total}; they must end at {rows}, the number of rows")
         A_local = function(ranges.begin, ranges.end)
         found = getattr(A_local, "shape", None)
         if found != (len(ranges), cols):
             raise ValueError(
-                f"function({ranges.begin}, {ranges.end}) must give a sparse matrix of shape "
-                f"{(len(ranges), cols)}, not {type(A_local).__name__} of shape {found}"
+                f"function({ranges.begin}, {ranges.end}) must return a sparse matrix of shape "
+                f"{(len(ranges), cols)}, not a {type(A_local).__name__} of shape {found}"
             )
     return aslinearoperator(A_local, own, row_ranges=ranges, **options)
 
@@ -144,12 +144,14 @@ def _cut(csr: sp.csr_array, partition: Any, size: int) -> Array:
     elif not isinstance(partition, Partition):
         return checked_offsets(partition, size, csr.shape[0])
     if len(partition.sets) != size:
-        raise ValueError(f"the partition has {len(partition.sets)} sets of rows for {size} ranks")
+        raise ValueError(
+            f"the partition has {len(partition.sets)} sets of rows for {size} ranks; give one set per rank"
+        )
     partition.check_rows(csr.shape[0])
     if csr.shape[0] and (np.diff(np.concatenate(partition.sets)) != 1).any():
         raise ValueError(
-            "the rows of a rank must be neighbours, and those of this partition are not; permute rows and "
-            "columns of the matrix by np.concatenate(partition.sets), and scatter that"
+            "the sets of the partition must be contiguous; permute rows and columns of the matrix by "
+            "np.concatenate(partition.sets), and scatter the result"
         )
     return np.concatenate(([0], np.cumsum([len(rows) for rows in partition.sets])))
 

@@ -225,10 +225,7 @@ def staging_of(x: Any, cuda_aware: bool = False) -> Staging:
     roots = (base.__module__.partition(".")[0] for base in type(x).__mro__)
     found = next((_BY_ROOT[root] for root in roots if root in _BY_ROOT), None)
     if found is None:
-        raise TypeError(
-            f"pieces on a GPU must be arrays of CuPy or PyTorch, not {type(x).__name__}, whose entries "
-            "cannot be picked to be sent"
-        )
+        raise TypeError(f"vectors on a GPU must be CuPy or PyTorch arrays here, not {type(x).__name__}")
     return found[cuda_aware]
 
 

@@ -35,7 +35,10 @@ class PieceOfSystem:
     def __init__(self, op: Any, b: Any) -> None:
         check_square(op)
         if op.row_ranges != op.col_ranges:
-            raise ValueError("rows and columns are not divided alike, so x would not be as b is")
+            raise ValueError(
+                "rows and columns are distributed differently; a solver needs an operator with the same "
+                "row_ranges and col_ranges"
+            )
         b, library = taken("b", b)
         located = library.locate(b, "b")
         self._op, self._library, self._b = op, library, b
@@ -69,7 +72,9 @@ class PieceOfSystem:
     def check_device(self, name: str, located: Any, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
             there, here = device_name(located.ordinal), device_name(self._ordinal)
-            raise ValueError(f"{name} is on {there}, and the vectors of the solve on {here}; move it there")
+            raise ValueError(
+                f"{name} is on {there}, but the vectors of the solve are on {here}; move {name} there"
+            )
 
     def vectors(self) -> Vectors:
         return _Pieces(self, self._b)
@@ -77,13 +82,15 @@ class PieceOfSystem:
     def map_of(self, op: Any) -> Any:
         """The products with a distributed operator, as the core calls them."""
         if op.row_ranges != self._op.row_ranges or op.col_ranges != self._op.row_ranges:
-            raise ValueError("M is not divided among the ranks as the system is")
+            raise ValueError(
+                "M is distributed differently from the system; give both the same row_ranges and col_ranges"
+            )
         if op.dtype != self.dtype:
-            raise TypeError(f"M is of {op.dtype}, and the system of {self.dtype}; they must be alike")
+            raise TypeError(f"M has dtype {op.dtype}, and the system {self.dtype}; give both the same dtype")
 
         matrix = op._core_matrix
         if (matrix is None) != (self._matrix is None):
-            raise ValueError("M and the system send over different transports; give both the same transport=")
+            raise ValueError("M and the system use different transports; give both the same transport=")
         if matrix is not None:
             return _core.matrix_map(matrix)
 

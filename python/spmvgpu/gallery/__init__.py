@@ -1,10 +1,8 @@
-"""Matrices to try things on: grids, finite elements, bands, graphs and linear programs, of any size.
+"""Test matrices of any size: grids, finite elements, bands, graphs and linear programs.
 
-Every generator returns a canonical `scipy.sparse.csr_array` and nothing else; the loads of the elastic bodies
-have functions of their own. A generator takes a ``dtype``, and gives the same matrix for the same ``seed``.
-All of them work on whole index arrays, so that tens of millions of non-zeros take seconds.
-
-`spmvgpu.gallery.meshes` puts patterns of finite elements together from cells, plates and clouds of points.
+Each generator returns a `scipy.sparse.csr_array` with sorted indices. The same arguments give the same
+matrix. Tens of millions of non-zeros take seconds. `gallery.meshes` makes sparsity patterns of finite element
+meshes.
 
 >>> from spmvgpu import gallery
 >>> gallery.poisson2d(30).shape, gallery.elasticity3d(4).nnz

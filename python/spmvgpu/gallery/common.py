@@ -25,7 +25,7 @@ def generator(seed: Any) -> np.random.Generator:
 def checked_contrast(value: Any) -> float:
     contrast = real_number("contrast", value)
     if not 1 <= contrast < np.inf:
-        raise ValueError(f"contrast is {contrast}; it must be finite and at least 1")
+        raise ValueError(f"contrast={value!r} is not allowed; give a finite number of at least 1")
     return contrast
 
 
@@ -33,9 +33,9 @@ def value_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     try:
         checked: np.dtype[Any] = np.dtype(dtype)
     except Exception as error:  # NumPy raises what it pleases
-        raise TypeError(f"dtype={dtype!r} is no type of numbers") from error
+        raise TypeError(f"dtype={dtype!r} is not allowed; give a numeric dtype") from error
     if checked.kind not in "biufc":
-        raise TypeError(f"dtype={dtype!r} is no type of numbers")
+        raise TypeError(f"dtype={dtype!r} is not allowed; give a numeric dtype")
     return checked
 
 

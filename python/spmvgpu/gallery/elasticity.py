@@ -1,4 +1,4 @@
-"""Linear elasticity on finite elements: squares and hexahedra, clamped at one side."""
+"""Linear elasticity on regular grids of finite elements, clamped at one side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,26 @@ def elasticity2d(
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
 ) -> sp.csr_array:
-    """Plane-strain linear elasticity on bilinear squares; as `elasticity3d`, with 2 unknowns per node.
+    """Return the stiffness matrix of a square in plane strain, clamped at one side.
+
+    The elements are bilinear squares with 2 x 2 Gauss points. Each node has 2 unknowns, its displacements.
+
+    Parameters
+    ----------
+    n : int
+        Number of free nodes along each axis, at least 2. The matrix has ``2 * n**2`` rows.
+    poisson_ratio, contrast, dtype, seed
+        As in `elasticity3d`.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Symmetric positive definite. `elasticity2d_load` returns a right-hand side.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -37,7 +56,23 @@ def elasticity2d(
 
 @with_hints
 def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
-    """Right-hand side of `elasticity2d`; see `elasticity3d_load`.
+    """Return the weight of the square of `elasticity2d`, a right-hand side.
+
+    Parameters
+    ----------
+    n : int
+        As in `elasticity2d`.
+    dtype : dtype, default float64
+
+    Returns
+    -------
+    (2 * n**2,) numpy.ndarray
+        A uniform force along the last axis, parallel to the clamped side.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -57,29 +92,34 @@ def elasticity3d(
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
 ) -> sp.csr_array:
-    """Linear elasticity of a block that is clamped at one face.
+    """Return the stiffness matrix of an elastic block, clamped at one face.
 
-    Trilinear hexahedra, integrated with 2 x 2 x 2 Gauss points; 3 unknowns (displacements) per node.
+    The elements are trilinear hexahedra with 2 x 2 x 2 Gauss points. Each node has 3 unknowns, its
+    displacements.
 
     Parameters
     ----------
     n : int
-        Free nodes along each axis; the nodes of the clamped face come on top and are eliminated.
-        The matrix has ``3 n**3`` rows and ``9 (3 n - 2)**3`` stored entries.
-    poisson_ratio : float
-        Of the material, below 0.5.
-    contrast : float
-        Largest over smallest Young's modulus, random and log-uniform per element; 1 makes the block
-        homogeneous.
-    dtype : dtype
-        Of the values.
-    seed : int
-        Of the random moduli.
+        Number of free nodes along each axis, at least 2. The matrix has ``3 * n**3`` rows and ``9 * (3*n -
+        2)**3`` stored entries. The nodes of the clamped face are eliminated.
+    poisson_ratio : float, default 0.3
+        Poisson's ratio, between -1 and 0.5.
+    contrast : float, default 1.0
+        Ratio of the largest to the smallest Young's modulus, at least 1. The modulus of each element is
+        random and log-uniform. With 1, all are equal.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the random moduli.
 
     Returns
     -------
     scipy.sparse.csr_array
-        Stiffness matrix, symmetric positive definite. `elasticity3d_load` makes a right-hand side for it.
+        Symmetric positive definite. `elasticity3d_load` returns a right-hand side.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -93,19 +133,23 @@ def elasticity3d(
 
 @with_hints
 def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
-    """The weight of the block of `elasticity3d`: a right-hand side for that matrix.
+    """Return the weight of the block of `elasticity3d`, a right-hand side.
 
     Parameters
     ----------
     n : int
-        As for `elasticity3d`.
-    dtype : dtype
-        Of the values.
+        As in `elasticity3d`.
+    dtype : dtype, default float64
 
     Returns
     -------
     (3 * n**3,) numpy.ndarray
         A uniform force along the last axis, parallel to the clamped face.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -153,7 +197,7 @@ def _load(grid: Grid, dtype: npt.DTypeLike) -> Array:
 def _elements(grid: Grid) -> Grid:
     """One element per cell between nodes, and a layer along axis 0 between the clamped and the free nodes."""
     if min(grid) < 2:
-        raise ValueError(f"elasticity needs at least 2 free nodes along each axis, got {grid[0]}")
+        raise ValueError(f"n={grid[0]} is not allowed; give at least 2 free nodes along each axis")
     return (grid[0], *(n - 1 for n in grid[1:]))
 
 
@@ -165,7 +209,9 @@ def _surrounded(elements: Array) -> Array:
 def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
     """Stiffness (corner, component, corner, component) of a unit cube with Young's modulus 1."""
     if not -1 < real_number("poisson_ratio", poisson_ratio) < 0.5:
-        raise ValueError(f"poisson_ratio is {poisson_ratio}; it must lie between -1 and 0.5, both excluded")
+        raise ValueError(
+            f"poisson_ratio={poisson_ratio!r} is not allowed; give a number between -1 and 0.5, both excluded"
+        )
     lame = poisson_ratio / ((1 + poisson_ratio) * (1 - 2 * poisson_ratio))
     shear = 1 / (2 * (1 + poisson_ratio))
     corners = np.array(list(itertools.product((0, 1), repeat=dim)))

@@ -1,8 +1,11 @@
-"""Symmetric matrices as finite elements make them: unknowns couple where they share an element of a mesh.
+"""Sparsity patterns of finite element meshes.
 
-A matrix is put together from parts: cells of a grid, perhaps cut into tetrahedra; the unknowns of each cell
-(`coupled`), several per node (`blocks`), and values that make it symmetric to the last bit
-(`symmetric_values`).
+A pattern is a `scipy.sparse.csr_array` of int8 ones. `symmetric_values` fills it with values.
+
+>>> from spmvgpu.gallery import meshes
+>>> pattern = meshes.blocks(meshes.solid((4, 4, 4)), 3)  # three unknowns per node
+>>> meshes.symmetric_values(pattern).shape
+(192, 192)
 """
 
 from __future__ import annotations
@@ -17,6 +20,24 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from .common import Array, canonical
 
+__all__ = [
+    "blocks",
+    "box_girder",
+    "cells",
+    "cloud",
+    "coupled",
+    "cuthill_mckee",
+    "edge_elements",
+    "edges",
+    "permuted",
+    "product",
+    "quadratic_elements",
+    "shuffled",
+    "solid",
+    "symmetric_values",
+    "tetrahedra",
+]
+
 # Frequency of the wave that symmetric_values reads off: high enough that neighbours share no digit.
 _WAVE = 1e4
 
@@ -25,19 +46,28 @@ _WAVE = 1e4
 
 
 def cells(nodes: Sequence[int], closed: Sequence[int] = ()) -> Array:
-    """The nodes of every cell of a grid: squares in two dimensions, hexahedra in three.
+    """List the nodes of each cell of a regular grid.
+
+    Cells are squares in two dimensions and hexahedra in three. Nodes are numbered along the last axis first.
+    Put the longest axis first for a small bandwidth.
 
     Parameters
     ----------
     nodes : sequence of int
-        Along each axis. They are numbered along the last axis first: put the longest axis first to number
-        neighbours closely.
+        Number of nodes along each axis.
     closed : sequence of int
-        Axes that lead back to their beginning, as around a cylinder.
+        Periodic axes, such as the one around a cylinder.
 
     Returns
     -------
-    (cells, 2**dim) array
+    (cells, 2**dim) array of int
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.cells((2, 3))
+    array([[0, 1, 3, 4],
+           [1, 2, 4, 5]])
     """
     first = np.indices([n if axis in closed else n - 1 for axis, n in enumerate(nodes)])
     first = first.reshape(len(nodes), -1)
@@ -47,14 +77,50 @@ def cells(nodes: Sequence[int], closed: Sequence[int] = ()) -> Array:
 
 
 def tetrahedra(hexahedra: Array) -> Array:
-    """Each hexahedron cut into six tetrahedra, all of which have its main diagonal."""
+    """Cut each hexahedron into six tetrahedra that share its main diagonal.
+
+    Parameters
+    ----------
+    hexahedra : (m, 8) array of int
+        As `cells` returns them.
+
+    Returns
+    -------
+    (6 * m, 4) array of int
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.tetrahedra(meshes.cells((2, 2, 2))).shape
+    (6, 4)
+    """
     steps = np.array([4, 2, 1])  # a corner of `cells` is numbered by the bits of its three coordinates
     paths = [[0, *np.cumsum(steps[list(axes)])] for axes in itertools.permutations(range(3))]
     return np.concatenate([hexahedra[:, path] for path in paths])
 
 
 def edges(elements: Array) -> tuple[Array, int]:
-    """The six edges of each tetrahedron, numbered in the order of their nodes, and how many there are."""
+    """Number the edges of a tetrahedral mesh.
+
+    Parameters
+    ----------
+    elements : (m, 4) array of int
+        Nodes of each tetrahedron.
+
+    Returns
+    -------
+    numbers : (m, 6) array of int
+        Edges of each tetrahedron.
+    count : int
+        Number of edges in the mesh.
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> numbers, count = meshes.edges(meshes.tetrahedra(meshes.cells((2, 2, 2))))
+    >>> numbers.shape, count
+    ((6, 6), 19)
+    """
     nodes = int(elements.max()) + 1
     pairs = [elements[:, pair] for pair in itertools.combinations(range(4), 2)]
     keys = np.stack([pair.min(axis=1) * nodes + pair.max(axis=1) for pair in pairs], axis=1)
@@ -66,7 +132,28 @@ def edges(elements: Array) -> tuple[Array, int]:
 
 
 def coupled(elements: Array, unknowns: int) -> sp.csr_array:
-    """The pattern of the matrix whose unknowns couple where an element has both; int8 ones, canonical."""
+    """Return the pattern of a mesh: two unknowns couple if an element has both.
+
+    Parameters
+    ----------
+    elements : (m, k) array of int
+        Unknowns of each element.
+    unknowns : int
+        Number of unknowns, the size of the matrix.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.coupled(np.array([[0, 1], [1, 2]]), 3).toarray()
+    array([[1, 1, 0],
+           [1, 1, 1],
+           [0, 1, 1]], dtype=int8)
+    """
     count, per_element = elements.shape
     incidence = sp.csr_array(
         (
@@ -80,12 +167,51 @@ def coupled(elements: Array, unknowns: int) -> sp.csr_array:
 
 
 def product(first: sp.csr_array, second: sp.csr_array) -> sp.csr_array:
-    """The pattern of a mesh that is the product of two, as layers of a surface are."""
+    """Return the pattern of the product of two meshes, such as a surface times layers.
+
+    Parameters
+    ----------
+    first, second : csr_array
+        Patterns of the meshes.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.product(meshes.solid((4, 3)), meshes.solid((3,))).shape
+    (36, 36)
+    """
     return _pattern(sp.csr_array(sp.kron(first, second, format="csr")))
 
 
 def blocks(pattern: sp.csr_array, dof: int) -> sp.csr_array:
-    """Each entry becomes a dense block, as where each node has `dof` unknowns."""
+    """Replace each entry of a pattern by a dense block.
+
+    Parameters
+    ----------
+    pattern : csr_array
+        Pattern of the nodes.
+    dof : int
+        Unknowns per node, the size of a block.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.blocks(sp.csr_array(np.eye(2, dtype=np.int8)), 2).toarray()
+    array([[1, 1, 0, 0],
+           [1, 1, 0, 0],
+           [0, 0, 1, 1],
+           [0, 0, 1, 1]], dtype=int8)
+    """
     lengths = np.repeat(dof * np.diff(pattern.indptr), dof)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(pattern.indptr.dtype)
     # The columns of a node's first row, and where in them every entry of all its rows is found.
@@ -106,10 +232,26 @@ def _pattern(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def symmetric_values(pattern: sp.csr_array, seed: int = 0) -> sp.csr_array:
-    """A symmetric pattern with values from -1 to 1 that look random: a matrix symmetric to the last bit.
+    """Fill a symmetric pattern with values between -1 and 1.
 
-    An entry is a function of the sum of two random numbers, its row's and its column's: sums do not depend on
-    the order.
+    The matrix is symmetric to the last bit. The values look random: each is a function of the sum of two
+    random numbers, one of its row and one of its column.
+
+    Parameters
+    ----------
+    pattern : csr_array
+    seed : int
+
+    Returns
+    -------
+    scipy.sparse.csr_array of float64
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> A = meshes.symmetric_values(meshes.solid((4, 4)))
+    >>> float(abs(A - A.T).max())
+    0.0
     """
     weight = np.random.default_rng(seed).random(pattern.shape[0])
     values = np.repeat(weight, np.diff(pattern.indptr))
@@ -119,7 +261,26 @@ def symmetric_values(pattern: sp.csr_array, seed: int = 0) -> sp.csr_array:
 
 
 def cuthill_mckee(matrix: sp.csr_array, dof: int = 1) -> sp.csr_array:
-    """The matrix in reverse Cuthill-McKee order; one of `dof` by `dof` blocks is ordered by its nodes."""
+    """Permute rows and columns to reverse Cuthill-McKee order.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        Symmetric.
+    dof : int
+        Unknowns per node. They stay together.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> A = meshes.symmetric_values(meshes.cloud(60, 4, reach=1.5))
+    >>> meshes.cuthill_mckee(A).nnz == A.nnz
+    True
+    """
     nodes = matrix
     if dof > 1:
         leading = matrix[::dof]
@@ -134,7 +295,27 @@ def cuthill_mckee(matrix: sp.csr_array, dof: int = 1) -> sp.csr_array:
 
 
 def shuffled(matrix: sp.csr_array, group: int, seed: int = 0) -> sp.csr_array:
-    """The matrix with groups of `group` unknowns in random order, as mesh generators number their parts."""
+    """Permute rows and columns in random order, in groups.
+
+    Mesh generators often number the parts of a mesh like this.
+
+    Parameters
+    ----------
+    matrix : csr_array
+    group : int
+        Neighbouring unknowns that stay together.
+    seed : int
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.shuffled(meshes.solid((6, 5)), group=4).shape
+    (30, 30)
+    """
     starts = np.arange(0, matrix.shape[0], group)
     np.random.default_rng(seed).shuffle(starts)
     order = (starts[:, None] + np.arange(group)).ravel()
@@ -142,7 +323,28 @@ def shuffled(matrix: sp.csr_array, group: int, seed: int = 0) -> sp.csr_array:
 
 
 def permuted(matrix: sp.csr_array, order: Array) -> sp.csr_array:
-    """Rows and columns in a new order: ``matrix[order][:, order]``, canonical again."""
+    """Permute rows and columns: ``matrix[order][:, order]``.
+
+    Parameters
+    ----------
+    matrix : csr_array
+    order : (n,) array of int
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        With sorted indices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spmvgpu import gallery
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.permuted(gallery.poisson1d(3), np.array([1, 0, 2])).toarray()
+    array([[ 2., -1., -1.],
+           [-1.,  2.,  0.],
+           [-1.,  0.,  2.]])
+    """
     position = np.empty(len(order), matrix.indices.dtype)
     position[order] = np.arange(len(order), dtype=position.dtype)
     rows = sp.csr_array(matrix[order])
@@ -156,17 +358,69 @@ def permuted(matrix: sp.csr_array, order: Array) -> sp.csr_array:
 
 
 def solid(nodes: Sequence[int], closed: Sequence[int] = ()) -> sp.csr_array:
-    """Pattern of the nodes of a grid of hexahedra (of squares, in two dimensions)."""
+    """Return the node pattern of a grid of squares or hexahedra.
+
+    Parameters
+    ----------
+    nodes, closed
+        As in `cells`.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.solid((10, 10, 10)).shape
+    (1000, 1000)
+    """
     return coupled(cells(nodes, closed), prod(nodes))
 
 
 def edge_elements(nodes: Sequence[int]) -> sp.csr_array:
-    """Pattern of tetrahedral edge elements (Nedelec, first order) in a box: an unknown on every edge."""
+    """Return the pattern of first-order Nedelec elements on tetrahedra in a box.
+
+    Each edge has one unknown.
+
+    Parameters
+    ----------
+    nodes : sequence of 3 int
+        Number of nodes along each axis.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.edge_elements((2, 2, 2)).shape
+    (19, 19)
+    """
     return coupled(*edges(tetrahedra(cells(nodes))))
 
 
 def quadratic_elements(nodes: Sequence[int]) -> sp.csr_array:
-    """Pattern of quadratic tetrahedra in a box: an unknown on every node, then one on every edge."""
+    """Return the pattern of quadratic tetrahedra in a box.
+
+    Each node has one unknown, and then each edge.
+
+    Parameters
+    ----------
+    nodes : sequence of 3 int
+        Number of nodes along each axis.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.quadratic_elements((2, 2, 2)).shape
+    (27, 27)
+    """
     elements = tetrahedra(cells(nodes))
     middles, count = edges(elements)
     corners = prod(nodes)
@@ -174,14 +428,26 @@ def quadratic_elements(nodes: Sequence[int]) -> sp.csr_array:
 
 
 def box_girder(nodes: Sequence[int], spacing: int) -> sp.csr_array:
-    """Pattern of the plates of a ship's hull: the sides of a box, a deck between, and bulkheads across it.
+    """Return the pattern of the plates of a ship's hull.
+
+    The plates are the sides of a box, a deck and bulkheads.
 
     Parameters
     ----------
-    nodes : sequence of int
-        Of the lattice that the plates lie in: along the hull, then across.
+    nodes : sequence of 3 int
+        Nodes along the hull, and then across it in both directions.
     spacing : int
-        Bulkheads lie this many nodes apart.
+        Nodes between two bulkheads.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.box_girder((9, 4, 5), spacing=4).shape
+    (162, 162)
     """
     number = np.arange(prod(nodes)).reshape(nodes)
     length, height, width = nodes
@@ -194,9 +460,30 @@ def box_girder(nodes: Sequence[int], spacing: int) -> sp.csr_array:
 
 
 def cloud(points: int, side: int, reach: float, seed: int = 0) -> sp.csr_array:
-    """Pattern of the atoms of a folded chain, each coupled to those within `reach` of it.
+    """Return the pattern of the atoms of a folded chain.
 
-    The atoms sit near the points of a lattice that is `side` wide, and the chain winds through it to and fro.
+    The chain winds through a cubic lattice. Each atom lies near a lattice point and couples to the atoms
+    within `reach` of it.
+
+    Parameters
+    ----------
+    points : int
+        Number of atoms, at most ``side**3``.
+    side : int
+        Lattice points along each axis.
+    reach : float
+        Largest distance of coupled atoms, in lattice spacings.
+    seed : int
+
+    Returns
+    -------
+    scipy.sparse.csr_array of int8
+
+    Examples
+    --------
+    >>> from spmvgpu.gallery import meshes
+    >>> meshes.cloud(60, 4, reach=1.5).shape
+    (60, 60)
     """
     from scipy.spatial import cKDTree
 

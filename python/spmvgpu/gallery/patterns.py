@@ -1,4 +1,4 @@
-"""Random patterns: bands, graphs and linear programs."""
+"""Random sparsity patterns: bands, graphs and linear programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,29 @@ from .common import Array, canonical, count, generator, value_type
 def banded_random(
     n: int, per_row: int, half_bandwidth: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """`per_row` entries a row (less coinciding ones), at random within `half_bandwidth` of the diagonal.
+    """Return a square matrix with random entries in a band.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows and columns.
+    per_row : int
+        Entries drawn per row. Coinciding entries become one.
+    half_bandwidth : int
+        Largest distance of an entry from the diagonal.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the positions and values.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Values are uniform between -1 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -38,7 +60,27 @@ def banded_random(
 def uniform_random(
     rows: int, cols: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """`per_row` entries a row (less the coinciding ones), every column equally likely.
+    """Return a matrix whose entries are in random columns.
+
+    Parameters
+    ----------
+    rows, cols : int
+        Shape of the matrix.
+    per_row : int
+        Entries drawn per row. Coinciding entries become one.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the positions and values.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Values are uniform between -1 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -63,24 +105,36 @@ def powerlaw(
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
 ) -> sp.csr_array:
-    """Graph-like matrix: few long rows, many short or empty ones, and hub columns that many rows use.
+    """Return a square matrix with row lengths that follow a power law, like a graph.
+
+    A few rows are long, many are short or empty. A few columns have many entries.
 
     Parameters
     ----------
     n : int
-        Rows and columns.
+        Number of rows and columns.
     mean : float
-        Entries per row, about: coinciding ones and those beyond `max_length` are dropped.
-    exponent : float
-        Of the law ``P(length) ~ length**-exponent``, above 1; larger means fewer long rows.
-    max_length : int
-        Longest row.
-    locality : float
-        Fraction of the entries that lie near the diagonal, as links within one site do.
-    dtype : dtype
-        Of the values.
-    seed : int
-        Of everything random.
+        Approximate mean number of entries per row. Coinciding entries become one, and entries beyond
+        `max_length` are dropped.
+    exponent : float, default 2.1
+        Exponent of ``P(length) ~ length**-exponent``, above 1. A larger exponent makes fewer long rows.
+    max_length : int, default 10000
+        Length of the longest row.
+    locality : float, default 0.0
+        Fraction of entries near the diagonal, from 0 to 1.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the positions and values.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Values are uniform between -1 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -92,11 +146,11 @@ def powerlaw(
     """
     n, max_length = count("n", n), whole_number("max_length", max_length, 1)
     if not 0 <= real_number("mean", mean) < np.inf:
-        raise ValueError(f"mean is {mean}; it must be finite and not negative")
+        raise ValueError(f"mean={mean!r} is not allowed; give a finite number of at least 0")
     if not 1 < real_number("exponent", exponent) < np.inf:
-        raise ValueError(f"exponent is {exponent}; it must be finite and above 1")
+        raise ValueError(f"exponent={exponent!r} is not allowed; give a finite number above 1")
     if not 0 <= real_number("locality", locality) <= 1:
-        raise ValueError(f"locality is {locality}; it must lie between 0 and 1")
+        raise ValueError(f"locality={locality!r} is not allowed; give a number from 0 to 1")
     rng = generator(seed)
     raw = np.minimum((1 - rng.random(n)) ** (-1 / (exponent - 1)), max_length)
     wanted = raw * (mean / raw.mean()) + rng.random(n)  # rounded up or down at random, which keeps the mean
@@ -119,26 +173,35 @@ _RMAT_QUARTERS = (0.57, 0.19, 0.19)
 
 @with_hints
 def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0) -> sp.csr_array:
-    """Recursive graph (R-MAT): ``2**levels`` rows, `per_row` entries for each, less the coinciding ones.
+    """Return the matrix of a recursive random graph (R-MAT) [1]_.
 
-    The matrix is cut into quarters, one of them is chosen, and so on until an entry is left: rows and columns
-    of very different lengths, that no order brings together.
+    Each entry is placed by choosing a quarter of the matrix, a quarter of this quarter, and so on. The
+    probabilities of the quarters are those of the Graph 500 benchmark. Rows and columns have very different
+    lengths, and no permutation brings the entries close together.
 
     Parameters
     ----------
     levels : int
-        How often the matrix is cut, 1 to 30.
+        Number of subdivisions, from 1 to 30. The matrix has ``2**levels`` rows and columns.
     per_row : int
-        Entries per row that are drawn, on average.
-    dtype : dtype
-        Of the values.
-    seed : int
-        Of everything random.
+        Mean number of entries drawn per row. Coinciding entries become one.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the positions and values.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Values are uniform between -1 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     References
     ----------
-    Chakrabarti, Zhan, Faloutsos: R-MAT: a recursive model for graph mining. SDM 2004. The quarters are as
-    likely as in the Graph 500 benchmark.
+    .. [1] D. Chakrabarti, Y. Zhan, C. Faloutsos, "R-MAT: a recursive model for graph mining", SDM 2004.
 
     Examples
     --------
@@ -148,7 +211,9 @@ def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: 
     """
     levels, per_row = whole_number("levels", levels, 1), count("per_row", per_row, 0)
     if levels > 30:
-        raise ValueError(f"levels is {levels}; columns are 32-bit numbers, so at most 30 are allowed")
+        raise ValueError(
+            f"levels={levels} is not allowed; give at most 30, because column indices have 32 bits"
+        )
     rng, n = generator(seed), 1 << levels
     first, beside, below = np.cumsum(_RMAT_QUARTERS)
     rows, columns = np.zeros(n * per_row, np.int32), np.zeros(n * per_row, np.int32)
@@ -165,7 +230,29 @@ def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: 
 def lp_like(
     rows: int, cols: int, per_column: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """Wide constraint matrix of a covering problem: short columns of ones, rows of very different lengths.
+    """Return the constraint matrix of a covering problem.
+
+    The matrix has short columns, and rows of very different lengths.
+
+    Parameters
+    ----------
+    rows, cols : int
+        Shape of the matrix.
+    per_column : int
+        Mean number of entries drawn per column. Coinciding entries become one.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the positions.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        All stored values are 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Finite differences on grids, and the matrix of any stencil, which finite elements on a grid have, too."""
+"""Finite differences on regular grids, and matrices of any stencil."""
 
 from __future__ import annotations
 
@@ -19,7 +19,24 @@ Grid = tuple[int, ...]
 def poisson1d(
     n: int, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """3-point finite differences of ``-d/dx (k du/dx)`` on a line of `n` unknowns; see `poisson3d`.
+    """Return 3-point finite differences of ``-d/dx (k du/dx)`` on a line.
+
+    Parameters
+    ----------
+    n : int
+        Number of unknowns.
+    contrast, dtype, seed
+        As in `poisson3d`.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Symmetric positive definite, scaled as in `poisson3d`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -36,7 +53,24 @@ def poisson1d(
 def poisson2d(
     nx: int, ny: int | None = None, *, contrast: float = 1.0, dtype: npt.DTypeLike = np.float64, seed: int = 0
 ) -> sp.csr_array:
-    """5-point finite differences of ``-div(k grad u)`` on `nx` by `ny` unknowns; see `poisson3d`.
+    """Return 5-point finite differences of ``-div(k grad u)`` on a rectangle.
+
+    Parameters
+    ----------
+    nx, ny : int
+        Number of unknowns along each axis. `ny` defaults to `nx`.
+    contrast, dtype, seed
+        As in `poisson3d`.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Symmetric positive definite, scaled as in `poisson3d`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -61,27 +95,31 @@ def poisson3d(
     dtype: npt.DTypeLike = np.float64,
     seed: int = 0,
 ) -> sp.csr_array:
-    """Finite differences of ``-div(k grad u)`` on a box with u = 0 around it: symmetric positive definite.
+    """Return finite differences of ``-div(k grad u)`` on a box, with u = 0 on its boundary.
 
     Parameters
     ----------
     nx, ny, nz : int
-        Unknowns along each axis; `ny` and `nz` default to `nx`.
+        Number of unknowns along each axis. `ny` and `nz` default to `nx`.
     points : {7, 27}
-        Couple each point to its 6 face neighbours or to all 26 neighbours.
-    contrast : float
-        Largest over smallest value of the coefficient k, which is random and log-uniform; 1 makes it
-        constant.
-    dtype : dtype
-        Of the values.
-    seed : int
-        Of the random coefficient.
+        Size of the stencil: a point couples to its 6 face neighbours or to all 26 neighbours.
+    contrast : float, default 1.0
+        Ratio of the largest to the smallest coefficient k, at least 1. The coefficient is random and
+        log-uniform. With 1, it is constant.
+    dtype : dtype, default float64
+    seed : int, default 0
+        Seed of the random coefficient.
 
     Returns
     -------
     scipy.sparse.csr_array
-        Scaled by the grid spacing squared: the entries are those of the stencil (6 and -1 for 7 constant
-        points).
+        Symmetric positive definite. It is multiplied by the grid spacing squared: with 7 points and a
+        constant coefficient, the entries are 6 and -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
 
     Examples
     --------
@@ -90,7 +128,7 @@ def poisson3d(
     ((1000, 1000), (6000, 6000))
     """
     if whole_number("points", points, 1) not in (7, 27):
-        raise ValueError(f"points is {points}; allowed: 7, 27")
+        raise ValueError(f"points={points!r} is not allowed; give 7 or 27")
     return _diffusion(
         _grid(nx=nx, ny=ny, nz=nz), star_offsets(3) if points == 7 else box_offsets(3), contrast, dtype, seed
     )

@@ -1,4 +1,4 @@
-"""The matrices that products are measured on."""
+"""The matrices of the benchmarks."""
 
 from __future__ import annotations
 

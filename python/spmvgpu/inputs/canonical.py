@@ -74,9 +74,7 @@ def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None) -> Any:
     if isinstance(A, tuple):
         return _from_arrays(A, shape, wanted)
     if shape is not None:
-        raise TypeError(
-            "shape= goes with a (data, indices, indptr) tuple only; this matrix has a shape of its own"
-        )
+        raise TypeError("shape= is allowed only with a (data, indices, indptr) tuple; leave it out")
     matrix = matrix_of(A)
     return csr_of_sparse(matrix, wanted) if sp.issparse(matrix) else _from_dense(matrix, type(A), wanted)
 
@@ -90,17 +88,15 @@ def matrix_of(A: Any) -> Any:
         For what is neither.
     """
     if isinstance(A, str | bytes | os.PathLike):
-        raise TypeError(
-            f"A is {A!r}, which is no matrix; read a file with spmvgpu.matrix_io.read_matrix(path)"
-        )
+        raise TypeError(f"A is {A!r}, not a matrix; read a file with spmvgpu.matrix_io.read_matrix(path)")
     if isinstance(A, LinearOperator) and not hasattr(A, "tocsr"):
-        raise TypeError(f"A is a {type(A).__name__}, which does not give its entries; {_ALLOWED}")
+        raise TypeError(f"A is a {type(A).__name__}, whose entries cannot be read; {_ALLOWED}")
     sparse = scipy_sparse(A)
     if sparse is not None:
         return sparse
     dense = as_array("A", A.get() if type(A).__module__.partition(".")[0] == "cupy" else A)
     if dense.ndim == 0:
-        raise TypeError(f"A is of type {type(A).__name__}, which is no matrix; {_ALLOWED}")
+        raise TypeError(f"A is of type {type(A).__name__}, not a matrix; {_ALLOWED}")
     return dense
 
 
@@ -150,7 +146,7 @@ def _complete(csr: Any, symmetric: _Declared) -> Any:
     if outside.any():
         k = int(np.argmax(outside))
         raise ValueError(
-            f"symmetric={symmetric!r}, but entry ({rows[k]}, {csr.indices[k]}) lies outside that triangle; "
+            f"symmetric={symmetric!r}, but entry ({rows[k]}, {csr.indices[k]}) is outside this triangle; "
             "give symmetric=True for a matrix that is stored in full"
         )
     mirrored = csr.indices != rows
@@ -167,8 +163,8 @@ def _complete(csr: Any, symmetric: _Declared) -> Any:
 def _check_hermitian(csr: Any) -> None:
     if csr.indptr.dtype != np.int32:
         raise ValueError(
-            f"symmetric='hermitian' is for up to {ENTRY_LIMIT} (2**31 - 1) stored entries, which are "
-            f"checked; this matrix has {csr.nnz}. Leave it out"
+            f"symmetric='hermitian' is allowed for at most {ENTRY_LIMIT} (2**31 - 1) stored entries, which "
+            f"are checked; this matrix has {csr.nnz}; leave it out"
         )
     found = _core.asymmetry(csr.indptr, csr.indices, csr.data, True)
     if found:

@@ -150,7 +150,7 @@ def check_integers(name: str, array: Any) -> None:
 def check_lengths(shape: tuple[int, int]) -> None:
     if max(shape) > INDEX_LIMIT:
         raise ValueError(
-            f"shape {shape} is too large: at most {INDEX_LIMIT} (2**31 - 1) rows and columns fit"
+            f"shape {shape} is too large; at most {INDEX_LIMIT} (2**31 - 1) rows and columns are allowed"
         )
 
 
@@ -161,7 +161,7 @@ def wanted_dtype(dtype: Any) -> np.dtype[Any] | None:
     try:
         wanted: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
     except Exception as error:  # NumPy raises what it pleases: TypeError, ValueError, SyntaxError, ...
-        raise TypeError(f"dtype={dtype!r} is no type; allowed are {NAMES}") from error
+        raise TypeError(f"dtype={dtype!r} is not a dtype; allowed are {NAMES}") from error
     if not is_value_type(wanted):
         raise TypeError(f"dtype {wanted} is not supported; allowed are {NAMES}")
     return wanted
@@ -174,7 +174,7 @@ def storage_dtype(given: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtyp
     if wanted is not None:
         if given.kind == "c" and wanted.kind != "c":
             raise TypeError(
-                f"dtype {given} cannot be stored as {wanted}, which has no imaginary part; give A.real, or a "
+                f"dtype {given} cannot be stored as {wanted}, which has no imaginary part; give A.real or a "
                 "complex dtype"
             )
         return wanted
@@ -182,5 +182,5 @@ def storage_dtype(given: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtyp
     if is_value_type(native):
         return native
     if given.itemsize > 8:
-        raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}. Give dtype= to have it rounded")
+        raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}. Give dtype= to round the values")
     return np.dtype(np.float64)

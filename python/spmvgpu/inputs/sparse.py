@@ -39,8 +39,8 @@ def scipy_sparse(A: Any) -> Any | None:
         return None
     if not sp.issparse(converted):
         raise TypeError(
-            f"a {type(A).__name__} gives a {type(converted).__name__} for itself as a sparse matrix, and not "
-            "one of SciPy's; give a SciPy sparse matrix"
+            f"a {type(A).__name__} converts itself to a {type(converted).__name__}, which is not a SciPy "
+            "sparse matrix; give a SciPy sparse matrix"
         )
     return converted
 
@@ -72,7 +72,7 @@ def csr_of_sparse(A: Any, wanted: _Wanted) -> Any:
         return convert(A, wanted)
     except (AttributeError, IndexError, KeyError, OverflowError) as error:
         raise ValueError(
-            f"A is a broken {type(A).__name__}: its attributes do not fit together ({error})"
+            f"A is an invalid {type(A).__name__}: its attributes do not fit together ({error})"
         ) from error
 
 
@@ -93,7 +93,7 @@ def _from_bsr(A: Any, wanted: _Wanted) -> Any:
     dtype = storage_dtype(data.dtype, wanted)
     if data.ndim != 3 or data.shape[0] != indices.size or 0 in data.shape[1:]:
         raise ValueError(
-            f"mismatched lengths: data has shape {data.shape}, and there are {indices.size} indices of blocks"
+            f"mismatched lengths: data has shape {data.shape}, but there are {indices.size} block indices"
         )
     blocks = data.shape[1:]
     if A.shape[0] % blocks[0] or A.shape[1] % blocks[1]:
@@ -138,7 +138,7 @@ def _from_dia(A: Any, wanted: _Wanted) -> Any:
     check_integers("offsets", offsets)
     copy = np.array(offsets) if offsets.size else np.zeros(0, np.int32)  # none may be of any type
     if len(np.unique(copy)) != copy.size:
-        raise ValueError("offsets holds a diagonal twice")
+        raise ValueError("offsets contains a diagonal twice")
     inside = (copy > -A.shape[0]) & (copy < A.shape[1])  # SciPy would wrap what does not fit int32
     diagonals = np.array(data, dtype, order="C")[inside]
     dia = sp.dia_array((diagonals, copy[inside].astype(np.int32)), shape=A.shape)
@@ -148,11 +148,13 @@ def _from_dia(A: Any, wanted: _Wanted) -> Any:
 def _from_lil(A: Any, wanted: _Wanted) -> Any:
     for name, lists in (("rows", A.rows), ("data", A.data)):
         if not all(isinstance(row, list) for row in lists):
-            raise ValueError(f"{name} of a lil matrix must hold lists, and something else is among them")
+            raise ValueError(f"{name} of a lil matrix must contain lists only")
     rows, values = ([list(row) for row in lists] for lists in (A.rows, A.data))
     lengths = [len(row) for row in rows]
     if lengths != [len(row) for row in values]:
-        raise ValueError("mismatched lengths: the rows of the lil matrix have other lengths than their data")
+        raise ValueError(
+            "mismatched lengths: rows and data of the lil matrix have lists of different lengths"
+        )
     data = _flat("data", values)
     dtype = storage_dtype(data.dtype, storage_dtype(A.dtype, wanted))
     indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
@@ -163,7 +165,7 @@ def _from_dok(A: Any, wanted: _Wanted) -> Any:
     entries = list(A.items())
     for key, _ in entries:
         if not isinstance(key, tuple) or len(key) != 2:
-            raise ValueError(f"the keys of a dok matrix must be pairs (row, column), which {key!r} is not")
+            raise ValueError(f"the keys of a dok matrix must be pairs (row, column), not {key!r}")
     data = as_array("values", [value for _, value in entries])
     row, col = (as_array("keys", [key[axis] for key, _ in entries]) for axis in (0, 1))
     return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted))

@@ -1,4 +1,4 @@
-"""Solvers with the signatures of `scipy.sparse.linalg` that do all their work on the operator's device.
+"""Iterative solvers and preconditioners that run on the device of the operator.
 
 >>> import numpy as np, spmvgpu as sg
 >>> op = sg.aslinearoperator(sg.gallery.poisson2d(20), device="cpu")

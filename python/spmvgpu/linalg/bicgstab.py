@@ -24,60 +24,67 @@ def bicgstab(
     residuals: list[float] | None = None,
     check_every: int | None = None,
 ) -> tuple[Any, int]:
-    """Solve ``A x = b`` for any matrix by the stabilised biconjugate gradient method.
+    """Solve ``A x = b`` by the stabilized biconjugate gradient method.
 
-    The same call as `scipy.sparse.linalg.bicgstab`. Everything stays on the operator's device: vectors, of
-    its dtype, and scalars, in double precision. Repeated on the same device, it gives the same bits.
+    `A` is any square matrix. The arguments are those of `scipy.sparse.linalg.bicgstab`. All vectors stay on
+    the device of `A`. Scalars are float64. The same call on the same device gives the same bits.
 
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Square. One of `spmvgpu.distributed` may be given by all its ranks, with their pieces of vectors. A
-        `SparseOperator` is the fastest; one over several GPUs, or several parts of the CPU, keeps the vectors
-        in pieces there. Anything else that SciPy takes is converted; products of a `LinearOperator` are
-        computed by calling it with NumPy arrays, in every iteration.
+        Square. Pass a `SparseOperator` to solve more than once: a matrix is converted in each call. A
+        `LinearOperator` of another library is called with a NumPy array in each iteration. The ranks of a
+        `DistributedOperator` all call the solver, each with its pieces of `b` and `x0`.
     b : (n,) or (n, 1) array
-        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
-        array, what NumPy makes one of, or an array of another library on the operator's device, or on one of
-        several.
+        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
+        dtype of `A`. It may be complex only if `A` is.
     x0 : (n,) or (n, 1) array or "Mb", optional
-        First guess, in host memory like `b` or of the same library; zero by default.
+        Initial guess, of the same library as `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
-        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. Once the residual that the method updates
-        is that small, the true one is computed, and the method goes on from it if it is not.
+        Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
+        residual from `x` before it returns.
     maxiter : int, optional
-        Most iterations; ``10 * n`` by default.
+        Maximum number of iterations. The default is ``10 * n``.
     M : preconditioner, optional
-        Approximates the inverse of `A`. `jacobi`, `block_jacobi`, `chebyshev`, a `SparseOperator` on
-        the same device, or the inverse of a diagonal as a vector are applied on the device; any other
+        Approximate inverse of `A`. A preconditioner of `spmvgpu.linalg`, a `SparseOperator` on the same
+        device, and a vector that holds the inverse of a diagonal are applied on the device. Any other
         `LinearOperator` is called with NumPy arrays.
     callback : callable, optional
-        Called as ``callback(xk)`` after every iteration; the device waits for it. `xk` is the same array in
-        every call; copy it to keep it.
+        Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
+        each call: copy it to keep it.
     residuals : list, optional
-        Filled with ``norm(b - A @ x)`` of the guess and after every iteration.
+        Receives ``norm(b - A @ x)`` of the initial guess and after each iteration.
     check_every : int, optional
-        Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
-        beyond the end is lost time, and each look costs some.
+        On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
+        so do iterations after convergence. By default the interval grows during the solve.
 
     Returns
     -------
     x : (n,) array
-        Of the library and on the device of `b`.
+        Solution, of the library and on the device of `b`.
     info : int
-        0: converged, by the true residual. Positive: the number of iterations, all that were allowed (1 if
-        none were), or all that helped. Negative: the method broke down, and a warning says how: -10, -11 as
-        in SciPy, -12 for infinite numbers and NaN.
-
-    Warns
-    -----
-    SolverWarning
-        Where the method breaks down or stagnates.
+        0 if the residual is within the tolerances. Positive if it is not after `maxiter` iterations, or if
+        rounding errors prevent it: the number of iterations, at least 1. Negative if the method breaks down:
+        -10 and -11 as in SciPy, -12 for infinity or NaN.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments of wrong type, shape, dtype or device.
+        If an argument has a type, a shape, a dtype or a device that is not allowed.
+
+    Warns
+    -----
+    SolverWarning
+        If the method breaks down or stagnates.
+
+    See Also
+    --------
+    spmvgpu.SparseOperator.solve_info : How the last solve went.
+
+    References
+    ----------
+    .. [1] H. A. van der Vorst, "Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG for the solution
+       of nonsymmetric linear systems", 1992.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Preconditioners made of products: blocks of the diagonal, Chebyshev polynomials, multigrid cycles."""
+"""Preconditioners made of products: block Jacobi, Chebyshev polynomials and multigrid cycles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class _Level(NamedTuple):
 
 
 class Cycle(DevicePreconditioner):
-    """A multigrid cycle or a Chebyshev polynomial; made by `aspreconditioner` and `chebyshev`.
+    """A Chebyshev polynomial or a multigrid cycle, as `chebyshev` and `aspreconditioner` return it.
+
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy.
 
     Examples
     --------
@@ -113,19 +115,20 @@ def _matrix(op: SparseOperator | None) -> Any:
 
 @with_hints
 def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle:
-    """A Chebyshev polynomial in a symmetric or Hermitian positive definite matrix, near its inverse.
+    """Return a Chebyshev polynomial preconditioner of a positive definite matrix.
 
-    It is applied by products alone, so it needs no more memory than two vectors, and costs ``degree - 1``
-    products.
+    It approximates the inverse of the matrix by ``degree - 1`` products with it, scaled by its diagonal [1]_.
+    It needs the memory of two vectors.
 
     Parameters
     ----------
     op : SparseOperator
-    degree : int
-        Of the polynomial times the matrix.
-    ratio : float
-        The polynomial is small on the eigenvalues of the scaled matrix from the largest one, which is
-        estimated, down to the `ratio`-th part of it.
+        Symmetric or Hermitian, and positive definite.
+    degree : int, default 4
+        Number of steps of the Chebyshev iteration, from 1 to 1000.
+    ratio : float, default 30.0
+        Ratio of the largest to the smallest eigenvalue that the polynomial damps, above 1. The largest
+        eigenvalue is estimated by the power method.
 
     Returns
     -------
@@ -133,8 +136,14 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
 
     Raises
     ------
+    TypeError, ValueError
+        If `op` is not an operator or is not square, or if `degree` or `ratio` is out of range.
     numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive, or an entry of the matrix not finite.
+        If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
+
+    References
+    ----------
+    .. [1] Y. Saad, "Iterative Methods for Sparse Linear Systems", 2nd ed., SIAM, 2003, algorithm 12.1.
 
     Examples
     --------
@@ -154,7 +163,7 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
 
 
 def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: npt.NDArray[Any]) -> _Level:
-    """A level with a Chebyshev smoother, whose largest eigenvalue is estimated by the power method."""
+    """A level with a Chebyshev smoother. The power method estimates the largest eigenvalue."""
     v = np.random.default_rng(1).standard_normal(op.shape[0]).astype(op.dtype)
     largest = 1.0
     for _ in range(_EIGENVALUE_STEPS):
@@ -164,7 +173,8 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: npt.NDArra
     largest *= 1.1
     if not np.isfinite(largest):
         raise np.linalg.LinAlgError(
-            f"the matrix holds inf or NaN, or products with it overflow in {op.dtype}; scale it, or mend it"
+            f"the matrix contains inf or NaN, or products with it overflow in {op.dtype}; check or scale the "
+            "matrix"
         )
     return _Level(op, inverse, largest / ratio, largest, degree)
 
@@ -173,23 +183,25 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: npt.NDArra
 def aspreconditioner(
     ml: Any, *, device: str = "auto", dtype: Any = None, smoother: str = "chebyshev", degree: int = 2
 ) -> Cycle:
-    """A hierarchy of pyamg's as a preconditioner that runs on the device: one V-cycle from zero.
+    """Return a multigrid hierarchy of pyamg as a preconditioner on a device.
 
-    pyamg does the setup. The matrices of all levels are made into operators of one dtype, and smoothing,
-    restriction and prolongation are products with them; the coarsest system is solved by its dense inverse.
+    pyamg does the setup. One application is one V-cycle. Smoothing, restriction and prolongation are products
+    on the device. The coarsest system is solved with its dense inverse.
 
     Parameters
     ----------
     ml : pyamg.multilevel.MultilevelSolver
-        As `pyamg.ruge_stuben_solver` or `pyamg.smoothed_aggregation_solver` make it. Its own smoothers and
-        coarse solver are not used.
-    device, dtype : optional
-        As in `aslinearoperator`: those of the operator that is solved with. Without `dtype`, that of the
-        finest level, and complex where any level is: pyamg may have coarser levels in others.
+        From `pyamg.ruge_stuben_solver` or `pyamg.smoothed_aggregation_solver`. Its smoothers and its coarse
+        solver are not used.
+    device : str, default "auto"
+        Device of the operator to solve with.
+    dtype : dtype, optional
+        Dtype of that operator. By default the dtype of the finest level, or a complex one if any level is
+        complex.
     smoother : {"chebyshev", "jacobi"}
-        Before and after the correction from the coarser level; both keep the cycle symmetric.
-    degree : int
-        Of the polynomial of "chebyshev".
+        Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
+    degree : int, default 2
+        Degree of the "chebyshev" smoother.
 
     Returns
     -------
@@ -198,8 +210,8 @@ def aspreconditioner(
     Raises
     ------
     TypeError, ValueError
-        If `ml` has no levels, or matrices in them that do not fit together or are not finite, or its coarsest
-        level has too many unknowns for a dense inverse.
+        If `ml` has no levels, if their matrices do not fit together or are not finite, or if the coarsest
+        level has more than 4000 unknowns.
     numpy.linalg.LinAlgError
         If an entry of the diagonal of a level is zero.
 
@@ -208,7 +220,8 @@ def aspreconditioner(
     >>> import numpy as np, pyamg, spmvgpu as sg  # doctest: +SKIP
     >>> A = sg.gallery.poisson2d(100)  # doctest: +SKIP
     >>> M = sg.linalg.aspreconditioner(pyamg.ruge_stuben_solver(A))  # doctest: +SKIP
-    >>> x, info = sg.linalg.cg(sg.aslinearoperator(A), np.ones(10_000), M=M)  # doctest: +SKIP
+    >>> op = sg.aslinearoperator(A)  # doctest: +SKIP
+    >>> x, info = sg.linalg.cg(op, np.ones(10_000), M=M)  # doctest: +SKIP
     """
     one_of("smoother", smoother, ("chebyshev", "jacobi"))
     whole_number("degree", degree, 1, 1000)
@@ -216,8 +229,8 @@ def aspreconditioner(
     coarsest = grids[-1]["A"]
     if coarsest.shape[0] > _LARGEST_COARSE:
         raise ValueError(
-            f"the coarsest level has {coarsest.shape[0]} unknowns; at most {_LARGEST_COARSE} are solved by a "
-            "dense inverse: give pyamg a smaller max_coarse, or more max_levels"
+            f"the coarsest level has {coarsest.shape[0]} unknowns; at most {_LARGEST_COARSE} are allowed, "
+            "because its inverse is dense; give pyamg a smaller max_coarse or a larger max_levels"
         )
     common = _common_dtype([matrix for grid in grids for matrix in grid.values()], dtype)
 
@@ -233,9 +246,9 @@ def aspreconditioner(
         bad = np.flatnonzero(~np.isfinite(inverse))
         if len(bad):
             raise np.linalg.LinAlgError(
-                f"level {number} of ml: {len(bad)} of {len(diagonal)} diagonal entries cannot be divided by "
-                f"in {common}, the first in row {bad[0]} ({diagonal[bad[0]]:g}); use ml.aspreconditioner(), "
-                "whose smoothers are pyamg's"
+                f"level {number} of ml: {len(bad)} of {len(diagonal)} diagonal entries have no finite "
+                f"inverse in {common}, the first in row {bad[0]} ({diagonal[bad[0]]:g}); use "
+                "ml.aspreconditioner() of pyamg"
             )
         steps, ratio = (degree, _SMOOTHED) if smoother == "chebyshev" else (1, 2.0)
         level = _smoothed(A, steps, ratio, inverse)
@@ -250,13 +263,13 @@ def _grids_of(ml: Any) -> list[dict[str, Any]]:
     """The matrices A, R and P of all levels, of the coarsest one A alone, as CSR that fits together."""
     grids = getattr(ml, "levels", None)
     if not grids:
-        raise TypeError(f"ml must be a hierarchy of pyamg's, with levels; {type(ml).__name__} has none")
+        raise TypeError(f"ml must be a pyamg hierarchy with levels, not {type(ml).__name__}")
     found: list[dict[str, Any]] = []
     for number, grid in enumerate(grids):
         names = ("A", "R", "P") if number + 1 < len(grids) else ("A",)
         for name in names:
             if not hasattr(grid, name):
-                raise TypeError(f"level {number} of ml, which must be a hierarchy of pyamg's, has no {name}")
+                raise TypeError(f"level {number} of ml has no {name}; give a pyamg hierarchy")
         found.append({name: sp.csr_array(getattr(grid, name)) for name in names})
     sizes = [grid["A"].shape[0] for grid in found]
     for number, grid in enumerate(found):
@@ -267,11 +280,11 @@ def _grids_of(ml: Any) -> list[dict[str, Any]]:
                 continue
             if matrix.shape != fitting:
                 raise ValueError(
-                    f"level {number} of ml: {name} has shape {matrix.shape}; beside the other matrices it "
-                    f"must be {fitting}"
+                    f"level {number} of ml: {name} has shape {matrix.shape}; it must have shape {fitting} to "
+                    "fit the other matrices"
                 )
             if not np.isfinite(matrix.data).all():
-                raise ValueError(f"level {number} of ml: {name} holds inf or NaN")
+                raise ValueError(f"level {number} of ml: {name} contains inf or NaN")
     return found
 
 
@@ -287,25 +300,29 @@ def _common_dtype(matrices: list[Any], dtype: Any) -> np.dtype[Any]:
 
 @with_hints
 def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
-    """The block Jacobi preconditioner: the inverses of square blocks along the diagonal.
+    """Return the block Jacobi preconditioner of a matrix.
 
-    For matrices with several unknowns a node, as those of elasticity. It is an operator on the device of
-    `op`, of its dtype.
+    It multiplies by the inverses of the square blocks on the diagonal. Use it for matrices with several
+    unknowns per node, such as elasticity.
 
     Parameters
     ----------
     op : SparseOperator
-    block : int
-        Rows of a block; the last one may have fewer.
+        Square.
+    block : int, default 3
+        Rows of a block, from 1 to 1024. The last block may have fewer.
 
     Returns
     -------
     SparseOperator
+        On the device and of the dtype of `op`.
 
     Raises
     ------
+    TypeError, ValueError
+        If `op` is not an operator or is not square, or if `block` is out of range.
     numpy.linalg.LinAlgError
-        If a block is singular, or so nearly that its inverse is made of rounding errors, or not finite.
+        If a block is not finite, or is singular to working precision.
 
     Examples
     --------
@@ -348,7 +365,7 @@ def _inverses(blocks: npt.NDArray[Any], op: SparseOperator, size: int) -> npt.ND
     bad = np.flatnonzero(~(fits & (cancelled * np.finfo(op.dtype).eps < 1)))
     if len(bad):
         begin, end = int(bad[0]) * size, min((int(bad[0]) + 1) * size, op.shape[0])
-        why, instead = "holds inf or NaN", "a matrix without them"
+        why, instead = "contains inf or NaN", "a matrix without them"
         if np.isfinite(blocks[bad[0]]).all():
             why = "is singular"
             instead = f"another block size than {size}, or {what_fits(op.diagonal(), op.dtype)}"

@@ -26,64 +26,73 @@ def gmres(
     residuals: list[float] | None = None,
     check_every: int | None = None,
 ) -> tuple[Any, int]:
-    """Solve ``A x = b`` for any matrix by the generalised minimal residual method with restarts.
+    """Solve ``A x = b`` by the restarted generalized minimal residual method.
 
-    The same call as `scipy.sparse.linalg.gmres`, with its tolerances and its preconditioning from the left.
-    Everything stays on the operator's device: vectors, of its dtype, and scalars, in double precision.
-    Repeated on the same device, it gives the same bits.
+    `A` is any square matrix. The arguments, the tolerances and the preconditioning from the left are those of
+    `scipy.sparse.linalg.gmres`. All vectors stay on the device of `A`. Scalars are float64. The same call on
+    the same device gives the same bits.
 
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Square. One of `spmvgpu.distributed` may be given by all its ranks, with their pieces of vectors. A
-        `SparseOperator` is the fastest; one over several GPUs, or several parts of the CPU, keeps the vectors
-        in pieces there. Anything else that SciPy takes is converted; products of a `LinearOperator` are
-        computed by calling it with NumPy arrays, in every iteration.
+        Square. Pass a `SparseOperator` to solve more than once: a matrix is converted in each call. A
+        `LinearOperator` of another library is called with a NumPy array in each iteration. The ranks of a
+        `DistributedOperator` all call the solver, each with its pieces of `b` and `x0`.
     b : (n,) or (n, 1) array
-        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
-        array, what NumPy makes one of, or an array of another library on the operator's device, or on one of
-        several.
+        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
+        dtype of `A`. It may be complex only if `A` is.
     x0 : (n,) or (n, 1) array or "Mb", optional
-        First guess, in host memory like `b` or of the same library; zero by default.
+        Initial guess, of the same library as `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
-        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``, which is computed at every restart.
+        Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
+        residual at each restart.
     restart : int, optional
-        Iterations between restarts; 20 by default, and n at most. As many vectors are stored.
+        Iterations between restarts, and number of vectors stored. The default is 20, or n if that is less.
     maxiter : int, optional
-        Most restarts, or most iterations where `callback_type` is "legacy"; ``10 * n`` by default.
+        Maximum number of restarts, or of iterations if `callback_type` is "legacy". The default is ``10 *
+        n``.
     M : preconditioner, optional
-        Approximates the inverse of `A`. `jacobi`, `block_jacobi`, `chebyshev`, a `SparseOperator` on
-        the same device, or the inverse of a diagonal as a vector are applied on the device; any other
+        Approximate inverse of `A`. A preconditioner of `spmvgpu.linalg`, a `SparseOperator` on the same
+        device, and a vector that holds the inverse of a diagonal are applied on the device. Any other
         `LinearOperator` is called with NumPy arrays.
     callback : callable, optional
-        Called as `callback_type` says; the device waits for it.
+        Called as `callback_type` says. The device waits for it.
     callback_type : {"x", "pr_norm", "legacy"}, optional
-        "x": with the iterate after every restart. "pr_norm": with the norm of the preconditioned residual
-        over that of `b` after every iteration. "legacy", the default as in SciPy: the same, and `maxiter`
-        counts iterations.
+        "x": ``callback(xk)`` after each restart. "pr_norm": ``callback(norm)`` after each iteration, with the
+        norm of the preconditioned residual divided by the norm of `b`. "legacy", SciPy's default: as
+        "pr_norm", and `maxiter` counts iterations.
     residuals : list, optional
-        Filled with the norm of the preconditioned residual of the guess and after every iteration.
+        Receives the norm of the preconditioned residual of the initial guess and after each iteration.
     check_every : int, optional
-        Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
-        beyond the end is lost time, and each look costs some.
+        On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
+        so do iterations after convergence. By default the interval grows during the solve.
 
     Returns
     -------
     x : (n,) array
-        Of the library and on the device of `b`.
+        Solution, of the library and on the device of `b`.
     info : int
-        0: converged, by the true residual. Positive: `maxiter` (1 if that is 0), all that was allowed, also
-        where the method cannot go on. Negative, with a warning: -12 for infinite numbers and NaN.
-
-    Warns
-    -----
-    SolverWarning
-        Where the method breaks down or stagnates.
+        0 if the residual is within the tolerances. `maxiter`, at least 1, if the limit is reached or the
+        method cannot continue. -12 for infinity or NaN.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments of wrong type, shape, dtype or device.
+        If an argument has a type, a shape, a dtype or a device that is not allowed.
+
+    Warns
+    -----
+    SolverWarning
+        If the method breaks down or stagnates.
+
+    See Also
+    --------
+    spmvgpu.SparseOperator.solve_info : How the last solve went.
+
+    References
+    ----------
+    .. [1] Y. Saad and M. H. Schultz, "GMRES: a generalized minimal residual algorithm for solving
+       nonsymmetric linear systems", 1986.
 
     Examples
     --------

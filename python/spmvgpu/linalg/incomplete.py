@@ -1,4 +1,4 @@
-"""Incomplete factorisations without fill-in, solved with on the device."""
+"""Incomplete factorizations without fill-in."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from .preconditioners import DevicePreconditioner, check_operator, requested_dev
 
 
 class IncompleteFactors(DevicePreconditioner):
-    """Division by incomplete factors of a matrix; made by `ilu0` and `ic0`.
+    """Solution with the incomplete factors of a matrix, as `ilu0` and `ic0` return it.
+
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy.
 
     Attributes
     ----------
     nbytes : int
-        Bytes of the factors on their device.
+        Bytes of the factors on the device.
 
     Examples
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> op = sg.aslinearoperator(np.array([[2.0, 1.0], [0.0, 4.0]]), device="cpu")
-    >>> sg.linalg.ilu0(op) @ np.array([4.0, 4.0])  # no entry is left out, so it is the inverse
+    >>> sg.linalg.ilu0(op) @ np.array([4.0, 4.0])  # exact, because no entry is dropped
     array([1.5, 1. ])
     """
 
@@ -70,27 +72,33 @@ def _restored(stored: Any, pivots_in_lower: bool, requested: str) -> IncompleteF
 
 
 def ilu0(op: SparseOperator) -> IncompleteFactors:
-    """The incomplete LU factors of a matrix that have its own entries and no others.
+    """Return the incomplete LU preconditioner of a matrix, without fill-in.
 
-    Saad, Iterative Methods for Sparse Linear Systems, section 10.3. The factors are computed on the CPU, in
-    double precision, and solved with on the operator's device: row by row, as soon as the unknowns are known
-    that a row needs (Liu et al. 2016). How much that does at once is up to the matrix: a grid of n x n points
-    in their natural order has 2 n - 1 steps that follow each other.
+    The factors have the sparsity pattern of the matrix [1]_. The CPU computes them in double precision. The
+    triangular solves run on the device of `op` [2]_. Their parallelism depends on the matrix: a grid of n by
+    n points in natural order takes 2 n - 1 consecutive steps.
 
     Parameters
     ----------
     op : SparseOperator
-        Square; a preconditioner for `bicgstab` and `gmres`.
+        Square.
 
     Returns
     -------
     IncompleteFactors
-        Its adjoint `H` divides by the conjugate transposes of the factors, which are made on first use.
+        A preconditioner for `bicgstab` and `gmres`. Its adjoint `H` is computed on first use.
 
     Raises
     ------
+    TypeError, ValueError
+        If `op` is not an operator, is not square, or has 2**31 or more stored entries.
     numpy.linalg.LinAlgError
-        If a row has no entry on the diagonal, or its pivot comes out as zero or not finite.
+        If a row has no entry on the diagonal, or if a pivot is zero or not finite.
+
+    References
+    ----------
+    .. [1] Y. Saad, "Iterative Methods for Sparse Linear Systems", 2nd ed., SIAM, 2003, section 10.3.
+    .. [2] W. Liu et al., "A synchronization-free algorithm for parallel sparse triangular solves", 2016.
 
     Examples
     --------
@@ -104,25 +112,28 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
 
 
 def ic0(op: SparseOperator) -> IncompleteFactors:
-    """The incomplete Cholesky factors of a symmetric or Hermitian positive definite matrix, without fill-in.
+    """Return the incomplete Cholesky preconditioner of a matrix, without fill-in.
 
-    They are those of `ilu0`, of which the pivots are shared out differently: a preconditioner that is
-    symmetric, or Hermitian, and positive definite as `cg` and `minres` need it.
+    It is the factorization of `ilu0`, with the pivots split between both factors. The preconditioner is
+    symmetric or Hermitian, and positive definite.
 
     Parameters
     ----------
     op : SparseOperator
-        Symmetric or Hermitian positive definite; that it is symmetric is not checked.
+        Symmetric or Hermitian, and positive definite. Symmetry is not checked.
 
     Returns
     -------
     IncompleteFactors
+        A preconditioner for `cg` and `minres`.
 
     Raises
     ------
+    TypeError, ValueError
+        As `ilu0`.
     numpy.linalg.LinAlgError
-        If a row has no entry on the diagonal, or its pivot comes out as not positive, which may happen to
-        matrices that are positive definite.
+        If a row has no entry on the diagonal, or if a pivot is not positive. This can also happen to a
+        positive definite matrix.
 
     Examples
     --------
@@ -136,8 +147,8 @@ def ic0(op: SparseOperator) -> IncompleteFactors:
     if factors.nonpositive:
         row, pivot = factors.nonpositive
         raise np.linalg.LinAlgError(
-            f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or it "
-            "has no incomplete Cholesky factors; use ilu0(op) with gmres or bicgstab, or "
+            f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or "
+            "has no incomplete Cholesky factorization; use ilu0(op) with gmres or bicgstab, or "
             f"{what_fits(op.diagonal(), op.dtype)}"
         )
     return _factorised(op, factors)
@@ -147,13 +158,13 @@ def _factors(op: Any) -> Any:
     check_operator(op)
     csr = op.tocsr()
     if csr.indptr.dtype != np.int32:
-        raise ValueError(f"op has {csr.nnz} stored entries; factors are of up to 2**31 - 1")
+        raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
     factors = core_class("IncompleteFactors", op.dtype)(csr.indptr, csr.indices, csr.data, op._ordinal)
     if factors.failed:
         row, pivot = factors.failed
         is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
         why = (
-            f"comes out as {pivot:g} after the rows before it, which cannot be divided by in {op.dtype}"
+            f"is {pivot:g} after elimination, which has no finite inverse in {op.dtype}"
             if is_stored
             else "is not stored"
         )

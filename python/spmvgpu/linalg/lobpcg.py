@@ -27,34 +27,49 @@ def lobpcg(
     retResidualNormsHistory: bool = False,
     restartControl: int = 20,
 ) -> Any:
-    """Some eigenvalues and eigenvectors of a symmetric matrix.
+    """Find eigenvalues and eigenvectors of a symmetric matrix by LOBPCG.
 
-    This is `scipy.sparse.linalg.lobpcg` with its arguments and results: matrices are made into operators, so
-    that products with the columns of `X` are computed on their device, several columns at once; the dense
-    algebra of the small problems is SciPy's, on the CPU.
+    This calls `scipy.sparse.linalg.lobpcg`. Products with the columns of `X` run on the device of the
+    operator, several columns at once. SciPy does the dense algebra on the CPU.
 
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Symmetric.
+        Symmetric or Hermitian. A matrix is converted to an operator.
     X : (n, k) array
-        First guess of the eigenvectors, in host memory; not changed.
-    B, M : like A, optional
-        The right-hand matrix of a generalised problem, and a preconditioner.
+        Initial guess of the eigenvectors, in host memory. It is not changed.
+    B : like `A`, optional
+        Right-hand matrix of a generalized problem.
+    M : like `A`, optional
+        Preconditioner.
     Y, tol, maxiter, largest, verbosityLevel, retLambdaHistory, retResidualNormsHistory, restartControl
-        As in SciPy.
+        As in `scipy.sparse.linalg.lobpcg`.
 
     Returns
     -------
     w : (k,) numpy.ndarray
+        Eigenvalues.
     v : (n, k) numpy.ndarray
-        Followed by the histories that were asked for.
+        Eigenvectors.
+    histories : list of numpy.ndarray
+        Returned only if `retLambdaHistory` or `retResidualNormsHistory` is set.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `spmvgpu.aslinearoperator` for a matrix, and as SciPy for the other arguments.
+
+    References
+    ----------
+    .. [1] A. V. Knyazev, "Toward the optimal preconditioned eigensolver: locally optimal block preconditioned
+       conjugate gradient method", 2001.
 
     Examples
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> A = sg.gallery.poisson1d(100)
-    >>> w, v = sg.linalg.lobpcg(A, np.random.default_rng(0).standard_normal((100, 3)), tol=1e-4, maxiter=200)
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> w, v = sg.linalg.lobpcg(A, X, tol=1e-4, maxiter=200)
     >>> bool(3.9 < w[0] < 4.0)
     True
     """

@@ -27,70 +27,77 @@ def minres(
     residuals: list[float] | None = None,
     check_every: int | None = None,
 ) -> tuple[Any, int]:
-    """Solve ``(A - shift * I) x = b`` for a symmetric or Hermitian matrix, definite, singular or neither.
+    """Solve ``(A - shift * I) x = b`` by the minimal residual method.
 
-    The same call as `scipy.sparse.linalg.minres`, which ends by other tests. Everything stays on the
-    operator's device: vectors, of its dtype, and scalars, in double precision. Repeated on the same device,
-    it gives the same bits.
+    `A` is symmetric or Hermitian. It may be indefinite or singular. The arguments are those of
+    `scipy.sparse.linalg.minres`, but the stopping criterion is that of the other solvers. All vectors stay on
+    the device of `A`. Scalars are float64. The same call on the same device gives the same bits.
 
     Parameters
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
-        Symmetric, or complex and Hermitian. One of `spmvgpu.distributed` may be given by all its ranks, with
-        their pieces of vectors. A `SparseOperator` is the fastest; one over several GPUs, or several parts
-        of the CPU, keeps the vectors in pieces there. Anything else that SciPy takes is converted; products
-        of a `LinearOperator` are computed by calling it with NumPy arrays, in every iteration.
+        Symmetric or Hermitian. Pass a `SparseOperator` to solve more than once: a matrix is converted in each
+        call. A `LinearOperator` of another library is called with a NumPy array in each iteration. The ranks
+        of a `DistributedOperator` all call the solver, each with its pieces of `b` and `x0`.
     b : (n,) or (n, 1) array
-        Right-hand side, which is converted to the operator's dtype; complex only where that is. A NumPy
-        array, what NumPy makes one of, or an array of another library on the operator's device, or on one of
-        several.
+        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
+        dtype of `A`. It may be complex only if `A` is.
     x0 : (n,) or (n, 1) array or "Mb", optional
-        First guess, in host memory like `b` or of the same library; zero by default.
+        Initial guess, of the same library as `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
-        Done when ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. Once the residual as the method estimates
-        it is that small, the true one is computed, and the method goes on if it is not. A singular system
-        may have no solution. Then `minres` ends when ``norm(r)`` falls no more and ``norm(A @ r)`` is below
-        1.5e-8 of ``norm(A) * norm(r)`` (3.5e-4 in single precision): `x` is a least-squares solution, and
-        ``solve_info.status`` is "least_squares". With `M` these norms are those of `M`.
-    shift : float
+        Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
+        residual from `x` before it returns. A singular system may have no solution. Then the solver stops at
+        a least-squares solution: ``norm(A @ r)`` is below 1.5e-8 times ``norm(A) * norm(r)``, or 3.5e-4 times
+        it in single precision, and ``solve_info.status`` is "least_squares". With `M` these are norms with
+        respect to `M`.
+    shift : float, default 0.0
+        Shift of the diagonal.
     maxiter : int, optional
-        Most iterations; ``5 * n`` by default.
+        Maximum number of iterations. The default is ``5 * n``.
     M : preconditioner, optional
-        Approximates the inverse of `A`, symmetric positive definite. `jacobi`, `block_jacobi`, `chebyshev`,
-        a `SparseOperator` on the same device, or the inverse of a diagonal as a vector are applied on the
-        device; any other `LinearOperator` is called with NumPy arrays.
+        Approximate inverse of `A`, symmetric positive definite. A preconditioner of `spmvgpu.linalg`, a
+        `SparseOperator` on the same device, and a vector that holds the inverse of a diagonal are applied on
+        the device. Any other `LinearOperator` is called with NumPy arrays.
     callback : callable, optional
-        Called as ``callback(xk)`` after every iteration; the device waits for it. `xk` is the same array in
-        every call; copy it to keep it.
-    show : bool
-        Print the residual of every iteration, once all are done.
-    check : bool
-        Look first whether the matrix and `M` are symmetric.
+        Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
+        each call: copy it to keep it.
+    show : bool, default False
+        Print the residual norms after the solve.
+    check : bool, default False
+        Check first that `A` and `M` are symmetric.
     residuals : list, optional
-        Filled with ``norm(b - A @ x)``, as it is estimated, of the guess and after every iteration.
+        Receives the estimate of ``norm(b - A @ x)`` of the initial guess and after each iteration.
     check_every : int, optional
-        Iterations between two looks of the host at a GPU that solves; by default ever more. What a GPU does
-        beyond the end is lost time, and each look costs some.
+        On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
+        so do iterations after convergence. By default the interval grows during the solve.
 
     Returns
     -------
     x : (n,) array
-        Of the library and on the device of `b`.
+        Solution, of the library and on the device of `b`.
     info : int
-        0: converged, by the true residual, or a least-squares solution. Positive: the number of iterations,
-        all that were allowed (1 if none were), or all that helped. Negative, with a warning: -12 for infinite
-        numbers and NaN.
-
-    Warns
-    -----
-    SolverWarning
-        Where the method breaks down or stagnates.
+        0 if the residual is within the tolerances, or for a least-squares solution. Positive if it is not
+        after `maxiter` iterations, or if rounding errors prevent it: the number of iterations, at least 1.
+        -12 for infinity or NaN.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments of wrong type, shape, dtype or device; for a matrix or an `M` that shows not to be
-        symmetric, or an `M` that shows not to be positive definite.
+        If an argument has a type, a shape, a dtype or a device that is not allowed, if `A` or `M` is found
+        not to be symmetric, or if `M` is found not to be positive definite.
+
+    Warns
+    -----
+    SolverWarning
+        If the method breaks down or stagnates.
+
+    See Also
+    --------
+    spmvgpu.SparseOperator.solve_info : How the last solve went.
+
+    References
+    ----------
+    .. [1] C. C. Paige and M. A. Saunders, "Solution of sparse indefinite systems of linear equations", 1975.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Preconditioners that solvers apply on the device, and how any other one gets there."""
+"""Diagonal preconditioners, and the conversion of any other preconditioner for the core."""
 
 from __future__ import annotations
 
@@ -50,12 +50,15 @@ class Preconditioner(Composable):
 
 
 class Jacobi(Preconditioner):
-    """Multiplication with the inverse of a matrix's diagonal: a preconditioner for `cg` here and in SciPy.
+    """Multiplication by the inverse of the diagonal of a matrix.
+
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. `jacobi` makes one from an operator.
+    ``Jacobi(inverse_diagonal)`` makes one from a vector in host memory, which it copies.
 
     Attributes
     ----------
     inverse_diagonal : (n,) numpy.ndarray
-        Read-only: the copies on devices are made from it once.
+        Read-only.
 
     Examples
     --------
@@ -89,9 +92,7 @@ class Jacobi(Preconditioner):
     def _on_device(self, op: SparseOperator, ordinal: int) -> DeviceVector:
         """A copy for an operator of the same size, made once for each device and dtype."""
         if op.shape != self.shape:
-            raise ValueError(
-                f"M has shape {self.shape}; an operator of shape {op.shape} needs one of its own"
-            )
+            raise ValueError(f"M has shape {self.shape}; it must have the shape of the operator, {op.shape}")
         key = ordinal, op.dtype
         if key not in self._copies:
             self._copies[key] = staged_numpy(op, self.inverse_diagonal, ordinal)
@@ -158,22 +159,27 @@ class DevicePreconditioner(Preconditioner):
 
 
 def jacobi(op: Any) -> Jacobi:
-    """The Jacobi preconditioner of a matrix: the inverse of its diagonal.
+    """Return the Jacobi preconditioner of a positive definite matrix.
+
+    It multiplies by the inverse of the diagonal.
 
     Parameters
     ----------
     op : SparseOperator or DistributedOperator
+        Square.
 
     Returns
     -------
     Jacobi
-        Of a distributed operator, that of this rank's piece of the diagonal.
+        For a `DistributedOperator`, the piece of this rank.
 
     Raises
     ------
+    TypeError, ValueError
+        If `op` is not an operator, or is not square.
     numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive, so that the matrix is not positive definite. `gmres` and
-        `bicgstab` do not need that: give them ``M=1 / op.diagonal()``.
+        If an entry of the diagonal is not positive. The matrix is not positive definite then. With `gmres`
+        and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
 
     Examples
     --------
@@ -192,9 +198,7 @@ def jacobi(op: Any) -> Jacobi:
 
 def check_operator(op: Any) -> None:
     if not isinstance(op, SparseOperator):
-        raise TypeError(
-            f"op must be a SparseOperator, made by spmvgpu.aslinearoperator, not {type(op).__name__}"
-        )
+        raise TypeError(f"op must be a SparseOperator from spmvgpu.aslinearoperator, not {type(op).__name__}")
     check_square(op)
 
 
@@ -219,8 +223,8 @@ def positive_inverse(
     bad = np.flatnonzero(~((inverse.real > 0) & (inverse.imag == 0) & np.isfinite(inverse)))
     if len(bad):
         raise np.linalg.LinAlgError(
-            f"the matrix is not positive definite, as {name} needs it: {len(bad)} of {len(diagonal)} "
-            f"diagonal entries are not positive numbers that {dtype} can divide by, the first in row "
+            f"the matrix is not positive definite, which {name} requires: {len(bad)} of {len(diagonal)} "
+            f"diagonal entries are not positive or have no finite inverse in {dtype}, the first in row "
             f"{first_row + bad[0]} ({diagonal[bad[0]]:g}); use {what_fits(diagonal, dtype)}"
         )
     positive: npt.NDArray[Any] = inverse.real.astype(dtype)
@@ -230,7 +234,7 @@ def positive_inverse(
 def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
     """What solves with a matrix that a preconditioner refuses, for its message."""
     if not np.isfinite(diagonal).all():
-        return "a matrix without inf and NaN"
+        return "a matrix without inf or NaN"
     inverse = inverse_of(diagonal, dtype)
     if not np.isfinite(inverse).all():
         return "gmres or bicgstab without M, or minres without M if the matrix is symmetric"
@@ -286,7 +290,10 @@ def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMa
         return None
     if is_distributed(M):
         if not hasattr(op, "map_of"):
-            raise TypeError("M is distributed over ranks, and the system is not")
+            raise TypeError(
+                "M is distributed over ranks, but the system is not; give a preconditioner that is not "
+                "distributed"
+            )
         return PreconditionerMap(op.map_of(M), M)
     if isinstance(M, Jacobi):
         return _diagonal_map(op, M._on_device(op, vectors.ordinal))
@@ -325,9 +332,7 @@ def keeps_pieces(op: Any, M: Any) -> bool:
 
 def _check_shape(op: Any, M: Any) -> None:
     if tuple(M.shape) != tuple(op.shape):
-        raise ValueError(
-            f"M has shape {tuple(M.shape)}; an operator of shape {op.shape} needs one of its own"
-        )
+        raise ValueError(f"M has shape {tuple(M.shape)}; it must have the shape of the operator, {op.shape}")
 
 
 def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
@@ -345,8 +350,8 @@ def checked_product(name: str, multiply: Callable[[Any], Any], x: npt.NDArray[An
     """The product that a callback computes, as the core takes it; TypeError or ValueError for any other."""
     y = np.asarray(multiply(x))
     if y.shape not in (x.shape, (len(x), 1)):
-        raise ValueError(f"{name} gave a vector of shape {y.shape}; it must be {x.shape}")
+        raise ValueError(f"{name} returned a vector of shape {y.shape}; it must have shape {x.shape}")
     if y.dtype.kind not in ("biufc" if x.dtype.kind == "c" else "biuf"):
         kind = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
-        raise TypeError(f"{name} gave a vector of dtype {y.dtype}; allowed are {kind}")
+        raise TypeError(f"{name} returned a vector of dtype {y.dtype}; allowed are {kind}")
     return np.ascontiguousarray(y.reshape(-1), x.dtype)

@@ -1,4 +1,4 @@
-"""When solvers stop: what callers may ask for, and what they are told about how a solve ended."""
+"""Stopping criteria of the solvers, and the report of how a solve went."""
 
 from __future__ import annotations
 
@@ -24,44 +24,49 @@ _BREAKDOWN = {
 
 
 class SolverWarning(RuntimeWarning):
-    """A solver ended without a solution, before its iterations were used up; the message says why."""
+    """A solver stopped without a solution before it reached ``maxiter``.
+
+    The message says why.
+    """
 
 
 @dataclass(frozen=True, repr=False)
 class SolveInfo(Brief):
-    """How the last solve with an operator went; see `SparseOperator.solve_info`.
+    """How a solve went.
+
+    `SparseOperator.solve_info` holds it for the last solve with an operator.
 
     Attributes
     ----------
     solver : str
+        Name of the solver.
     status : str
-        "converged"; "least_squares" where minres found that the system has no solution, and `x` is the one
-        that comes nearest; "exhausted" where all iterations that were allowed are used up; "stagnated" where
-        rounding keeps the true residual above the goal; or the name of a breakdown.
+        "converged", "least_squares", "exhausted", "stagnated" or the name of a breakdown. "least_squares":
+        the system has no solution, and `x` minimizes the residual (`minres` only). "exhausted": ``maxiter``
+        was reached. "stagnated": rounding errors keep the residual above the goal.
     iterations : int
-        Of gmres, inner ones.
+        Number of iterations. `gmres` counts the inner ones.
     residual : float
-        The norm that the method updates; of gmres, in the end, of ``b - A @ x``.
+        Norm of the residual that the method updates.
     true_residual : float
-        ``norm(b - A @ x)``, computed from the solution.
+        ``norm(b - A @ x)``, computed from `x`.
     goal : float
-        What the true residual was to fall below: ``max(rtol * norm(b), atol)``.
-    products, preconditionings : int
-        Products with the matrix that the solve made use of, and applications of `M` that is no diagonal. What
-        a GPU had queued beyond the end of the solve does not count.
+        ``max(rtol * norm(b), atol)``.
+    products : int
+        Number of products with `A`.
+    preconditionings : int
+        Number of applications of `M`. 0 if `M` is a diagonal.
     seconds : float
-        From the first piece of work to the last, without the transfer of NumPy arrays unless they go in
-        pieces to several devices.
+        Time of the solve in seconds. Transfers of NumPy arrays to and from a GPU are not included, except
+        those in pieces to several devices.
     product_seconds, precondition_seconds : float
-        The part of it in products, and in `M`; 0 on a GPU, where they are queued beside the rest.
+        Time of the products and of `M` in seconds. 0 on a GPU, where they are not timed.
     pieces : int
-        Devices that each kept a piece of the vectors; 1 if these were whole.
+        Number of devices that each held a piece of the vectors.
     resident : bool
-        Whether one kernel did all iterations between two looks of the host, as on a GPU it does for small
-        systems with cg, bicgstab and minres.
+        Whether one GPU kernel did all iterations between two checks by the host.
     chained : bool
-        Whether one kernel did all that lies between two products, as on a GPU it does for other systems with
-        these solvers, and with gmres.
+        Whether one GPU kernel did all work between two products.
 
     Examples
     --------
@@ -89,9 +94,9 @@ class SolveInfo(Brief):
 
 
 def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -> dict[str, Any]:
-    """When a solver ends, as the core takes it; TypeError or ValueError for what is not allowed.
+    """Check the limits of a solve and return them as the core takes them.
 
-    `most` iterations by default, after each of which the core looks up where there is a callback.
+    `most` is the default of `maxiter`. With a callback, the core stops after each iteration.
     """
     limit = most if maxiter is None else whole_number("maxiter", maxiter, 0)
     limits = {"rtol": tolerance("rtol", rtol), "atol": tolerance("atol", atol)}
@@ -118,12 +123,12 @@ def tolerance(name: str, value: Any) -> float:
 
 
 def info_of(solver: str, dtype: Any, how: SolveInfo, offending: float, maxiter: int) -> int:
-    """SciPy's `info` for the way a solve ended; warns where there is no solution and iterations are left.
+    """Return SciPy's `info` for the way a solve ended, and warn about a breakdown or stagnation.
 
     Raises
     ------
     ValueError
-        Where SciPy raises it: minres found that the matrix or `M` is not as it must be.
+        Where SciPy raises it: `minres` found that the matrix or `M` is not as it must be.
     """
     status = how.status
     if status in ("converged", "least_squares"):
@@ -140,25 +145,25 @@ def info_of(solver: str, dtype: Any, how: SolveInfo, offending: float, maxiter: 
             f"{how.true_residual:.2e}, and rounding keeps it above {how.goal:.2e}{advice}"
         )
         return max(how.iterations, 1)
-    precision = "" if precise else ", or so nearly singular that it takes float64"
+    precision = "" if precise else ", or so close to singular that it needs float64"
     message = {
         "indefinite": f"the matrix is not positive definite (p @ A @ p = {offending:g}){precision}",
         "bad_preconditioner": f"M is not positive definite (r @ M @ r = {offending:g})",
-        "rho": f"the residual is orthogonal to the first one (their product is {offending:g})",
-        "omega": f"a step has length zero, or no length at all ({offending:g})",
-        "singular": "the Krylov space ended before the residual was small: the matrix may be singular",
-        "not_finite": "infinite numbers or NaN: they are in the matrix, b, x0 or M, "
-        f"or {dtype} overflows, and the system must be scaled",
+        "rho": f"the residual is orthogonal to the initial one (inner product {offending:g})",
+        "omega": f"a step length is zero or not finite ({offending:g})",
+        "singular": "the Krylov subspace ended before the residual was small: the matrix may be singular",
+        "not_finite": "there are infinite numbers or NaN: check the matrix, b, x0 and M, or scale the system "
+        f"if {dtype} overflows",
     }[status]
     _warn(f"{solver} broke down after {how.iterations} iterations: {message}")
     return _BREAKDOWN.get(status, maxiter)
 
 
-# How minres ends for a matrix or an M that does not suit it.
+# Why minres refuses a matrix or an M, in the words of SciPy.
 _NOT_SYMMETRIC = {
-    "unsymmetric": "non-symmetric matrix: the check is off by",
-    "unsymmetric_preconditioner": "non-symmetric preconditioner: the check is off by",
-    "bad_preconditioner": "indefinite preconditioner, or a matrix that is not symmetric: r @ M @ r =",
+    "unsymmetric": "non-symmetric matrix: the check differs by",
+    "unsymmetric_preconditioner": "non-symmetric preconditioner: the check differs by",
+    "bad_preconditioner": "indefinite preconditioner, or a non-symmetric matrix: r @ M @ r =",
 }
 
 

@@ -58,8 +58,8 @@ class ForeignOperator:
     def check_device(self, name: str, located: Any, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
             raise ValueError(
-                f"{name} is on {device_name(located.ordinal)}, and b on {device_name(self._ordinal)}; "
-                "move it there"
+                f"{name} is on {device_name(located.ordinal)}, but b is on {device_name(self._ordinal)}; "
+                "move one of them"
             )
 
     def core_map(self) -> Any:

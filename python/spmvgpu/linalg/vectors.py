@@ -48,9 +48,9 @@ class Vectors:
         array, library = taken(name, array)
         is_on_host = library.locate(array, name).host is not None
         if is_on_host != self._is_on_host or not (is_on_host or library is self._library):
-            on_host, elsewhere = "a NumPy array, or another in host memory", "an array of the same library"
+            on_host, elsewhere = "an array in host memory", "an array of the same library"
             wanted = on_host if self._is_on_host else elsewhere
-            raise TypeError(f"{name} must be {wanted}, as b is, not {type(array).__name__}")
+            raise TypeError(f"{name} must be {wanted} like b, not {type(array).__name__}")
         array, located = converted_vector(self._op, name, array, library)
         if located.host is not None:
             return staged(located.host, self.ordinal)
@@ -59,8 +59,8 @@ class Vectors:
             self.ordinal = located.ordinal
         elif located.ordinal != self.ordinal:
             raise ValueError(
-                f"{name} is on {device_name(located.ordinal)}, and b on {device_name(self.ordinal)}; "
-                "move one of them"
+                f"{name} is on {device_name(located.ordinal)}, but b is on {device_name(self.ordinal)}; move "
+                "one of them"
             )
         self._wait_for(located)
         return DeviceVector(located.pointer, (array, located))
@@ -114,4 +114,4 @@ def is_distributed(op: Any) -> bool:
 def check_square(op: Any) -> None:
     """Refuse, with ValueError, an operator that is no system of equations."""
     if op.shape[0] != op.shape[1]:
-        raise ValueError(f"the operator has shape {op.shape}; a system of equations needs a square one")
+        raise ValueError(f"the operator has shape {op.shape}; this needs a square one")

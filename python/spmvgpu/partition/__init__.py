@@ -1,11 +1,11 @@
-"""Splitting the rows of a matrix over processors of different computing power.
+"""Partitions of the rows of a matrix over processors of different computing power.
 
-After W. Yang, K. Li, Z. Mo, K. Li: Performance Optimization Using Partitioned SpMV on GPUs and Multicore
-CPUs, IEEE Transactions on Computers 64(9), 2015; sections, algorithms and formulas named here are its own.
+The methods are from W. Yang, K. Li, Z. Mo, K. Li, "Performance Optimization Using Partitioned SpMV on GPUs
+and Multicore CPUs", IEEE Transactions on Computers 64(9), 2015. Sections, algorithms and formulas in this
+module are those of this paper.
 
-`by_rows` and `by_nnz` cut the rows in their order, `by_pmf` sorts them by length first, so that rows of a
-part are of similar length and padding them to the longest costs little. `by_submatrices` cuts no rows: it
-splits off the blocks along the diagonal.
+`by_rows` and `by_nnz` cut the rows in their order. `by_pmf` sorts them by length first, which reduces
+padding. `by_submatrices` separates the blocks on the diagonal from the other entries.
 
 >>> from spmvgpu import partition
 >>> parts = partition.by_pmf([2, 5, 3, 7, 1, 5, 2, 6], powers=[1, 3])

@@ -1,4 +1,4 @@
-"""The paper's algorithms: rows in their order or by length, and the blocks along the diagonal."""
+"""The algorithms of the paper: rows in their order or by length, and blocks on the diagonal."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from .parts import Array, Partition, Submatrices, check_powers, partition_of, ro
 
 @with_hints
 def by_rows(A: Any, powers: Sequence[float]) -> Partition:
-    """Cut the rows in their order, as many to each part as its power says (Algorithm 1, section 4.2.1).
+    """Divide the rows in their order, with a number of rows proportional to each power.
 
-    Line 7 of the listing divides the non-zeros, where its text and example divide the rows.
-    Targets are added up before they are rounded down, so that no part is a row or more away from its target;
-    the listing would leave out the rows that rounding loses.
+    This is Algorithm 1, section 4.2.1.
 
     Parameters
     ----------
     A : matrix or array of int
-        A sparse matrix as `aslinearoperator` takes it, or the lengths of its rows.
+        A sparse matrix as in `aslinearoperator`, or the row lengths.
     powers : sequence of float
-        Computing power of each processor, not negative, any unit. Power 0 gets no rows.
+        Computing power of each processor, in any unit, not negative. A processor of power 0 gets no rows.
 
     Returns
     -------
@@ -36,7 +34,14 @@ def by_rows(A: Any, powers: Sequence[float]) -> Partition:
     Raises
     ------
     TypeError, ValueError
-        For an `A` that is neither matrix nor lengths, and for powers that are negative, not finite or all 0.
+        If `A` is neither a matrix nor row lengths, or if `powers` has a negative or infinite value, or only
+        zeros.
+
+    Notes
+    -----
+    Line 7 of the listing divides the non-zeros. The text and the example divide the rows, and so does this
+    function. Targets are summed before they are rounded, so that no part is a row or more from its target.
+    The listing would leave rows out.
 
     Examples
     --------
@@ -51,12 +56,9 @@ def by_rows(A: Any, powers: Sequence[float]) -> Partition:
 
 @with_hints
 def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
-    """Cut the rows in their order, to parts with as many non-zeros as their powers say (Algorithm 2).
+    """Divide the rows in their order, with a number of non-zeros proportional to each power.
 
-    A part ends where its non-zeros are nearest to its target; the last one takes what is left. The listings
-    of section 4.2.2 and 4.2.3 go on until the target is reached, but the worked example of Algorithm 2 stops
-    before. To end where it is nearest gives the sets of both examples, and rows that are long compared with a
-    target are not all pushed to the first parts.
+    This is Algorithm 2, section 4.2.2.
 
     Parameters
     ----------
@@ -66,6 +68,17 @@ def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
     Returns
     -------
     Partition
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `by_rows`.
+
+    Notes
+    -----
+    A part ends at the row where its number of non-zeros is nearest to the target. The last part takes the
+    remaining rows. The listings of sections 4.2.2 and 4.2.3 continue until the target is reached, but the
+    example of Algorithm 2 stops before it. The nearest row gives the sets of both examples.
 
     Examples
     --------
@@ -80,25 +93,32 @@ def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
 
 @with_hints
 def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
-    """Cut the rows in the order of their lengths, short ones first (Algorithm 3, section 4.2.3).
+    """Divide the rows in ascending order of length, with non-zeros proportional to each power.
 
-    Rows of equal length keep their order. Parts end as in `by_nnz`. Processors are served in the order of
-    `powers`: those that come first get the shortest rows.
-
-    Theorem 1 says that no partition with the same non-zeros per part has fewer elements, that is, less
-    padding. Its proof takes for granted that the later part holds the longer rows. So it holds against
-    partitions whose parts are in the order of their widths, and, if all parts have equally many non-zeros,
-    against all. Otherwise another order of the powers may pad less: of 10 rows of length 1, 20 of 2 and one
-    of 10, powers 1 and 5 make 220 elements here, and powers 5 and 1 make 70.
+    This is Algorithm 3, section 4.2.3.
 
     Parameters
     ----------
     A, powers
-        As in `by_rows`.
+        As in `by_rows`. The first processor gets the shortest rows.
 
     Returns
     -------
     Partition
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `by_rows`.
+
+    Notes
+    -----
+    Rows of equal length keep their order. Parts end as in `by_nnz`.
+
+    Theorem 1 states that no partition with the same non-zeros per part has less padding. The proof assumes
+    that later parts hold longer rows. If the parts have different numbers of non-zeros, another order of the
+    powers can pad less. Take 10 rows of length 1, 20 of length 2 and one of length 10: powers 1 and 5 give
+    220 elements, and powers 5 and 1 give 70.
 
     Examples
     --------
@@ -114,26 +134,33 @@ def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
 
 @with_hints
 def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int = 32) -> Submatrices:
-    """Split off the blocks along the diagonal, to be stored by diagonals (Algorithm 4, section 4.2.4).
+    """Separate the blocks on the diagonal from the other entries.
 
-    An entry belongs to the blocks if its row and column, divided by `block_size`, give the same whole number.
-    The listing tests ``c > (r mod B) * B`` and ``c < (r mod B + 1) * B``, where the quotient is meant and not
-    the remainder, and where ``>`` would leave out the first column of every block; and it calls A's entries
-    rows.
+    This is Algorithm 4, section 4.2.4. The blocks are stored by diagonals, the remainder as CSR.
 
     Parameters
     ----------
     A : matrix
-        A sparse matrix as `aslinearoperator` takes it.
-    powers : two floats
-        Powers of the processors of the blocks and of the rest. The algorithm takes no notice of them: they
-        only say how well the parts match (`Submatrices.relative_difference`).
-    block_size : int
-        Rows and columns of a block; the paper takes a warp, 32, or half of one.
+        A sparse matrix as in `aslinearoperator`.
+    powers : sequence of 2 float, default (1, 1)
+        Computing power of the processors of the blocks and of the remainder. Only
+        `Submatrices.relative_difference` uses them.
+    block_size : int, default 32
+        Rows and columns of a block. The paper uses a warp, 32, or half a warp.
 
     Returns
     -------
     Submatrices
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `A` is not a matrix, or if `powers` or `block_size` is out of range.
+
+    Notes
+    -----
+    An entry belongs to a block if ``row // block_size == column // block_size``. The listing uses the
+    remainder in place of the quotient, and would leave out the first column of each block.
 
     Examples
     --------
@@ -147,7 +174,9 @@ def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int 
     block_size = whole_number("block_size", block_size, 1, INDEX_LIMIT)
     checked = check_powers(powers)
     if len(checked) != 2:
-        raise ValueError(f"there are {len(checked)} powers; give two, for the blocks and for the rest")
+        raise ValueError(
+            f"there are {len(checked)} powers; give two, one for the blocks and one for the remainder"
+        )
     matrix = canonical_csr(A)
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
     inside = rows // block_size == matrix.indices // block_size
@@ -167,7 +196,7 @@ def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int 
 
 
 def pmf(A: Any) -> tuple[Array, Array]:
-    """The probability mass function of the row lengths (Definition 1, section 3.1).
+    """Return the probability mass function of the row lengths (Definition 1, section 3.1).
 
     Parameters
     ----------
@@ -177,9 +206,14 @@ def pmf(A: Any) -> tuple[Array, Array]:
     Returns
     -------
     lengths : array of int
-        Those that occur, ascending.
+        Row lengths that occur, ascending.
     probabilities : array of float
-        Fraction of the rows that have each.
+        Fraction of the rows with each length.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `row_lengths`.
 
     Examples
     --------

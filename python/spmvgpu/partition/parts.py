@@ -1,4 +1,4 @@
-"""The parts of a matrix that is split over processors: their sizes, and what they pad."""
+"""The parts of a partitioned matrix: their sizes and their padding."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Parts(Brief, ABC):
-    """What both ways of splitting a matrix say of their parts; arrays have an entry per part.
+    """Sizes of the parts of a matrix. Each array has one entry per part.
 
     Attributes
     ----------
     powers : array of float
-        Computing powers of the processors, CP_i.
+        Computing power of each processor, CP_i.
     rows : array of int
-        Rows of each part, N(A_i).
+        Number of rows, N(A_i).
     nnz : array of int
-        Its non-zeros, NNZ(A_i); formula (3).
+        Number of non-zeros, NNZ(A_i), formula (3).
     elements : array of int
-        Slots it takes as a dense block, padding included, E(A_i); formula (5).
+        Number of slots, including padding, E(A_i), formula (5).
     """
 
     powers: Array
@@ -42,32 +42,31 @@ class _Parts(Brief, ABC):
 
     @property
     def density(self) -> Array:
-        """Non-zeros per slot of each part, D(A_i); formula (6). 1 for a part without slots."""
+        """Non-zeros per slot of each part, D(A_i), formula (6). 1 for a part without slots."""
         return np.divide(self.nnz, self.elements, where=self.elements > 0, out=np.ones(len(self.nnz)))
 
     @property
     def fill(self) -> Array:
-        """Fraction of each part's slots that are padding, F(A_i) = 1 - D(A_i)."""
+        """Fraction of padded slots of each part, F(A_i) = 1 - D(A_i)."""
         return 1 - self.density
 
     @property
     def mean_density(self) -> float:
-        """Non-zeros per slot of all parts together; formula (7)."""
+        """Non-zeros per slot of all parts together, formula (7)."""
         elements = int(self.elements.sum())
         return int(self.nnz.sum()) / elements if elements else 1.0
 
     @property
     def mean_fill(self) -> float:
-        """Fraction of all slots that are padding; formula (9)."""
+        """Fraction of padded slots of all parts together, formula (9)."""
         return 1 - self.mean_density
 
     @property
     def relative_difference(self) -> float:
-        """How far the parts are from the targets of their processors, in per cent (section 7.2.1).
+        """Deviation of the parts from the targets of their processors, in per cent (section 7.2.1).
 
-        The deviations of NNZ(A_i) from the target, relative to the target, added up over the parts. The paper
-        prints the sum without taking absolute values, in which deviations would cancel; they are taken here.
-        Parts of power 0 have no target and do not count.
+        This is the sum over the parts of ``abs(nnz - target) / target``. The paper prints it without absolute
+        values. Parts of power 0 have no target and are left out.
         """
         targets = targets_of(self.powers, int(self.nnz.sum()))
         counted = targets > 0
@@ -75,17 +74,28 @@ class _Parts(Brief, ABC):
 
     @abstractmethod
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
-        """Bytes that each part takes."""
+        """Return the bytes of each part."""
 
     def transfer_time(self, bus_rate: float, value_size: int = 8, index_size: int = 4) -> float:
-        """Seconds that sending all parts to the devices takes, T_t; formula (13).
+        """Return the time to send all parts to the devices in seconds, T_t, formula (13).
 
         Parameters
         ----------
         bus_rate : float
             Bytes per second.
-        value_size, index_size : int
-            Bytes of a value and of an index; float64 and int32 by default.
+        value_size : int, default 8
+            Bytes of a value.
+        index_size : int, default 4
+            Bytes of an index.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is out of range.
 
         Examples
         --------
@@ -94,31 +104,33 @@ class _Parts(Brief, ABC):
         3.04e-07
         """
         if not real_number("bus_rate", bus_rate, "bytes per second") > 0:
-            raise ValueError(f"bus_rate is {bus_rate}; it must be a positive number of bytes per second")
+            raise ValueError(
+                f"bus_rate={bus_rate!r} is not allowed; give a positive number of bytes per second"
+            )
         return float(self.storage(value_size, index_size).sum() / bus_rate)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition(_Parts):
-    """The rows of a matrix in K sets, the paper's row vector sets (section 3).
+    """The rows of a matrix in K sets, the row vector sets of the paper (section 3).
 
-    Made by `by_rows`, `by_nnz` and `by_pmf`, or from sets of one's own by `from_sets`. All arrays have an
-    entry per part.
+    `by_rows`, `by_nnz` and `by_pmf` return a partition. `from_sets` makes one from given sets. Each array has
+    one entry per part.
 
     Attributes
     ----------
     powers : array of float
-        Computing powers of the processors, CP_i.
+        Computing power of each processor, CP_i.
     rows : array of int
-        Rows of each part, N(A_i).
+        Number of rows, N(A_i).
     nnz : array of int
-        Its non-zeros, NNZ(A_i); formula (3).
+        Number of non-zeros, NNZ(A_i), formula (3).
     elements : array of int
-        Slots it takes with every row padded to the longest, E(A_i); formula (5).
+        Number of slots if each row is padded to the longest, E(A_i), formula (5).
     width : array of int
-        Length of its longest row, W(A_i); formula (4).
+        Length of the longest row, W(A_i), formula (4).
     sets : tuple of arrays of int
-        Its rows, counted from 0, in ascending order. Every row of the matrix is in exactly one.
+        Rows of each part, ascending. Each row of the matrix is in exactly one set.
 
     Examples
     --------
@@ -133,21 +145,27 @@ class Partition(_Parts):
 
     @classmethod
     def from_sets(cls, sets: Sequence[Any], lengths: Any, powers: Any = None) -> Partition:
-        """A partition into given sets of rows.
+        """Make a partition from given sets of rows.
 
         Parameters
         ----------
         sets : sequence of arrays of int
-            Rows of each part, counted from 0.
+            Rows of each part.
         lengths : matrix or array of int
-            The matrix, or the lengths of its rows.
+            The matrix, or its row lengths.
         powers : sequence of float, optional
-            Computing power for each part; equal ones without it.
+            Computing power of each processor. By default all are equal.
+
+        Returns
+        -------
+        Partition
 
         Raises
         ------
+        TypeError
+            If an argument is not of these types.
         ValueError
-            If a row is in no set or in several, or a set has no power.
+            If a row is in no set or in several, or if the number of powers is not the number of sets.
 
         Examples
         --------
@@ -157,10 +175,10 @@ class Partition(_Parts):
         array([ 5, 12])
         """
         if not isinstance(lengths, list | tuple) and not hasattr(lengths, "shape"):
-            raise TypeError(f"lengths={lengths!r} is not allowed; give a matrix or the lengths of its rows")
+            raise TypeError(f"lengths={lengths!r} is not allowed; give a matrix or its row lengths")
         lengths = row_lengths(lengths)
         if isinstance(sets, str) or not isinstance(sets, Sequence | np.ndarray) or len(sets) == 0:
-            raise TypeError(f"sets must be a sequence with the rows of each part, not {sets!r}")
+            raise TypeError(f"sets must be a sequence of row numbers for each part, not {sets!r}")
         parts = tuple(np.sort(_row_indices(rows)) for rows in sets)
         powers = check_powers(np.ones(len(parts)) if powers is None else powers)
         if len(powers) != len(parts):
@@ -169,7 +187,17 @@ class Partition(_Parts):
         return partition_of(parts, lengths, powers)
 
     def check_rows(self, count: int) -> None:
-        """Refuse, with ValueError, a matrix of so many rows that this is no partition of.
+        """Check that the sets hold each row of a matrix once.
+
+        Parameters
+        ----------
+        count : int
+            Number of rows of the matrix.
+
+        Raises
+        ------
+        ValueError
+            If they do not.
 
         Examples
         --------
@@ -177,10 +205,26 @@ class Partition(_Parts):
         >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).check_rows(4)
         """
         count = whole_number("count", count, 0, INDEX_LIMIT)
-        _check_rows(self.sets, count, "the partition is of another matrix: its sets would have to")
+        _check_rows(self.sets, count, "the partition belongs to another matrix: its sets must")
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
-        """Bytes that each part takes in ELLPACK with row lengths, DS(A_i); formula (12).
+        """Return the bytes of each part in ELLPACK with row lengths, DS(A_i), formula (12).
+
+        Parameters
+        ----------
+        value_size : int, default 8
+            Bytes of a value.
+        index_size : int, default 4
+            Bytes of an index.
+
+        Returns
+        -------
+        array of int
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is out of range.
 
         Examples
         --------
@@ -195,22 +239,22 @@ class Partition(_Parts):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Submatrices(_Parts):
-    """A matrix as the sum of its diagonal blocks and the rest (Algorithm 4), made by `by_submatrices`.
+    """A matrix as the sum of its diagonal blocks and a remainder (Algorithm 4).
 
-    Arrays have two entries: the blocks, stored by diagonals, and the rest, stored as CSR.
+    `by_submatrices` makes one. Each array has two entries, for the blocks and for the remainder.
 
     Attributes
     ----------
     powers, rows, nnz : arrays
-        As in `Partition`; both parts have all rows.
+        As in `Partition`. Both parts have all rows.
     elements : array of int
-        Slots: the diagonals of the blocks at full length, and the non-zeros of the rest.
+        Number of slots: the diagonals of the blocks at full length, and the non-zeros of the remainder.
     block_size : int
         Rows and columns of a block.
     offsets : array of int
-        The diagonals of the blocks that hold entries.
+        Diagonals of the blocks that hold entries.
     blocks, remainder : csr_array
-        R1 and R2 of the paper, both of the shape of the matrix: it is their sum.
+        R1 and R2 of the paper. Their sum is the matrix.
 
     Examples
     --------
@@ -227,7 +271,23 @@ class Submatrices(_Parts):
     remainder: Any = field(repr=False)
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
-        """Bytes of the blocks stored by diagonals, and of the rest as CSR.
+        """Return the bytes of the blocks stored by diagonals, and of the remainder as CSR.
+
+        Parameters
+        ----------
+        value_size : int, default 8
+            Bytes of a value.
+        index_size : int, default 4
+            Bytes of an index.
+
+        Returns
+        -------
+        (2,) array of int
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is out of range.
 
         Examples
         --------
@@ -243,7 +303,23 @@ class Submatrices(_Parts):
 
 
 def row_lengths(A: Any) -> Array:
-    """Entries of each row of a matrix, duplicates counted once; lengths are checked and given back.
+    """Return the number of entries of each row of a matrix.
+
+    Duplicate entries count once.
+
+    Parameters
+    ----------
+    A : matrix or array of int
+        A sparse matrix as in `aslinearoperator`, or row lengths. Row lengths are checked and returned.
+
+    Returns
+    -------
+    (m,) array of int64
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `A` is neither a matrix nor row lengths.
 
     Examples
     --------
@@ -286,7 +362,7 @@ def check_powers(powers: Any) -> Array:
     checked = checked.astype(np.float64)
     if not np.isfinite(checked).all() or checked.min() < 0 or checked.max() == 0:
         raise ValueError(
-            f"powers are {checked.tolist()}; none may be negative or infinite, and not all may be 0"
+            f"powers={checked.tolist()} is not allowed; give finite numbers, none negative and not all 0"
         )
     return checked
 
@@ -304,7 +380,7 @@ def targets_of(powers: Array, amount: int, up_to: bool = False) -> Array:
 def _row_indices(rows: Any) -> Array:
     indices = as_array("one of sets", rows)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-        raise TypeError(f"sets must be sequences of row numbers, which {rows!r} is not")
+        raise TypeError(f"sets must be sequences of row numbers, not {rows!r}")
     return indices.astype(np.int64)
 
 
@@ -315,11 +391,11 @@ def _check_rows(sets: Sequence[Array], count: int, who: str) -> None:
 
 
 def _misplaced(every: Array, count: int) -> str:
-    """What is wrong with the sorted rows of all sets."""
+    """Describe what is wrong with the sorted rows of all sets."""
     outside = every[(every < 0) | (every >= count)]
     if outside.size:
         return f"row {outside[0]} does not exist"
     missing = np.setdiff1d(np.arange(count), every)
     if missing.size:
-        return f"row {missing[0]} is in none"
-    return f"row {every[:-1][every[1:] == every[:-1]][0]} is in several"
+        return f"row {missing[0]} is in no set"
+    return f"row {every[:-1][every[1:] == every[:-1]][0]} is in several sets"

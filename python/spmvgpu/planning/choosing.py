@@ -56,8 +56,7 @@ _LARGE_ENTRIES, _SECTORS_TOGETHER, _FEW_VALUES = 1 << 20, 0.25, 64
 # samples on an H200 csr is within 0.2 % of the fastest format then, and the model takes a thousand products.
 _SMALL_ENTRIES = 1 << 17
 _SMALL = (
-    "so small a matrix is multiplied in about the time that a GPU takes to start and end; tune='full' times "
-    "all formats"
+    "a product with so small a matrix takes little longer than a kernel launch; tune='full' times all formats"
 )
 
 # Kernels that differ so little that trying one says enough of the others.
@@ -112,8 +111,7 @@ def choose(
         check_format(format)
     elif options:
         raise TypeError(
-            f"options {sorted(options)} belong to a format; "
-            f"name it with format= (one of {', '.join(formats())})"
+            f"options {sorted(options)} need a format; give format= (one of {', '.join(formats())})"
         )
     if format != "csr" or mode == "full":  # what is planned, and tried, is made of one copy on the device
         csr = on_device(csr, ordinal)
@@ -190,7 +188,8 @@ def _choose(csr: Any, request: _Request, budget: Budget, tuning: Tuning) -> tupl
             tried = _while_time_lasts(affordable, budget, tuning)
             return _fastest(csr, tried, ordinal, tuning, results)
         more = (
-            f"; others may be as fast, and to try them would take longer than {request.products:g} products"
+            f"; other formats may be as fast, but timing them would take longer than {request.products:g} "
+            "products"
         )
     by_risk = sorted(possible, key=_risk_us)
     choices = (_predicted(prediction, possible, predictions.device, more) for prediction in by_risk)
@@ -249,12 +248,15 @@ def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
         raise TypeError(f"format 'partitioned' has no option {min(unknown)!r}; its options are: separator")
     rows, cut = csr.shape[0], options.get("separator", 0)
     if not isinstance(cut, int) or not 0 <= cut < max(rows, 1):
-        raise ValueError(f"separator={cut!r} is not allowed; give 0, to choose, or rows up to {rows - 1}")
-    reason = "the separator was asked for"
+        raise ValueError(
+            f"separator={cut!r} is not allowed; give 0 for an automatic choice, or a number of rows up to "
+            f"{rows - 1}"
+        )
+    reason = "the separator was given"
     if cut == 0:
         found = separator_csr(csr, load_profile(ordinal))
         if found.format != PARTITIONED:
-            reason = f"cutting the matrix in two brings nothing: {found.format} is predicted to be as fast"
+            reason = f"a split is not predicted to be faster than {found.format} alone"
             return Choice(found.format, {}, reason)
         cut = found.csr_rows
         name, alone = min(found.whole_us.items(), key=lambda entry: entry[1])
@@ -283,13 +285,13 @@ def _uncertainty(error: float | None) -> float:
 def _predicted(prediction: Prediction, possible: Sequence[Prediction], device: str, more: str) -> Choice:
     """A choice by prediction, with the reason: it is not always the shortest time that is the best bet."""
     best = possible[0]
-    reason = f"it is predicted to take {_with_error(prediction)} a product on {device}"
+    reason = f"its predicted time is {_with_error(prediction)} per product on {device}"
     if prediction is best:
-        reason += ", the least of the formats considered"
+        reason += ", the shortest of the formats considered"
     elif prediction.format == "csr":
-        reason += f", little more than {_with_error(best)} of {best.name}, and needs no conversion"
+        reason += f", little more than {_with_error(best)} for {best.name}, and it needs no conversion"
     elif _risk_us(prediction) < _risk_us(best):
-        reason += f", which is safer than {_with_error(best)} of {best.name}"
+        reason += f", a safer choice than {_with_error(best)} for {best.name}"
     return Choice(prediction.format, prediction.options, reason + more)
 
 
@@ -342,7 +344,7 @@ def _last_resort(possible: Sequence[Prediction]) -> list[Choice]:
     """csr, which takes the least memory to make, if nothing else fits and it was not among the others."""
     if any(prediction.format == "csr" for prediction in possible):
         return []
-    return [Choice("csr", {}, "what was predicted to be faster does not fit")]
+    return [Choice("csr", {}, "the formats that are predicted to be faster do not fit")]
 
 
 def _build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
@@ -405,12 +407,12 @@ def _found(time_us: float, tuning: Tuning) -> str:
     quickest = min(trials, key=lambda trial: trial.time_us)
     if len(trials) == 1:
         others = (
-            "there was no time for others" if tuning.out_of_time else "nothing else that was to be timed fits"
+            "there was no time to time other formats" if tuning.out_of_time else "no other candidate fits"
         )
-        return f"{others}; it took {time_us:.1f} us a product"
+        return f"{others}; a product took {time_us:.1f} us"
     if quickest.time_us == time_us:
-        return f"of {len(trials)} timed variants it was the fastest, at {time_us:.1f} us a product"
+        return f"it was the fastest of {len(trials)} timed variants, at {time_us:.1f} us per product"
     return (
-        f"it took {time_us:.1f} us a product; {variant_name(quickest.format, quickest.options)}, which is "
-        f"predicted to be slower, took {quickest.time_us:.1f} us, and such trials vary by as much"
+        f"a product took {time_us:.1f} us; {variant_name(quickest.format, quickest.options)} took "
+        f"{quickest.time_us:.1f} us, but the difference is within the noise, and it is predicted to be slower"
     )

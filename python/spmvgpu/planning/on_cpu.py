@@ -11,14 +11,14 @@ from ..formats import Choice
 
 #: Why the CPU has csr where nothing was timed before.
 CSR_ON_CPU = (
-    "on a CPU csr needs no conversion, and others are seldom faster by much; tune='full' times them, once "
-    "for all matrices like this one"
+    "on a CPU, csr needs no conversion and other formats are seldom much faster; tune='full' times them, "
+    "once for all matrices like this one"
 )
 
 #: Why it has stencil.
 STENCIL_ON_CPU = (
-    "nearly all of the rows looked at are like the next one, value for value, so a CPU multiplies runs of "
-    "them without reading the matrix"
+    "most sampled rows have the same values as the next row, so the CPU multiplies runs of rows without "
+    "reading the matrix"
 )
 
 # Below so many entries a product takes less time than the look at the rows.

@@ -99,12 +99,14 @@ def checked_request(
     """
     names = tuple(device) if isinstance(device, list | tuple) else (device,)
     if not names:
-        raise ValueError("device is an empty list; name one device at least")
+        raise ValueError("device is an empty list; name at least one device")
     for name in names:
         resolve_device(name)
     checked = None if powers is None else tuple(check_powers(powers).tolist())
     if checked is not None and len(checked) != len(names):
-        raise ValueError(f"{len(checked)} powers for {len(names)} devices; give one each")
+        raise ValueError(
+            f"there are {len(checked)} powers for {len(names)} devices; give one power per device"
+        )
     if not isinstance(partition, Partition) and not (isinstance(partition, str) and partition in PARTITIONS):
         kind = ValueError if isinstance(partition, str) else TypeError
         allowed = ", ".join(map(repr, PARTITIONS))
@@ -148,12 +150,17 @@ def divide(csr: Any, request: Request, ordinals: Sequence[int]) -> list[Shard]:
     if isinstance(request.partition, Partition):
         sets = request.partition.sets
         if len(sets) != len(ordinals):
-            raise ValueError(f"the partition has {len(sets)} sets of rows for {len(ordinals)} devices")
+            raise ValueError(
+                f"the partition has {len(sets)} sets of rows for {len(ordinals)} devices; give one set per "
+                "device"
+            )
         request.partition.check_rows(csr.shape[0])
     else:
         powers = request.powers or measured_powers(csr, request, ordinals)
         if len(powers) != len(ordinals):
-            raise ValueError(f"{len(powers)} powers for {len(ordinals)} devices; give one each")
+            raise ValueError(
+                f"there are {len(powers)} powers for {len(ordinals)} devices; give one power per device"
+            )
         sets = PARTITIONS[request.partition](np.diff(csr.indptr), powers).sets
     return [Shard(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
 
@@ -204,8 +211,8 @@ def _split(csr: Any, request: Request, shard: Shard, available: int) -> list[Sha
     rest = _rows_in(own, range(resident, own.shape[0]))
     streamed_ms, cpu_ms = _streamed_ms(rest), _cpu_ms(rest)
     reason = (
-        f"{needed + vectors} bytes do not fit the {available} of {device_name(shard.ordinal)}: "
-        f"{rest.shape[0]} rows are streamed through it in {streamed_ms:.3g} ms, or done by the CPU in "
+        f"{needed + vectors} bytes do not fit into the {available} bytes of {device_name(shard.ordinal)}: "
+        f"streaming {rest.shape[0]} rows takes {streamed_ms:.3g} ms, and computing them on the CPU takes "
         f"{cpu_ms:.3g} ms"
     )
     if streamed_ms < cpu_ms:

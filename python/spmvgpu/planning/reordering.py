@@ -78,10 +78,10 @@ def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, An
         return None, csr
     unfit = None
     if rows != cols:
-        unfit = f"orders rows and columns alike and needs a square matrix, not {rows} x {cols}"
+        unfit = f"needs a square matrix, not {rows} x {cols}"
     elif csr.nnz > compressed.ENTRY_LIMIT:
         most = compressed.ENTRY_LIMIT
-        unfit = f"is for matrices of at most {most} stored entries, and this one has {csr.nnz}"
+        unfit = f"is allowed for at most {most} stored entries, and this matrix has {csr.nnz}"
     if unfit is not None:
         if reorder == "auto":
             return None, csr

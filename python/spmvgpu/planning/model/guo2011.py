@@ -103,7 +103,7 @@ class Ell:
         rows, widths = sorted({r for r, _ in samples}), sorted({w for _, w in samples})
         if len(rows) < 2 or len(widths) < 2:
             raise ValueError(
-                "the samples of the ELL kernel are no grid; measure at least two rows by two widths"
+                "the samples of the ELL kernel do not form a grid; measure at least two rows and two widths"
             )
         times = np.full((len(rows), len(widths)), np.nan)
         for (r, w), time in samples.items():

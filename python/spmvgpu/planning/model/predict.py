@@ -1,4 +1,4 @@
-"""Predicted time, bytes and padding of every format, for one matrix on one device."""
+"""Predictions of time, memory and padding for each format of a matrix on a device."""
 
 from __future__ import annotations
 
@@ -29,32 +29,36 @@ MODELS = ("roofline", "guo2011")
 WorthAPlan: TypeAlias = "Callable[[str, float, float | None, Prediction], bool]"
 
 _NOT_MEASURED = (Variant({}, None, None),)
-_NOT_CALIBRATED = "from its bytes alone, so auto passes it over: the profile does not know this format"
+_NOT_CALIBRATED = "from its bytes alone: the profile has no times for this format, so auto does not choose it"
 
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Brief):
-    """What one format would cost.
+    """Predicted cost of a matrix in one format.
 
     Attributes
     ----------
     format : str
     options : dict
-        Tunables that the prediction is for.
+        Options of the format that the prediction is for.
     time_us : float or None
-        Microseconds of a product; None if the format refuses the matrix or the model does not know it.
-    bytes, padding : float or None
-        Stored on the device, and slots per non-zero; None if the format refuses the matrix.
+        Time of a product in microseconds. None if the format cannot hold the matrix, or if the model does not
+        cover the format.
+    bytes : float or None
+        Memory on the device in bytes. None if the format cannot hold the matrix.
+    padding : float or None
+        Stored slots per non-zero. None if the format cannot hold the matrix.
     error : float or None
-        Mean relative error of the model for this format, on matrices it was not fitted to; None where that
-        is unknown, as with the profile of another device.
+        Mean relative error of the model for this format, on matrices that it was not fitted to. None if it is
+        unknown, as with the profile of another device.
     note : str
-        Why there is no time, or what is special about it.
+        Why there is no time, or a remark on it.
 
     Examples
     --------
     >>> import spmvgpu as sg
-    >>> csr = next(p for p in sg.predict(sg.gallery.poisson2d(30), "cpu") if p.name == "csr")
+    >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
+    >>> csr = next(p for p in predictions if p.name == "csr")
     >>> csr.format, csr.padding, csr.time_us > 0
     ('csr', 1.0, True)
     """
@@ -69,11 +73,22 @@ class Prediction(Brief):
 
     @property
     def name(self) -> str:
+        """Format and options as one string."""
         return variant_name(self.format, self.options)
 
 
 class Predictions(Sequence[Prediction]):
-    """The predictions for all formats, the fastest first. `print` and notebooks show them as a table.
+    """Predictions for the formats of a matrix, the fastest first.
+
+    A sequence of `Prediction`. `print` and notebooks show it as a table.
+
+    Attributes
+    ----------
+    device : str
+    model : str
+        "roofline" or "guo2011".
+    profile : str
+        Device on which the model was calibrated.
 
     Examples
     --------
@@ -104,13 +119,23 @@ class Predictions(Sequence[Prediction]):
 
     @property
     def best(self) -> Prediction:
-        """The one with the shortest predicted time."""
+        """The prediction with the shortest time."""
         return self._entries[0]
 
     def table(self, in_use: str | None = None, options: Mapping[str, Any] | None = None) -> str:
-        """As text, with a mark at the format in use, and with these options where they matter.
+        """Return the predictions as a text table.
 
-        The options are those of an operator; of one that is stored in pieces, those of any piece will do.
+        Parameters
+        ----------
+        in_use : str, optional
+            Format to mark as in use.
+        options : dict, optional
+            Options of that format, as `SparseOperator.options` holds them. They decide between several
+            kernels of a format.
+
+        Returns
+        -------
+        str
 
         Examples
         --------
@@ -140,7 +165,7 @@ class Predictions(Sequence[Prediction]):
 
     @property
     def caption(self) -> str:
-        """What was predicted, how, and from which measurements."""
+        """Device, model and profile of the predictions."""
         return f"predicted for {self.device} by model {self.model!r} with the profile of {self.profile}"
 
     def _repr_html_(self) -> str:
@@ -179,33 +204,48 @@ def predict(
     dtype: Any = None,
     profile: str | os.PathLike[str] | None = None,
 ) -> Predictions:
-    """What every format would cost for a matrix, without building any.
+    """Predict the cost of a matrix in each format, without building any.
 
     Parameters
     ----------
     A : sparse matrix
-        As `aslinearoperator` takes it.
+        As in `aslinearoperator`.
     device : str, default "auto"
-        As `aslinearoperator` takes it.
+        As in `aslinearoperator`.
     model : {"roofline", "guo2011"}
-        "roofline" knows all formats, caches and where the columns lie; ``format="auto"`` uses it. "guo2011"
-        is the model of Guo et al. 2011, which counts non-zeros of csr (a warp per row), ellpack, coo and hyb.
+        "roofline" covers all formats, caches and the positions of the columns. ``format="auto"`` uses it.
+        "guo2011" is the model of Guo et al. 2011 [1]_. It counts non-zeros, and covers "csr" with a warp per
+        row, "ellpack", "coo" and "hyb".
     dtype : dtype, optional
-        As `aslinearoperator` takes it.
+        As in `aslinearoperator`.
     profile : path, optional
-        A device profile to use instead of the device's own, as ``python -m spmvgpu calibrate`` writes them.
+        Device profile to use in place of the default one. ``python -m spmvgpu calibrate`` writes such files.
 
     Returns
     -------
     Predictions
-        A sequence of `Prediction`, the fastest first; formats that refuse the matrix are last, with the
-        reason.
+        The fastest format first. Formats that cannot hold the matrix come last, with the reason.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `aslinearoperator`, and if `model` is not one of these.
+
+    Warns
+    -----
+    UserWarning
+        If the profile cannot be read, or if there is none for this device. Another profile is used then.
+
+    References
+    ----------
+    .. [1] P. Guo, H. Huang, Q. Chen, L. Wang, E.-J. Lee, P. Chen, "A model-driven partitioning and
+       auto-tuning integrated framework for sparse matrix-vector multiplication on GPUs", TeraGrid 2011.
 
     Examples
     --------
     >>> import spmvgpu as sg
     >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
-    >>> sorted({prediction.format for prediction in predictions}) == sorted(sg.formats())
+    >>> {prediction.format for prediction in predictions} == set(sg.formats())
     True
     """
     ordinal = resolve_device(device)
@@ -261,7 +301,7 @@ def predict_csr(
         entries = _by_guo2011(csr, ordinal, profile, chosen)
     source = profile.device
     if not is_own:
-        source += f", {profile.processors} processors, which is another device: how far it is off is unknown"
+        source += f" with {profile.processors} processors, another device, so the error is unknown"
     return Predictions(entries, csr.nnz, device_name(ordinal), model, source)
 
 
@@ -356,7 +396,7 @@ def _by_guo2011(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) 
             entries.append(Prediction(name, note=str(refused)))
             continue
         options = {"kernel": "shared"} if name == "csr" else {}
-        note = "" if name in times else "the model does not know this format"
+        note = "" if name in times else "the model does not cover this format"
         time = times.get(name)
         entries.append(Prediction(name, options, time, cost["bytes"], cost["padding"], note=note))
     return entries

@@ -128,7 +128,7 @@ class Profile:
         if not isinstance(content, dict) or "schema" not in content:
             raise ValueError("it is not a device profile")
         if content.pop("schema") != SCHEMA:
-            raise ValueError(f"it is of another schema; this version reads schema {SCHEMA}")
+            raise ValueError(f"it has another schema; this version reads schema {SCHEMA}")
         check(content, _TABLE)
         for dtype in DTYPES:
             _check_together(content["guo2011"][dtype], content["roofline"][dtype])
@@ -141,13 +141,15 @@ def _check_together(guo2011: Mapping[str, Any], roofline: Mapping[str, Any]) -> 
     ell = guo2011["ell"]
     rows, widths, samples = ell["rows"], ell["widths"], len(roofline["places"])
     if len(ell["times"]) != len(rows) or {len(row) for row in ell["times"]} != {len(widths)}:
-        raise ValueError(f"its times of ell are not {len(rows)} rows of {len(widths)}")
+        raise ValueError(f"ell must have {len(rows)} rows of {len(widths)} times")
     for grid in (rows, widths):
         if len(grid) < 2 or any(a >= b for a, b in pairwise(grid)):
-            raise ValueError("the rows and widths of ell do not increase")
+            raise ValueError("the rows and widths of ell must increase")
     for variant in roofline["variants"]:
         if len(variant["residuals"]) != samples:
-            raise ValueError(f"a format has {len(variant['residuals'])} residuals of {samples} samples")
+            raise ValueError(
+                f"a format has {len(variant['residuals'])} residuals, but there are {samples} samples"
+            )
         if variant["format"] in formats():
             known = options_table(variant["format"])
             check(variant["options"], {name: known.get(name, _NOTHING) for name in variant["options"]})
@@ -257,7 +259,7 @@ def _read_or_warn(path: Path, ordinal: int, is_optional: bool = False) -> Profil
     try:
         profile = Profile.read(path)
         if profile.device != device_model(ordinal) or profile.kind != kind:
-            raise ValueError(f"it is of another device: {profile.device}, not {device_model(ordinal)}")
+            raise ValueError(f"it belongs to another device: {profile.device}, not {device_model(ordinal)}")
         return profile
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and is_optional:
@@ -297,8 +299,9 @@ def _shipped(ordinal: int) -> Profile:
     profile = _read_shipped(path)
     if ordinal != CPU and profile.device != device_model(ordinal):
         warnings.warn(
-            f"there is no profile of {device_model(ordinal)}: {profile_path(ordinal)} is missing; the one of "
-            f"{profile.device} is used instead. Measure this device with: python -m spmvgpu calibrate",
+            f"there is no profile of {device_model(ordinal)}: {profile_path(ordinal)} is missing; the "
+            f"profile of {profile.device} is used instead. Measure this device with: "
+            "python -m spmvgpu calibrate",
             UserWarning,
             stacklevel=3,
         )
