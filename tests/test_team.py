@@ -9,7 +9,7 @@ from support import over
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """The compiled program."""
-    return compiled("team", ["core/team.cpp", "core/interrupt.cpp"], tmp_path_factory)
+    return compiled("team", ["core/team.cpp", "core/interrupt.cpp", "core/system.cpp"], tmp_path_factory)
 
 
 @over("case", ["failure", "interrupted_caller", "interrupted_piece", "handler_with_loop"])

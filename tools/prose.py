@@ -2,7 +2,7 @@
 
 Words and phrases to avoid are in ``tools/prose.txt``. Sentences and headings have a longest length. Links to
 files of the repository must lead to a file. A file is Markdown, a notebook (its Markdown cells are checked)
-or Python (its docstrings with an example are checked). Without files, all Markdown pages are checked.
+or Python (its docstrings with an example are checked). Without files, all of these are checked.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[1]
-PATTERNS = ("*.md", "docs/*.md", "experiments/*.md")
-LEFT_OUT = {"CHANGELOG.md", "docs/performance-log.md"}  # logs, which keep the words of their time
+PATTERNS = ("*.md", "docs/*.md", "experiments/*.md", "notebooks/*.ipynb", "python/spmvgpu/**/*.py")
+LEFT_OUT = {"docs/performance-log.md"}  # a log, which keeps the words of its time
 LONGEST_SENTENCE, LONGEST_HEADING = 40, 9  # words
 
 

@@ -154,7 +154,7 @@ def aslinearoperator(
         How to choose the format. "cached": reuse the result for a similar matrix if there is one. Otherwise
         a GPU times the two or three formats with the best predictions, unless one is clearly the best, and
         the CPU takes csr, or stencil for a matrix whose rows repeat. "off": time nothing and reuse nothing.
-        "full": time all formats with their options, or those of the given format, unless that was done
+        "full": time all options of all formats, or of the given format, unless that was done
         before. Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the times.
     budget : float, default 50
         Time limit for ``tune="cached"``, in products of the matrix, without the upload. Formats are timed
@@ -172,8 +172,8 @@ def aslinearoperator(
         Largest number of bytes to use on a GPU. The default is nearly all free memory. With a limit or a list
         of devices, the CPU multiplies the rows that do not fit, or they are streamed through the GPU.
     max_threads : int, optional
-        Largest number of CPU threads for this operator and for every operator made from it. The default is
-        that of `limit_threads`. The number does not change the bits of a result. It is refused if no part of
+        Largest number of CPU threads for this operator and for every operator made from it. By default,
+        `limit_threads` decides. The number does not change the bits of a result. It is refused if no part of
         the operator is on the CPU.
     **format_options
         Options of the format, see `format_options`.

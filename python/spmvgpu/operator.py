@@ -105,8 +105,7 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         Number of stored entries, with explicit zeros and without padding.
     nbytes : int
         Bytes that the operator holds on the device: the arrays of the format and their work space. Vectors
-        for products with NumPy arrays, those of `spmvgpu.linalg`, and transposed copies count once they are
-        there.
+        of products with NumPy arrays, vectors of solvers, and transposed copies count once they exist.
     options : dict
         Options of the format.
     T, H : SparseOperator

@@ -175,9 +175,9 @@ _RMAT_QUARTERS = (0.57, 0.19, 0.19)
 def rmat(levels: int, per_row: int, *, dtype: npt.DTypeLike = np.float64, seed: int = 0) -> sp.csr_array:
     """Return the matrix of a recursive random graph (R-MAT) [1]_.
 
-    Each entry is placed by choosing a quarter of the matrix, a quarter of this quarter, and so on. The
-    probabilities of the quarters are those of the Graph 500 benchmark. Rows and columns have very different
-    lengths, and no permutation brings the entries close together.
+    Each entry is placed by choosing a quarter of the matrix, then a quarter of this quarter, down to one
+    place. The quarters have the probabilities of the Graph 500 benchmark. Rows and columns have very
+    different lengths, and no permutation brings the entries close together.
 
     Parameters
     ----------

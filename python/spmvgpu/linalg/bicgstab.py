@@ -26,7 +26,7 @@ def bicgstab(
 ) -> tuple[Any, int]:
     """Solve ``A x = b`` by the stabilized biconjugate gradient method.
 
-    `A` is any square matrix. The arguments are those of `scipy.sparse.linalg.bicgstab`. All vectors stay on
+    `A` is any square matrix. `scipy.sparse.linalg.bicgstab` has the same arguments. All vectors stay on
     the device of `A`. Scalars are float64. The same call on the same device gives the same bits.
 
     Parameters

@@ -26,7 +26,7 @@ def cg(
 ) -> tuple[Any, int]:
     """Solve ``A x = b`` by the conjugate gradient method.
 
-    `A` is symmetric or Hermitian, and positive definite. The arguments are those of `scipy.sparse.linalg.cg`.
+    `A` is symmetric or Hermitian, and positive definite. `scipy.sparse.linalg.cg` has the same arguments.
     All vectors stay on the device of `A`. Scalars are float64. The same call on the same device gives the
     same bits.
 

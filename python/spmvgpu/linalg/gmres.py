@@ -28,8 +28,8 @@ def gmres(
 ) -> tuple[Any, int]:
     """Solve ``A x = b`` by the restarted generalized minimal residual method.
 
-    `A` is any square matrix. The arguments, the tolerances and the preconditioning from the left are those of
-    `scipy.sparse.linalg.gmres`. All vectors stay on the device of `A`. Scalars are float64. The same call on
+    `A` is any square matrix. `scipy.sparse.linalg.gmres` has the same arguments and tolerances, and also
+    preconditions from the left. All vectors stay on the device of `A`. Scalars are float64. The same call on
     the same device gives the same bits.
 
     Parameters

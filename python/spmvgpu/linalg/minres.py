@@ -29,8 +29,8 @@ def minres(
 ) -> tuple[Any, int]:
     """Solve ``(A - shift * I) x = b`` by the minimal residual method.
 
-    `A` is symmetric or Hermitian. It may be indefinite or singular. The arguments are those of
-    `scipy.sparse.linalg.minres`, but the stopping criterion is that of the other solvers. All vectors stay on
+    `A` is symmetric or Hermitian. It may be indefinite or singular. `scipy.sparse.linalg.minres`
+    has the same arguments, but this solver stops like the others of this module. All vectors stay on
     the device of `A`. Scalars are float64. The same call on the same device gives the same bits.
 
     Parameters
