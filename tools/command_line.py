@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 
 from spmvgpu import cli
 
@@ -76,7 +77,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def example(command: str) -> str:
-    """A command and what it prints, on stderr too, as on a terminal."""
+    """A command and what it prints, on stderr too, with long lines folded as on a terminal."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         done = subprocess.run(
@@ -91,7 +92,8 @@ def example(command: str) -> str:
     printed = done.stdout.replace(str(cache), _CACHE)
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{command}: {printed}")
-    return f"```text\n$ {command}\n{printed}```"
+    lines = [line if len(line) <= 90 else fill(line, 90) for line in printed.splitlines()]
+    return "\n".join(["```text", f"$ {command}", *lines, "```"])
 
 
 def replaced(page: str, made: dict[str, str]) -> str:
