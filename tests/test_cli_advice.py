@@ -2,7 +2,7 @@
 
 import pytest
 
-from spmvgpu.cli.advice import Outcome, choices, suggestions
+from spmvgpu.cli.advice import Outcome, choose, suggestions
 
 OUTCOME = Outcome(
     solver="cg",
@@ -28,10 +28,10 @@ OUTCOME = Outcome(
         (False, False, "none", ["bicgstab", "gmres"]),
     ],
 )
-def test_choices(hermitian, positive, preconditioner, expected):
-    found = choices(hermitian, positive, preconditioner, "symmetric")
-    assert [choice.solver for choice in found] == expected
-    assert all(choice.reason for choice in found)
+def test_choice(hermitian, positive, preconditioner, expected):
+    found = choose(hermitian, positive, preconditioner, "symmetric")
+    assert list(found.solvers) == expected
+    assert found.reason
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,17 @@ _UNSYMMETRIC = ("ilu0",)
 
 
 class Choice(NamedTuple):
-    """A solver and why it was chosen; None if the user asked for it."""
+    """Solvers to try, each where the one before breaks down, and why the first was chosen.
 
-    solver: str
+    There is no reason for a solver that the user asked for.
+    """
+
+    solvers: tuple[str, ...]
     reason: str | None = None
 
 
-def choices(hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str) -> list[Choice]:
-    """The solver to take, and then those to go on with where one before breaks down.
+def choose(hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str) -> Choice:
+    """The solvers that suit a matrix.
 
     Parameters
     ----------
@@ -43,16 +46,14 @@ def choices(hermitian: bool, positive_diagonal: bool, preconditioner: str, kind:
     kind : {"symmetric", "Hermitian"}
         What a matrix of this type is called that equals its (conjugate) transpose.
     """
-    if not hermitian or preconditioner in _UNSYMMETRIC:
-        why = f"the matrix is not {kind}" if not hermitian else f"{preconditioner} is not {kind}"
-        return [Choice("bicgstab", why), Choice("gmres", "bicgstab broke down")]
+    if not hermitian:
+        return Choice(("bicgstab", "gmres"), f"the matrix is not {kind}")
+    if preconditioner in _UNSYMMETRIC:
+        return Choice(("bicgstab", "gmres"), f"{preconditioner} is not {kind}")
     if not positive_diagonal:
         why = f"the matrix is {kind}, and not positive definite: its diagonal is not positive"
-        return [Choice("minres", why)]
-    return [
-        Choice("cg", f"the matrix is {kind} with a positive diagonal"),
-        Choice("minres", f"the matrix is {kind}, and cg found that it is not positive definite"),
-    ]
+        return Choice(("minres",), why)
+    return Choice(("cg", "minres"), f"the matrix is {kind} with a positive diagonal")
 
 
 class Outcome(NamedTuple):

@@ -18,12 +18,16 @@ from .output import Report, check_writable, fail, replacing
 
 Array = npt.NDArray[Any]
 
-# In the order in which they pass, and whether a run over ranks takes the time of each.
+# What takes time, in its order; over several ranks some of it is not measured by itself.
 PHASES = ("input", "check", "convert", "transfer", "precondition", "solve", "verify")
 
 
 class BrokenDownError(ValueError):
-    """A solver cannot go on, and another one may."""
+    """A solver cannot go on, and another one may; `why` says what it found."""
+
+    def __init__(self, title: str, why: object, solver: str) -> None:
+        super().__init__(f"{title}: {why}; {OTHER_SOLVER[solver]}")
+        self.why = str(why)
 
 
 class Solution(NamedTuple):
@@ -95,24 +99,25 @@ def refine(
 
 
 def first_that_works(
-    choices: list[Choice], attempt: Callable[[str], Solution], report: Report
+    choice: Choice, attempt: Callable[[str], Solution], report: Report
 ) -> tuple[str, Solution]:
     """Solve with the first of some solvers that does not break down; its name and its solution."""
-    for choice in choices:
-        because = f"{choice.solver}, because {choice.reason}" if choice.reason else choice.solver
-        report.wrapped(f"{'solver':<14}", because)
-        report.values |= {"solver": choice.solver, "solver_reason": choice.reason}
+    reason = choice.reason
+    for solver in choice.solvers:
+        report.wrapped(f"{'solver':<14}", f"{solver}, because {reason}" if reason else solver)
+        report.values |= {"solver": solver, "solver_reason": reason}
         try:
-            return choice.solver, attempt(choice.solver)
-        except BrokenDownError:
-            if choice is choices[-1]:
+            return solver, attempt(solver)
+        except BrokenDownError as error:
+            if solver == choice.solvers[-1]:
                 raise
+            reason = error.why
     raise AssertionError("there is a solver to begin with")
 
 
 def outcome_of(
     args: argparse.Namespace,
-    choices: list[Choice],
+    choice: Choice,
     solver: str,
     solution: Solution,
     op: Any,
@@ -128,14 +133,9 @@ def outcome_of(
         iterations=solution.iterations,
         rows=op.shape[0],
         exhausted=solution.exhausted,
-        broken=tuple(choice.solver for choice in takewhile(lambda c: c.solver != solver, choices)),
+        broken=tuple(takewhile(lambda name: name != solver, choice.solvers)),
         **known,
     )
-
-
-def broken_down(title: str, why: object, solver: str) -> BrokenDownError:
-    """What is said of a solver that cannot go on."""
-    return BrokenDownError(f"{title}: {why}; {OTHER_SOLVER[solver]}")
 
 
 def check_output(output: Path | None) -> None:

@@ -18,7 +18,7 @@ from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebys
 from spmvgpu.linalg.systems import solve as solve_system
 
 from ..messages import said
-from .advice import OTHER_SOLVER, Choice, choices
+from .advice import OTHER_SOLVER, Choice, choose
 from .output import Fields, Report, in_bytes
 from .problem import (
     MATRIX_FIELDS,
@@ -32,8 +32,8 @@ from .problem import (
 from .progress import counting, waiting
 from .ranks import launched_ranks
 from .solution import (
+    BrokenDownError,
     Solution,
-    broken_down,
     check_output,
     first_that_works,
     outcome_of,
@@ -146,7 +146,7 @@ def run_solve(args: argparse.Namespace) -> int:
         diagonal = _check_solvable(title, matrix)
         if args.preconditioner == "auto":
             args.preconditioner = "jacobi" if (np.abs(diagonal) > 0).all() else "none"
-        solvers = _solvers(args, title, matrix, diagonal)
+        choice = _choice(args, title, matrix, diagonal)
     order = None
     if args.reorder:
         with waiting("reordering", args.quiet):
@@ -169,7 +169,7 @@ def run_solve(args: argparse.Namespace) -> int:
         prepared += perf_counter() - start
         return _solve(args, title, solver, op, b, M, matrix)
 
-    solver, solution = first_that_works(solvers, attempt, report)
+    solver, solution = first_that_works(choice, attempt, report)
     if args.output:
         x = solution.x
         if order is not None:
@@ -184,7 +184,7 @@ def run_solve(args: argparse.Namespace) -> int:
         "precondition": prepared,
     }
     known = {"zero_diagonal": bool((diagonal == 0).any()), "scattered": _is_scattered(matrix)}
-    outcome = outcome_of(args, solvers, solver, solution, op, **known)
+    outcome = outcome_of(args, choice, solver, solution, op, **known)
     report.values["reordered"] = args.reorder
     return tell(report, solution, before, "computed by SciPy", args, outcome)
 
@@ -222,9 +222,9 @@ def _solve(
                 try:
                     x, info, how = solve_system(solver, op, right, None, M, lambda *_: limits, watch=watch)
                 except ValueError as error:
-                    raise broken_down(title, error, solver) from error
+                    raise BrokenDownError(title, error, solver) from error
             if info < 0:
-                raise broken_down(title, caught[0].message, solver)
+                raise BrokenDownError(title, caught[0].message, solver)
             return x, how.iterations
 
         limit = args.maxiter or 10 * op.shape[0]
@@ -244,17 +244,17 @@ def _check_solvable(title: str, matrix: sp.csr_array) -> Array:
     return diagonal
 
 
-def _solvers(args: argparse.Namespace, title: str, matrix: sp.csr_array, diagonal: Array) -> list[Choice]:
+def _choice(args: argparse.Namespace, title: str, matrix: sp.csr_array, diagonal: Array) -> Choice:
     """The solver that was asked for, if its matrix is one for it, or those to try."""
     kind = "Hermitian" if matrix.dtype.kind == "c" else "symmetric"
     if args.solver == "auto":
         hermitian = _asymmetry(matrix) is None
         positive = bool((diagonal.real > 0).all())
-        first, *others = choices(hermitian, positive, args.preconditioner, kind)
+        choice = choose(hermitian, positive, args.preconditioner, kind)
         if not hermitian and _has_one_triangle(matrix):
-            hint = f"; if the file has one triangle of a {kind} matrix, give --symmetric lower or upper"
-            first = first._replace(reason=f"{first.reason}{hint}")
-        return [first, *others]
+            hint = f"if the file has one triangle of a {kind} matrix, give --symmetric lower or upper"
+            choice = choice._replace(reason=f"{choice.reason}; {hint}")
+        return choice
     bad = np.flatnonzero(~(diagonal.real > 0)) if args.solver == "cg" else np.zeros(0, int)
     if len(bad):
         hint = " (all of the diagonal is negative: solve with -A and -b)" if (diagonal.real < 0).all() else ""
@@ -270,7 +270,7 @@ def _solvers(args: argparse.Namespace, title: str, matrix: sp.csr_array, diagona
             f"{title}: the matrix is not {kind}: {_contradiction(matrix, *found)}; {_METHODS[args.solver]} "
             f"need a {kind} one: try --solver bicgstab or gmres{advice}"
         )
-    return [Choice(args.solver)]
+    return Choice((args.solver,))
 
 
 def _has_one_triangle(matrix: sp.csr_array) -> bool:

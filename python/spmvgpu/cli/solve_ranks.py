@@ -20,14 +20,14 @@ from spmvgpu.distributed.readers import SUFFIXES
 from spmvgpu.linalg import SolverWarning, jacobi
 
 from ..messages import said
-from .advice import Choice, choices
+from .advice import Choice, choose
 from .output import Report, fail, in_bytes
 from .problem import check_square, load_problem, read_rhs, tell_matrix
 from .progress import counting
 from .ranks import launched_ranks
 from .solution import (
+    BrokenDownError,
     Solution,
-    broken_down,
     check_output,
     first_that_works,
     outcome_of,
@@ -78,7 +78,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     if args.preconditioner == "auto":
         divides = comm.allreduce(bool((np.abs(diagonal) > 0).all()), op=mpi().LAND)
         args.preconditioner = "jacobi" if divides else "none"
-    solvers = _solvers(args, title, op, diagonal)
+    choice = _choice(args, title, op, diagonal)
     exact = op
     double = np.result_type(op.dtype, np.float64)
     if op.dtype != double:
@@ -109,12 +109,12 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
                         method = getattr(linalg, solver)
                         x, _info = method(op, right, rtol=goal, maxiter=most, M=M, callback=count)
                     except (SolverWarning, ValueError) as error:
-                        raise broken_down(title, error, solver) from error
+                        raise BrokenDownError(title, error, solver) from error
                 return x, op.solve_info.iterations
 
             return refine(b, args.rtol, args.maxiter or 10 * op.shape[0], op.dtype, step, exact.dot, norm)
 
-    solver, solution = first_that_works(solvers, attempt, report)
+    solver, solution = first_that_works(choice, attempt, report)
     whole = op.row_ranges.gather(solution.x) if args.output else None
     with agreement(comm):
         if whole is not None:
@@ -122,7 +122,7 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
     report.values["reordered"] = False
     code = 0
     if comm.rank == 0:
-        outcome = outcome_of(args, solvers, solver, solution, op, ranks=comm.size)
+        outcome = outcome_of(args, choice, solver, solution, op, ranks=comm.size)
         code = tell(report, solution, times, f"computed in {double}", args, outcome)
     return int(comm.bcast(code))
 
@@ -158,7 +158,7 @@ def _preconditioner(op: Any, args: argparse.Namespace, title: str, solver: str) 
         try:
             inverse = jacobi(op)  # which checks the diagonal, also where it is not asked for
         except (ValueError, np.linalg.LinAlgError) as error:
-            raise broken_down(title, error, solver) from error
+            raise BrokenDownError(title, error, solver) from error
         return inverse if args.preconditioner == "jacobi" else None
     if args.preconditioner == "none":
         return None
@@ -169,19 +169,19 @@ def _preconditioner(op: Any, args: argparse.Namespace, title: str, solver: str) 
     return 1 / (np.abs(diagonal) if solver == "minres" else diagonal)
 
 
-def _solvers(args: argparse.Namespace, title: str, op: Any, diagonal: Array) -> list[Choice]:
+def _choice(args: argparse.Namespace, title: str, op: Any, diagonal: Array) -> Choice:
     """The solver that was asked for, if the matrix is one for it, or those to try."""
     kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
     if args.solver == "auto":
         positive = op.comm.allreduce(bool((diagonal.real > 0).all()), op=mpi().LAND)
-        return choices(_asymmetry(op) is None, positive, args.preconditioner, kind)
+        return choose(_asymmetry(op) is None, positive, args.preconditioner, kind)
     if args.solver in ("cg", "minres") and (found := _asymmetry(op)) is not None:
         left, right = found
         raise ValueError(
             f"{title}: the matrix is not {kind}: v @ A @ u = {right:g} for random u and v, and "
             f"u @ A @ v = {left:g}; cg and minres need a {kind} matrix: try --solver bicgstab or gmres"
         )
-    return [Choice(args.solver)]
+    return Choice((args.solver,))
 
 
 def _asymmetry(op: Any) -> tuple[Any, Any] | None:
