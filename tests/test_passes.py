@@ -9,7 +9,8 @@ from find_nvcc import system_nvcc
 from programs import LONGEST, ROOT, check, compiled
 from support import over
 
-SOURCES = [f"core/{name}.cpp" for name in ("team", "interrupt", "memory", "parallel", "environment", "mutex")]
+CORE = ("team", "interrupt", "memory", "parallel", "environment", "mutex", "system")
+SOURCES = [f"core/{name}.cpp" for name in CORE]
 
 
 @pytest.fixture(scope="module")
