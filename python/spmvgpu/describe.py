@@ -12,7 +12,7 @@ from .planning.budget import takes_long_to_plan
 from .planning.model.predict import predict_csr
 from .planning.model.profile import load_profile
 from .planning.tuning import Tuning
-from .show import html_table, in_bytes, short
+from .show import html_table, in_bytes, short, wrapped
 from .steps import in_words
 
 
@@ -60,16 +60,18 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
         lines.append(f"stored with: {stored}")
     if map_bytes:
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
-    lines += ["", predictions.caption, predictions.table(op.format, op.options)]
+    lines += ["", predictions.caption]
+    table = predictions.table(op.format, op.options)
     best, kind = predictions.best.format, "cpu" if ordinal == CPU else "cuda"
+    notes = []
     if op.format != best and takes_long_to_plan(best, kind):
         asked = "symmetric=True or tune='full'" if needs_symmetry(best) else "tune='full'"
-        lines.append(
+        notes.append(
             f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
         )
     elif op.format != best and kind == "cuda" and needs_few_values(best):
-        lines.append(f"{best} is considered with tune='full', or for few values on near columns")
-    return "\n".join(lines)
+        notes.append(f"{best} is considered with tune='full', or for few values on near columns")
+    return "\n".join([*map(wrapped, lines), table, *map(wrapped, notes)])
 
 
 def html_of(op: Described, reason: str) -> str:

@@ -16,6 +16,7 @@ from .planning import placement
 from .planning.choosing import PARTITIONED, choose
 from .planning.placement import Request, Shard, checked_request
 from .planning.tuning import Tuning
+from .show import wrapped
 from .spread import MultiDeviceOperator
 from .steps import recorded
 from .stored import Stored
@@ -212,9 +213,9 @@ class SeveralDevices:
 
     def explanation(self, op: SparseOperator) -> str:
         """Which part of the matrix each device has."""
-        lines = [op._summary(), "", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
-        lines += [*self.details, *(shard.reason for shard in self.shards if shard.reason)]
-        return "\n".join(lines)
+        heads = f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"
+        reasons = [shard.reason for shard in self.shards if shard.reason]
+        return "\n".join([wrapped(op._summary()), "", heads, *self.details, *map(wrapped, reasons)])
 
     def rebuild(self, csr: Any) -> tuple[Any, ...]:
         return on_devices, (csr, self.request)

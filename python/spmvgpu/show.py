@@ -27,6 +27,11 @@ def fit(text: str) -> str:
     )
 
 
+def wrapped(text: str) -> str:
+    """Text in lines of at most `COLUMNS` characters, all but the first one indented."""
+    return textwrap.fill(text, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+
+
 class Brief:
     """A dataclass with a `repr` that shortens long values; it is made with ``repr=False``."""
 

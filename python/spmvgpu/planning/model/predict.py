@@ -16,7 +16,7 @@ from ...formats import estimate_csr, formats, plan_csr
 from ...inputs.canonical import canonical_csr
 from ...inputs.compressed import pieces_of
 from ...inputs.source import DeviceCsr
-from ...show import Brief, html_table
+from ...show import Brief, html_table, wrapped
 from ...steps import step
 from ...value_types import value_type
 from .guo2011 import KNOWN, Guo2011, Separator, find_separator
@@ -145,18 +145,25 @@ class Predictions(Sequence[Prediction]):
         format                 us/product  error  bytes/non-zero  padding
         """
         in_force = (options or {}).get("parts", [options])
-        lines = [_HEAD]
+        lines, below, notes = [_HEAD], [], []
         for entry in self:
+            if entry.time_us is None and entry.note:
+                refusal = entry.note.removeprefix(f"format '{entry.format}' ")
+                below.append(wrapped(f"{entry.name}: {refusal}"))
+                continue
             used = entry.format == in_use and any(
                 entry.options.items() <= (given or entry.options).items() for given in in_force
             )
-            mark = "   <- in use" if used else ""
-            note = f"   {entry.note}" if entry.note else ""
-            lines.append(f"{_line(entry.name, *_cells(entry, self._nnz))}{mark}{note}")
-        return "\n".join(lines)
+            mark = "  <- in use" if used else ""
+            if entry.note:
+                notes += [entry.note] if entry.note not in notes else []
+                mark += f"  [{notes.index(entry.note) + 1}]"
+            lines.append(_line(entry.name, *_cells(entry, self._nnz)) + mark)
+        lines += [wrapped(f"[{number}] {note}") for number, note in enumerate(notes, 1)]
+        return "\n".join(lines + below)
 
     def __str__(self) -> str:
-        return f"{self.caption}\n{self.table()}"
+        return f"{wrapped(self.caption)}\n{self.table()}"
 
     def __repr__(self) -> str:
         """The fastest; `str` has them all."""
