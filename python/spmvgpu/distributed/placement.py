@@ -42,7 +42,12 @@ def place(comm: Any) -> Placement:
     """Find out; all ranks do so together."""
     host = comm.Split_type(mpi().COMM_TYPE_SHARED)
     try:
-        cores = sorted(os.sched_getaffinity(0))
+        # macOS does not say where a process may run.
+        cores = (
+            sorted(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else [*range(os.cpu_count() or 1)]
+        )
         sharing = sum(other == cores for other in host.allgather(cores))
         told = _core.threads_of_environment() is not None
         return Placement(host.rank, host.size, None if told else max(1, len(cores) // sharing))
