@@ -2,7 +2,9 @@
 
 import pytest
 
-from spmvgpu.cli.advice import Outcome, choose, suggestions
+from spmvgpu.cli.advice import Choice, Outcome, choose, suggestions
+from spmvgpu.cli.output import Report
+from spmvgpu.cli.solution import Solution, first_that_works
 
 OUTCOME = Outcome(
     solver="cg",
@@ -56,11 +58,21 @@ def test_choice(hermitian, positive, preconditioner, expected):
             "--dtype complex128, --preconditioner ic0, --preconditioner amg",
         ),
         ({"solver": "minres"}, "--maxiter 220, --solver gmres"),
-        ({"solver": "gmres"}, "--preconditioner ilu0, --maxiter 220, --solver bicgstab"),
+        (
+            {"solver": "gmres"},
+            "--preconditioner ilu0, --solver gmres --restart 200, --maxiter 220, --solver bicgstab",
+        ),
+        (
+            {"solver": "gmres", "restart": 400, "broken": ("bicgstab",), "preconditioner": "ilu0"},
+            "--solver gmres --restart 1000, --maxiter 220",
+        ),
         ({"solver": "bicgstab"}, "--preconditioner ilu0, --maxiter 220, --solver gmres"),
-        ({"solver": "gmres", "preconditioner": "ilu0"}, "--maxiter 220, --solver bicgstab"),
-        ({"solver": "gmres", "zero_diagonal": True}, "--maxiter 220, --solver bicgstab"),
-        ({"solver": "gmres", "broken": ("bicgstab",)}, "--preconditioner ilu0, --maxiter 220"),
+        ({"solver": "gmres", "preconditioner": "ilu0", "restart": 1000}, "--maxiter 220, --solver bicgstab"),
+        ({"solver": "gmres", "zero_diagonal": True, "restart": 1000}, "--maxiter 220, --solver bicgstab"),
+        (
+            {"solver": "gmres", "broken": ("bicgstab",), "restart": 1000},
+            "--preconditioner ilu0, --maxiter 220",
+        ),
         ({"ranks": 4}, "--maxiter 220"),
         ({"ranks": 4, "preconditioner": "none"}, "--preconditioner jacobi, --maxiter 220"),
         ({"iterations": 900_000_000, "ranks": 4}, ""),
@@ -70,3 +82,26 @@ def test_suggestions(changes, expected):
     found = suggestions(OUTCOME._replace(**changes))
     assert ", ".join(suggestion.options for suggestion in found) == expected
     assert all(suggestion.reason for suggestion in found)
+
+
+@pytest.mark.parametrize(
+    ("residuals", "expected"),
+    [
+        ({"bicgstab": 1e-9}, "bicgstab"),
+        ({"bicgstab": 0.9}, "bicgstab"),  # zero is a worse solution
+        ({"bicgstab": 3.0, "gmres": 0.9}, "gmres"),
+        ({"bicgstab": float("nan"), "gmres": 1e-9}, "gmres"),
+        ({"bicgstab": 1e30, "gmres": 6.0}, "gmres"),
+    ],
+)
+def test_next_solver_where_one_diverged(residuals, expected):
+    report = Report(as_json=True)
+    found, solution = first_that_works(
+        Choice(tuple(residuals), "the matrix is not symmetric"),
+        lambda solver: Solution(None, residuals[solver], 10, True, 1, 0.0, 0.0),
+        report,
+    )
+    assert found == report.values["solver"] == expected
+    assert solution.residual == residuals[expected]
+    if len(residuals) > 1:
+        assert "bicgstab diverged" in report.values["solver_reason"]

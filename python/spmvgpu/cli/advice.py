@@ -19,12 +19,14 @@ OTHER_SOLVER = {
 ROUNDING = 1e-12  # a smaller residual that gets no smaller is as small as float64 makes it
 MOST_ITERATIONS = 999_999_999  # of --maxiter
 
+RESTART = 20  # of gmres, as in SciPy
+
 # Preconditioners that leave the system unsymmetric.
 _UNSYMMETRIC = ("ilu0",)
 
 
 class Choice(NamedTuple):
-    """Solvers to try, each where the one before breaks down, and why the first was chosen.
+    """Solvers to try, each where the one before breaks down or diverges, and why the first was chosen.
 
     There is no reason for a solver that the user asked for.
     """
@@ -67,7 +69,8 @@ class Outcome(NamedTuple):
     iterations: int
     rows: int
     exhausted: bool  # all iterations that were allowed are used up
-    broken: tuple[str, ...] = ()  # solvers that broke down before
+    broken: tuple[str, ...] = ()  # solvers that broke down or diverged before
+    restart: int = RESTART
     zero_diagonal: bool = False  # the diagonal has zeros
     scattered: bool = False  # entries lie far from the diagonal
     ranks: int = 1
@@ -84,7 +87,7 @@ def suggestions(outcome: Outcome) -> list[Suggestion]:
     """What to try after a solve that did not reach the tolerance, the most promising first."""
     if not outcome.exhausted and outcome.residual < ROUNDING:
         return [_tolerance(outcome)]
-    rules = (_precision, _preconditioner, _reordering, _multigrid, _iterations, _solver)
+    rules = (_precision, _preconditioner, _reordering, _multigrid, _restart, _iterations, _solver)
     return [found for rule in rules if (found := rule(outcome)) is not None]
 
 
@@ -121,6 +124,13 @@ def _multigrid(o: Outcome) -> Suggestion | None:
     needs = "" if find_spec("pyamg") else "; it needs pyamg: pip install pyamg"
     reason = "multigrid suits discretized elliptic equations, such as diffusion and elasticity"
     return Suggestion("--preconditioner amg", reason + needs)
+
+
+def _restart(o: Outcome) -> Suggestion | None:
+    if o.solver != "gmres" or o.restart >= o.rows:
+        return None
+    reason = "gmres often stalls where it restarts after few iterations"
+    return Suggestion(f"--solver gmres --restart {min(10 * o.restart, o.rows)}", reason)
 
 
 def _iterations(o: Outcome) -> Suggestion | None:

@@ -101,17 +101,22 @@ def refine(
 def first_that_works(
     choice: Choice, attempt: Callable[[str], Solution], report: Report
 ) -> tuple[str, Solution]:
-    """Solve with the first of some solvers that does not break down; its name and its solution."""
+    """Solve with the first of some solvers that does not break down or diverge; its name and its solution."""
     reason = choice.reason
     for solver in choice.solvers:
         report.wrapped(f"{'solver':<14}", f"{solver}, because {reason}" if reason else solver)
         report.values |= {"solver": solver, "solver_reason": reason}
+        is_last = solver == choice.solvers[-1]
         try:
-            return solver, attempt(solver)
+            solution = attempt(solver)
         except BrokenDownError as error:
-            if solver == choice.solvers[-1]:
+            if is_last:
                 raise
             reason = error.why
+        else:
+            if is_last or solution.residual < 1:  # the residual of zero
+                return solver, solution
+            reason = f"{solver} diverged, to a residual of {solution.residual:.1e}"
     raise AssertionError("there is a solver to begin with")
 
 
@@ -133,6 +138,7 @@ def outcome_of(
         iterations=solution.iterations,
         rows=op.shape[0],
         exhausted=solution.exhausted,
+        restart=args.restart,
         broken=tuple(takewhile(lambda name: name != solver, choice.solvers)),
         **known,
     )

@@ -18,7 +18,7 @@ from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebys
 from spmvgpu.linalg.systems import solve as solve_system
 
 from ..messages import said
-from .advice import OTHER_SOLVER, Choice, choose
+from .advice import OTHER_SOLVER, RESTART, Choice, choose
 from .output import Fields, Report, in_bytes
 from .problem import (
     MATRIX_FIELDS,
@@ -50,7 +50,7 @@ FIELDS: Fields = {
     "device": ("string", "device of the operator; of rank 0 with several ranks"),
     "format": ("string", "storage format; of rank 0 with several ranks"),
     "bytes": ("integer", "memory of the operator, on all ranks"),
-    "solver": ("string", "the solver, the last one where another one broke down"),
+    "solver": ("string", "the solver, the last one where another one broke down or diverged"),
     "solver_reason": ("string or null", "why it was chosen; null if `--solver` named it"),
     "preconditioner": ("string", "the preconditioner"),
     "reordered": ("boolean", "whether the rows and columns were reordered, with `--reorder`"),
@@ -104,8 +104,15 @@ def add(commands: Any) -> argparse.ArgumentParser:
         choices=("auto", *OTHER_SOLVER),
         default="auto",
         help="auto takes cg for a symmetric or Hermitian matrix with a positive diagonal, minres for other "
-        "symmetric or Hermitian ones, and bicgstab for all others. If cg breaks down, minres goes on; if "
-        "bicgstab does, gmres (default: auto)",
+        "symmetric or Hermitian ones, and bicgstab for all others. If cg breaks down or diverges, minres "
+        "goes on; if bicgstab does, gmres (default: auto)",
+    )
+    parser.add_argument(
+        "--restart",
+        type=positive_int,
+        metavar="N",
+        default=RESTART,
+        help=f"iterations of gmres between restarts, and vectors that it stores (default: {RESTART})",
     )
     parser.add_argument(
         "--preconditioner",
@@ -207,7 +214,7 @@ def _solve(
                 "atol": 0.0,
                 "maxiter": most,
                 "legacy": True,
-                "restart": min(20, len(right)),
+                "restart": min(args.restart, len(right)),
             }
             if solver == "minres":  # whose test is beside the norms of the matrix and the solution
                 limits["rtol"] = min(goal, 1e-3) / 100

@@ -103,11 +103,14 @@ def _solve(args: argparse.Namespace, comm: Any) -> int:
                     goal = min(goal, 1e-3) / 100
                 # All ranks or none have a callback.
                 count = None if args.quiet else lambda _: bar.update()
+                limits: dict[str, Any] = {"rtol": goal, "maxiter": most}
+                if solver == "gmres":  # which counts restarts
+                    restart = min(args.restart, op.shape[0])
+                    limits |= {"restart": restart, "maxiter": -(-most // restart)}
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", SolverWarning)  # of a breakdown
                     try:
-                        method = getattr(linalg, solver)
-                        x, _info = method(op, right, rtol=goal, maxiter=most, M=M, callback=count)
+                        x, _info = getattr(linalg, solver)(op, right, M=M, callback=count, **limits)
                     except (SolverWarning, ValueError) as error:
                         raise BrokenDownError(title, error, solver) from error
                 return x, op.solve_info.iterations
