@@ -1,5 +1,7 @@
 """What solvers refuse, what they break down on, and callbacks that go wrong."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -92,6 +94,12 @@ def test_numbers_that_are_not_finite(value, where, solver, device):
 def test_what_is_no_preconditioner(M, op, b):
     with pytest.raises(TypeError, match=r"M must be .*LinearOperator"):
         sg.linalg.cg(op, b, M=M)
+
+
+def test_a_hierarchy_is_no_preconditioner_yet(op, b):
+    hierarchy = SimpleNamespace(levels=[SimpleNamespace(A=sp.eye_array(3))])  # as of pyamg
+    with pytest.raises(TypeError, match=r"aspreconditioner\(M, device=op.device\)$"):
+        sg.linalg.cg(op, b, M=hierarchy)
 
 
 @pytest.mark.parametrize(

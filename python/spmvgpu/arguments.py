@@ -117,7 +117,8 @@ def _is_operator(value: Any) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    return not (is_number(value) or _is_operator(value) or callable(value))
+    kinds = ("__array__", "__dlpack__", "__cuda_array_interface__")
+    return isinstance(value, list | tuple | range) or any(hasattr(value, kind) for kind in kinds)
 
 
 def _is_tolerance(value: Any) -> bool:

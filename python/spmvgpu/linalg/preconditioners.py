@@ -275,6 +275,11 @@ def taken_map(M: Any) -> Any:
     sparse = scipy_sparse(M)
     if sparse is not None:
         return sparse
+    if hasattr(M, "levels"):
+        raise TypeError(
+            f"M must be a preconditioner, not the hierarchy {type(M).__name__}; give "
+            "spmvgpu.linalg.aspreconditioner(M, device=op.device)"
+        )
     allowed = (
         "a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, a matrix, or a "
         "LinearOperator"
