@@ -299,3 +299,8 @@ def resident_bytes():
 def free_device_bytes(device):
     """Free memory of a device, as the product reports it."""
     return next(info.memory_free for info in sg.devices() if info.name == device)
+
+
+def explained(op):
+    """What an operator explains of itself, with lines joined that were wrapped."""
+    return re.sub(r"\n {2,}", " ", op.explain())

@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from spmvgpu.symmetry import Symmetry, declared, of_multiple, of_part, simplest, stored_as
-from support import naming, over
+from support import explained, naming, over
 
 N = 14
 DOUBLE, SINGLE = np.dtype("complex128"), np.dtype("complex64")
@@ -285,7 +285,7 @@ def test_half_of_a_matrix_gives_way_to_its_multiples(fmt, factor, stays, device,
     op, dense = operator("complex hermitian", None, fmt, device, False)
     made = factor * op
     assert made.format == (fmt if stays else "csr")
-    assert stays or f"{fmt} cannot hold" in made.explain()
+    assert stays or f"{fmt} cannot hold" in explained(made)
     assert (made.H is made) == stays
     unknown = np.nan * op  # in whatever format
     np.testing.assert_array_equal(np.isnan(unknown.toarray()), dense != 0)

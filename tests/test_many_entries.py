@@ -16,6 +16,7 @@ from support import (
     assert_same_entries,
     build,
     check_refusal,
+    explained,
     format_fixture,
     over_types,
     poisoned,
@@ -77,7 +78,7 @@ def test_by_default(tune, device, dtype):
     op = sg.aslinearoperator(A, device=device, tune=tune)
     assert op.format in sg.formats()
     check_all(op, A)
-    assert f"a format holds {LIMIT} entries" in op.explain()
+    assert f"a format holds {LIMIT} entries" in explained(op)
     assert "<- in use" in op.explain()
 
 

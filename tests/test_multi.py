@@ -25,6 +25,7 @@ from spmvgpu.value_types import is_parted
 from support import (
     assert_multiplies,
     assert_same_entries,
+    explained,
     free_device_bytes,
     in_turn,
     over,
@@ -332,7 +333,7 @@ def test_what_it_says(names):
     op = spread(A, names)
     assert op.device == tuple(names)
     for name in names:
-        assert name in op.explain()
+        assert name in explained(op)
         assert name in repr(op)
     assert op.nbytes >= A.nnz * 12
     assert op.time_products(5) > 0
@@ -480,7 +481,7 @@ def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch)
     )
     limit = dtype.itemsize * sum(A.shape) + int(0.3 * (A.nnz * (4 + dtype.itemsize)) / len(gpu_names))
     op = spread(A, gpu_names, partition=by, memory_limit=limit, powers=None)
-    assert "do not fit" in op.explain()
+    assert "do not fit" in explained(op)
     assert ("streamed" if bus_rate > 1e9 else "cpu") in op.explain()
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)

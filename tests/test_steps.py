@@ -8,6 +8,7 @@ import pytest
 import spmvgpu as sg
 from battery import matrix
 from spmvgpu.steps import Step, in_words, recorded, step
+from support import explained
 
 A = matrix("uniform", np.dtype("float64"))
 
@@ -47,7 +48,7 @@ def test_a_matrix_for_a_gpu_is_uploaded_once(cuda_device):
 
 def test_explain_says_where_the_time_went(device):
     op = sg.aslinearoperator(A, device=device, format="sell", reorder="rcm")
-    (line,) = (line for line in op.explain().splitlines() if line.startswith("made in"))
+    (line,) = (line for line in explained(op).splitlines() if line.startswith("made in"))
     assert line == f"made in {in_words(op.tuning.steps)}"
     for name in ("checks", "order", "convert", "sell"):
         assert name in line

@@ -14,7 +14,7 @@ from reference import assert_product
 from spmvgpu.devices import CPU
 from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
-from support import assert_same_entries, check_refusal, over, over_types, poisoned
+from support import assert_same_entries, check_refusal, explained, over, over_types, poisoned
 
 FORMAT = "packed_sell"
 SLICE, GRANULE, GROUP_SLOTS, BATCH = 32, 32, 32, 4
@@ -496,7 +496,7 @@ def test_higher_max_padding_lets_it_in(device, dtype):
 def test_explain_says_where_the_bytes_went():
     op = sg.aslinearoperator(sg.gallery.poisson2d(40), format=FORMAT, device="cpu")
     found = counts(sg.gallery.poisson2d(40))
-    line = next(line for line in op.explain().splitlines() if line.startswith("stored with"))
+    line = next(line for line in explained(op).splitlines() if line.startswith("stored with"))
     for name in ("index_shared", "values_constant", "slices_alike"):
         assert f"{name} {found[name]:.0f}" in line
     assert "index_8" not in line

@@ -414,5 +414,5 @@ def _found(time_us: float, tuning: Tuning) -> str:
         return f"it was the fastest of {len(trials)} timed variants, at {time_us:.1f} us per product"
     return (
         f"a product took {time_us:.1f} us; {variant_name(quickest.format, quickest.options)} took "
-        f"{quickest.time_us:.1f} us, but the difference is within the noise, and it is predicted to be slower"
+        f"{quickest.time_us:.1f} us, a difference within the noise, and is predicted to be slower"
     )

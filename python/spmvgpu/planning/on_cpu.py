@@ -11,8 +11,8 @@ from ..formats import Choice
 
 #: Why the CPU has csr where nothing was timed before.
 CSR_ON_CPU = (
-    "on a CPU, csr needs no conversion and other formats are seldom much faster; tune='full' times them, "
-    "once for all matrices like this one"
+    "on a CPU, csr needs no conversion; tune='full' also times the other formats, once for all matrices like "
+    "this one"
 )
 
 #: Why it has stencil.
