@@ -74,7 +74,7 @@ def rules(prose):
 
 FOUND = {
     "a phrase": ("Plain.\n\nIts speed is that of a copy.", 3, "possessive"),
-    "a word over two lines": ("The speed comes\ninto question.", 1, "is considered"),
+    "a word over two lines": ("A larger block comes\ninto question.", 1, "is considered"),
     "a word in a table": ("| a | b |\n|---|---|\n| convert anew | c |", 3, "again"),
     "a heading that says nothing": ("# Title\n\n## See\n\ntext", 3, "say what is below"),
     "a long heading": (f"# {'word ' * 12}", 1, "heading of more than"),
