@@ -86,12 +86,11 @@ def _layout(format: str) -> tuple[str, Any]:
 
 def _header(format: str) -> str:
     """The comment at the begin of a format's header; indented lines, which are pictures, as they are."""
-    text = (ROOT / "cpp" / "formats" / f"{format}.hpp").read_text(encoding="utf-8")
+    (path,) = (ROOT / "cpp" / "formats").glob(f"**/{format}/layout.hpp")
+    text = path.read_text(encoding="utf-8")
     comment = re.match(r"(?://.*\n)+", text)
     if comment is None:
-        raise RuntimeError(
-            f"cpp/formats/{format}.hpp does not begin with a comment that describes the layout"
-        )
+        raise RuntimeError(f"{path} does not begin with a comment that describes the layout")
     unguarded = re.sub(r"^// clang-format (on|off)\n", "", comment[0], flags=re.MULTILINE)
     lines = re.sub(r"^// ?", "", unguarded, flags=re.MULTILINE).rstrip().splitlines()
     parts = []

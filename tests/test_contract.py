@@ -113,8 +113,9 @@ def test_a_misspelt_trait_does_not_compile(tmp_path):
 def test_the_format_of_the_documentation_keeps_the_contract(tmp_path):
     page = (CPP.parent / "docs" / "adding-a-format.md").read_text()
     header, source, _kernel = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "formats").mkdir()
-    (tmp_path / "formats" / "rowwise.hpp").write_text("#pragma once\n" + header)
+    folder = tmp_path / "formats" / "rowwise"
+    folder.mkdir(parents=True)
+    (folder / "layout.hpp").write_text("#pragma once\n" + header)
     source += "\nstatic_assert(spmvgpu::FormatContract<spmvgpu::Rowwise<double>>);\n"
     done = compile_cpp(
         tmp_path, source, f"-I{tmp_path}", "-fsyntax-only", "-fopenmp-simd", "-Wall", "-Wextra", "-Werror"

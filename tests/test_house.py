@@ -1,4 +1,4 @@
-"""Which folder of the C++ sources may include which: read from the #include lines."""
+"""Which room, or folder, of the C++ sources may include which: read from the #include lines."""
 
 import re
 from pathlib import Path
@@ -7,21 +7,24 @@ from support import over
 
 CPP = Path(__file__).parents[1] / "cpp"
 
-# Each folder includes itself and these. `cuda` is the backend of GPUs: its .hpp files need no CUDA header.
+# Each room includes itself and these, all of which stand above it in this table.
 MAY_INCLUDE = {
     "core": set(),
-    "passes": {"core"},
-    "formats": {"core", "passes"},
-    "io": {"core"},
-    "model": {"core", "passes", "formats", "cuda"},
-    "cuda": {"core", "formats", "passes"},
-    "matrix": {"core", "passes", "formats", "cuda"},
-    "vector": {"core", "cuda"},
-    "solvers": {"core", "cuda", "matrix", "vector"},
-    "bindings": {"core", "passes", "formats", "io", "model", "cuda", "matrix", "solvers"},
+    "gpu": {"core"},
+    "formats": {"core", "gpu"},
+    "matrix": {"core", "gpu", "formats"},
+    "multi": {"core", "gpu", "formats", "matrix"},
+    "planning": {"core", "gpu", "formats", "matrix", "multi"},
+    "solvers": {"core", "gpu", "formats", "matrix", "multi"},
+    "bindings": {"core", "gpu", "formats", "matrix", "multi", "planning", "solvers"},
 }
 
 FILES = sorted(path for path in CPP.rglob("*") if path.suffix in {".cpp", ".hpp", ".cu", ".cuh"})
+
+
+def room(path):
+    """The first folder of a path."""
+    return path.relative_to(CPP).parts[0]
 
 
 def included(path):
@@ -32,14 +35,26 @@ def included(path):
     ]
 
 
-def test_every_folder_is_known():
+def only_nvcc_compiles(path):
+    """Whether a file is compiled, or included in what is compiled, by nvcc alone."""
+    return path.suffix in {".cu", ".cuh"} or path.parent == CPP / "gpu" / "cuda"
+
+
+def test_every_room_is_known():
     assert len(FILES) > 100
-    assert {path.parent.name for path in FILES} == set(MAY_INCLUDE)
+    assert {room(path) for path in FILES} == set(MAY_INCLUDE)
+
+
+def test_rooms_do_not_include_each_other_in_a_circle():
+    above = set()
+    for name, below in MAY_INCLUDE.items():
+        assert below <= above, name
+        above.add(name)
 
 
 @over("path", FILES)
-def test_a_file_includes_only_what_its_folder_may(path):
-    allowed = {path.parent.name, *MAY_INCLUDE[path.parent.name]}
+def test_a_file_includes_only_what_its_room_may(path):
+    allowed = {room(path), *MAY_INCLUDE[room(path)]}
     ours, _ = included(path)
     assert not {name for name in ours if name.split("/")[0] not in allowed}, (
         f"it may include {sorted(allowed)}"
@@ -51,17 +66,15 @@ def test_a_file_includes_only_what_its_folder_may(path):
 @over("path", FILES)
 def test_pybind11_and_cuda_headers_stay_where_they_belong(path):
     _, headers = included(path)
-    if path.parent.name != "bindings":
+    if room(path) != "bindings":
         assert not [name for name in headers if name.startswith(("pybind11/", "Python.h"))]
-    if path.parent.name != "cuda":
-        assert not [name for name in headers if name.startswith(("cuda_runtime", "cub/", "thrust/"))]
+    if not only_nvcc_compiles(path):
+        assert not [name for name in headers if name.startswith(("cuda", "cub/", "thrust/"))]
 
 
 def test_a_file_that_needs_nvcc_is_never_included_by_one_that_does_not():
-    needs_nvcc = {"cuda/check.hpp"} | {
-        str(path.relative_to(CPP)) for path in FILES if path.suffix in {".cu", ".cuh"}
-    }
-    assert (CPP / "cuda" / "check.hpp").is_file()
+    needs_nvcc = {str(path.relative_to(CPP)) for path in FILES if only_nvcc_compiles(path)}
+    assert "gpu/cuda/check.hpp" in needs_nvcc
     for path in FILES:
-        if path.suffix in {".cpp", ".hpp"}:
+        if not only_nvcc_compiles(path):
             assert not needs_nvcc & included(path)[0], path

@@ -9,8 +9,8 @@ from find_nvcc import system_nvcc
 from programs import LONGEST, ROOT, check, compiled
 from support import over
 
-CORE = ("team", "interrupt", "memory", "parallel", "environment", "mutex", "system")
-SOURCES = [f"core/{name}.cpp" for name in CORE]
+CORE = ("team", "interrupt", "parallel", "environment", "mutex", "system")
+SOURCES = [*(f"core/{name}.cpp" for name in CORE), "gpu/memory.cpp"]
 
 
 @pytest.fixture(scope="module")

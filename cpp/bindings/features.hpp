@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "model/features.hpp"
+#include "planning/features.hpp"
 
 namespace spmvgpu {
 

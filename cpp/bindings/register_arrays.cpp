@@ -11,7 +11,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/dlpack.hpp"
 #include "core/array.hpp"
-#include "cuda/runtime.hpp"
+#include "gpu/runtime.hpp"
 
 namespace py = pybind11;
 

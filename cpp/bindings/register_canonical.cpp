@@ -4,8 +4,8 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "formats/canonical.hpp"
-#include "formats/symmetry.hpp"
+#include "core/canonical.hpp"
+#include "formats/shared/symmetry.hpp"
 
 namespace py = pybind11;
 

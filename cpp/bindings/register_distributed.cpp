@@ -8,8 +8,8 @@
 #include "bindings/csr.hpp"
 #include "bindings/index_map.hpp"
 #include "core/parallel.hpp"
-#include "matrix/distributed_matrix.hpp"
-#include "matrix/streamed_matrix.hpp"
+#include "multi/distributed_matrix.hpp"
+#include "multi/streamed_matrix.hpp"
 
 namespace py = pybind11;
 

@@ -2,7 +2,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "io/matrix_market.hpp"
+#include "core/matrix_market.hpp"
 
 namespace py = pybind11;
 

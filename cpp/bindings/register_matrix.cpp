@@ -12,9 +12,9 @@
 #include "bindings/new_values.hpp"
 #include "bindings/plans.hpp"
 #include "core/parallel.hpp"
-#include "cuda/transfer.hpp"
-#include "formats/transpose.hpp"
+#include "gpu/transfer.hpp"
 #include "matrix/matrix.hpp"
+#include "matrix/transpose.hpp"
 
 namespace py = pybind11;
 

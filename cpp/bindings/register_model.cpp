@@ -3,10 +3,10 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/features.hpp"
-#include "cuda/residency.hpp"
-#include "formats/hyb_build.hpp"
-#include "model/features.hpp"
-#include "passes/host_passes.hpp"
+#include "core/passes/host_passes.hpp"
+#include "formats/papers/hyb/build.hpp"
+#include "gpu/residency.hpp"
+#include "planning/features.hpp"
 
 namespace py = pybind11;
 

@@ -9,7 +9,7 @@
 #include "bindings/index_map.hpp"
 #include "bindings/new_values.hpp"
 #include "bindings/value_types.hpp"
-#include "matrix/parted_matrix.hpp"
+#include "multi/parted_matrix.hpp"
 
 namespace py = pybind11;
 

@@ -9,8 +9,8 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "cuda/nccl.hpp"
-#include "matrix/rank_matrix.hpp"
+#include "gpu/nccl.hpp"
+#include "multi/rank_matrix.hpp"
 
 namespace py = pybind11;
 

@@ -12,7 +12,7 @@
 #include "core/errors.hpp"
 #include "core/value_types.hpp"
 #include "matrix/matrix.hpp"
-#include "model/roofline.hpp"
+#include "planning/roofline.hpp"
 
 namespace py = pybind11;
 

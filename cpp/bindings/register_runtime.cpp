@@ -5,8 +5,8 @@
 #include "core/environment.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
-#include "cuda/pool.hpp"
-#include "cuda/runtime.hpp"
+#include "gpu/pool.hpp"
+#include "gpu/runtime.hpp"
 #include "matrix/matrix.hpp"
 #include "matrix/timing.hpp"
 

@@ -10,11 +10,11 @@
 #include "core/array.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
-#include "cuda/runtime.hpp"
-#include "cuda/stream.hpp"
-#include "solvers/cycle.hpp"
-#include "solvers/incomplete.hpp"
-#include "solvers/resident.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
+#include "solvers/engines/resident.hpp"
+#include "solvers/preconditioners/cycle.hpp"
+#include "solvers/preconditioners/incomplete.hpp"
 #include "solvers/solve.hpp"
 
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-// Allocation and copies on any device.
+// Allocation and copies on any device. Defined in gpu/memory.cpp, since this folder knows nothing of GPUs.
 #pragma once
 
 #include <cstddef>

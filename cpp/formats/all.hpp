@@ -3,22 +3,22 @@
 
 #include <variant>
 
-#include "formats/bsell.hpp"
-#include "formats/coo.hpp"
-#include "formats/csr.hpp"
-#include "formats/csr_b.hpp"
-#include "formats/csr_m.hpp"
-#include "formats/dia.hpp"
-#include "formats/ellpack.hpp"
-#include "formats/ellpack_r.hpp"
-#include "formats/ellr_t.hpp"
+#include "formats/bsell/layout.hpp"
+#include "formats/coo/layout.hpp"
+#include "formats/csr/layout.hpp"
+#include "formats/dia/layout.hpp"
 #include "formats/format.hpp"
-#include "formats/hyb.hpp"
-#include "formats/packed_sell.hpp"
-#include "formats/sdia.hpp"
-#include "formats/sell.hpp"
-#include "formats/stencil.hpp"
-#include "formats/tsmv.hpp"
+#include "formats/packed_sell/layout.hpp"
+#include "formats/papers/csr_b/layout.hpp"
+#include "formats/papers/csr_m/layout.hpp"
+#include "formats/papers/ellpack/layout.hpp"
+#include "formats/papers/ellpack_r/layout.hpp"
+#include "formats/papers/ellr_t/layout.hpp"
+#include "formats/papers/hyb/layout.hpp"
+#include "formats/sdia/layout.hpp"
+#include "formats/sell/layout.hpp"
+#include "formats/stencil/layout.hpp"
+#include "formats/tsmv/layout.hpp"
 
 namespace spmvgpu {
 

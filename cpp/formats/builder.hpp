@@ -1,5 +1,5 @@
-// Builder<F, Passes>: how a format is planned and stored, as passes over a matrix on any device; see passes/passes.hpp.
-// Each <f>_build.hpp specialises it for all passes, with
+// Builder<F, Passes>: how a format is planned and stored, as passes over a matrix on any device; see
+// core/passes/passes.hpp. Each formats/<f>/build.hpp specialises it for all passes, with
 //     static Plan plan_for(Passes&, const CsrMatrix<T>&, const Tuning&, const Target&);
 //     static F from_csr(Passes&, const CsrMatrix<T>&, const Plan&);
 // and, where Traits::new_values is kPass, how the values of a format are replaced, its structure staying as it is:
@@ -11,15 +11,15 @@
 // a plan is for its target, wherever it is made.
 #pragma once
 
+#include "core/passes/passes.hpp"
 #include "formats/format.hpp"
-#include "passes/passes.hpp"
 
 namespace spmvgpu {
 
 template <class F, class Passes>
 struct Builder;
 
-// The same on the GPU that holds the matrix, which is done when they return. Defined in cuda/<f>_build.cu, for the
+// The same on the GPU that holds the matrix, which is done when they return. Defined in formats/<f>/build.cu, for the
 // formats of which Traits::builds_on_gpu is true.
 template <class F>
 typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Tuning& tuning,

@@ -1,5 +1,5 @@
-// The contract of a format: what formats/<f>.hpp must define, and what the rest of the library may ask of it. Checked
-// over the list in formats/all.hpp, so a member that is forgotten or misspelt does not compile.
+// The contract of a format: what formats/<f>/layout.hpp must define, and what the rest of the library may ask of it.
+// Checked over the list in all.hpp, so a member that is forgotten or misspelt does not compile.
 //
 // A format is plain data and a few functions. A matrix comes to it in three steps:
 //     plan(csr, tuning, target)   decides everything that is left open, from the tuning to the layout, and says what

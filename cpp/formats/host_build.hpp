@@ -1,9 +1,9 @@
-// What plans and stores a format on the host: its Builder, with the passes of the CPU; cuda/build.cuh is the same for
+// What plans and stores a format on the host: its Builder, with the passes of the CPU; gpu_build.cuh is the same for
 // a GPU.
 #pragma once
 
+#include "core/passes/host_passes.hpp"
 #include "formats/builder.hpp"
-#include "passes/host_passes.hpp"
 
 // Defines plan() and from_csr() of a format.
 #define SPMVGPU_BUILD_ON_HOST(Format)                                                                               \

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/errors.hpp"
-#include "cuda/runtime.hpp"
-#include "cuda/stream.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
 
 namespace spmvgpu {
 

@@ -5,7 +5,7 @@
 #include "core/array.hpp"
 #include "core/columns.hpp"
 #include "core/mutex.hpp"
-#include "cuda/transfer.hpp"
+#include "gpu/transfer.hpp"
 #include "matrix/any_matrix.hpp"
 
 namespace spmvgpu {

@@ -5,7 +5,7 @@
 #include "core/array.hpp"
 #include "core/columns.hpp"
 #include "core/errors.hpp"
-#include "cuda/transfer.hpp"
+#include "gpu/transfer.hpp"
 
 namespace spmvgpu {
 

@@ -3,13 +3,13 @@
 
 #include <variant>
 
-#include "cuda/csr_passes.hpp"
-#include "cuda/runtime.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
 #include "formats/all.hpp"
 #include "formats/builder.hpp"
-#include "formats/csr_passes.hpp"
+#include "gpu/csr_passes.hpp"
+#include "gpu/runtime.hpp"
 #include "matrix/csr_source.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 

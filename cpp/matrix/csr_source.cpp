@@ -4,12 +4,12 @@
 #include <string>
 
 #include "core/errors.hpp"
-#include "cuda/csr_passes.hpp"
-#include "cuda/runtime.hpp"
-#include "formats/clusters.hpp"
-#include "formats/csr_passes.hpp"
-#include "formats/transpose.hpp"
-#include "passes/host_passes.hpp"
+#include "core/passes/clusters.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
+#include "gpu/csr_passes.hpp"
+#include "gpu/runtime.hpp"
+#include "matrix/transpose.hpp"
 
 namespace spmvgpu {
 

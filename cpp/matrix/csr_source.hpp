@@ -29,7 +29,7 @@ public:
     CsrMatrix<T> to_host() const;
     CsrMatrix<T> transposed() const;  // on the device
 
-    // An order of rows and columns by clusters, see formats/clusters.hpp, and the matrix in it, both on the device.
+    // An order of rows and columns by clusters, see core/passes/clusters.hpp, and the matrix in it, both on the device.
     // Throws std::invalid_argument for a matrix that is not square, and for one with a row so long that finding the
     // order of its entries would take too long.
     struct Reordered {

@@ -8,8 +8,8 @@
 
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
-#include "cuda/gather.hpp"
-#include "passes/passes.hpp"
+#include "core/passes/passes.hpp"
+#include "gpu/gather.hpp"
 
 namespace spmvgpu {
 

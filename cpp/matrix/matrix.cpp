@@ -7,7 +7,7 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
-#include "cuda/runtime.hpp"
+#include "gpu/runtime.hpp"
 #include "matrix/column_products.hpp"
 #include "matrix/conversion.hpp"
 #include "matrix/csr_source.hpp"

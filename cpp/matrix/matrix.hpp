@@ -13,8 +13,8 @@
 
 #include "core/mutex.hpp"
 #include "core/options.hpp"
-#include "cuda/transfer.hpp"
 #include "formats/all.hpp"
+#include "gpu/transfer.hpp"
 #include "matrix/any_matrix.hpp"
 #include "matrix/column_exchange.hpp"
 #include "matrix/row_copies.hpp"

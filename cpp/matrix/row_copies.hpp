@@ -9,8 +9,8 @@
 #include "core/columns.hpp"
 #include "core/errors.hpp"
 #include "core/mutex.hpp"
-#include "cuda/runtime.hpp"
-#include "cuda/transpose.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/transpose.hpp"
 #include "matrix/workspaces.hpp"
 
 namespace spmvgpu {

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "core/types.hpp"
-#include "cuda/runtime.hpp"
+#include "gpu/runtime.hpp"
 
 namespace spmvgpu {
 

@@ -4,18 +4,18 @@
 #include <string>
 
 #include "core/interrupt.hpp"
-#include "cuda/csr_passes.hpp"
-#include "cuda/runtime.hpp"
-#include "formats/bsell_build.hpp"
+#include "core/passes/host_passes.hpp"
+#include "formats/bsell/build.hpp"
 #include "formats/builder.hpp"
-#include "formats/dia_build.hpp"
-#include "formats/hyb_build.hpp"
-#include "formats/sdia_build.hpp"
-#include "formats/sell_build.hpp"
-#include "formats/stencil_build.hpp"
-#include "formats/tsmv_build.hpp"
+#include "formats/dia/build.hpp"
+#include "formats/papers/hyb/build.hpp"
+#include "formats/sdia/build.hpp"
+#include "formats/sell/build.hpp"
+#include "formats/stencil/build.hpp"
+#include "formats/tsmv/build.hpp"
+#include "gpu/csr_passes.hpp"
+#include "gpu/runtime.hpp"
 #include "matrix/conversion.hpp"
-#include "passes/host_passes.hpp"
 
 namespace spmvgpu {
 

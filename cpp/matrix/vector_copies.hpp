@@ -7,7 +7,7 @@
 
 #include "core/columns.hpp"
 #include "core/mutex.hpp"
-#include "cuda/gather.hpp"
+#include "gpu/gather.hpp"
 #include "matrix/workspaces.hpp"
 
 namespace spmvgpu {

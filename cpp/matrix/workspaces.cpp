@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/errors.hpp"
-#include "cuda/runtime.hpp"
+#include "gpu/runtime.hpp"
 
 namespace spmvgpu {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/memory.hpp"
-#include "cuda/runtime.hpp"
+#include "gpu/runtime.hpp"
 
 namespace spmvgpu {
 

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "cuda/stream.hpp"
-#include "matrix/halos.hpp"
+#include "gpu/stream.hpp"
+#include "multi/halos.hpp"
+#include "solvers/engines/pieces_queue.hpp"
 #include "solvers/linear_map.hpp"
-#include "vector/pieces_queue.hpp"
 
 namespace spmvgpu {
 

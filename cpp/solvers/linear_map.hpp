@@ -5,9 +5,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "matrix/distributed_matrix.hpp"
 #include "matrix/matrix.hpp"
-#include "matrix/parted_matrix.hpp"
+#include "multi/distributed_matrix.hpp"
+#include "multi/parted_matrix.hpp"
 
 namespace spmvgpu {
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
-#include "cuda/gather.hpp"
-#include "cuda/runtime.hpp"
-#include "cuda/stream.hpp"
+#include "gpu/gather.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
 #include "matrix/index_map.hpp"
-#include "matrix/parted_matrix.hpp"
+#include "multi/parted_matrix.hpp"
 #include "solvers/memory.hpp"
 #include "solvers/solve.hpp"
 

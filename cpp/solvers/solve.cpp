@@ -2,11 +2,11 @@
 
 #include <optional>
 
+#include "solvers/engines/host_pieces.hpp"
+#include "solvers/engines/pieces.hpp"
 #include "solvers/permuted_system.hpp"
-#include "solvers/pieces.hpp"
-#include "vector/host_pieces.hpp"
 #ifdef SPMVGPU_CUDA
-#include "solvers/cuda.hpp"
+#include "solvers/engines/cuda.hpp"
 #endif
 
 namespace spmvgpu {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda/nccl.hpp"
+#include "gpu/nccl.hpp"
+#include "solvers/engines/ranks.hpp"
 #include "solvers/linear_map.hpp"
 #include "solvers/memory.hpp"
-#include "vector/ranks.hpp"
 
 namespace spmvgpu {
 

@@ -1,9 +1,9 @@
-// For a program without CUDA: defines what core/memory.cpp calls of it. Included by one source of the program.
+// For a program without CUDA: defines what gpu/memory.cpp calls of it. Included by one source of the program.
 #pragma once
 
 #include <stdexcept>
 
-#include "core/gpu_memory.hpp"
+#include "gpu/memory.hpp"
 
 namespace spmvgpu::cuda {
 std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }

@@ -1,5 +1,5 @@
 // What kernels are written in, for the oldest GPUs that are supported: it has to compile.
-#include "cuda/warp_lanes.cuh"
+#include "gpu/cuda/warp_lanes.cuh"
 
 namespace {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "formats/csr_build.hpp"
-#include "formats/csr_passes.hpp"
-#include "formats/hyb_build.hpp"
-#include "formats/spans_build.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
+#include "formats/csr/build.hpp"
+#include "formats/papers/hyb/build.hpp"
+#include "formats/shared/spans_build.hpp"
 #include "no_gpu.hpp"
-#include "passes/host_passes.hpp"
 
 namespace {
 

@@ -17,7 +17,7 @@ from .matrices import spy
 
 _Array = npt.NDArray[Any]
 
-_FAKE_COLUMN, _FAKE_COORDINATE = 0xFFFF, 0xFFFFFFFF  # in the arrays, as cpp/formats/tsmv.hpp has them
+_FAKE_COLUMN, _FAKE_COORDINATE = 0xFFFF, 0xFFFFFFFF  # in the arrays, as cpp/formats/tsmv/layout.hpp has them
 _OWN, _HALO = "#c0392b", "#e59866"
 
 

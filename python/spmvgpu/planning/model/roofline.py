@@ -1,7 +1,7 @@
 """The library's own model: its variants, and what their terms cost.
 
 The core counts what a product of a variant moves and waits for, its terms, and adds up what they cost
-(cpp/model/roofline.hpp). Here the costs are fitted to the times of calibration samples.
+(cpp/planning/roofline.hpp). Here the costs are fitted to the times of calibration samples.
 """
 
 from __future__ import annotations

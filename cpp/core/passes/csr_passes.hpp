@@ -1,0 +1,168 @@
+// What is asked of a matrix in CSR, and its transpose, as passes over it on any device; see passes.hpp.
+#pragma once
+
+#include <algorithm>
+
+#include "core/csr_matrix.hpp"
+#include "core/passes/passes.hpp"
+
+namespace spmvgpu {
+
+template <class Passes>
+index_t longest_row(Passes& passes, index_t rows, const index_t* row_offsets) {
+    return largest<index_t>(
+        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+}
+
+// Where rows of these lengths begin, and where the last one ends.
+template <class Passes, class Length>
+Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std::int64_t work = 1) {
+    Array<index_t> row_offsets = passes.template make<index_t>(rows + std::size_t(1));
+    index_t* const offsets = row_offsets.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) { offsets[row] = length(static_cast<index_t>(row)); }, work);
+    passes.scan(offsets, rows);
+    return row_offsets;
+}
+
+// `numbers` by ascending key, in scratch memory; those of one key keep their order. Number n has keys[n], in
+// 0..largest.
+template <class Passes>
+Array<index_t> sort_by_key(Passes& passes, const Array<index_t>& numbers, const Array<index_t>& keys, index_t largest) {
+    const auto n = static_cast<index_t>(numbers.size());
+    const index_t *const number = numbers.data(), *const key = keys.data();
+    const Array<index_t> places = passes.order_by_key(
+        n, n > 0 ? n : 1, largest, SPMVGPU_BODY(index_t i) { return key[number[i]]; });
+    Array<index_t> sorted = passes.template scratch<index_t>(n);
+    const index_t* const place = places.data();
+    index_t* const to = sorted.data();
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) { to[i] = number[place[i]]; });
+    return sorted;
+}
+
+// 0 to n - 1, in scratch memory.
+template <class Passes>
+Array<index_t> count_up(Passes& passes, index_t n) {
+    Array<index_t> numbers = passes.template scratch<index_t>(n);
+    index_t* const to = numbers.data();
+    passes.each(
+        n, SPMVGPU_BODY(std::int64_t i) { to[i] = static_cast<index_t>(i); });
+    return numbers;
+}
+
+// Every step-th of n numbers, from the first on, in scratch memory.
+template <class Passes, class Number>
+Array<Number> take_every(Passes& passes, const Number* from, std::int64_t n, std::int64_t step) {
+    const std::int64_t count = (n + step - 1) / step;
+    Array<Number> taken = passes.template scratch<Number>(count);
+    Number* const to = taken.data();
+    passes.each(
+        count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
+    return taken;
+}
+
+// What speaks against arrays being a canonical matrix.
+struct Disorder {
+    std::int64_t broken = 0;    // offsets that decrease or do not go from 0 to nnz, and columns out of range
+    std::int64_t descents = 0;  // columns no larger than the one before, less those of them that begin a row
+
+    constexpr Disorder& operator+=(const Disorder& other) {
+        broken += other.broken;
+        descents += other.descents;
+        return *this;
+    }
+};
+
+// Whether arrays of these lengths, whatever is in them, are a canonical matrix: offsets from 0 to nnz that never
+// decrease, and in every row columns that increase and lie in 0..cols - 1. All of it is counted in one pass, which a
+// GPU is waited for once.
+template <class Passes>
+bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
+                  const index_t* col_indices) {
+    constexpr std::int64_t kNanoseconds = 2;
+    const auto found = passes.template reduce<Disorder>(
+        std::max(std::int64_t(rows) + 1, std::int64_t(nnz)),
+        SPMVGPU_BODY(std::int64_t i) {
+            Disorder disorder;
+            const auto descends = [=](std::int64_t k) { return col_indices[k] <= col_indices[k - 1]; };
+            if (i <= rows) {
+                const index_t begin = row_offsets[i];
+                disorder.broken += (i == 0 && begin != 0) + (i == rows && begin != nnz);
+                if (i < rows) {
+                    const index_t end = row_offsets[i + 1];
+                    disorder.broken += end < begin;
+                    disorder.descents -= 0 < begin && begin < end && begin < nnz && descends(begin);
+                }
+            }
+            if (i < nnz) {
+                disorder.broken += col_indices[i] < 0 || col_indices[i] >= cols;
+                disorder.descents += i > 0 && descends(i);
+            }
+            return disorder;
+        },
+        kNanoseconds);
+    return found.broken == 0 && found.descents == 0;
+}
+
+// The transpose of a canonical matrix, canonical too: its entries by their columns, those of a column in the order of
+// their rows.
+template <class T, class Passes>
+CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
+    const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
+    const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+    const T* const values = csr.values.data();
+    const Array<index_t> order = passes.order_by_key(
+        nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0, SPMVGPU_BODY(index_t k) { return col_indices[k]; });
+    const index_t* const from = order.data();
+    passes.finish();  // so the result may lie where the keys were
+    CsrMatrix<T> result{cols,
+                        rows,
+                        nnz,
+                        passes.template make<index_t>(cols + std::size_t(1)),
+                        passes.template make<index_t>(nnz),
+                        passes.template make<T>(nnz)};
+    index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
+    T* const new_values = result.values.data();
+    // A column begins where the first entry that is not of one before it is, and so do those before it that are empty.
+    passes.each(
+        std::int64_t(nnz) + 1, SPMVGPU_BODY(std::int64_t i) {
+            const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
+            const index_t end = i < nnz ? col_indices[from[i]] : cols;
+            for (index_t col = begin; col <= end; ++col) new_offsets[col] = static_cast<index_t>(i);
+        });
+    constexpr std::int64_t kNanosecondsPerEntry = 30;
+    passes.each(
+        nnz,
+        SPMVGPU_BODY(std::int64_t i) {
+            const index_t k = from[i];
+            new_cols[i] = row_of_entry(row_offsets, rows, k);
+            new_values[i] = values[k];
+        },
+        kNanosecondsPerEntry);
+    return result;
+}
+
+// The entries of the canonical matrix whose row order[i] is row i of a square canonical one, columns likewise: entry k
+// of this one is entry map[k] of that. Its values are not read.
+template <class T, class Passes>
+Array<index_t> entries_before(Passes& passes, const CsrMatrix<T>& csr, const index_t* order) {
+    const index_t rows = csr.rows, nnz = csr.nnz, largest = rows > 0 ? rows - 1 : 0;
+    const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+    Array<index_t> keys = passes.template scratch<index_t>(nnz);
+    index_t* const key = keys.data();
+    passes.each(
+        nnz, SPMVGPU_BODY(std::int64_t k) { key[k] = order[col_indices[k]]; });
+    Array<index_t> entries = sort_by_key(passes, count_up(passes, nnz), keys, largest);
+    passes.each_entry(
+        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) { key[k] = order[row]; });
+    entries = sort_by_key(passes, entries, keys, largest);
+    Array<index_t> map = passes.template make<index_t>(nnz);
+    const index_t* const entry = entries.data();
+    index_t* const to = map.data();
+    passes.each(
+        nnz, SPMVGPU_BODY(std::int64_t i) { to[entry[i]] = static_cast<index_t>(i); });
+    return map;
+}
+
+}  // namespace spmvgpu

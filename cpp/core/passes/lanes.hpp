@@ -1,0 +1,103 @@
+// Work of 32 lanes in step, written once: on a GPU the lanes are those of a warp, whose threads run the same text, each
+// for its own lane; on the CPU one thread goes through them. What a lane keeps is a PerLane<T>, which is told which
+// lane is meant; all other variables are the same for all lanes.
+//
+//     lanes.each(body)        body(lane)
+//     lanes.those(holds)      a set of bits, of the lanes for which holds(lane)
+//     lanes.least(value)      the least index_t value(lane); and the largest
+//     lanes.of(lane, value)   value(lane) of one lane
+//     lanes.sum(own)          the sum of what every thread has, of all its lanes
+//     lanes.once(body)        body(), by one lane
+//     lanes.share(n, body)    body(i) for every i below n, each by one lane
+//     lanes.least_of(n, value, none)      the least index_t value(i) of all i below n, or `none` if none is less
+//     lanes.largest_of(n, value, none)    and the largest, or `none` if none is larger
+//     lanes.add_up(n, value, body)        body(i, sum of the value(j) of all j below i) for every i below n; returns
+//     the
+//                                         sum of all
+//     lanes.meet()            what lanes wrote before is there for all of them afterwards
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/passes/passes.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+// One thread by itself, for work too short to be shared.
+struct OneLane {
+    SPMVGPU_IN_BODY std::uint64_t sum(std::uint64_t own) const { return own; }
+    template <class Body>
+    SPMVGPU_IN_BODY void once(const Body& body) const {
+        body();
+    }
+    template <class Body>
+    SPMVGPU_IN_BODY void share(index_t n, const Body& body) const {
+        for (index_t i = 0; i < n; ++i) body(i);
+    }
+};
+
+struct HostLanes : OneLane {
+    static constexpr int kCount = 32;
+
+    template <class T>
+    struct PerLane {
+        T values[kCount];
+        T& operator[](int lane) { return values[lane]; }
+        const T& operator[](int lane) const { return values[lane]; }
+    };
+
+    template <class Body>
+    void each(const Body& body) const {
+        for (int lane = 0; lane < kCount; ++lane) body(lane);
+    }
+    template <class Holds>
+    Word those(const Holds& holds) const {
+        Word set = 0;
+        for (int lane = 0; lane < kCount; ++lane) set |= Word(bool(holds(lane))) << lane;
+        return set;
+    }
+    template <class Value>
+    index_t least(const Value& value) const {
+        index_t found = value(0);
+        for (int lane = 1; lane < kCount; ++lane) found = std::min<index_t>(found, value(lane));
+        return found;
+    }
+    template <class Value>
+    index_t largest(const Value& value) const {
+        index_t found = value(0);
+        for (int lane = 1; lane < kCount; ++lane) found = std::max<index_t>(found, value(lane));
+        return found;
+    }
+    template <class Value>
+    auto of(int lane, const Value& value) const {
+        return value(lane);
+    }
+    template <class Value>
+    index_t least_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = 0; i < n; ++i) found = std::min<index_t>(found, value(i));
+        return found;
+    }
+    template <class Value>
+    index_t largest_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = 0; i < n; ++i) found = std::max<index_t>(found, value(i));
+        return found;
+    }
+    template <class Value, class Body>
+    index_t add_up(index_t n, const Value& value, const Body& body) const {
+        index_t sum = 0;
+        for (index_t i = 0; i < n; ++i) {
+            const index_t own = value(i);
+            body(i, sum);
+            sum += own;
+        }
+        return sum;
+    }
+    void meet() const {}
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <numeric>
+
+#include "core/dispatch.hpp"
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+#include "formats/bsell/build.hpp"
+#include "formats/bsell/layout.hpp"
+#include "formats/host_build.hpp"
+#include "formats/row_products.hpp"
+
+namespace spmvgpu {
+
+namespace bsell_choice {
+
+void refuse_size(std::size_t csr_bytes) {
+    throw FormatError(
+        "format 'bsell' does not fit this matrix: it has more places than 32-bit positions can count; format "
+        "'csr' fits in " +
+        std::to_string(csr_bytes) + " bytes");
+}
+
+}  // namespace bsell_choice
+
+std::vector<Options> BsellTuning::candidates() {
+    std::vector<Options> list;
+    for (std::int64_t warps : {1, 2, 4, kMostWarps}) list.push_back({{"warps_per_slice", warps}});
+    return list;
+}
+
+SPMVGPU_BUILD_ON_HOST(Bsell)
+
+template <class T>
+CsrMatrix<T> Bsell<T>::to_csr() const {
+    auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
+    HostPasses passes;
+    const Array<index_t> offsets = Builder<Bsell<T>, HostPasses>::find_value_map(passes, *this);
+    std::copy_n(offsets.begin(), csr.row_offsets.size(), csr.row_offsets.begin());
+    const BlockColumns columns = columns_of(*this);
+    parallel_for(block_rows(), nnz, [&](index_t i) {
+        const index_t row = block_row_at(i) * block, lane = i % kSliceLanes;
+        for (int r = 0; r < block; ++r) {
+            index_t slot = slice_offsets[i / kSliceLanes] / kSliceLanes;
+            for (index_t k = csr.row_offsets[row + r]; k < csr.row_offsets[row + r + 1]; ++slot) {
+                for (int c = 0; c < block; ++c, ++k) {
+                    csr.col_indices[k] = columns.at(slot, lane) * block + c;
+                    csr.values[k] = values[entry_offset(slot, block, r, c) + lane];
+                }
+            }
+        }
+    });
+    return csr;
+}
+
+namespace {
+
+// The sums of the rows of a slice's block rows.
+template <int kBlock, class T>
+SPMVGPU_SIMD_CLONES static void sum_slots(const Bsell<T>& bsell, index_t begin, index_t end, const T* x,
+                                          T (&sums)[kBlock][kSliceLanes]) {
+    const BlockColumns columns = columns_of(bsell);
+    for (index_t slot = begin; slot < end; ++slot) {
+        T factors[kBlock][kSliceLanes];
+        for (index_t lane = 0; lane < kSliceLanes; ++lane) {
+            const std::int64_t col = columns.at(slot, lane);
+            for (int c = 0; c < kBlock; ++c) factors[c][lane] = col < 0 ? T(0) : x[col * kBlock + c];
+        }
+        for (int r = 0; r < kBlock; ++r) {
+            for (int c = 0; c < kBlock; ++c) {
+                const T* const own = bsell.values.data() + entry_offset(slot, kBlock, r, c);
+#pragma omp simd
+                for (index_t lane = 0; lane < kSliceLanes; ++lane) sums[r][lane] += own[lane] * factors[c][lane];
+            }
+        }
+    }
+}
+
+}  // namespace
+
+template <class T>
+void Bsell<T>::spmv(const Product<T>& product) const {
+    dispatch<1, 2, 3, 4, 6>("block", block, [&]<int kBlock>() {
+        parallel_for(slices, std::int64_t(values.size()) + rows, [&](index_t s) {
+            T sums[kBlock][kSliceLanes] = {};
+            sum_slots<kBlock>(*this, slice_offsets[s] / kSliceLanes, slice_offsets[s + 1] / kSliceLanes, product.x,
+                              sums);
+            for (index_t i = s * kSliceLanes; i < slice_end(s, block_rows()); ++i) {
+                for (int r = 0; r < kBlock; ++r) {
+                    store_row(product, block_row_at(i) * kBlock + r, sums[r][i % kSliceLanes]);
+                }
+            }
+        });
+    });
+}
+
+#define INSTANTIATE(T) template struct Bsell<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

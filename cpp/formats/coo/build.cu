@@ -1,0 +1,11 @@
+// Built on a GPU: coo.
+#include "formats/coo/build.hpp"
+#include "formats/gpu_build.cuh"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(Coo, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

@@ -1,0 +1,119 @@
+// CSR, compressed sparse rows: the general-purpose format and its kernels.
+//
+// clang-format off
+//     [ 1 7 . . ]      row_offsets   0   2   4       7     9      length rows + 1
+//     [ . 2 8 . ]      col_indices   0 1 1 2 0 2 3 1 3            length nnz
+//     [ 5 . 3 9 ]      values        1 7 2 8 5 3 9 6 4            length nnz
+//     [ . 6 . 4 ]
+// clang-format on
+//
+// Kernels (tunable `kernel`):
+//     shared     warp per row, reduction in shared memory: CSR-R of Yin et al. 2012, section 4.2
+//     half_warp  16 lanes per row, 256 threads, same reduction: CSR-O of Yin et al. 2012, section 5.1
+//     shuffle    lanes_per_row lanes per row, warp-shuffle reduction: Tao and Huang 2015
+//     balanced   tiles of whole rows with a bounded number of non-zeros, one thread block each (see Tile)
+// The first three suit rows of similar length; a few long rows stall them. `balanced` has no bad case, but passes every
+// product through shared memory; so `shuffle` is the default where rows are even enough, and `balanced` elsewhere.
+#pragma once
+
+#include "formats/format.hpp"
+#include "formats/shared/spans.hpp"
+
+namespace spmvgpu {
+
+enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp };
+
+struct CsrTuning {
+    CsrKernel kernel = CsrKernel::kAuto;  // auto: shuffle for even rows, else balanced
+    int lanes_per_row = 0;                // shuffle: 0 chooses from the mean row length
+    int tile = 0;  // balanced: non-zeros per tile; 0 chooses from nnz, the processors of the device and the columns
+
+    template <class Self, class Visit>
+    static void each_param(Self& self, Visit&& visit) {
+        visit("kernel", self.kernel, Names{"auto", "balanced", "shuffle", "shared", "half_warp"});
+        visit("lanes_per_row", self.lanes_per_row, OneOf{0, 1, 2, 4, 8, 16, 32});
+        visit("tile", self.tile, OneOf{0, 256, 512, 1024, 2048, 4096});
+    }
+
+    // What tuning tries, likeliest first.
+    static std::vector<Options> candidates();
+};
+
+// One thread block's work in the balanced kernel: `rows` whole rows that hold at most `tile` non-zeros together, or one
+// row up to a limit, or, with rows == 0, a segment of a row that is longer still.
+struct alignas(16) Tile {
+    index_t row_begin;  // first row; of a segment, the position of its row in `spans`
+    index_t nz_begin;
+    std::uint16_t rows;
+    std::uint16_t nonzeros;
+    index_t note;  // of rows: whether any is too long for its lanes; of a segment: its number
+
+    // Non-zeros of a row that one lane adds up before the row counts as too long.
+    static constexpr int kMaxPerLane = 16;
+
+    // Threads that work on a tile: at most 8 non-zeros each, all loaded before the first is used.
+    static constexpr int threads(int tile) { return tile <= 2048 ? 256 : 512; }
+
+    // Lanes per row: as many as the block has to spare, a power of two up to a warp.
+    static constexpr int lanes(int rows, int threads) {
+        int lanes = 32;
+        while (lanes > 1 && rows * lanes > threads) lanes /= 2;
+        return lanes;
+    }
+};
+
+// The tiles of the balanced kernel; none for the others, nor on the CPU.
+struct CsrPlan {
+    CsrTuning tuning;
+    Cost cost;
+    Array<Tile> tiles;
+    Array<RowSpan> spans;  // rows that are cut into segments
+    index_t segments = 0;  // partial sums that the spans refer to
+    int node_rows = 1;     // see find_node_rows
+};
+
+template <class T>
+struct Csr {
+    static constexpr const char* kName = "csr";
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kCopy};
+    using value_type = T;
+    using Tuning = CsrTuning;
+    using Plan = CsrPlan;
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    Array<index_t> row_offsets;  // length rows + 1
+    Array<index_t> col_indices;  // length nnz, ascending in each row
+    Array<T> values;             // length nnz
+    Array<Tile> tiles;           // work of the balanced kernel; empty on the CPU and for the other kernels
+    Array<RowSpan> spans;        // rows that are cut into segments
+    index_t segments = 0;        // partial sums that the spans refer to
+    Tuning tuning;
+    int node_rows = 1;  // see find_node_rows
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        visit("row_offsets", self.row_offsets);
+        visit("col_indices", self.col_indices);
+        visit("values", self.values);
+        visit("tiles", self.tiles);
+        visit("spans", self.spans);
+    }
+
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Csr from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const { return {rows, cols, nnz, row_offsets, col_indices, values}; }
+    // Of each segment a partial sum for each column, and another one for a product with a single vector; of each cut
+    // row a counter, which says when all partial sums of columns are there.
+    static constexpr index_t kScratchPerSegment = kMaxColumns + 1;
+    static constexpr std::size_t workspace_bytes(index_t segments, std::size_t spans) {
+        return std::size_t(segments) * kScratchPerSegment * sizeof(T) + spans * sizeof(unsigned);
+    }
+    std::size_t workspace_bytes() const { return workspace_bytes(segments, spans.size()); }
+
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+};
+
+}  // namespace spmvgpu

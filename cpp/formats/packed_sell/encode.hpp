@@ -1,0 +1,349 @@
+// How packed_sell lays out a slice; on the CPU and on a GPU, where a warp does it.
+#pragma once
+
+#include <limits>
+
+#include "core/passes/lanes.hpp"
+#include "formats/packed_sell/modes.hpp"
+#include "formats/packed_sell/values.hpp"
+
+namespace spmvgpu::packed {
+
+// The rows that slices are made of, and what stands for their values.
+template <class T>
+struct SliceSource {
+    index_t rows;
+    const index_t *row_offsets, *col_indices;
+    const T* values;
+    const index_t* permutation;  // row at a place of a slice; nullptr where rows are in order
+    ValueCoder<T> coder;
+};
+
+// The entries of a slice, slot by slot: one of every diagonal, or the first entry of every row, the second, and so on.
+// In either order the columns of every row ascend.
+template <class T, class Lanes>
+class SliceReader {
+    template <class U>
+    using PerLane = typename Lanes::template PerLane<U>;
+    static constexpr index_t kEnded = std::numeric_limits<index_t>::max();  // no offset: columns are fewer
+
+public:
+    SPMVGPU_IN_BODY SliceReader(const Lanes& lanes, const SliceSource<T>& source, index_t slice) : source_(source) {
+        lanes.each([&](int lane) {
+            const std::int64_t i = std::int64_t(slice) * kLanes + lane;
+            const bool is_there = i < source.rows;
+            index_t row = 0;
+            if (is_there) row = source.permutation == nullptr ? static_cast<index_t>(i) : source.permutation[i];
+            row_[lane] = row;
+            next_[lane] = is_there ? source.row_offsets[row] : 0;
+            end_[lane] = is_there ? source.row_offsets[row + 1] : 0;
+            look(lane);
+        });
+    }
+
+    // Entries of the longest row.
+    SPMVGPU_IN_BODY index_t width(const Lanes& lanes) const {
+        return lanes.largest([&](int lane) { return end_[lane] - next_[lane]; });
+    }
+
+    // How many diagonals have an entry, and thus how many slots they take; one more than `most` if there are more.
+    SPMVGPU_IN_BODY std::int64_t count_diagonals(const Lanes& lanes, std::int64_t most) const {
+        SliceReader reader = *this;
+        std::int64_t diagonals = 0;
+        while (diagonals <= most && reader.advance(lanes, true)) ++diagonals;
+        return diagonals;
+    }
+
+    // Goes to the next slot; false if there is none.
+    SPMVGPU_IN_BODY bool advance(const Lanes& lanes, bool by_diagonals) {
+        if (by_diagonals) {
+            const index_t least = lanes.least([&](int lane) { return ahead_[lane]; });
+            mask_ = least == kEnded ? 0 : lanes.those([&](int lane) { return ahead_[lane] == least; });
+        } else {
+            mask_ = lanes.those([&](int lane) { return ahead_[lane] != kEnded; });
+        }
+        lanes.each([&](int lane) {
+            if (!has(lane)) return;
+            offset_[lane] = ahead_[lane];
+            value_[lane] = source_.values[next_[lane]++];
+            look(lane);
+        });
+        return mask_ != 0;
+    }
+    SPMVGPU_IN_BODY bool has_more(const Lanes& lanes) const {
+        return lanes.those([&](int lane) { return ahead_[lane] != kEnded; }) != 0;
+    }
+
+    // The slot: which lanes have an entry, and of those the column less the row, and the value.
+    SPMVGPU_IN_BODY std::uint32_t mask() const { return mask_; }
+    SPMVGPU_IN_BODY bool has(int lane) const { return (mask_ >> lane & 1) != 0; }
+    SPMVGPU_IN_BODY index_t offset(int lane) const { return offset_[lane]; }
+    SPMVGPU_IN_BODY const T& value(int lane) const { return value_[lane]; }
+    SPMVGPU_IN_BODY index_t least_offset(const Lanes& lanes) const {
+        return lanes.least([&](int lane) { return has(lane) ? offset_[lane] : kEnded; });
+    }
+    SPMVGPU_IN_BODY index_t largest_offset(const Lanes& lanes) const {
+        return lanes.largest([&](int lane) { return has(lane) ? offset_[lane] : -kEnded; });
+    }
+    SPMVGPU_IN_BODY Bits<T> first_bits(const Lanes& lanes) const {
+        return lanes.of(first_lane(), [&](int lane) { return bits_of(value_[lane]); });
+    }
+
+private:
+    SPMVGPU_IN_BODY void look(int lane) {
+        ahead_[lane] = next_[lane] < end_[lane] ? source_.col_indices[next_[lane]] - row_[lane] : kEnded;
+    }
+    SPMVGPU_IN_BODY int first_lane() const { return count_bits((mask_ & (0u - mask_)) - 1); }
+
+    const SliceSource<T>& source_;
+    PerLane<index_t> row_, next_, end_;
+    PerLane<index_t> ahead_;  // the offset of the next entry; kEnded behind the last one
+    PerLane<index_t> offset_{};
+    PerLane<T> value_{};
+    std::uint32_t mask_ = 0;
+};
+
+// How many slots are stored in which way.
+struct ModeCounts {
+    std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
+    std::int64_t slots = 0, ragged = 0;
+    std::int64_t alike = 0;  // slices whose part of the stream others share
+
+    SPMVGPU_IN_BODY ModeCounts& operator+=(const ModeCounts& other) {
+        for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
+        for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
+        slots += other.slots;
+        ragged += other.ragged;
+        alike += other.alike;
+        return *this;
+    }
+    SPMVGPU_IN_BODY void add(const Head& head, int ragged_slots) {
+        const int shared = count_bits(head.shared & head.every_slot()), constant = count_bits(head.constant);
+        for (int i = 0; i < kIndexModes; ++i) {  // for a GPU, which keeps them in registers so
+            index[i] += (i == static_cast<int>(head.index) ? head.slots - shared : 0) + (i == 0 ? shared : 0);
+        }
+        for (int i = 0; i < kValueModes; ++i) {
+            value[i] += (i == static_cast<int>(head.value) ? head.slots - constant : 0) + (i == 0 ? constant : 0);
+        }
+        slots += head.slots;
+        ragged += ragged_slots;
+    }
+    std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
+};
+
+// Those of the slots whose batch has all of its slots among them.
+SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
+    constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
+    std::uint32_t whole = 0;
+    for (int s = 0; s < kGroupSlots; s += kBatchSlots) whole |= (slots >> s & kBatch) == kBatch ? kBatch << s : 0;
+    return whole;
+}
+
+// The head of the group of slots that begins here, but for its position; the reader goes to its end.
+template <class T, class Lanes>
+SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& reader, bool by_diagonals,
+                                    const ValueCoder<T>& coder, ModeCounts& counts) {
+    // The mode of fewest bytes, and of two with as many the one that is cheaper to read.
+    constexpr bool kNarrowIsSmaller = value_bytes<T>(ValueMode::kNarrow) <= value_bytes<T>(ValueMode::kInt16);
+    constexpr ValueMode kSmaller = kNarrowIsSmaller ? ValueMode::kNarrow : ValueMode::kInt16;
+    constexpr ValueMode kLarger = kNarrowIsSmaller ? ValueMode::kInt16 : ValueMode::kNarrow;
+    bool in_dictionary = true, in_smaller = true, in_larger = true;
+    Head head;
+    std::uint32_t farthest = 0;
+    int ragged = 0;
+    while (head.slots < kGroupSlots && reader.advance(lanes, by_diagonals)) {
+        const int s = head.slots++;
+        const std::uint32_t range = static_cast<std::uint32_t>(reader.largest_offset(lanes)) -
+                                    static_cast<std::uint32_t>(reader.least_offset(lanes));
+        const bool is_ragged = reader.mask() != kEveryLane;
+        if (range > farthest) farthest = range;
+        ragged += is_ragged;
+        head.shared |= std::uint32_t(range == 0 && !is_ragged) << s;
+        const Bits<T> first = reader.first_bits(lanes);
+        const auto all = [&](const auto& holds) {
+            return lanes.those([&](int lane) { return reader.has(lane) && !holds(reader.value(lane)); }) == 0;
+        };
+        const bool constant = all([&](const T& value) { return bits_of(value) == first; });
+        head.constant |= std::uint32_t(constant) << s;
+        if (constant) continue;
+        const auto still = [&](bool& fits, ValueMode mode) {
+            fits = fits && all([&](const T& value) { return coder.holds(mode, value); });
+        };
+        still(in_dictionary, ValueMode::kDictionary);
+        still(in_smaller, kSmaller);
+        still(in_larger, kLarger);
+    }
+    const std::uint32_t every_slot = head.every_slot();
+    head.index = head.shared == every_slot             ? IndexMode::kShared
+                 : farthest == 0                       ? IndexMode::kMasks
+                 : farthest < kNoEntry<IndexMode::k8>  ? IndexMode::k8
+                 : farthest < kNoEntry<IndexMode::k16> ? IndexMode::k16
+                                                       : IndexMode::k32;
+    if (head.index >= IndexMode::k8) head.shared = whole_batches(head.shared);
+    if (head.constant != every_slot) {
+        head.value = in_dictionary ? ValueMode::kDictionary
+                     : in_smaller  ? kSmaller
+                     : in_larger   ? kLarger
+                                   : ValueMode::kFull;
+    }
+    head.more = reader.has_more(lanes);
+    counts.add(head, ragged);
+    return head;
+}
+
+// What is stored of a slice: the head of its first group, at position 0, and how large its part of the stream is, in
+// which nothing depends on where that lies.
+struct SliceLayout {
+    Head head;
+    std::int64_t bytes = 0;
+    bool by_diagonals = false;
+    ModeCounts counts;
+};
+
+template <class T, class Lanes>
+SPMVGPU_IN_BODY SliceLayout measure(const Lanes& lanes, SliceReader<T, Lanes> reader, bool by_diagonals,
+                                    const ValueCoder<T>& coder) {
+    SliceLayout layout;
+    layout.by_diagonals = by_diagonals;
+    bool is_first = true, more = reader.has_more(lanes);
+    while (more) {
+        const Head head = describe_group(lanes, reader, by_diagonals, coder, layout.counts);
+        if (is_first) layout.head = head;
+        is_first = false;
+        more = head.more;
+        layout.bytes += sections_of<T>(head).end;
+    }
+    return layout;
+}
+
+// A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are few
+// enough for lanes not to idle.
+template <class T, class Lanes>
+SPMVGPU_IN_BODY SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lanes>& reader,
+                                    const ValueCoder<T>& coder) {
+    const std::int64_t width = reader.width(lanes), few = width + width / 4;
+    const std::int64_t diagonals = reader.count_diagonals(lanes, few);
+    if (diagonals <= width) return measure(lanes, reader, true, coder);
+    const SliceLayout by_columns = measure(lanes, reader, false, coder);
+    if (diagonals > few) return by_columns;
+    const SliceLayout by_diagonals = measure(lanes, reader, true, coder);
+    return by_diagonals.bytes <= by_columns.bytes ? by_diagonals : by_columns;
+}
+
+template <class T, class Sink>
+SPMVGPU_IN_BODY void put_bits(Sink& sink, std::int64_t place, const Bits<T>& bits, int bytes) {
+    if (bytes <= 4) return sink.put(place, bits.word[0], bytes);
+    for (int word = 0; 4 * word < bytes; word += 2) {
+        sink.put(place + 4 * word, bits.word[word] | std::uint64_t(bits.word[(word + 1) % (sizeof(T) / 4)]) << 32, 8);
+    }
+}
+
+// Shows all that is stored of a slice to sink.put(place, bits, bytes): so many low bytes of `bits` belong `place` bytes
+// behind the start of its part. What nobody puts is zero. A lane shows what is its own.
+template <class T, class Lanes, class Sink>
+SPMVGPU_IN_BODY void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader, const SliceLayout& layout,
+                               const ValueCoder<T>& coder, Sink& sink) {
+    const bool by_diagonals = layout.by_diagonals;
+    std::int64_t start = 0, before = -1;  // where this group begins, and the one before
+    bool more = layout.bytes > 0;
+    while (more) {
+        SliceReader<T, Lanes> group = reader;
+        ModeCounts ignored;
+        Head head = describe_group(lanes, reader, by_diagonals, coder, ignored);
+        head.position = static_cast<std::uint64_t>(start / kGranule);
+        more = head.more;
+        if (before >= 0) {
+            const HeadWords words = words_of(head);
+            lanes.once([&] {
+                sink.put(before, words.masks, 8);
+                sink.put(before + 8, words.rest, 8);
+            });
+        }
+        before = start;
+        const Sections at = sections_of<T>(head);
+        std::int64_t constants = start + at.constants, indices = start + at.indices, values = start + at.values;
+        const int index_size = index_bytes(head.index), value_size = value_bytes<T>(head.value);
+        for (int s = 0; s < head.slots; ++s) {
+            group.advance(lanes, by_diagonals);
+            const index_t base = group.least_offset(lanes);
+            const std::uint32_t mask = group.mask();
+            lanes.once([&] { sink.put(start + at.bases + 4 * s, static_cast<std::uint32_t>(base), 4); });
+            if (head.index == IndexMode::kMasks) {
+                lanes.once([&] { sink.put(indices, mask, 4); });
+                indices += 4;
+            } else if ((head.shared >> s & 1) == 0) {
+                lanes.each([&](int lane) {
+                    const std::uint32_t offset =
+                        static_cast<std::uint32_t>(group.offset(lane)) - static_cast<std::uint32_t>(base);
+                    sink.put(indices + lane * index_size, group.has(lane) ? offset : 0xffffffffu, index_size);
+                });
+                indices += index_size * kLanes;
+            }
+            if ((head.constant >> s & 1) != 0) {
+                const Bits<T> bits = group.first_bits(lanes);
+                lanes.once([&] { put_bits(sink, constants, bits, sizeof(T)); });
+                constants += sizeof(T);
+            } else {
+                lanes.each([&](int lane) {
+                    if (!group.has(lane)) return;
+                    put_bits(sink, values + lane * value_size, coder.element(head.value, group.value(lane)),
+                             value_size);
+                });
+                values += value_size * kLanes;
+            }
+        }
+        // Nobody has an entry in what is left of the last batch, nor in what fills the section up.
+        if (head.index >= IndexMode::k8) {
+            lanes.each([&](int lane) {
+                for (std::int64_t place = indices + 4 * lane; place < start + at.values; place += 4 * kLanes) {
+                    sink.put(place, 0xffffffffu, 4);
+                }
+            });
+        }
+        start += at.end;
+    }
+}
+
+// Stores what is put.
+struct StoreSink {
+    Byte* to;
+
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) const {
+        Byte* const here = to + place;
+        switch (bytes) {
+            case 1:
+                *here = static_cast<Byte>(bits);
+                break;
+            case 2:
+                store_element(here, static_cast<std::uint16_t>(bits));
+                break;
+            case 4:
+                store_element(here, static_cast<std::uint32_t>(bits));
+                break;
+            default:
+                store_element(here, bits);
+        }
+    }
+};
+
+// A number that follows from all that is put, in whatever order.
+struct HashSink {
+    std::uint64_t hash = 0;
+
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
+        if (bytes < 8) bits &= (std::uint64_t(1) << 8 * bytes) - 1;
+        hash += mixed(bits, place);
+    }
+};
+
+// Whether what is put is there already.
+struct CompareSink {
+    const Byte* with;
+    bool differs = false;
+
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
+        for (int i = 0; i < bytes; ++i) differs |= with[place + i] != static_cast<Byte>(bits >> 8 * i);
+    }
+};
+
+}  // namespace spmvgpu::packed

@@ -1,0 +1,266 @@
+// How packed_sell lies in memory: the head of a group of slots, the sections of its part of the stream, and the
+// elements of indices and values. Reading is the same code on the CPU and on a GPU.
+#pragma once
+
+#include <bit>
+#include <compare>
+#include <cstdint>
+#include <cstring>
+
+#include "core/passes/bits.hpp"
+#include "core/types.hpp"
+
+namespace spmvgpu::packed {
+
+inline constexpr int kLanes = 32;       // rows of a slice, a warp's lanes
+inline constexpr int kGroupSlots = 32;  // at most; a bit each in the masks of a head
+inline constexpr int kBatchSlots = 4;  // neighbours that a kernel reads together: all of them have offsets, or none has
+// Bytes that positions in the stream count, and of which every section has whole ones: a sector of a GPU's memory, and
+// enough for what a batch of slots reads in one go to end with its section.
+inline constexpr int kGranule = 32;
+inline constexpr int kDictionarySize = 256;  // what a code of one byte can tell apart
+inline constexpr std::uint32_t kEveryLane = 0xffffffffu;
+
+using Byte = std::uint8_t;
+
+SPMVGPU_IN_BODY constexpr int whole_granules(int bytes) { return (bytes + kGranule - 1) & -kGranule; }
+
+// What is stored of the columns of a group, beside a base for each slot.
+enum class IndexMode : std::uint8_t {
+    kShared,  // nothing: every lane has an entry, with the same offset from its row
+    kMasks,   // a mask for each slot, of the lanes that have an entry, at the same offset from their rows
+    k8,       // for the slots that are not shared, how far each lane is behind the base, unsigned, in so many bits, all
+    k16,      // of which are ones where a lane has no entry
+    k32,
+};
+inline constexpr int kIndexModes = 5;
+
+// What is stored of the values of a group, for the slots that are not constant.
+enum class ValueMode : std::uint8_t {
+    kConstant,    // there are none: each slot has one value for all lanes
+    kFull,        // the values
+    kNarrow,      // half of their bytes: float32 for float64, bfloat16 for float32
+    kInt16,       // 16-bit integers, times the scale of the matrix
+    kDictionary,  // 8-bit codes of the values in the dictionary of the matrix
+};
+inline constexpr int kValueModes = 5;
+
+template <class T>
+inline constexpr int kParts = kIsComplex<T> ? 2 : 1;  // real numbers in a value
+
+// Bytes of an element; 0 in a mode without elements.
+SPMVGPU_IN_BODY constexpr int index_bytes(IndexMode mode) {
+    return mode < IndexMode::k8 ? 0 : 1 << (static_cast<int>(mode) - static_cast<int>(IndexMode::k8));
+}
+
+template <class T>
+SPMVGPU_IN_BODY constexpr int value_bytes(ValueMode mode) {
+    switch (mode) {
+        case ValueMode::kFull:
+            return sizeof(T);
+        case ValueMode::kNarrow:
+            return sizeof(T) / 2;
+        case ValueMode::kInt16:
+            return 2 * kParts<T>;
+        case ValueMode::kDictionary:
+            return 1;
+        default:
+            return 0;
+    }
+}
+
+// What a group is read with, as two words:
+// clang-format off
+//     bits 0-31    32-63         0-47       48-53   54-56        57-59        60
+//          shared  constant  |   position   slots   index mode   value mode   whether another group follows
+// clang-format on
+// position: granules from the start of the stream to the first group of a slice; to a later group from the first. A
+// slice without entries has a group without slots.
+struct Head {
+    // Bit s: in slot s every lane has an entry at the same offset from its row. Where other slots have offsets, only if
+    // that is so in the whole batch; and slots up to the end of the last batch that are not there have offsets as well.
+    std::uint32_t shared = 0;
+    std::uint32_t constant = 0;  // bit s: one value for all lanes that have an entry
+    std::uint64_t position = 0;
+    int slots = 0;
+    IndexMode index = IndexMode::kShared;
+    ValueMode value = ValueMode::kConstant;
+    bool more = false;
+
+    SPMVGPU_IN_BODY std::uint32_t every_slot() const { return slots == kGroupSlots ? 0xffffffffu : (1u << slots) - 1; }
+};
+
+inline constexpr int kHeadWords = 2;
+
+struct HeadWords {
+    std::uint64_t masks, rest;
+
+    constexpr bool operator==(const HeadWords&) const = default;
+    constexpr auto operator<=>(const HeadWords&) const = default;
+};
+static_assert(sizeof(HeadWords) == kHeadWords * sizeof(std::uint64_t) && sizeof(HeadWords) <= kGranule);
+
+constexpr HeadWords words_of(const Head& head) {
+    const std::uint32_t modes = std::uint32_t(head.slots) | std::uint32_t(head.index) << 6 |
+                                std::uint32_t(head.value) << 9 | std::uint32_t(head.more) << 12;
+    return {std::uint64_t(head.constant) << 32 | head.shared, std::uint64_t(modes) << 48 | head.position};
+}
+
+SPMVGPU_IN_BODY constexpr Head head_of(HeadWords words) {
+    const auto modes = static_cast<std::uint32_t>(words.rest >> 48);
+    Head head;
+    head.shared = static_cast<std::uint32_t>(words.masks);
+    head.constant = static_cast<std::uint32_t>(words.masks >> 32);
+    head.position = words.rest & 0xffffffffffffu;
+    head.slots = static_cast<int>(modes & 0x3f);
+    head.index = static_cast<IndexMode>(modes >> 6 & 7);
+    head.value = static_cast<ValueMode>(modes >> 9 & 7);
+    head.more = (modes >> 12 & 1) != 0;
+    return head;
+}
+
+// Where the sections of a group begin, in bytes from its start, and where it ends. The head of the next group, if there
+// is one, comes first, so that it is under way before anything of this group is known.
+struct Sections {
+    int bases;      // a 32-bit integer for each slot
+    int constants;  // a value for each constant slot
+    int indices;    // a mask for each slot, or an offset for each lane of the slots that are not shared
+    int values;     // an element for each lane of a slot that is not constant
+    int end;
+};
+
+template <class T>
+SPMVGPU_IN_BODY Sections sections_of(const Head& head) {
+    const int constants = count_bits(head.constant);
+    const int sets = ((head.slots + kBatchSlots - 1) & -kBatchSlots) - count_bits(head.shared);
+    const int index_section =
+        head.index == IndexMode::kMasks ? 4 * head.slots : index_bytes(head.index) * kLanes * sets;
+    Sections at;
+    at.bases = head.more ? kGranule : 0;
+    at.constants = at.bases + whole_granules(4 * head.slots);
+    at.indices = at.constants + whole_granules(static_cast<int>(sizeof(T)) * constants);
+    at.values = at.indices + whole_granules(index_section);
+    at.end = at.values + value_bytes<T>(head.value) * kLanes * (head.slots - constants);
+    return at;
+}
+
+// One element of the stream. Elements lie at multiples of their size.
+template <class Element>
+SPMVGPU_IN_BODY Element load_element(const Byte* from) {
+#ifdef __CUDA_ARCH__
+    return __ldcs(reinterpret_cast<const Element*>(from));  // read once: it leaves the caches to x
+#else
+    Element element;
+    std::memcpy(&element, from, sizeof(element));
+    return element;
+#endif
+}
+
+template <class Element>
+SPMVGPU_IN_BODY void store_element(Byte* to, Element element) {
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<Element*>(to) = element;
+#else
+    std::memcpy(to, &element, sizeof(element));
+#endif
+}
+
+// An unsigned number of so many bytes.
+template <int kBytes>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+    using Type = std::uint8_t;
+};
+template <>
+struct UnsignedOf<2> {
+    using Type = std::uint16_t;
+};
+template <>
+struct UnsignedOf<4> {
+    using Type = std::uint32_t;
+};
+template <>
+struct UnsignedOf<8> {
+    using Type = std::uint64_t;
+};
+
+// How far a lane is behind the base, or that it has no entry.
+template <IndexMode kMode>
+using Offset = typename UnsignedOf<index_bytes(kMode)>::Type;
+template <IndexMode kMode>
+inline constexpr std::uint32_t kNoEntry = static_cast<Offset<kMode>>(-1);
+// The bits of a value, or of the element that stands for it in the low ones: what is under way while other elements
+// are asked for.
+template <class T>
+struct Bits {
+    std::uint32_t word[sizeof(T) / 4];
+
+    constexpr bool operator==(const Bits&) const = default;
+    constexpr auto operator<=>(const Bits&) const = default;
+};
+
+template <class T, int kBytes>
+SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from) {
+    Bits<T> bits{};
+    if constexpr (kBytes <= 4) {
+        bits.word[0] = load_element<typename UnsignedOf<kBytes>::Type>(from);
+    } else {
+        for (int pair = 0; pair < kBytes / 8; ++pair) {
+            const auto two = load_element<std::uint64_t>(from + 8 * pair);
+            bits.word[2 * pair] = static_cast<std::uint32_t>(two);
+            bits.word[2 * pair + 1] = static_cast<std::uint32_t>(two >> 32);
+        }
+    }
+    return bits;
+}
+
+// Unsigned, so that neither the base nor what comes on top can overflow on the way to a column that is there.
+SPMVGPU_IN_BODY constexpr index_t column_of(std::int32_t base, index_t row, std::uint32_t offset) {
+    return static_cast<index_t>(static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(row) + offset);
+}
+
+// A real number of a narrow element: the upper half of a float32, or a float32 for a float64.
+SPMVGPU_IN_BODY void widen(std::uint32_t bits, float& value) { value = std::bit_cast<float>(bits << 16); }
+SPMVGPU_IN_BODY void widen(std::uint32_t bits, double& value) { value = std::bit_cast<float>(bits); }
+
+template <class Real>
+SPMVGPU_IN_BODY Real scaled_int16(std::uint32_t bits, Real scale) {
+    return static_cast<Real>(static_cast<std::int16_t>(bits)) * scale;
+}
+
+// The value that an element stands for, in a mode with elements.
+template <class T>
+SPMVGPU_IN_BODY T value_of(ValueMode mode, Bits<T> bits, const T* dictionary, Real<T> scale) {
+    T value;
+    if constexpr (kIsComplex<T>) {
+        // The parts of a narrow element: halves of one word of complex64, words of complex128.
+        const std::uint32_t second = bits.word[sizeof(T) == 16];
+        switch (mode) {
+            case ValueMode::kNarrow:
+                widen(sizeof(T) == 16 ? bits.word[0] : bits.word[0] & 0xffff, value.real);
+                widen(sizeof(T) == 16 ? second : bits.word[0] >> 16, value.imag);
+                return value;
+            case ValueMode::kInt16:
+                return {scaled_int16(bits.word[0] & 0xffff, scale), scaled_int16(bits.word[0] >> 16, scale)};
+            case ValueMode::kDictionary:
+                return dictionary[bits.word[0]];
+            default:
+                return std::bit_cast<T>(bits);
+        }
+    } else {
+        switch (mode) {
+            case ValueMode::kNarrow:
+                widen(bits.word[0], value);
+                return value;
+            case ValueMode::kInt16:
+                return scaled_int16(bits.word[0], scale);
+            case ValueMode::kDictionary:
+                return dictionary[bits.word[0]];
+            default:
+                return std::bit_cast<T>(bits);
+        }
+    }
+}
+
+}  // namespace spmvgpu::packed

@@ -1,0 +1,11 @@
+// Built on a GPU: csr_m.
+#include "formats/gpu_build.cuh"
+#include "formats/papers/csr_m/build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T) SPMVGPU_BUILD_ON_GPU(CsrM, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

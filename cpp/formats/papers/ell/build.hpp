@@ -1,0 +1,183 @@
+// How ellpack, ellpack_r and ellr_t are built; see formats/builder.hpp.
+#pragma once
+
+#include "core/passes/csr_passes.hpp"
+#include "formats/builder.hpp"
+#include "formats/papers/ellpack/layout.hpp"
+#include "formats/papers/ellpack_r/layout.hpp"
+#include "formats/papers/ellr_t/layout.hpp"
+#include "formats/shared/node_rows.hpp"
+
+namespace spmvgpu {
+
+// The threads per row of ellr_t.
+int choose_threads(index_t rows, index_t nnz);
+
+// The smallest shape that holds the longest row.
+template <class Passes>
+EllShape fit_shape(Passes& passes, index_t rows, const index_t* row_offsets, int threads_per_row) {
+    const auto longest = largest<index_t>(
+        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+    const index_t width = longest / threads_per_row + (longest % threads_per_row != 0);
+    return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
+}
+
+// Puts values into the slots of their rows, and 0 into the others. In the order of groups of neighbouring rows, not of
+// columns, so that the values of a row are read together.
+template <class T, class Passes>
+void store_slot_values(Passes& passes, EllSlots<T>& ell, const index_t* row_offsets, const T* values) {
+    constexpr int kGroup = 32;
+    const EllShape shape = ell.shape;
+    const std::int64_t of_group = std::int64_t(shape.width) * kGroup;
+    T* const to = ell.values.data();
+    passes.each(
+        shape.slots(), SPMVGPU_BODY(std::int64_t i) {
+            const std::int64_t group = i / of_group, in_group = i % of_group, column = in_group / kGroup;
+            const std::int64_t thread = group * kGroup + in_group % kGroup, row = thread / shape.threads_per_row;
+            T value = T(0);
+            if (row < shape.rows) {
+                const std::int64_t k =
+                    row_offsets[row] + column * shape.threads_per_row + thread % shape.threads_per_row;
+                if (k < row_offsets[row + 1]) value = values[k];
+            }
+            to[column * shape.pitch + thread] = value;
+        });
+}
+
+// The first `most` entries of every row in slots; all of them by default.
+template <class T, class Passes>
+EllSlots<T> build_slots(Passes& passes, const CsrMatrix<T>& csr, const EllShape& shape, index_t most = kAllEntries) {
+    const std::int64_t slots = shape.slots();
+    const index_t* const row_offsets = csr.row_offsets.data();
+    const index_t* const cols = csr.col_indices.data();
+    EllSlots<T> ell{shape, passes.template make<index_t>(slots), passes.template make<T>(slots),
+                    find_node_rows(passes, csr.rows, row_offsets, cols, most)};
+    index_t* const to = ell.col_indices.data();
+    passes.fill(to, slots, index_t(-1));
+    passes.each_entry(
+        csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t number = k - row_offsets[row];
+            if (number < most) to[shape.slot(row, number)] = cols[k];
+        });
+    store_slot_values(passes, ell, row_offsets, csr.values.data());
+    return ell;
+}
+
+// How many entries of a row lie in slots: they come before the padding.
+constexpr index_t count_in_slots(const index_t* cols, const EllShape& shape, index_t row) {
+    std::int64_t begin = 0, end = std::int64_t(shape.width) * shape.threads_per_row;
+    while (begin < end) {
+        const std::int64_t middle = begin + (end - begin) / 2;
+        if (cols[shape.slot(row, static_cast<index_t>(middle))] >= 0) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return static_cast<index_t>(begin);
+}
+
+// Where rows of these lengths begin in CSR order: what maps of new values say.
+template <class Passes>
+Array<index_t> begin_of_rows(Passes& passes, index_t rows, const index_t* row_lengths) {
+    return sum_row_lengths(
+        passes, rows, SPMVGPU_BODY(index_t row) { return row_lengths[row]; });
+}
+
+// Entries of each row.
+template <class Passes>
+Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* row_offsets) {
+    Array<index_t> lengths = passes.template make<index_t>(rows);
+    index_t* const length = lengths.data();
+    passes.each(
+        rows, SPMVGPU_BODY(std::int64_t row) { length[row] = row_offsets[row + 1] - row_offsets[row]; });
+    return lengths;
+}
+
+template <class T, class Passes>
+struct Builder<Ellpack<T>, Passes> {
+    using Plan = typename Ellpack<T>::Plan;
+
+    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
+        const EllShape shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), 1);
+        return {tuning, EllSlots<T>::cost(Ellpack<T>::kName, shape, csr, tuning.max_padding, 0, target), shape};
+    }
+
+    static Ellpack<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
+        return {csr.rows, csr.cols, csr.nnz, build_slots(passes, csr, plan.shape), plan.tuning};
+    }
+
+    static Array<index_t> find_value_map(Passes& passes, const Ellpack<T>& ellpack) {
+        constexpr std::int64_t kNanosecondsPerRow = 20;
+        const EllShape shape = ellpack.slots.shape;
+        const index_t* const cols = ellpack.slots.col_indices.data();
+        return sum_row_lengths(
+            passes, ellpack.rows, SPMVGPU_BODY(index_t row) { return count_in_slots(cols, shape, row); },
+            kNanosecondsPerRow);
+    }
+
+    static void store_values(Passes& passes, Ellpack<T>& ellpack, const index_t* row_offsets, const T* values) {
+        store_slot_values(passes, ellpack.slots, row_offsets, values);
+    }
+};
+
+template <class T, class Passes>
+struct Builder<EllpackR<T>, Passes> {
+    using Plan = typename EllpackR<T>::Plan;
+
+    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
+        const EllShape shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), 1);
+        const std::size_t lengths = csr.rows * sizeof(index_t);
+        return {tuning, EllSlots<T>::cost(EllpackR<T>::kName, shape, csr, tuning.max_padding, lengths, target), shape};
+    }
+
+    static EllpackR<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
+        return {csr.rows,
+                csr.cols,
+                csr.nnz,
+                Builder<Ellpack<T>, Passes>::from_csr(passes, csr, plan),
+                count_row_lengths(passes, csr.rows, csr.row_offsets.data()),
+                plan.tuning};
+    }
+
+    static Array<index_t> find_value_map(Passes& passes, const EllpackR<T>& ellpack_r) {
+        return begin_of_rows(passes, ellpack_r.rows, ellpack_r.row_lengths.data());
+    }
+
+    static void store_values(Passes& passes, EllpackR<T>& ellpack_r, const index_t* row_offsets, const T* values) {
+        Builder<Ellpack<T>, Passes>::store_values(passes, ellpack_r.ell, row_offsets, values);
+    }
+};
+
+template <class T, class Passes>
+struct Builder<EllrT<T>, Passes> {
+    using Plan = typename EllrT<T>::Plan;
+
+    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const EllrTTuning& tuning, const Target& target) {
+        Plan plan{tuning, {}, {}};
+        if (tuning.threads_per_row == 0) plan.tuning.threads_per_row = choose_threads(csr.rows, csr.nnz);
+        plan.shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), plan.tuning.threads_per_row);
+        const std::size_t lengths = csr.rows * sizeof(index_t);
+        plan.cost = EllSlots<T>::cost(EllrT<T>::kName, plan.shape, csr, tuning.padded.max_padding, lengths, target);
+        return plan;
+    }
+
+    static EllrT<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
+        return {csr.rows,
+                csr.cols,
+                csr.nnz,
+                build_slots(passes, csr, plan.shape),
+                count_row_lengths(passes, csr.rows, csr.row_offsets.data()),
+                plan.tuning};
+    }
+
+    static Array<index_t> find_value_map(Passes& passes, const EllrT<T>& ellr_t) {
+        return begin_of_rows(passes, ellr_t.rows, ellr_t.row_lengths.data());
+    }
+
+    static void store_values(Passes& passes, EllrT<T>& ellr_t, const index_t* row_offsets, const T* values) {
+        store_slot_values(passes, ellr_t.slots, row_offsets, values);
+    }
+};
+
+}  // namespace spmvgpu

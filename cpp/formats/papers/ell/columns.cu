@@ -1,0 +1,27 @@
+#include "formats/columns.cuh"
+
+namespace spmvgpu {
+
+template <class T>
+void Ellpack<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    cuda::launch_columns<1>(cuda::rows_of(*this), rows, slots.node_rows, product, stream);
+}
+
+template <class T>
+void EllpackR<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    cuda::launch_columns<1>(cuda::rows_of(*this), rows, ell.slots.node_rows, product, stream);
+}
+
+template <class T>
+void EllrT<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    cuda::launch_columns<1>(cuda::rows_of(*this), rows, slots.node_rows, product, stream);
+}
+
+#define INSTANTIATE(T)                                                                 \
+    template void Ellpack<T>::multiply_columns_cuda(const Product<T>&, Stream) const;  \
+    template void EllpackR<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
+    template void EllrT<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

@@ -1,0 +1,67 @@
+// ELLR-T: an ELLPACK-R in which T threads share each row. Vazquez, Fernandez and Garzon 2011, as in Yin et al. 2012,
+// section 5.3.
+//
+// clang-format off
+//     [ 1 7 . . ]      threads_per_row = 2      threads      0 1   0 1   0 1   0 1
+//     [ . 2 8 . ]                               values       1 7   2 8   5 3   6 4     column 0
+//     [ 5 . 3 9 ]                                            - -   - -   9 -   - -     column 1
+//     [ . 6 . 4 ]                               col_indices  0 1   1 2   0 2   1 3     column 0
+//                                                           -1-1  -1-1   3-1  -1-1     column 1
+//     width 2                                   row_lengths   2     2     3     2
+// clang-format on
+//
+// The threads of a row take its entries in turn, and the entries are stored in the order of the threads, so that a warp
+// still reads neighbouring slots; the T sums of a row meet by warp shuffles. It helps where there are too few rows to
+// fill a device with a thread each, where rows are long, and where they differ: fewer rows wait for each other in a
+// warp. Do not use it on short rows: a width that is not a multiple of T is padded to one. Beyond max_padding the
+// matrix is refused.
+#pragma once
+
+#include "formats/papers/ell/slots.hpp"
+
+namespace spmvgpu {
+
+struct EllrTTuning {
+    int threads_per_row = 0;  // 0 chooses from the number of rows and their mean length
+    PaddedTuning padded;
+
+    template <class Self, class Visit>
+    static void each_param(Self& self, Visit&& visit) {
+        visit("threads_per_row", self.threads_per_row, OneOf{0, 1, 2, 4, 8, 16, 32});
+        PaddedTuning::each_param(self.padded, visit);
+    }
+
+    static std::vector<Options> candidates();
+};
+
+template <class T>
+struct EllrT {
+    static constexpr const char* kName = "ellr_t";
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    using value_type = T;
+    using Tuning = EllrTTuning;
+    using Plan = EllPlan<Tuning>;
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    EllSlots<T> slots;           // threads_per_row threads per row
+    Array<index_t> row_lengths;  // length rows
+    Tuning tuning;
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        EllSlots<T>::each_array(self.slots, visit);
+        visit("row_lengths", self.row_lengths);
+    }
+
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static EllrT from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const { return slots.to_csr(cols, nnz); }
+    std::size_t workspace_bytes() const { return 0; }
+
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/papers/ell/columns.cu
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,100 @@
+// SDIA, symmetric diagonals: of a symmetric or Hermitian matrix the main diagonal and those above it, as in dia. Every
+// stored entry is multiplied twice, in its own row and in that of its mirror image.
+//
+// clang-format off
+//     [ 1 5 . . ]      offsets of `upper`   0         1          ascending, from 0 on
+//     [ 5 2 6 . ]      values               1 2 3 4   5 6 7 -
+//     [ . 6 3 7 ]
+//     [ . . 7 4 ]      row 2 reads 6 (as the mirror image, at row 1), 3 and 7
+// clang-format on
+//
+// A slot lies at its row, so the mirror image of an entry d places right of the diagonal is read d slots earlier. That
+// was read as an entry d rows before, and comes from a cache, unless the rows between are more than it holds.
+//
+// Some rows of a symmetric matrix may be stored as well, with the columns that they reach, as one of several devices
+// has them. Every column from `first_col` on, before which there are no entries, then stands for a row of a matrix of
+// which these are the rows from `before` on; what they have left of that is stored as its mirror image above:
+//
+// clang-format off
+//     [ 6 3 7 . ]      before 1             offset 0          offset 1
+//     [ . 7 4 8 ]      values of `upper`    - 3 4             6 7 8
+// clang-format on
+//
+// The smallest of all formats for symmetric grids and bands: 5- and 7-point grids take 0.6 of the bytes that dia takes.
+// Do not use it where the diagonals are not full; beyond max_padding the matrix is refused, as it is by dia.
+//
+// After Saad, SPARSKIT 1990 (the symmetric variant of its diagonal format).
+#pragma once
+
+#include <vector>
+
+#include "formats/dia/layout.hpp"
+#include "formats/shared/symmetry.hpp"
+
+namespace spmvgpu {
+
+struct SdiaTuning {
+    int block_size = 128;                 // CUDA: threads per block
+    Symmetry symmetry = Symmetry::kAuto;  // of a complex matrix: what the entry (j, i) is where (i, j) is stored
+    double max_padding = 4.0;             // refuse to multiply more slots than this per non-zero
+
+    template <class Self, class Visit>
+    static void each_param(Self& self, Visit&& visit) {
+        visit("block_size", self.block_size, OneOf{64, 128, 256, 512});
+        visit("symmetry", self.symmetry, Names{"auto", "symmetric", "hermitian"});
+        visit("max_padding", self.max_padding, Range{1.0, 1e6});
+    }
+
+    static std::vector<Options> candidates() { return {{{"block_size", 128}}, {{"block_size", 256}}}; }
+};
+
+struct SdiaPlan {
+    SdiaTuning tuning;
+    Cost cost;
+    Array<index_t> offsets;  // of the diagonals that are stored
+    bool has_main = false;   // whether the first of them is the main one
+    index_t first_col = 0, before = 0;
+};
+
+template <class T>
+struct Sdia {
+    static constexpr const char* kName = "sdia";
+    static constexpr Traits kTraits{.needs_symmetry = true,
+                                    .reads_whole_diagonals = true,
+                                    .multiplies_panels = false,
+                                    .multiplies_columns = true,
+                                    .builds_on_gpu = true,
+                                    .new_values = NewValues::kPass};
+    using value_type = T;
+    using Tuning = SdiaTuning;
+    using Plan = SdiaPlan;
+
+    index_t rows = 0, cols = 0, nnz = 0;  // of the matrix with all of its entries
+    index_t first_col = 0, before = 0;    // columns without entries; others before that of the first row's diagonal
+    bool has_main = false;                // whether the first diagonal is the main one
+    Dia<T> upper;                         // a row for each of those others, and then the rows
+    Tuning tuning;
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        Dia<T>::each_array(self.upper, visit);
+    }
+
+    // Stored diagonals that stand for another one as well.
+    index_t mirrored() const { return upper.diagonals() - (has_main ? 1 : 0); }
+    index_t diagonals() const { return upper.diagonals() + mirrored(); }  // of the matrix
+    index_t dot_parts() const { return parts_of_rows(rows); }
+    // From an entry to its mirror image.
+    Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
+
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Sdia from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const;
+    std::size_t workspace_bytes() const { return 0; }
+
+    void spmv(const Product<T>& product) const;                                  // on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/shared/diagonals_columns.cu
+};
+
+}  // namespace spmvgpu

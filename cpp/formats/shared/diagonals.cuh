@@ -1,0 +1,128 @@
+// The product of the formats that store diagonals, dia and sdia.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "formats/dia/layout.hpp"
+#include "formats/sdia/layout.hpp"
+#include "gpu/cuda/warp.cuh"
+
+namespace spmvgpu::cuda {
+
+// Diagonals of a matrix of so many columns, of which `rows` from the row `before` on are multiplied. Those left of the
+// main one are the mirror images of the last `mirrored` stored ones, from the last one on; then come the stored ones.
+// What is read as a mirror image is not needed any more after that.
+template <class T>
+struct Diagonals {
+    index_t rows, before;
+    unsigned cols, stored, mirrored;
+    std::int64_t pitch;
+    typename Dia<T>::Bits padding;
+    Mirror<T> mirror;
+};
+
+template <class T>
+Diagonals<T> diagonals_of(const Dia<T>& dia) {
+    return {.rows = dia.rows,
+            .before = 0,
+            .cols = static_cast<unsigned>(dia.cols),
+            .stored = static_cast<unsigned>(dia.diagonals()),
+            .mirrored = 0,
+            .pitch = dia.pitch,
+            .padding = dia.padding,
+            .mirror = Mirror<T>(false)};
+}
+
+// Those of sdia, for products with x from the column `first_col` on.
+template <class T>
+Diagonals<T> diagonals_of(const Sdia<T>& sdia) {
+    return {.rows = sdia.rows,
+            .before = sdia.before,
+            .cols = static_cast<unsigned>(sdia.upper.cols),
+            .stored = static_cast<unsigned>(sdia.upper.diagonals()),
+            .mirrored = static_cast<unsigned>(sdia.mirrored()),
+            .pitch = sdia.upper.pitch,
+            .padding = sdia.upper.padding,
+            .mirror = sdia.mirror()};
+}
+
+// A warp has kRows * 32 rows, each of its lanes every 32nd: so where a diagonal lies is found out once for all of them.
+// kAtOnce diagonals are in flight; no index stands between a thread and its loads. x is read where a diagonal lies
+// inside the matrix, not where its slot is no padding: that would make every read of x wait for one of values.
+template <class T, int kRows, int kAtOnce, bool kMirrors>
+__global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __restrict__ offsets,
+                                   const T* __restrict__ values, const Product<T> product) {
+    const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const std::int64_t own_row = thread / kWarp * (kWarp * kRows) + thread % kWarp;  // and every 32nd from there
+    const std::int64_t row = own_row + matrix.before;
+    const unsigned count = own_row < matrix.rows ? matrix.mirrored + matrix.stored : 0;
+    const auto is_row = [&](int j) { return j == 0 || own_row + j * kWarp < matrix.rows; };
+    T sums[kRows] = {};
+    wait_for_kernel_before();
+    for (unsigned begin = 0; begin < count; begin += kAtOnce) {
+        T factors[kAtOnce][kRows], gathered[kAtOnce][kRows];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+            const unsigned k = begin + i;
+#pragma unroll
+            for (int j = 0; j < kRows; ++j) {
+                factors[i][j] = T(std::bit_cast<Real<T>>(matrix.padding));
+                gathered[i][j] = T(0);
+            }
+            if (kMirrors && k < matrix.mirrored) {
+                const unsigned d = matrix.stored - 1 - k;
+                const std::int64_t col = row - offsets[d];
+                const T* const slots = values + (d * matrix.pitch + col);
+#pragma unroll
+                for (int j = 0; j < kRows; ++j) {
+                    if (col + j * kWarp < 0 || !is_row(j)) continue;
+                    factors[i][j] = load_once(slots + j * kWarp);
+                    gathered[i][j] = load(product.x + col + j * kWarp);
+                }
+            } else if (k < count) {
+                const unsigned d = k - matrix.mirrored;
+                // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
+                const unsigned col = static_cast<unsigned>(row) + offsets[d];
+                const T* const slots = values + (d * matrix.pitch + row);
+                const T* const x = product.x + (row + offsets[d]);
+#pragma unroll
+                for (int j = 0; j < kRows; ++j) {
+                    if (col + j * kWarp >= matrix.cols || !is_row(j)) continue;
+                    factors[i][j] = kMirrors ? load(slots + j * kWarp) : load_once(slots + j * kWarp);
+                    gathered[i][j] = load(x + j * kWarp);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+            for (int j = 0; j < kRows; ++j) {
+                if (Dia<T>::bits(factors[i][j]) == matrix.padding) continue;
+                const bool mirrors = kMirrors && begin + i < matrix.mirrored;
+                sums[j] += (mirrors ? matrix.mirror(factors[i][j]) : factors[i][j]) * gathered[i][j];
+            }
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) store_rows(product, own_row + j * kWarp, matrix.rows, sums[j]);
+}
+
+// Of large matrices a thread has several rows. In single precision it is the instructions that count: with one row a
+// thread a 5-point grid of 9 M rows took 86 us in sdia, whose bytes take 43. In double precision it is the memory, and
+// two rows are faster where x and y lie in the L2, and then only for what is mirrored (docs/performance-log.md).
+template <bool kMirrors, class T>
+void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const T* values, const Product<T>& product,
+                      int block_size, Stream stream) {
+    constexpr index_t kLarge = 1 << 18;  // as many rows keep the processors busy with a quarter of the threads
+    constexpr int kRows = sizeof(T) == 4 ? 4 : sizeof(T) == 8 && kMirrors ? 2 : 1;
+    constexpr int kAtOnce = kRows == 1 ? 8 : 4;
+    constexpr auto kOfSmall = multiply_diagonals<T, 1, 8, kMirrors>;
+    constexpr auto kOfLarge = multiply_diagonals<T, kRows, kAtOnce, kMirrors>;
+    const bool is_large = matrix.rows >= kLarge;
+    const unsigned blocks = blocks_for(matrix.rows, block_size * (is_large ? kRows : 1));
+    launch_early(is_large ? kOfLarge : kOfSmall, {blocks, static_cast<unsigned>(block_size)}, stream, matrix, offsets,
+                 values, product);
+}
+
+}  // namespace spmvgpu::cuda

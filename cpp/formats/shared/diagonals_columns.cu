@@ -1,0 +1,21 @@
+#include "formats/shared/diagonals_columns.cuh"
+
+namespace spmvgpu {
+
+template <class T>
+void Dia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    cuda::launch_diagonals_columns(cuda::rows_of(*this), rows, product, stream);
+}
+
+template <class T>
+void Sdia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+    cuda::launch_diagonals_columns(cuda::rows_of(*this), rows, product, stream);
+}
+
+#define INSTANTIATE(T)                                                            \
+    template void Dia<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
+    template void Sdia<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

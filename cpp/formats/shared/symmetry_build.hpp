@@ -1,0 +1,156 @@
+// Whether half of a matrix stands for all of it, as passes over the matrix on any device; see symmetry.hpp and
+// formats/builder.hpp.
+#pragma once
+
+#include <string>
+
+#include "core/csr_matrix.hpp"
+#include "core/passes/passes.hpp"
+#include "formats/shared/symmetry.hpp"
+
+namespace spmvgpu {
+
+namespace symmetry_passes {
+
+// The entries of a matrix, or of some rows of a larger one: column c belongs to row c - before, which need not be here.
+template <class T>
+struct Entries {
+    index_t rows, before;
+    const index_t *row_offsets, *cols;
+    const T* values;
+
+    // Whether the row of the mirror image of entry k is here.
+    constexpr bool reaches_row(index_t k) const { return cols[k] >= before && cols[k] - before < rows; }
+
+    // The mirror image of entry k, in this row, where its row is here; -1 if it is not stored. In a mesh that looks the
+    // same from every node it is as far from the end of its row as the entry is from the begin of its own.
+    constexpr std::int64_t mirror_of(index_t row, index_t k) const {
+        const index_t there = cols[k] - before, end = row_offsets[there + 1];
+        const index_t likely = end - 1 - (k - row_offsets[row]);
+        if (likely >= row_offsets[there] && cols[likely] - before == row) return likely;
+        const std::int64_t mirror = first_not_below(cols, row_offsets[there], end, std::int64_t(row) + before);
+        return mirror < end && cols[mirror] - before == row ? mirror : -1;
+    }
+
+    // Whether the mirror image is stored, or its row is not here, and is as it should be.
+    constexpr bool has_mirror(index_t row, index_t k, bool hermitian) const {
+        if (!reaches_row(k)) return true;
+        const std::int64_t mirror = mirror_of(row, k);
+        return mirror >= 0 && are_mirrored(values[k], values[mirror], hermitian);
+    }
+};
+
+template <class T>
+Entries<T> entries_of(const CsrMatrix<T>& csr, index_t before) {
+    return {csr.rows, before, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data()};
+}
+
+// How many more entries with mirror images there are above the diagonal than below it.
+template <class T, class Passes>
+std::int64_t count_surplus(Passes& passes, const Entries<T>& entries) {
+    return passes.template reduce<std::int64_t>(
+        entries.rows, SPMVGPU_BODY(std::int64_t row) {
+            const std::int64_t begin = entries.row_offsets[row], end = entries.row_offsets[row + 1];
+            const std::int64_t before = entries.before;
+            const auto from = [&](std::int64_t col) { return first_not_below(entries.cols, begin, end, col); };
+            return (from(before + entries.rows) - from(before + row + 1)) - (from(before + row) - from(before));
+        });
+}
+
+// Whether all entries on and below the diagonal have mirror images, which they have above it as many of.
+template <class T, class Passes>
+bool holds(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
+    const Entries<T> entries = entries_of(csr, before);
+    if (count_surplus(passes, entries) != 0) return false;
+    return !any_entry(
+        passes, csr.rows, entries.row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
+            return entries.cols[k] - entries.before <= row && !entries.has_mirror(row, k, hermitian);
+        });
+}
+
+// The first entry without its mirror image, of which there is one. Near the front in most matrices: stretches of
+// entries are looked at, each longer than the one before.
+template <class T, class Passes>
+std::int64_t first_without_mirror(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
+    const Entries<T> entries = entries_of(csr, before);
+    constexpr std::int64_t kFirst = 1 << 16, kTimes = 8;
+    for (std::int64_t begin = 0, length = kFirst; begin < csr.nnz; begin += length, length *= kTimes) {
+        const std::int64_t end = begin + length < csr.nnz ? begin + length : csr.nnz;
+        const auto from_end = largest<std::int64_t>(
+            passes, end - begin, SPMVGPU_BODY(std::int64_t i) {
+                const auto k = static_cast<index_t>(begin + i);
+                const index_t row = row_of_entry(entries.row_offsets, entries.rows, k);
+                return entries.has_mirror(row, k, hermitian) ? std::int64_t(0) : end - k;
+            });
+        if (from_end > 0) return end - from_end;
+    }
+    return csr.nnz;
+}
+
+template <class T, class Passes>
+std::string describe(Passes& passes, const CsrMatrix<T>& csr, std::int64_t k, bool hermitian, index_t before) {
+    const Entries<T> entries = entries_of(csr, before);
+    // row, column, and where the mirror image is, or -1
+    Array<index_t> found = passes.template scratch<index_t>(3);
+    index_t* const to = found.data();
+    passes.each(
+        1, SPMVGPU_BODY(std::int64_t) {
+            const auto entry = static_cast<index_t>(k);
+            to[0] = row_of_entry(entries.row_offsets, entries.rows, entry);
+            to[1] = entries.cols[entry] - entries.before;
+            to[2] = static_cast<index_t>(entries.mirror_of(to[0], entry));
+        });
+    const index_t mirror = passes.read(to + 2);
+    const T here = passes.read(csr.values.data() + k),
+            there = mirror < 0 ? T(0) : passes.read(csr.values.data() + mirror);
+    return describe_asymmetry(passes.read(to), passes.read(to + 1), here, mirror < 0 ? nullptr : &there, hermitian);
+}
+
+template <class T>
+[[noreturn]] void refuse(const std::string& format, const CsrMatrix<T>& csr, Symmetry asked, const std::string& why) {
+    if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
+    refuse_unsymmetric(format, csr.rows, csr.cols, csr.bytes(), asked, why);
+}
+
+}  // namespace symmetry_passes
+
+// Throws FormatError, in the name of a format that needs it, unless the matrix is square.
+template <class T>
+void check_square(const std::string& format, const CsrMatrix<T>& csr, Symmetry asked) {
+    if (csr.rows != csr.cols) symmetry_passes::refuse(format, csr, asked, "");
+}
+
+// The symmetry of a square matrix, or of the rows of one from `before` on with the columns that they reach; of a real
+// one that which is asked for, as both are the same. Throws FormatError, in the name of a format that needs it, unless
+// the matrix stores with every entry (i, j) an entry (j, i) that is as `asked`, which `holds(hermitian)` says. "The
+// same" is to the last bit, so that half of the matrix gives the other half back; of a conjugate, but for the sign of a
+// zero imaginary part. Names the first entry, in row order, of which that is not so.
+template <class T, class Passes, class Holds>
+Symmetry find_symmetry(Passes& passes, const std::string& format, const CsrMatrix<T>& csr, Symmetry asked,
+                       index_t before, const Holds& holds) {
+    using symmetry_passes::describe, symmetry_passes::first_without_mirror, symmetry_passes::refuse;
+    if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
+    // Of one that may be either, the message says what is in the way of that which it nearly is.
+    std::int64_t first = -1;
+    bool hermitian_is_nearer = false;
+    for (const bool hermitian : {false, true}) {
+        if (asked == (hermitian ? Symmetry::kSymmetric : Symmetry::kHermitian)) continue;
+        if (holds(hermitian)) return hermitian ? Symmetry::kHermitian : Symmetry::kSymmetric;
+        const std::int64_t k = first_without_mirror(passes, csr, hermitian, before);
+        if (k > first) {
+            first = k;
+            hermitian_is_nearer = hermitian;
+        }
+    }
+    refuse(format, csr, asked, describe(passes, csr, first, hermitian_is_nearer, before));
+}
+
+// The same, entry by entry.
+template <class T, class Passes>
+Symmetry find_symmetry(Passes& passes, const std::string& format, const CsrMatrix<T>& csr, Symmetry asked,
+                       index_t before) {
+    return find_symmetry(passes, format, csr, asked, before,
+                         [&](bool hermitian) { return symmetry_passes::holds(passes, csr, hermitian, before); });
+}
+
+}  // namespace spmvgpu

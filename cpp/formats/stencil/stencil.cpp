@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+#include "formats/host_build.hpp"
+#include "formats/row_products.hpp"
+#include "formats/stencil/build.hpp"
+#include "formats/stencil/layout.hpp"
+
+namespace spmvgpu {
+
+namespace stencil_choice {
+
+void refuse(const std::string& why, std::size_t csr_bytes) {
+    throw FormatError("format 'stencil' does not fit this matrix: it " + why + "; format 'csr' fits in " +
+                      std::to_string(csr_bytes) + " bytes");
+}
+
+void refuse_new_values() {
+    throw FormatError(
+        "format 'stencil' cannot hold the new values: they differ between rows that had the same ones; make a new "
+        "operator, or one in another format");
+}
+
+}  // namespace stencil_choice
+
+void learn_from(std::vector<KnownRow> sample, std::vector<KnownRow>& known, KnownRows& table) {
+    const auto by_key = [](const KnownRow& a, const KnownRow& b) { return a.key < b.key; };
+    std::stable_sort(sample.begin(), sample.end(), by_key);
+    std::vector<std::pair<std::ptrdiff_t, KnownRow>> counted;  // how many rows of the sample have a key
+    for (auto begin = sample.begin(); begin != sample.end();) {
+        const auto end = std::upper_bound(begin, sample.end(), *begin, by_key);
+        if (!std::binary_search(known.begin(), known.end(), *begin, by_key)) {
+            begin->kind = static_cast<std::uint16_t>(known.size() + counted.size());
+            counted.push_back({end - begin, *begin});
+        }
+        begin = end;
+    }
+    const bool is_first = known.empty();
+    for (const auto& [count, row] : counted) known.push_back(row);
+    std::sort(known.begin(), known.end(), by_key);
+    if (!is_first) return;
+    constexpr std::ptrdiff_t kMany = 16;  // a sixteenth of the rows
+    std::stable_sort(counted.begin(), counted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [count, row] : counted) {
+        if (table.frequent_count == KnownRows::kMostFrequent || kMany * count < std::ssize(sample)) break;
+        table.frequent[table.frequent_count++] = row;
+    }
+}
+
+SPMVGPU_BUILD_ON_HOST(Stencil)
+
+namespace {
+
+template <class T>
+RowKind kind_of(const Stencil<T>& stencil, index_t row) {
+    return Builder<Stencil<T>, HostPasses>::kinds_of(stencil.stencils)[stencil.kinds[row]];
+}
+
+}  // namespace
+
+template <class T>
+CsrMatrix<T> Stencil<T>::to_csr() const {
+    auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
+    index_t k = csr.row_offsets[0] = 0;
+    for (index_t row = 0; row < rows; ++row) {
+        const RowKind kind = kind_of(*this, row);
+        for (index_t i = 0; i < kind.length; ++i) {
+            if (!kind.has_slot(masks.data(), i)) continue;
+            csr.col_indices[k] = row + offsets[kind.begin + i];
+            csr.values[k++] = values[kind.begin + i];
+        }
+        csr.row_offsets[row + 1] = k;
+    }
+    return csr;
+}
+
+namespace {
+
+// The sums of rows [first, last), all of one kind.
+template <class T>
+SPMVGPU_SIMD_CLONES static void sum_run(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last,
+                                        const T* x, T* sums) {
+    std::fill(sums, sums + (last - first), T(0));
+    for (index_t i = 0; i < kind.length; ++i) {
+        if (!kind.has_slot(stencil.masks.data(), i)) continue;
+        const T value = stencil.values[kind.begin + i];
+        const T* const from = x + (std::int64_t(first) + stencil.offsets[kind.begin + i]);
+#pragma omp simd
+        for (index_t j = 0; j < last - first; ++j) sums[j] += value * from[j];
+    }
+}
+
+// Of a few rows, all of one kind, one after the other.
+template <class T>
+void sum_rows(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last, const T* x, T* sums) {
+    const Word* const masks = stencil.masks.data();
+    const bool has_all = kind.entries(masks) == kind.length;
+    for (index_t row = first; row < last; ++row) {
+        const auto factor = [&](index_t i) { return x[row + stencil.offsets[i]]; };
+        T& sum = sums[row - first];
+        if (has_all) {
+            sum = sum_products(stencil.values.data(), kind.begin, kind.begin + kind.length, factor);
+            continue;
+        }
+        sum = 0;
+        for (index_t i = 0; i < kind.length; ++i) {
+            if (kind.has_slot(masks, i)) sum += stencil.values[kind.begin + i] * factor(kind.begin + i);
+        }
+    }
+}
+
+// The sums of rows [first, last).
+template <class T>
+void sum_block(const Stencil<T>& stencil, index_t first, index_t last, const T* x, T* sums) {
+    constexpr index_t kShortRun = 8;
+    const std::uint16_t* const kinds = stencil.kinds.data();
+    for (index_t row = first; row < last;) {
+        index_t end = row + 1;
+        while (end < last && kinds[end] == kinds[row]) ++end;
+        const auto sum_all = end - row < kShortRun ? sum_rows<T> : sum_run<T>;
+        sum_all(stencil, kind_of(stencil, row), row, end, x, sums + (row - first));
+        row = end;
+    }
+}
+
+}  // namespace
+
+template <class T>
+void Stencil<T>::spmv(const Product<T>& product) const {
+    const index_t blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);
+    parallel_for(blocks, std::int64_t(nnz) + rows, [&](index_t block) {
+        const index_t first = block * kRowsTogether, last = first + std::min(rows - first, kRowsTogether);
+        T sums[kRowsTogether];
+        sum_block(*this, first, last, product.x, sums);
+        for (index_t row = first; row < last; ++row) store_row(product, row, sums[row - first]);
+    });
+}
+
+#define INSTANTIATE(T) template struct Stencil<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

@@ -1,0 +1,13 @@
+// tsmv, built on a GPU.
+#include "formats/gpu_build.cuh"
+#include "formats/tsmv/build.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T)            \
+    SPMVGPU_BUILD_ON_GPU(Tsmv, T) \
+    SPMVGPU_NEW_VALUES_ON_GPU(Tsmv, T)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

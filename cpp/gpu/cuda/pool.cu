@@ -1,0 +1,162 @@
+#include <map>
+
+#include "core/mutex.hpp"
+#include "gpu/cuda/check.hpp"
+#include "gpu/memory.hpp"
+#include "gpu/pool.hpp"
+#include "gpu/runtime.hpp"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+// Of a device's memory, what its pool keeps at most: other libraries cannot have it.
+constexpr std::uint64_t kKeptFraction = 32;
+
+// A device without pools has none, and cudaMalloc instead.
+struct Pool {
+    cudaMemPool_t memory = nullptr;
+    cudaStream_t stream = nullptr;  // for what is allocated and freed in the order of no stream
+};
+
+// The pools of all devices, each made when it is first asked for.
+class Pools {
+public:
+    const Pool& of(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        const auto found = pools_.find(ordinal);
+        return found != pools_.end() ? found->second : pools_.emplace(ordinal, make(ordinal)).first->second;
+    }
+
+    const Pool* known(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        const auto found = pools_.find(ordinal);
+        return found == pools_.end() || found->second.memory == nullptr ? nullptr : &found->second;
+    }
+
+private:
+    static Pool make(int ordinal) {
+        int has_pools = 0;
+        check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, ordinal), "cudaDeviceGetAttribute");
+        if (!has_pools) return {};
+        const DeviceGuard guard(ordinal);
+        std::size_t free = 0, total = 0;
+        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        Pool pool;
+        check(cudaStreamCreateWithFlags(&pool.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        cudaMemPoolProps properties{};
+        properties.allocType = cudaMemAllocationTypePinned;
+        properties.location = {cudaMemLocationTypeDevice, ordinal};
+        check(cudaMemPoolCreate(&pool.memory, &properties), "cudaMemPoolCreate");
+        std::uint64_t kept = total / kKeptFraction;
+        check(cudaMemPoolSetAttribute(pool.memory, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
+        return pool;
+    }
+
+    Mutex mutex_;
+    std::map<int, Pool> pools_;
+};
+
+Pools& pools() {
+    static Pools* const instance = new Pools;  // never destroyed: at exit the driver goes first
+    return *instance;
+}
+
+// Null where the pool cannot grow: it does so in larger steps than the driver itself gives memory away.
+void* take(std::size_t bytes, int ordinal, const Pool& pool, cudaStream_t stream) {
+    void* pointer = nullptr;
+    cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
+    if (status == cudaErrorMemoryAllocation) {  // what lies idle may be in pieces that are too small
+        cudaGetLastError();
+        release_idle_memory(ordinal);
+        status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
+    }
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    check(status, "cudaMallocFromPoolAsync");
+    return pointer;
+}
+
+std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
+    void* pointer = nullptr;
+    const cudaError_t status = cudaMalloc(&pointer, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        throw OutOfMemory(Device{ordinal}.name(), bytes, memory(ordinal).free);
+    }
+    check(status, "cudaMalloc");
+    return {pointer, [](void* memory) {
+                const RelaxedCaptures relaxed;
+                cudaFree(memory);
+            }};
+}
+
+// Waits for the device, as cudaFree does: what is queued there, on whatever stream, may use the memory. At the exit of
+// the process it stays where it is.
+void give_back(void* memory, int ordinal, const Pool& pool) noexcept {
+    try {
+        const DeviceGuard guard(ordinal);
+        const RelaxedCaptures relaxed;
+        synchronize_device(ordinal);
+        check(cudaFreeAsync(memory, pool.stream), "cudaFreeAsync");
+    } catch (const CudaError&) {
+    }
+}
+
+std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {
+    std::uint64_t value = 0;
+    check(cudaMemPoolGetAttribute(pool.memory, attribute, &value), "cudaMemPoolGetAttribute");
+    return value;
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
+    const Pool& pool = pools().of(ordinal);
+    const DeviceGuard guard(ordinal);
+    void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, pool.stream);
+    if (pointer == nullptr) return take_from_driver(bytes, ordinal);
+    std::shared_ptr<void> owner(pointer, [ordinal, &pool](void* memory) { give_back(memory, ordinal, pool); });
+    check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // it is there for every stream
+    return owner;
+}
+
+std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream stream) {
+    if (bytes == 0) return {};
+    const Pool& pool = pools().of(ordinal);
+    const DeviceGuard guard(ordinal);
+    void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, native(stream));
+    if (pointer == nullptr) return take_from_driver(bytes, ordinal);
+    return {pointer, [stream](void* memory) {
+                const RelaxedCaptures relaxed;
+                cudaFreeAsync(memory, native(stream));
+            }};
+}
+
+std::size_t idle_bytes(int ordinal) {
+    const Pool* const pool = pools().known(ordinal);
+    if (pool == nullptr) return 0;
+    const std::size_t reserved = read(*pool, cudaMemPoolAttrReservedMemCurrent);
+    const std::size_t used = read(*pool, cudaMemPoolAttrUsedMemCurrent);
+    return reserved > used ? reserved - used : 0;
+}
+
+void release_idle_memory(int ordinal) {
+    const Pool* const pool = pools().known(ordinal);
+    if (pool == nullptr) return;
+    const DeviceGuard guard(ordinal);
+    check(cudaStreamSynchronize(pool->stream),
+          "cudaStreamSynchronize");  // what was freed there counts as used till then
+    check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");
+}
+
+void share_pool(int ordinal, int other) {
+    const Pool& pool = pools().of(other);
+    if (pool.memory == nullptr) return;
+    const cudaMemAccessDesc access{{cudaMemLocationTypeDevice, ordinal}, cudaMemAccessFlagsProtReadWrite};
+    check(cudaMemPoolSetAccess(pool.memory, &access, 1), "cudaMemPoolSetAccess");
+}
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "gpu/cuda/check.hpp"
+#include "gpu/pool.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
+#include "gpu/transfer.hpp"
+
+namespace spmvgpu::cuda {
+
+int device_count() noexcept {
+    int count = 0;  // a failing call leaves it as it is
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        cudaGetLastError();
+        return 0;
+    }
+    return count;
+}
+
+std::string version() {
+    int runtime = 0;
+    check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    return std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10);
+}
+
+const Properties& properties(int ordinal) {
+    static Mutex mutex;
+    static std::vector<std::unique_ptr<Properties>> known;
+    const std::lock_guard lock(mutex);
+    if (known.empty()) known.resize(device_count());
+    if (ordinal < 0 || ordinal >= static_cast<int>(known.size())) {
+        throw CudaError("cuda:" + std::to_string(ordinal) + " is not there: this machine has " +
+                        std::to_string(known.size()) + " usable CUDA device(s); give device='cpu' or 'auto'");
+    }
+    if (!known[ordinal]) {
+        cudaDeviceProp read;
+        check(cudaGetDeviceProperties(&read, ordinal), "cudaGetDeviceProperties");
+        known[ordinal] = std::make_unique<Properties>(Properties{
+            read.name, read.multiProcessorCount, read.major, read.minor, static_cast<std::size_t>(read.l2CacheSize)});
+    }
+    return *known[ordinal];
+}
+
+std::string pci_bus_id(int ordinal) {
+    char id[32];
+    check(cudaDeviceGetPCIBusId(id, sizeof(id), ordinal), "cudaDeviceGetPCIBusId");
+    return id;
+}
+
+Memory memory(int ordinal) {
+    const DeviceGuard guard(ordinal);
+    Memory memory;
+    check(cudaMemGetInfo(&memory.free, &memory.total), "cudaMemGetInfo");
+    memory.idle = idle_bytes(ordinal);
+    return memory;
+}
+
+void require_memory(std::size_t bytes, int ordinal) {
+    if (bytes <= memory(ordinal).free) return;
+    release_idle_memory(ordinal);
+    const std::size_t free = memory(ordinal).free;
+    if (bytes > free) throw OutOfMemory(Device{ordinal}.name(), bytes, free);
+}
+
+void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+    if (to_device.is_cuda() && !from_device.is_cuda()) {
+        // For matrices, which are uploaded once; operators keep staging of their own for the vectors of their products.
+        const DeviceGuard guard(to_device.ordinal);
+        Staging
+            staging;  // lives until the data have arrived: another thread may fill its buffers as soon as it is gone
+        staging.upload(to, from, bytes, nullptr);
+        check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+        return;
+    }
+    const DeviceGuard guard(from_device.is_cuda() ? from_device.ordinal : to_device.ordinal);
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    // From one place of a device to another the host is not waited for, and streams of our own wait for nobody.
+    if (to_device.is_cuda()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+
+void set_zero(void* memory, std::size_t bytes, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    check(cudaMemset(memory, 0, bytes), "cudaMemset");
+    check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+
+void synchronize(Stream stream, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+}
+
+// The driver cuts small blocks from large ones, and maps a large one when the first small one is asked for: one that
+// stays saves 100 us each time that another comes and goes.
+static void keep_small_block(int ordinal) {
+    static Mutex mutex;
+    static std::vector<void*> kept(device_count());
+    const std::lock_guard lock(mutex);
+    if (kept[ordinal] != nullptr) return;
+    if (cudaMalloc(&kept[ordinal], 1) != cudaSuccess) cudaGetLastError();  // then it takes longer
+}
+
+void synchronize_device(int ordinal) {
+    const DeviceGuard guard(ordinal);
+    const RelaxedCaptures relaxed;
+    keep_small_block(ordinal);
+    // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
+    void* token = nullptr;
+    const cudaError_t status = cudaMalloc(&token, 1);
+    if (status == cudaErrorMemoryAllocation) {  // there is not so much as that
+        cudaGetLastError();
+        return check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    }
+    check(status, "cudaMalloc");
+    check(cudaFree(token), "cudaFree");
+}
+
+bool is_capturing(Stream stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+    cudaGetLastError();
+    return true;  // the default stream, while another one captures
+}
+
+Device device_of(const void* pointer) {
+    cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
+        cudaGetLastError();
+        return {};
+    }
+    const bool on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    return on_device ? Device{attributes.device} : Device{};
+}
+
+double time_launches(const std::function<void(Stream)>& launch, const Series& series, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    const std::shared_ptr<void> leased = lease_stream(ordinal);
+    const cudaStream_t stream = native(leased.get());
+    launch(stream);
+    const Replay batch(stream, [&] {
+        for (int i = 0; i < series.batch; ++i) launch(stream);
+    });
+    cudaEvent_t start, stop;
+    check(cudaEventCreate(&start), "cudaEventCreate");
+    check(cudaEventCreate(&stop), "cudaEventCreate");
+
+    std::vector<double> times;
+    for (int i = -series.warmups; i < series.repeats; ++i) {
+        float milliseconds = 0;
+        check(cudaEventRecord(start, stream), "cudaEventRecord");
+        batch.launch();
+        check(cudaEventRecord(stop, stream), "cudaEventRecord");
+        check(cudaEventSynchronize(stop), "cudaEventSynchronize");
+        check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
+        if (i >= 0) times.push_back(1000.0 * milliseconds / series.batch);
+    }
+    check(cudaEventDestroy(start), "cudaEventDestroy");
+    check(cudaEventDestroy(stop), "cudaEventDestroy");
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return times[times.size() / 2];
+}
+
+DeviceGuard::DeviceGuard(int ordinal) {
+    check(cudaGetDevice(&previous_), "cudaGetDevice");
+    if (previous_ != ordinal)
+        check(cudaSetDevice(ordinal), "cudaSetDevice");
+    else
+        previous_ = -1;
+}
+
+DeviceGuard::~DeviceGuard() {
+    if (previous_ >= 0) cudaSetDevice(previous_);
+}
+
+RelaxedCaptures::RelaxedCaptures() noexcept {
+    auto mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);  // fails only when the process ends
+    previous_ = mode;
+}
+
+RelaxedCaptures::~RelaxedCaptures() {
+    auto mode = static_cast<cudaStreamCaptureMode>(previous_);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,113 @@
+#include <map>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "gpu/cuda/check.hpp"
+#include "gpu/pool.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+struct IdleStreams {
+    Mutex mutex;
+    std::map<int, std::vector<cudaStream_t>> of_device;
+};
+
+IdleStreams& idle_streams() {
+    static IdleStreams* const instance = new IdleStreams;  // never destroyed: at exit the driver goes first
+    return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<void> lease_stream(int ordinal) {
+    IdleStreams& idle = idle_streams();
+    cudaStream_t stream = nullptr;
+    {
+        const std::lock_guard lock(idle.mutex);
+        auto& streams = idle.of_device[ordinal];
+        if (!streams.empty()) {
+            stream = streams.back();
+            streams.pop_back();
+        }
+    }
+    if (stream == nullptr) {
+        const DeviceGuard guard(ordinal);
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    }
+    return {stream, [&idle, ordinal](void* used) {
+                const std::lock_guard lock(idle.mutex);
+                idle.of_device[ordinal].push_back(static_cast<cudaStream_t>(used));
+            }};
+}
+
+Event::Event() {
+    cudaEvent_t event;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    event_ = {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
+}
+
+void Event::record(Stream stream) {
+    check(cudaEventRecord(static_cast<cudaEvent_t>(event_.get()), native(stream)), "cudaEventRecord");
+}
+
+void Event::hold_back(Stream stream) const {
+    check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event_.get()), 0), "cudaStreamWaitEvent");
+}
+
+void Event::synchronize() const {
+    check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_.get())), "cudaEventSynchronize");
+}
+
+void order_after(Stream stream, Stream other) {
+    Event reached;
+    reached.record(other);
+    reached.hold_back(stream);
+}
+
+void copy_async(void* to, const void* from, std::size_t bytes, Stream stream) {
+    if (bytes == 0) return;
+    // Not cudaMemcpyPeerAsync, which cannot be recorded into a graph: addresses say on which device they are.
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
+}
+
+void allow_peer_access(int ordinal, int other) {
+    int possible = 0;
+    check(cudaDeviceCanAccessPeer(&possible, ordinal, other), "cudaDeviceCanAccessPeer");
+    if (!possible) return;
+    const DeviceGuard guard(ordinal);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+    } else {
+        check(status, "cudaDeviceEnablePeerAccess");
+    }
+    share_pool(ordinal, other);
+}
+
+Replay::Replay(Stream stream, const std::function<void()>& queue_work) : stream_(stream) {
+    cudaGraph_t recorded = nullptr;
+    check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    try {
+        queue_work();
+    } catch (...) {
+        cudaStreamEndCapture(native(stream), &recorded);  // or nothing could use the stream any more
+        if (recorded != nullptr) cudaGraphDestroy(recorded);
+        throw;
+    }
+    check(cudaStreamEndCapture(native(stream), &recorded), "cudaStreamEndCapture");
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t instantiated = cudaGraphInstantiate(&executable, recorded, 0);
+    cudaGraphDestroy(recorded);
+    check(instantiated, "cudaGraphInstantiate");
+    graph_ = {executable, [](void* graph) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }};
+}
+
+void Replay::launch() const {
+    check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_.get()), native(stream_)), "cudaGraphLaunch");
+}
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,116 @@
+// The lanes of core/passes/lanes.hpp on a GPU: those of a warp.
+#pragma once
+
+#include "core/passes/passes.hpp"
+#include "gpu/cuda/warp.cuh"
+
+namespace spmvgpu::cuda {
+
+// The best of the numbers of a warp's lanes: in one instruction from Ampere on.
+static __device__ __forceinline__ index_t largest_in_warp(index_t own) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(kAllLanes, own);
+#else
+    for (int mask = kWarp / 2; mask > 0; mask /= 2) own = max(own, __shfl_xor_sync(kAllLanes, own, mask));
+    return own;
+#endif
+}
+static __device__ __forceinline__ index_t least_in_warp(index_t own) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(kAllLanes, own);
+#else
+    return ~largest_in_warp(~own);  // complements are in the reverse order
+#endif
+}
+
+// All lanes of a warp call the same functions.
+struct WarpLanes {
+    static constexpr int kCount = kWarp;
+
+    template <class T>
+    struct PerLane {
+        T value;
+        __device__ __forceinline__ T& operator[](int) { return value; }
+        __device__ __forceinline__ const T& operator[](int) const { return value; }
+    };
+
+    static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % kWarp); }
+
+    template <class Body>
+    __device__ __forceinline__ void each(const Body& body) const {
+        body(lane());
+    }
+    template <class Holds>
+    __device__ __forceinline__ Word those(const Holds& holds) const {
+        return __ballot_sync(kAllLanes, holds(lane()));
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t least(const Value& value) const {
+        return least_in_warp(value(lane()));
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t largest(const Value& value) const {
+        return largest_in_warp(value(lane()));
+    }
+    template <class Value>
+    __device__ __forceinline__ auto of(int from, const Value& value) const {
+        auto found = value(lane());
+        static_assert(sizeof(found) % sizeof(unsigned) == 0);
+        auto* const words = reinterpret_cast<unsigned*>(&found);
+        for (unsigned i = 0; i < sizeof(found) / sizeof(unsigned); ++i) {
+            words[i] = __shfl_sync(kAllLanes, words[i], from);
+        }
+        return found;
+    }
+    __device__ __forceinline__ std::uint64_t sum(unsigned long long own) const {
+        for (int mask = kWarp / 2; mask > 0; mask /= 2) own += __shfl_xor_sync(kAllLanes, own, mask);
+        return own;
+    }
+    template <class Body>
+    __device__ __forceinline__ void once(const Body& body) const {
+        if (lane() == 0) body();
+    }
+
+    template <class Body>
+    __device__ __forceinline__ void share(index_t n, const Body& body) const {
+        for (index_t i = lane(); i < n; i += kWarp) body(i);
+        __syncwarp();
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t least_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = lane(); i < n; i += kWarp) {
+            const index_t own = value(i);
+            if (own < found) found = own;
+        }
+        return least_in_warp(found);
+    }
+    template <class Value>
+    __device__ __forceinline__ index_t largest_of(index_t n, const Value& value, index_t none) const {
+        index_t found = none;
+        for (index_t i = lane(); i < n; i += kWarp) {
+            const index_t own = value(i);
+            if (own > found) found = own;
+        }
+        return largest_in_warp(found);
+    }
+    template <class Value, class Body>
+    __device__ __forceinline__ index_t add_up(index_t n, const Value& value, const Body& body) const {
+        index_t sum = 0;
+        for (index_t first = 0; first < n; first += kWarp) {
+            const index_t i = first + lane(), own = i < n ? value(i) : 0;
+            index_t up_to_here = own;
+            for (int step = 1; step < kWarp; step *= 2) {
+                const index_t before = __shfl_up_sync(kAllLanes, up_to_here, step);
+                if (lane() >= step) up_to_here += before;
+            }
+            if (i < n) body(i, sum + up_to_here - own);
+            sum += __shfl_sync(kAllLanes, up_to_here, kWarp - 1);
+        }
+        __syncwarp();
+        return sum;
+    }
+    __device__ __forceinline__ void meet() const { __syncwarp(); }
+};
+
+}  // namespace spmvgpu::cuda

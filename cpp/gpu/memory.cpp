@@ -1,0 +1,41 @@
+#include "core/memory.hpp"
+
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+#include "core/system.hpp"
+#include "gpu/memory.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+// Memory that is written for the first time takes as long per page as it is large: so few and huge ones, as NumPy does.
+constexpr std::size_t kWorthHugePages = 4 << 20;
+
+std::shared_ptr<void> allocate_host(std::size_t bytes) {
+    auto memory = system::allocate(bytes, bytes < kWorthHugePages ? kAlignment : system::kHugePage);
+    if (memory == nullptr) throw OutOfMemory("cpu", bytes, free_host_memory());
+    return memory;
+}
+
+}  // namespace
+
+std::size_t free_host_memory() { return system::free_memory(); }
+
+std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
+    if (bytes == 0) return {};
+    return device.is_cuda() ? cuda::allocate(bytes, device.ordinal) : allocate_host(bytes);
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (!to_device.is_cuda() && !from_device.is_cuda()) {
+        parallel_copy(to, from, bytes);
+    } else {
+        cuda::copy(to, to_device, from, from_device, bytes);
+    }
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,158 @@
+#include "multi/broadcast.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "gpu/gather.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/transfer.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// Memory that copies from device to device can reach; page-locked on the CPU.
+std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device) {
+    return device.is_cuda() ? allocate(bytes, device) : cuda::allocate_pinned(std::max<std::size_t>(bytes, 1));
+}
+
+template <class T>
+bool goes_straight_into_y(const Shard<T>& shard, const Product<T>& product) {
+    return !shard.rows.scattered() && product.beta == T(0);
+}
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const Shard<T>& shard, Device root) {
+    const Device works_on = shard.device().is_cuda() ? shard.device() : root;
+    if (works_on != root) {
+        cuda::allow_peer_access(root.ordinal, works_on.ordinal);
+        cuda::allow_peer_access(works_on.ordinal, root.ordinal);
+    }
+    const cuda::DeviceGuard guard(works_on.ordinal);
+    return std::unique_ptr<Lane>(new Lane{&shard,
+                                          works_on,
+                                          cuda::lease_stream(works_on.ordinal),
+                                          allocate_reachable(shard.window() * sizeof(T), shard.device()),
+                                          allocate_reachable(shard.row_count() * sizeof(T), shard.device()),
+                                          {},
+                                          shard.rows.scattered() ? shard.rows.indices.to(root) : Array<index_t>(),
+                                          {}});
+}
+
+template <class T>
+Broadcast<T>::Root::Root(const std::vector<Shard<T>>& shards, Device device) : device(device) {
+    for (const Shard<T>& shard : shards) {
+        if (shard.row_count() == 0) continue;
+        if (shard.device() == device) {
+            here.push_back({&shard, shard.rows.scattered() ? shard.rows.indices.to(device) : Array<index_t>()});
+        } else {
+            lanes.push_back(make_lane(shard, device));
+        }
+    }
+}
+
+// Work that is still queued uses memory that is about to be freed.
+template <class T>
+Broadcast<T>::~Broadcast() {
+    for (const auto& [ordinal, root] : roots_) {
+        for (const auto& lane : root->lanes) {
+            try {
+                cuda::synchronize(lane->stream.get(), lane->works_on.ordinal);
+            } catch (...) {  // the device is lost, and its work with it
+            }
+        }
+    }
+}
+
+template <class T>
+void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) {
+    const cuda::DeviceGuard guard(device.ordinal);
+    if (cuda::is_capturing(stream)) {
+        throw std::invalid_argument("products of an operator on several devices cannot be captured into a graph");
+    }
+    const std::lock_guard turn(turn_);
+    auto found = roots_.find(device.ordinal);
+    if (found == roots_.end()) {
+        found = roots_.emplace(device.ordinal, std::make_unique<Root>(shards_, device)).first;
+    }
+    Root& root = *found->second;
+
+    root.begun.record(stream);
+    for (auto& lane : root.lanes) send(root, *lane, product);
+    const auto multiply_lanes = [&](bool on_gpus) {
+        for (auto& lane : root.lanes) {
+            if (lane->shard->device().is_cuda() == on_gpus) multiply_and_return(*lane, product);
+        }
+    };
+    multiply_lanes(true);
+    for (const Here& here : root.here) {
+        Product<T> own = product;
+        if (here.map.size() > 0) {
+            own.row_map = here.map.data();
+        } else {
+            own.y += here.shard->rows.first;
+        }
+        here.shard->matrix->spmv(own, stream);
+    }
+    multiply_lanes(false);  // last, as the host works itself
+    for (auto& lane : root.lanes) deliver(root, *lane, product, stream);
+    root.delivered.record(stream);
+}
+
+// After what the caller's stream holds, and after what was done with the staging memory before, on whichever stream.
+template <class T>
+void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product) {
+    const cuda::DeviceGuard guard(lane.works_on.ordinal);
+    const Shard<T>& shard = *lane.shard;
+    if (!goes_straight_into_y(shard, product) && lane.staging.size() == 0) {
+        lane.staging = Array<T>(shard.row_count(), root.device);
+    }
+    root.begun.hold_back(lane.stream.get());
+    root.delivered.hold_back(lane.stream.get());
+    cuda::copy_async(lane.own_x(), product.x + shard.col_begin, shard.window() * sizeof(T), lane.stream.get());
+}
+
+template <class T>
+void Broadcast<T>::multiply_and_return(Lane& lane, const Product<T>& product) {
+    const cuda::DeviceGuard guard(lane.works_on.ordinal);
+    const Shard<T>& shard = *lane.shard;
+    if (!shard.device().is_cuda()) cuda::synchronize(lane.stream.get(), lane.works_on.ordinal);  // x has come
+    shard.matrix->spmv({as_whole(lane.own_x(), shard.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
+    T* const to = goes_straight_into_y(shard, product) ? product.y + shard.rows.first : lane.staging.data();
+    cuda::copy_async(to, lane.own_y(), shard.row_count() * sizeof(T), lane.stream.get());
+    lane.done.record(lane.stream.get());
+}
+
+template <class T>
+void Broadcast<T>::deliver(const Root& root, Lane& lane, const Product<T>& product, Stream stream) {
+    const Shard<T>& shard = *lane.shard;
+    lane.done.hold_back(stream);
+    if (goes_straight_into_y(shard, product)) return;
+    T* const y = shard.rows.scattered() ? product.y : product.y + shard.rows.first;
+    const index_t* const map = shard.rows.scattered() ? lane.map.data() : nullptr;
+    cuda::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta,
+                  root.device.ordinal, stream);
+}
+
+template <class T>
+std::size_t Broadcast<T>::nbytes() const {
+    const std::lock_guard turn(turn_);
+    std::size_t bytes = 0;
+    for (const auto& [ordinal, root] : roots_) {
+        for (const auto& lane : root->lanes) {
+            const Shard<T>& shard = *lane->shard;
+            if (shard.device().is_cuda()) bytes += (shard.window() + shard.row_count()) * sizeof(T);
+            bytes += lane->staging.bytes() + lane->map.bytes();
+        }
+        for (const Here& here : root->here) bytes += here.map.bytes();
+    }
+    return bytes;
+}
+
+#define INSTANTIATE(T) template class Broadcast<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

@@ -1,0 +1,62 @@
+// Products of a spread matrix with vectors that lie on one GPU, the root: other devices get their part of x from there
+// and put their part of y back by copies of their own, all in the order of the caller's stream. Only a shard on the CPU
+// makes the host wait.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "gpu/stream.hpp"
+#include "multi/shard.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+class Broadcast {
+public:
+    explicit Broadcast(const std::vector<Shard<T>>& shards) : shards_(shards) {}  // which outlive it
+    ~Broadcast();
+
+    // x and y on the device `root`, to which the stream belongs. Threads take turns.
+    void run(const Product<T>& product, Device root, Stream stream);
+
+    std::size_t nbytes() const;
+
+private:
+    // A shard that is not on the root.
+    struct Lane {
+        const Shard<T>* shard;
+        Device works_on;  // device of the stream: the shard's GPU, or the root if the shard is on the CPU
+        std::shared_ptr<void> stream;
+        std::shared_ptr<void> x, y;  // its window of x and its rows of y, where the shard is
+        Array<T> staging;            // on the root: its rows, once they could not go straight into y
+        Array<index_t> map;          // on the root: where its rows belong, if scattered
+        cuda::Event done;
+
+        T* own_x() const { return static_cast<T*>(x.get()); }
+        T* own_y() const { return static_cast<T*>(y.get()); }
+    };
+    struct Here {
+        const Shard<T>* shard;
+        Array<index_t> map;
+    };
+    struct Root {
+        explicit Root(const std::vector<Shard<T>>& shards, Device device);
+        Device device;
+        std::vector<std::unique_ptr<Lane>> lanes;
+        std::vector<Here> here;
+        cuda::Event begun, delivered;  // the caller's stream had come to this product; has what it gave
+    };
+    static std::unique_ptr<Lane> make_lane(const Shard<T>& shard, Device root);
+    static void send(const Root& root, Lane& lane, const Product<T>& product);
+    static void multiply_and_return(Lane& lane, const Product<T>& product);
+    static void deliver(const Root& root, Lane& lane, const Product<T>& product, Stream stream);
+
+    const std::vector<Shard<T>>& shards_;
+    mutable Mutex turn_;
+    std::map<int, std::unique_ptr<Root>> roots_;  // made by the first product with vectors on a device
+};
+
+}  // namespace spmvgpu

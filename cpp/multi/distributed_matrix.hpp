@@ -1,0 +1,70 @@
+// DistributedMatrix<T>: one matrix over several GPUs and the CPU's cores (Yang, Li, Mo and Li 2015, section 6). Each
+// device has a shard of the rows, in a format of its own. Vectors may be in host memory (HostProducts), on one GPU
+// (Broadcast), or stay in pieces on all devices (HaloProducts).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "matrix/vector_copies.hpp"
+#include "multi/broadcast.hpp"
+#include "multi/distributed_vector.hpp"
+#include "multi/host_products.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+class DistributedMatrix : public AnyMatrix<T> {
+public:
+    // Throws std::invalid_argument unless the shards hold every row once.
+    DistributedMatrix(index_t rows, index_t cols, std::vector<Shard<T>> shards);
+
+    // x and y both in host memory, or both on one GPU, to which the stream belongs then.
+    void spmv(const Product<T>& product, Stream stream) const override;
+    void spmv_host(const Product<T>& product) const override;
+    bool can_be_recorded() const override { return false; }
+    void set_x(const T* x) override;  // throws: what is gathered is not kept
+    double time_products(
+        const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can
+
+    std::unique_ptr<DistributedVector<T>> make_vector() const;
+    void multiply(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) const;
+    void synchronize() const;  // waits for the products of distributed vectors
+
+    Device device() const override;  // the first GPU, or the CPU where there is none
+    index_t rows() const override { return rows_; }
+    index_t cols() const override { return cols_; }
+    std::int64_t nnz() const override;
+    std::size_t nbytes() const override;
+    SetupSeconds setup_seconds() const override;
+    const std::vector<Shard<T>>& shards() const { return shards_; }
+
+    // Null where vectors cannot be in pieces on the devices.
+    const Halos<T>* halos() const;
+
+    // In how many pieces solvers keep vectors: on GPUs only, or on the CPU only; 0 if not at all.
+    int solver_pieces() const;
+
+private:
+    // Made when it is first asked for; every thread then sees the same one.
+    template <class Maker, class Made>
+    Made& make_once(std::unique_ptr<Made>& made, Maker&& make) const {
+        const std::lock_guard lock(making_);
+        if (!made) made = make();
+        return *made;
+    }
+    const Halos<T>& made_halos() const;
+    HaloProducts<T>& halo_products() const;
+
+    index_t rows_, cols_;
+    std::vector<Shard<T>> shards_;  // outlive what follows
+    mutable VectorCopies<T> vector_copies_;
+    mutable Mutex making_;
+    mutable std::unique_ptr<HostProducts<T>> host_products_;
+    mutable std::unique_ptr<Broadcast<T>> broadcast_;
+    mutable std::unique_ptr<Halos<T>> halos_;
+    mutable std::unique_ptr<HaloProducts<T>> halo_products_;
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,188 @@
+#include "multi/distributed_vector.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/memory.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/transfer.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.halos_.size()) {
+    for (const auto& lane : layout.halos_.lanes()) {
+        const Device device = lane.device();
+        const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
+        Piece piece{device, lane.begin(), lane.end(), {}, layout.streams_[layout.number(lane)], {}, {}};
+        if (device.is_cuda()) {
+            const cuda::DeviceGuard guard(device.ordinal);
+            piece.memory = allocate(bytes, device);
+            piece.made = std::make_unique<cuda::Event>();
+            piece.pulled = std::make_unique<cuda::Event>();
+        } else {
+            piece.memory = layout.halos_.has_gpus() ? cuda::allocate_pinned(bytes) : allocate(bytes, device);
+        }
+        pieces_.push_back(std::move(piece));
+    }
+}
+
+// Work that is still queued uses memory that is about to be freed.
+template <class T>
+DistributedVector<T>::~DistributedVector() {
+    try {
+        wait();
+    } catch (...) {  // the device is lost, and its work with it
+    }
+}
+
+template <class T>
+void DistributedVector<T>::wait() const {
+    for (const Piece& piece : pieces_) {
+        if (piece.stream) cuda::synchronize(piece.stream.get(), piece.device.ordinal);
+    }
+}
+
+template <class T>
+void DistributedVector<T>::assign(const T* host) {
+    const std::lock_guard turn(layout_->turn_);
+    wait();  // a product may be reading what was there
+    for (const Piece& piece : pieces_) {
+        copy_bytes(piece.data() + piece.begin, piece.device, host + piece.begin, {}, piece.bytes());
+    }
+}
+
+template <class T>
+void DistributedVector<T>::collect(T* host) const {
+    const std::lock_guard turn(layout_->turn_);
+    wait();
+    for (const Piece& piece : pieces_) {
+        copy_bytes(host + piece.begin, {}, piece.data() + piece.begin, piece.device, piece.bytes());
+    }
+}
+
+template <class T>
+std::size_t DistributedVector<T>::nbytes() const {
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces_) {
+        if (piece.device.is_cuda()) bytes += size_ * sizeof(T);
+    }
+    return bytes;
+}
+
+template <class T>
+HaloProducts<T>::HaloProducts(const Halos<T>& halos) : halos_(halos) {
+    for (const Lane& lane : halos.lanes()) {
+        const int ordinal = lane.device().ordinal;
+        const bool is_gpu = lane.device().is_cuda();
+        const bool feeds_cpu = std::any_of(lane.read_by.begin(), lane.read_by.end(), [&](std::size_t reader) {
+            return !halos.lanes()[reader].device().is_cuda();
+        });
+        streams_.push_back(is_gpu ? cuda::lease_stream(ordinal) : nullptr);
+        pulling_.push_back(is_gpu && lane.has_interior() ? cuda::lease_stream(ordinal) : nullptr);
+        downward_.push_back(is_gpu && feeds_cpu ? cuda::lease_stream(ordinal) : nullptr);
+    }
+}
+
+template <class T>
+HaloProducts<T>::~HaloProducts() {
+    try {
+        synchronize();
+    } catch (...) {  // the device is lost, and its work with it
+    }
+}
+
+template <class T>
+void HaloProducts<T>::synchronize() const {
+    for (const Lane& lane : halos_.lanes()) {
+        if (const auto& stream = streams_[number(lane)]) cuda::synchronize(stream.get(), lane.device().ordinal);
+    }
+}
+
+template <class T>
+std::unique_ptr<DistributedVector<T>> HaloProducts<T>::make_vector() const {
+    return std::unique_ptr<DistributedVector<T>>(new DistributedVector<T>(*this));
+}
+
+template <class T>
+void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) {
+    if (x.layout_ != this || y.layout_ != this) {
+        throw std::invalid_argument("a vector that another operator distributed; use distribute() of this one");
+    }
+    if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
+    const std::lock_guard turn(turn_);
+    const auto multiply = [&](const Lane& lane) {
+        const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
+        const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
+        lane.device().is_cuda() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+    };
+    for (const Lane& lane : halos_.lanes()) {
+        if (lane.device().is_cuda()) multiply(lane);
+    }
+    for (const Lane& lane : halos_.lanes()) {  // while the GPUs work
+        if (!lane.device().is_cuda()) multiply(lane);
+    }
+}
+
+// All events waited for were recorded by earlier calls; of pieces on the CPU there are none, for what is done with them
+// there is done when a call returns.
+template <class T>
+void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
+                                      DistributedVector<T>& y) const {
+    const Device device = lane.device();
+    const cuda::DeviceGuard guard(device.ordinal);
+    const Stream stream = streams_[number(lane)].get();
+    const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;
+    if (pulling != stream) cuda::order_after(pulling, stream);  // the halo that it had before may be being read
+    Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
+    for (const auto& pull : lane.pulls) {
+        const Piece& other = x.pieces_[pull.from];
+        if (other.made) other.made->hold_back(pulling);
+        cuda::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
+                         std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
+    }
+    own_x.pulled->record(pulling);
+    for (const std::size_t reader : lane.read_by) {  // of what y held before
+        if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->hold_back(stream);
+    }
+    lane.multiply(product, stream, [&] {
+        if (pulling != stream) own_x.pulled->hold_back(stream);
+    });
+    own_y.made->record(stream);
+}
+
+template <class T>
+void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
+                                      DistributedVector<T>& y) const {
+    const Piece& own_x = x.pieces_[number(lane)];
+    for (const auto& pull : lane.pulls) {
+        const Piece& other = x.pieces_[pull.from];
+        T* const to = own_x.data() + pull.begin;
+        const std::size_t bytes = std::size_t(pull.end - pull.begin) * sizeof(T);
+        if (!other.device.is_cuda()) {
+            copy_bytes(to, {}, other.data() + pull.begin, {}, bytes);
+            continue;
+        }
+        // On a stream of its own: the GPU's own one holds its part of this product already.
+        const cuda::DeviceGuard guard(other.device.ordinal);
+        const Stream stream = downward_[pull.from].get();
+        other.made->hold_back(stream);
+        cuda::copy_async(to, other.data() + pull.begin, bytes, stream);
+    }
+    for (const auto& pull : lane.pulls) {
+        const Device other = x.pieces_[pull.from].device;
+        if (other.is_cuda()) cuda::synchronize(downward_[pull.from].get(), other.ordinal);
+    }
+    for (const std::size_t reader : lane.read_by) {
+        if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->synchronize();
+    }
+    lane.shard->matrix->spmv(product, nullptr);
+}
+
+#define INSTANTIATE(T)                   \
+    template class DistributedVector<T>; \
+    template class HaloProducts<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

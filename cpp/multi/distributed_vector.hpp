@@ -1,0 +1,81 @@
+// Vectors that stay on the devices of a spread matrix, each of which keeps the piece whose rows it computes; and the
+// products of such vectors, before which a device pulls from the others just what its rows read of their pieces.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "gpu/stream.hpp"
+#include "multi/halos.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+class HaloProducts;
+
+template <class T>
+class DistributedVector {
+public:
+    ~DistributedVector();
+    DistributedVector(const DistributedVector&) = delete;
+    DistributedVector& operator=(const DistributedVector&) = delete;
+
+    index_t size() const { return size_; }
+    // Both take turns with products of such vectors, wait for those that are queued, and are complete on return.
+    void assign(const T* host);
+    void collect(T* host) const;
+    std::size_t nbytes() const;  // on GPUs
+
+private:
+    friend class HaloProducts<T>;
+    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the rest of what its shard
+    // reads is there only while a product does.
+    struct Piece {
+        Device device;
+        index_t begin, end;
+        std::shared_ptr<void> memory;               // page-locked on the CPU where there are GPUs as well
+        std::shared_ptr<void> stream;               // of a GPU: all its products run there
+        std::unique_ptr<cuda::Event> made, pulled;  // on a GPU: its own part is there; what it reads of others has come
+
+        T* data() const { return static_cast<T*>(memory.get()); }
+        std::size_t bytes() const { return std::size_t(end - begin) * sizeof(T); }
+    };
+    explicit DistributedVector(const HaloProducts<T>& layout);
+    void wait() const;
+
+    const HaloProducts<T>* layout_;  // whose vector it is, and which outlives it
+    index_t size_;
+    std::vector<Piece> pieces_;
+};
+
+template <class T>
+class HaloProducts {
+public:
+    explicit HaloProducts(const Halos<T>& halos);  // which outlive it
+    ~HaloProducts();
+
+    std::unique_ptr<DistributedVector<T>> make_vector() const;
+
+    // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and that of
+    // the CPU done. Threads take turns.
+    void run(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y);
+
+    void synchronize() const;  // waits for all that was queued
+
+private:
+    friend class DistributedVector<T>;
+    using Lane = typename Halos<T>::Lane;
+    using Piece = typename DistributedVector<T>::Piece;
+    void multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x, DistributedVector<T>& y) const;
+    void multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x, DistributedVector<T>& y) const;
+    std::size_t number(const Lane& lane) const { return &lane - halos_.lanes().data(); }
+
+    const Halos<T>& halos_;
+    std::vector<std::shared_ptr<void>> streams_;   // of each lane on a GPU
+    std::vector<std::shared_ptr<void>> pulling_;   // of each of them with an interior: for the pulls beside it
+    std::vector<std::shared_ptr<void>> downward_;  // of each GPU a stream for what the CPU pulls from it
+    mutable Mutex turn_;
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,40 @@
+// Products of a spread matrix with vectors in host memory: a thread per GPU, which sends its shard the part of x that
+// it reads and fetches its part of y, while the calling thread and its team do the CPU's shards.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "gpu/transfer.hpp"
+#include "multi/shard.hpp"
+#include "multi/workers.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+class HostProducts {
+public:
+    explicit HostProducts(const std::vector<Shard<T>>& shards);  // which outlive it
+
+    // Complete when it returns. Threads take turns.
+    void run(const Product<T>& product);
+
+    std::size_t nbytes() const;
+
+private:
+    struct Lane {
+        const Shard<T>* shard;
+        cuda::HostExchange<T> exchange;
+        std::shared_ptr<void> staging;  // page-locked, for rows that do not lie next to each other in y
+    };
+    static void multiply_on_gpu(Lane& lane, const Product<T>& product);
+
+    Mutex turn_;
+    std::vector<const Shard<T>*> on_cpu_;
+    std::vector<std::unique_ptr<Lane>> lanes_;  // of the GPUs
+    Workers::Owner workers_;                    // where several shards run at once
+    int cpu_threads_;
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,290 @@
+#include "multi/parted_matrix.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "core/errors.hpp"
+#include "core/host_vector.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
+#include "gpu/csr_passes.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
+#include "matrix/column_products.hpp"
+#include "matrix/csr_source.hpp"
+#include "matrix/timing.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+template <class T>
+std::size_t scratch_bytes(const std::vector<typename PartedMatrix<T>::Part>& parts) {
+    std::size_t longest = 0;
+    for (const auto& part : parts) longest = std::max(longest, part.cols.indices.size());
+    return longest * sizeof(T);
+}
+
+}  // namespace
+
+template <class T>
+PartedMatrix<T>::PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts)
+    : rows_(rows), cols_(cols), parts_(std::move(parts)) {
+    check_parts();
+    move_maps_to_device();
+    make_workspaces();
+}
+
+template <class T>
+PartedMatrix<T>::PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const Permutation& permutation)
+    : rows_(matrix->rows()), cols_(matrix->cols()) {
+    if (rows_ != cols_ || permutation.rows.size() != static_cast<std::size_t>(rows_)) {
+        throw std::invalid_argument("a permutation of " + std::to_string(permutation.rows.size()) +
+                                    " rows and columns, and " + std::to_string(rows_) + " x " + std::to_string(cols_) +
+                                    " of the matrix");
+    }
+    matrix->check_spmv();
+    const IndexMap map{0, permutation.rows};
+    parts_.push_back({std::move(matrix), map, map});
+    move_maps_to_device();
+    make_workspaces();
+}
+
+template <class T>
+void PartedMatrix<T>::make_workspaces() {
+    workspaces_.emplace(scratch_bytes<T>(parts_), device(), nbytes_of_parts(), /*zeroed=*/false);
+}
+
+template <class T>
+void PartedMatrix<T>::check_parts() const {
+    if (parts_.empty()) throw std::invalid_argument("a matrix of parts needs one at least");
+    RowCheck every(rows_);
+    for (const Part& part : parts_) {
+        part.matrix->check_spmv();
+        if (part.matrix->device() != device()) {
+            throw std::invalid_argument("parts on " + device().name() + " and on " + part.matrix->device().name());
+        }
+        check_index_map("rows", part.rows, part.matrix->rows(), rows_);
+        const bool is_known = part.cols.scattered() && part.cols.indices.data() == part.rows.indices.data();
+        if (!is_known || rows_ != cols_) check_index_map("columns", part.cols, part.matrix->cols(), cols_);
+        every.add(part.rows, part.matrix->rows());
+    }
+    every.finish();
+}
+
+template <class T>
+void PartedMatrix<T>::move_maps_to_device() {
+    std::map<const index_t*, Array<index_t>> moved;
+    for (Part& part : parts_) {
+        for (Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
+            if (map->size() == 0) continue;
+            const auto [found, is_new] = moved.try_emplace(map->data());
+            if (is_new) found->second = map->to(device());
+            *map = found->second;
+        }
+    }
+}
+
+template <class T>
+void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
+    if (!product.is_of_vectors() && (is_permuted() || !takes_rows())) {
+        if (takes_rows() && product.row_map == nullptr && multiply_permuted(product, stream)) return;
+        const auto multiply = [&](const Product<T>& vector) { spmv(vector, stream); };
+        if (!device().is_cuda()) return for_each_vector(product, multiply);
+        return vector_copies_.run(product, rows_, cols_, device(), stream, multiply);
+    }
+    spmv_parts(0, parts_.size(), product, stream);
+}
+
+template <class T>
+void PartedMatrix<T>::spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const {
+    Workspaces::Space* const space = workspaces_->of(stream);
+    if (space == nullptr) return multiply_parts(first, last, product, nullptr, stream);
+    const std::lock_guard turn(space->in_use);
+    multiply_parts(first, last, product, reinterpret_cast<T*>(space->memory.data()), stream);
+}
+
+template <class T>
+void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
+                                     Stream stream) const {
+    const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
+    for (std::size_t k = first; k < last; ++k) {
+        const Part& part = parts_[k];
+        Product<T> own =
+            product.from(part.rows.scattered() ? 0 : part.rows.first, part.cols.scattered() ? 0 : part.cols.first);
+        if (part.cols.scattered()) {
+            if (part.cols.indices.data() != gathered_map) {
+                gather(gathered_x, product.x, part.cols.indices, stream);
+            }
+            gathered_map = part.cols.indices.data();
+            own.x = gathered_x;
+        }
+        if (part.rows.scattered()) {
+            multiply_mapped(part, own, stream);
+        } else {
+            part.matrix->spmv(own, stream);
+        }
+    }
+}
+
+// Several columns of a matrix in another order: rows of x are copied in that order. False if there is no memory for it.
+template <class T>
+bool PartedMatrix<T>::multiply_permuted(Product<T> product, Stream stream) const {
+    const Part& part = parts_.front();
+    product.row_map = part.rows.indices.data();
+    return row_copies_.run_permuted(product, {rows_, cols_, nnz()}, part.cols.indices.data(), device(), stream,
+                                    [&](const Product<T>& columns) { part.matrix->spmv(columns, stream); });
+}
+
+// The rows of a part with a map lie where the caller's map, if there is one, has what the part's map says.
+template <class T>
+void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stream stream) const {
+    if (product.row_map == nullptr) {
+        product.row_map = part.rows.indices.data();
+        return part.matrix->spmv(product, stream);
+    }
+    Workspaces::Space* const space = composed_maps().of(stream);
+    const std::lock_guard turn(space->in_use);
+    auto* const composed = reinterpret_cast<index_t*>(space->memory.data());
+    gather(composed, product.row_map, part.rows.indices, stream);
+    product.row_map = composed;
+    part.matrix->spmv(product, stream);
+}
+
+template <class T>
+Workspaces& PartedMatrix<T>::composed_maps() const {
+    const std::lock_guard lock(making_);
+    if (!composed_maps_) {
+        std::size_t longest = 0;
+        for (const Part& part : parts_) longest = std::max(longest, part.rows.indices.bytes());
+        composed_maps_ = std::make_unique<Workspaces>(longest, device(), nbytes_of_parts(), /*zeroed=*/false);
+    }
+    return *composed_maps_;
+}
+
+template <class T>
+void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
+    if (!product.is_of_vectors()) {
+        if (device().is_cuda()) return column_exchange_.run(*this, product);
+        return multiply_in_host_memory(*this, product);
+    }
+    if (!device().is_cuda()) return spmv(product, nullptr);
+    exchange_.get(rows_, cols_, device().ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
+        spmv(on_device, stream);
+    });
+}
+
+// What is gathered of x for one of several parts is one vector.
+template <class T>
+bool PartedMatrix<T>::takes_rows() const {
+    return device().is_cuda() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {
+               return part.matrix->takes_rows() && (!part.cols.scattered() || is_permuted());
+           });
+}
+
+template <class T>
+void PartedMatrix<T>::set_x(const T*) {
+    throw UnknownOption("a matrix made of parts does not keep gathered values of x, so it has no set_x");
+}
+
+template <class T>
+double PartedMatrix<T>::time_products(const Series& series) const {
+    const Array<T> x = Array<T>::from(HostVector<T>(cols_, T(1))).to(device());
+    Array<T> y(rows_, device());
+    Stream timed = nullptr;
+    const auto multiply = [&](Stream stream) { spmv({x.data(), y.data()}, timed = stream); };
+    const double microseconds = time_series(multiply, series, device());
+    if (device().is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
+    return microseconds;
+}
+
+template <class T>
+std::int64_t PartedMatrix<T>::nnz() const {
+    std::int64_t nnz = 0;
+    for (const Part& part : parts_) nnz += part.matrix->nnz();
+    return nnz;
+}
+
+template <class T>
+std::size_t PartedMatrix<T>::nbytes_of_parts() const {
+    std::size_t bytes = 0;
+    std::set<const index_t*> counted;  // maps may be shared
+    for (const Part& part : parts_) {
+        bytes += part.matrix->nbytes();
+        for (const Array<index_t>* map : {&part.rows.indices, &part.cols.indices}) {
+            if (counted.insert(map->data()).second) bytes += map->bytes();
+        }
+    }
+    return bytes;
+}
+
+template <class T>
+Matrix<T>* PartedMatrix<T>::permuted_matrix() const {
+    const Part& part = parts_.front();
+    const bool is_alike = part.rows.scattered() && part.rows.indices.data() == part.cols.indices.data();
+    if (parts_.size() != 1 || !is_alike) return nullptr;
+    return const_cast<Matrix<T>*>(dynamic_cast<const Matrix<T>*>(part.matrix.get()));
+}
+
+// The part's pattern is read in host memory, where every format can give it, and sorted on the device.
+template <class T>
+void PartedMatrix<T>::find_value_map() {
+    if (value_map_.size() > 0) return;
+    CsrMatrix<T> csr = permuted_matrix()->to_csr();
+    csr.values = {};
+    const Array<index_t>& order = parts_.front().rows.indices;
+    if (device().is_cuda()) {
+        value_map_ = cuda::entries_before(copy_to(csr, device()), order);
+    } else {
+        HostPasses passes;
+        value_map_ = entries_before(passes, csr, order.data());
+    }
+}
+
+template <class T>
+void PartedMatrix<T>::update_values(const Array<T>& values) {
+    if (!is_permuted() || static_cast<std::int64_t>(values.size()) != nnz()) {
+        throw std::invalid_argument("a matrix of parts that takes no new values, or not as many");
+    }
+    find_value_map();
+    const Array<T> given = values.to(device());
+    Array<T> own(value_map_.size(), device());
+    if (device().is_cuda()) {
+        const int ordinal = device().ordinal;
+        cuda::synchronize_device(ordinal);
+        const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
+        gather(own.data(), given.data(), value_map_, stream.get());
+        cuda::synchronize(stream.get(), ordinal);
+    } else {
+        gather(own.data(), given.data(), value_map_, nullptr);
+    }
+    permuted_matrix()->update_values(own);
+}
+
+template <class T>
+std::size_t PartedMatrix<T>::nbytes() const {
+    const std::lock_guard lock(making_);
+    const std::size_t maps = composed_maps_ ? composed_maps_->nbytes() : 0;
+    return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes() + column_exchange_.nbytes() +
+           vector_copies_.nbytes() + row_copies_.nbytes() + value_map_.bytes();
+}
+
+template <class T>
+SetupSeconds PartedMatrix<T>::setup_seconds() const {
+    SetupSeconds sum;
+    for (const Part& part : parts_) {
+        const SetupSeconds seconds = part.matrix->setup_seconds();
+        sum.convert += seconds.convert;
+        sum.transfer += seconds.transfer;
+    }
+    return sum;
+}
+
+#define INSTANTIATE(T) template class PartedMatrix<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

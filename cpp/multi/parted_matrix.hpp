@@ -1,0 +1,85 @@
+// PartedMatrix<T>: a matrix on one device that is made of parts. A part is A[rows, cols], a matrix of its own in
+// whatever format suits it; every row of A belongs to exactly one part, and what a part's rows have outside its columns
+// must be zero. Parts with different formats are the partitioned matrix of Guo, Huang and Wang 2011 (section 5); one
+// part with a permutation for rows and columns is a reordered matrix.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/mutex.hpp"
+#include "gpu/transfer.hpp"
+#include "matrix/any_matrix.hpp"
+#include "matrix/column_exchange.hpp"
+#include "matrix/index_map.hpp"
+#include "matrix/matrix.hpp"
+#include "matrix/permutation.hpp"
+#include "matrix/row_copies.hpp"
+#include "matrix/vector_copies.hpp"
+#include "matrix/workspaces.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+class PartedMatrix : public AnyMatrix<T> {
+public:
+    struct Part {
+        std::shared_ptr<const AnyMatrix<T>> matrix;
+        IndexMap rows, cols;
+    };
+
+    // Maps may be in host memory; they are brought to the device, an array that several parts share only once. Throws
+    // std::invalid_argument for parts on several devices, and for rows in no part or in two.
+    PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
+    // The square matrix whose rows and columns `matrix` has in another order.
+    PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const Permutation& permutation);
+
+    void spmv(const Product<T>& product, Stream stream) const override;
+    // Of vectors, and only of the parts from `first` to before `last`.
+    void spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const;
+    void spmv_host(const Product<T>& product) const override;
+    bool takes_rows() const override;
+    void set_x(const T* x) override;  // throws: parts do not keep what they gather
+    double time_products(const Series& series) const override;
+
+    Device device() const override { return parts_.front().matrix->device(); }
+    index_t rows() const override { return rows_; }
+    index_t cols() const override { return cols_; }
+    std::int64_t nnz() const override;
+    std::size_t nbytes() const override;
+    SetupSeconds setup_seconds() const override;
+    const std::vector<Part>& parts() const { return parts_; }
+    // Whether it is one matrix in one format, whose rows and columns are stored in another order, the same for both.
+    bool is_permuted() const { return permuted_matrix() != nullptr; }
+
+    // Of a permuted matrix: new values in CSR order, as Matrix::update_values() says. The first call makes a map.
+    void update_values(const Array<T>& values);
+    std::size_t value_map_bytes() const { return value_map_.bytes(); }  // of its own
+
+private:
+    void check_parts() const;
+    void move_maps_to_device();
+    void make_workspaces();
+    std::size_t nbytes_of_parts() const;
+    void multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
+                        Stream stream) const;
+    Matrix<T>* permuted_matrix() const;
+    void find_value_map();
+    bool multiply_permuted(Product<T> product, Stream stream) const;
+    void multiply_mapped(const Part& part, Product<T> product, Stream stream) const;
+    Workspaces& composed_maps() const;
+
+    index_t rows_, cols_;
+    std::vector<Part> parts_;
+    Array<index_t> value_map_;                      // of a permuted part: which of the given values every entry has
+    mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
+    mutable Mutex making_;
+    mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
+    mutable cuda::LazyExchange<T> exchange_;
+    mutable ColumnExchange<T> column_exchange_;
+    mutable VectorCopies<T> vector_copies_;
+    mutable RowCopies<T> row_copies_;
+};
+
+}  // namespace spmvgpu

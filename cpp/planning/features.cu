@@ -1,0 +1,11 @@
+#include "gpu/cuda/passes.cuh"
+#include "planning/feature_passes.hpp"
+
+namespace spmvgpu {
+
+Features extract_features_on_gpu(const AnyCsr& csr, int ordinal) {
+    cuda::CudaPasses passes(ordinal);
+    return feature_passes::extract(passes, csr);
+}
+
+}  // namespace spmvgpu

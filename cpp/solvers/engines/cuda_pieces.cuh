@@ -1,0 +1,181 @@
+// Pieces of vectors on several GPUs, each with a stream of its own. Streams wait for each other by events, and the host
+// for none of them. Or the one piece that a rank has of vectors over the GPUs of several processes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "gpu/memory.hpp"
+#include "gpu/nccl.hpp"
+#include "solvers/engines/cuda_queue.cuh"
+
+namespace spmvgpu::cuda {
+
+// Adds up what all pieces have kept, at kept[k + piece * stride] for k < count, in the order of the pieces; and does
+// scalar work with it. Other devices have written it, to host memory perhaps: no cache may keep what was there before.
+template <class W, class S, class Work>
+__global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t stride, int count, W* totals, Work work) {
+    if (scalars->stopped) return;
+    for (int k = threadIdx.x; k < count; k += blockDim.x) {
+        W sum{};
+#pragma unroll 4
+        for (int piece = 0; piece < pieces; ++piece) {
+            W value;
+            const auto* const from = reinterpret_cast<const double*>(kept + k + piece * stride);
+            for (unsigned i = 0; i < sizeof(W) / sizeof(double); ++i) {
+                reinterpret_cast<double*>(&value)[i] = __ldcv(from + i);
+            }
+            sum += value;
+        }
+        totals[k] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        S changed = *scalars;
+        work(changed);
+        *scalars = changed;
+    }
+}
+
+class CudaPieces {
+public:
+    using Queue = CudaQueue;
+
+    struct Place {
+        int ordinal;
+        Stream stream;
+        void* partials;  // as a CudaQueue takes them
+    };
+
+    // No more than so many bytes of sums are kept of a piece at once.
+    CudaPieces(const std::vector<Place>& places, std::size_t sum_bytes)
+        : CudaPieces(places, slot_of(sum_bytes), allocate_pinned(2 * places.size() * slot_of(sum_bytes))) {}
+
+    // The same for the only piece of a rank, whose sums are over all ranks.
+    CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator& ranks)
+        : CudaPieces({place}, slot_of(sum_bytes), allocate(2 * slot_of(sum_bytes), place.ordinal)) {
+        ranks_ = &ranks;
+        of_ranks_ = allocate(ranks.ranks() * slot_bytes_, place.ordinal);
+    }
+
+    Stream stream() const { return lanes_[0].queue->stream(); }
+
+    // Calls call(queue) with the device of a piece as the current one.
+    template <class Call>
+    void on(int piece, Call&& call) {
+        const DeviceGuard guard(lanes_[piece].ordinal);
+        call(*lanes_[piece].queue);
+    }
+
+    void synchronize() {
+        for (const Lane& lane : lanes_) cuda::synchronize(lane.queue->stream(), lane.ordinal);
+    }
+
+    // As CudaQueue does. The host looks at the first stream, which comes after the others then; and a graph of work on
+    // all streams begins and ends on that one and is launched there, after which the others come again in the end.
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        const auto look_at_all = [&] {
+            first_after_others();
+            return look();
+        };
+        const auto record = [&](const auto& batch) {
+            others_after_first();
+            batch();
+            first_after_others();
+        };
+        on(0, [&](CudaQueue& queue) { queue.repeat(pace, iterate, look_at_all, record); });
+        others_after_first();
+    }
+
+    // Where a piece leaves its sums: in page-locked memory, which all devices see. Two places take turns. That is
+    // enough: a device comes to the sums after the next ones only when all the others have added up these ones.
+    template <class W>
+    W* kept(int piece) {
+        return reinterpret_cast<W*>(static_cast<char*>(kept_.get()) + (turn_ * lanes_.size() + piece) * slot_bytes_);
+    }
+
+    // The scalar work of each piece with the sums of all of them: scalars_of(k) are those of the k-th.
+    template <class T, class ScalarsOf, class Then>
+    void add_sums(ScalarsOf&& scalars_of, Then then) {
+        add<Wide<T>>(kMaxSums, [&](int piece, const auto& launch) {
+            // Behind the counters, where no kernel leaves partial sums any more.
+            auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
+            launch(scalars_of(piece), totals, UseSums<T, Then>{{totals}, then});
+        });
+    }
+
+    // The same for so many products with a basis, which each piece gets all of.
+    template <class ScalarsOf, class ResultsOf, class Then>
+    void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
+        using W = std::remove_pointer_t<decltype(results_of(0))>;
+        add<W>(count, [&](int piece, const auto& launch) { launch(scalars_of(piece), results_of(piece), then); });
+    }
+
+private:
+    CudaPieces(const std::vector<Place>& places, std::size_t slot_bytes, std::shared_ptr<void> kept)
+        : slot_bytes_(slot_bytes), kept_(std::move(kept)) {
+        for (const Place& place : places) {
+            const DeviceGuard guard(place.ordinal);
+            auto queue = std::make_unique<CudaQueue>(place.ordinal, place.stream, place.partials);
+            lanes_.push_back({place.ordinal, std::move(queue), {}});
+        }
+    }
+
+    static std::size_t slot_of(std::size_t sum_bytes) { return (sum_bytes + 255) / 256 * 256; }
+
+    struct Lane {
+        int ordinal;
+        std::unique_ptr<CudaQueue> queue;
+        Event kept;  // its sums
+    };
+
+    void others_after_first() {
+        lanes_[0].kept.record(lanes_[0].queue->stream());
+        for (std::size_t k = 1; k < lanes_.size(); ++k) lanes_[0].kept.hold_back(lanes_[k].queue->stream());
+    }
+    void first_after_others() {
+        for (std::size_t k = 1; k < lanes_.size(); ++k) {
+            lanes_[k].kept.record(lanes_[k].queue->stream());
+            lanes_[k].kept.hold_back(lanes_[0].queue->stream());
+        }
+    }
+
+    template <class W, class Call>
+    void add(int count, Call&& call) {
+        if (ranks_ != nullptr) {
+            auto* const all = static_cast<W*>(of_ranks_.get());
+            ranks_->all_gather(kept<W>(0), all, count * sizeof(W), lanes_[0].queue->stream());
+            return add_up(0, call, all, ranks_->ranks(), count, count);
+        }
+        for (Lane& lane : lanes_) lane.kept.record(lane.queue->stream());
+        for (int piece = 0; piece < static_cast<int>(lanes_.size()); ++piece) {
+            Lane& lane = lanes_[piece];
+            const Stream stream = lane.queue->stream();
+            const DeviceGuard guard(lane.ordinal);
+            for (const Lane& other : lanes_) {
+                if (&other != &lane) other.kept.hold_back(stream);
+            }
+            add_up(piece, call, kept<W>(0), static_cast<int>(lanes_.size()), slot_bytes_ / sizeof(W), count);
+        }
+        turn_ = 1 - turn_;
+    }
+
+    template <class W, class Call>
+    void add_up(int piece, Call&& call, const W* kept, int pieces, std::size_t stride, int count) {
+        const Stream stream = lanes_[piece].queue->stream();
+        const unsigned threads = count <= kWarp ? kWarp : SweepTuning::kBlockSize;
+        call(piece, [&](auto* scalars, W* totals, auto work) {
+            add_pieces<<<1, threads, 0, native(stream)>>>(scalars, kept, pieces, stride, count, totals, work);
+            check_launch("add_pieces");
+        });
+    }
+
+    std::size_t slot_bytes_;
+    std::shared_ptr<void> kept_, of_ranks_;
+    const NcclCommunicator* ranks_ = nullptr;
+    std::vector<Lane> lanes_;
+    int turn_ = 0;
+};
+
+}  // namespace spmvgpu::cuda

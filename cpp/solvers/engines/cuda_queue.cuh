@@ -1,0 +1,223 @@
+// Sweeps on a GPU. Nothing here waits for the device but read_scalars() and download().
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/array.hpp"
+#include "gpu/cuda/check.hpp"
+#include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
+#include "gpu/transfer.hpp"
+#include "solvers/engines/cuda_sweeps.cuh"
+#include "solvers/engines/pace.hpp"
+#include "solvers/engines/ranks.hpp"
+
+namespace spmvgpu::cuda {
+
+class CudaQueue {
+public:
+    static constexpr bool kIsGpu = true, kMayCooperate = true;
+
+    // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
+    static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {
+        return 256 + max_blocks(ordinal) * std::max(products, kMaxSums) * of_sum;
+    }
+
+    // Work goes to the stream, whose device is the current one whenever anything is called. `partials` is memory of
+    // partial_bytes(); null if nothing is summed. Sums are over these ranks, for which the host waits at every one of
+    // them; null: there is only this one.
+    CudaQueue(int ordinal, Stream stream, void* partials, const AddOverRanks* ranks = nullptr)
+        : max_blocks_(max_blocks(ordinal)),
+          stream_(stream),
+          ranks_(ranks),
+          partials_{partials == nullptr ? nullptr : reinterpret_cast<double*>(static_cast<char*>(partials) + 256),
+                    static_cast<unsigned*>(partials)} {
+        if (partials != nullptr) check(cudaMemsetAsync(partials, 0, 256, native(stream)), "cudaMemsetAsync");
+    }
+
+    Stream stream() const { return stream_; }
+    Partials partials() const { return partials_; }
+
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+               Then then) {
+        if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
+            if (ranks_ != nullptr) {
+                return over_ranks<T>(scalars, then, [&](auto keep) { sweep(scalars, n, reads, writes, step, keep); });
+            }
+        }
+        sweep_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, reads, writes, step,
+                                                                                       then, partials_);
+        check_launch("sweep_grid_stride");
+    }
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        sweep(scalars, n, reads, writes, step, Nothing{});
+    }
+    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
+        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
+    }
+
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
+            n, reads, writes, step, std::make_integer_sequence<int, kReads>{});
+        check_launch("each_grid_stride");
+    }
+
+    template <class S, class T, class Then>
+    void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+        if constexpr (!std::is_same_v<Then, Nothing>) {
+            if (ranks_ != nullptr) {
+                if (knows_idle(scalars)) return;
+                dots(scalars, n, basis, count, w, results, Nothing{});
+                add_over_ranks(results, count);
+                return compute(scalars, then);
+            }
+        }
+        dots_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, basis, count, w,
+                                                                                      results, then, partials_);
+        check_launch("dots_grid_stride");
+    }
+
+    template <class S, class T, class Count, class Then>
+    void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
+                 Then then) {
+        if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
+            if (ranks_ != nullptr) {
+                return over_ranks<T>(
+                    scalars, then, [&](auto keep) { combine(scalars, n, basis, count, factors, sign, target, keep); });
+            }
+        }
+        combine_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
+            n, scalars, basis, count, factors, sign, target, then, partials_);
+        check_launch("combine_grid_stride");
+    }
+
+    template <class S, class Work>
+    void compute(S* scalars, Work work) {
+        compute_one_thread<<<1, 1, 0, native(stream())>>>(scalars, work);
+        check_launch("compute_one_thread");
+    }
+
+    // False where it could only be asked by waiting, unless ranks wait anyway and must go the same way.
+    template <class S>
+    bool knows_idle(const S* scalars) {
+        return ranks_ != nullptr && read_scalars(scalars).stopped != 0;
+    }
+
+    void zero(void* memory, std::size_t bytes) {
+        check(cudaMemsetAsync(memory, 0, bytes, native(stream())), "cudaMemsetAsync");
+    }
+
+    template <class S>
+    void put_scalars(S* to, const S& value) {
+        upload(to, &value, sizeof(S));
+    }
+
+    // Waits for all that is queued.
+    template <class S>
+    S read_scalars(const S* from) {
+        S value;
+        download(&value, from, sizeof(S));
+        return value;
+    }
+
+    void upload(void* to, const void* from, std::size_t bytes) {
+        void* const staging = pinned(bytes);
+        std::memcpy(staging, from, bytes);
+        check(cudaMemcpyAsync(to, staging, bytes, cudaMemcpyHostToDevice, native(stream())), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
+    }
+
+    void download(void* to, const void* from, std::size_t bytes) {
+        void* const staging = pinned(bytes);
+        check(cudaMemcpyAsync(staging, from, bytes, cudaMemcpyDeviceToHost, native(stream())), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
+        std::memcpy(to, staging, bytes);
+    }
+
+    // Iterations are queued in batches, and look() is called between batches only; so a few more are queued than are
+    // needed, and their sweeps have to be idle. A long solve looks less often: a sixteenth of its work may be in vain.
+    // What record(batch) calls and queues is recorded as a graph.
+    template <class Iterate, class Look, class Record>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look, Record&& record) {
+        std::int64_t k = 0;
+        if (pace.each) {
+            do iterate(k++);
+            while (look());
+            return;
+        }
+        constexpr int kDirectBatches = 4;  // a solve that ends within them is over before a graph would pay
+        const auto whole = [&](int iterations) { return (iterations + pace.period - 1) / pace.period * pace.period; };
+        const int size = whole(pace.every > 0 ? std::min(pace.every, pace.most) : std::min(pace.first, pace.most));
+        const auto batch = [&] {
+            for (int i = 0; i < size; ++i) iterate(k + i);
+        };
+        std::optional<Replay> replay;
+        std::int64_t batches = 0;
+        do {
+            const std::int64_t more = std::min<std::int64_t>(batches / 16, std::max(0, pace.most / size - 1));
+            const std::int64_t next = batches + 1 + (pace.every > 0 ? 0 : more);
+            for (; batches < next; ++batches) {
+                replay ? replay->launch() : batch();
+                k += size;
+            }
+            // Recorded while the device is busy with what is queued.
+            if (!replay && pace.recordable && batches >= kDirectBatches)
+                replay.emplace(stream(), [&] { record(batch); });
+        } while (look());
+    }
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        repeat(pace, iterate, look, [](const auto& batch) { batch(); });
+    }
+
+private:
+    // A call that sums, which keeps what it sums, and the scalar work with the sums over all ranks.
+    template <class T, class S, class Then, class Call>
+    void over_ranks(S* scalars, Then then, Call&& call) {
+        if (knows_idle(scalars)) return;
+        // Behind the counters, where no kernel leaves partial sums any more.
+        auto* const sums = reinterpret_cast<Wide<T>*>(partials_.sums);
+        call(KeepSums<Wide<T>>{sums});
+        add_over_ranks(sums, kMaxSums);
+        compute(scalars, UseSums<T, Then>{{sums}, then});
+    }
+    template <class W>
+    void add_over_ranks(W* on_device, int count) {
+        std::vector<W> sums(count);
+        download(sums.data(), on_device, count * sizeof(W));
+        (*ranks_)(reinterpret_cast<double*>(sums.data()), count * static_cast<int>(sizeof(W) / sizeof(double)));
+        upload(on_device, sums.data(), count * sizeof(W));
+    }
+
+    static std::size_t max_blocks(int ordinal) {
+        return SweepTuning::kBlocksPerProcessor * properties(ordinal).multiprocessors;
+    }
+    unsigned blocks(index_t n) const {
+        return std::clamp<unsigned>(blocks_for(n, SweepTuning::kBlockSize), 1u, static_cast<unsigned>(max_blocks_));
+    }
+    void* pinned(std::size_t bytes) {
+        if (bytes > pinned_bytes_) {
+            pinned_ = allocate_pinned(bytes);
+            pinned_bytes_ = bytes;
+        }
+        return pinned_.get();
+    }
+
+    std::size_t max_blocks_;
+    Stream stream_;
+    const AddOverRanks* ranks_;
+    Partials partials_;
+    std::shared_ptr<void> pinned_;
+    std::size_t pinned_bytes_ = 0;
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,294 @@
+// The kernels of sweeps on a GPU; cuda_queue.cuh launches them.
+#pragma once
+
+#include <utility>
+
+#include "gpu/cuda/warp.cuh"
+#include "solvers/engines/sweep.hpp"
+
+namespace spmvgpu::cuda {
+
+struct SweepTuning {
+    static constexpr int kBlockSize = 256;
+    static constexpr int kBlocksPerProcessor = 4;  // of one wave, so that all blocks end together
+    static constexpr int kInFlight = 4;            // elements per thread: of two float vectors 32 KB a multiprocessor
+    static constexpr int kBasisInFlight = 8;       // vectors of a basis that are read together
+};
+
+// Where blocks leave their sums for the block that arrives last.
+struct Partials {
+    double* sums;
+    unsigned* arrivals;  // 64 counters, of which sweeps use the first
+};
+
+// Whether this block is the last to arrive here; the others' writes before it are visible to it then.
+__device__ __forceinline__ bool arrives_last(unsigned* arrivals) {
+    __shared__ bool is_last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicAdd(arrivals, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!is_last) return false;
+    __threadfence();
+    if (threadIdx.x == 0) *arrivals = 0;
+    return true;
+}
+
+template <class W>
+__device__ __forceinline__ W load_partial(const W* from) {
+    static_assert(sizeof(W) % sizeof(double) == 0);
+    W value;
+    for (unsigned i = 0; i < sizeof(W) / sizeof(double); ++i) {
+        reinterpret_cast<double*>(&value)[i] = __ldcg(reinterpret_cast<const double*>(from) + i);
+    }
+    return value;
+}
+
+// Sum of the k-th numbers that the blocks have left, at partials[k * gridDim.x + block], always added in the same
+// order.
+template <class W>
+__device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
+    W sum{};
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += SweepTuning::kBlockSize) {
+        sum += load_partial(partials + k * gridDim.x + i);
+    }
+    const W total = sum_block<W, SweepTuning::kBlockSize>(sum);
+    __syncthreads();  // before the next sum takes over the same shared memory
+    return total;
+}
+
+// The same for `count` numbers of each block, a warp for a sum: one after the other they would take longer than what
+// they add up. results[k] is written for all k when it returns.
+template <int kBlockSize, class W>
+__device__ __forceinline__ void sums_of_blocks(const W* partials, int count, W* results) {
+    constexpr int kInFlight = 8;
+    const unsigned lane = threadIdx.x % kWarp;
+    for (int k = threadIdx.x / kWarp; k < count; k += kBlockSize / kWarp) {
+        const W* const from = partials + k * gridDim.x;
+        W sum{};
+        for (unsigned first = lane; first < gridDim.x; first += kInFlight * kWarp) {
+            W loaded[kInFlight] = {};
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) {
+                if (first + i * kWarp < gridDim.x) loaded[i] = load_partial(from + first + i * kWarp);
+            }
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) sum += loaded[i];
+        }
+        sum = sum_lanes(sum, kWarp);
+        if (lane == 0) results[k] = sum;
+    }
+    __syncthreads();
+}
+
+// Sums over a block of kCount numbers of every thread: the k-th thread gets the k-th sum. All threads must call.
+template <int kBlockSize, int kCount, class W>
+__device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
+    constexpr int kWarps = kBlockSize / kWarp, kLanesEach = kWarp / kCount;
+    __shared__ W warp_sums[kCount][kWarps];
+    const int lane = threadIdx.x % kWarp;
+    const W sum = sum_lanes_each(values);
+    if (lane % kLanesEach == 0) warp_sums[lane / kLanesEach][threadIdx.x / kWarp] = sum;
+    __syncthreads();
+    W total{};
+    if (threadIdx.x < kCount) {
+#pragma unroll
+        for (int i = 0; i < kWarps; ++i) total += warp_sums[threadIdx.x][i];
+    }
+    __syncthreads();  // before the next sums take over the same shared memory
+    return total;
+}
+
+// Does the step with the elements base, base + stride, ... from 0 to n, and returns the sums of these. An element is
+// always the same thread's. A negative stride goes through them backwards.
+template <class Result, int kInFlight, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step,
+          int... kIndex>
+__device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std::int64_t stride, const S& now,
+                                               const Reads<T, kReads, kMissing>& reads,
+                                               const Writes<T, kWrites>& writes, const Step& step,
+                                               std::integer_sequence<int, kIndex...>) {
+    Sums<T, Result::kSums> sums;
+    const auto is_element = [n](std::int64_t i) { return static_cast<std::uint64_t>(i) < n; };
+    for (; is_element(base); base += kInFlight * stride) {
+        T loaded[kInFlight][kReads];
+#pragma unroll
+        for (int e = 0; e < kInFlight; ++e) {
+            const auto i = static_cast<index_t>(base + e * stride);
+            if (is_element(base + e * stride)) ((loaded[e][kIndex] = reads.template at<kIndex>(i)), ...);
+        }
+#pragma unroll
+        for (int e = 0; e < kInFlight; ++e) {
+            if (!is_element(base + e * stride)) continue;
+            const auto i = static_cast<index_t>(base + e * stride);
+            const Result result = step(now, loaded[e][kIndex]...);
+#pragma unroll
+            for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+            sums += result.summands;
+        }
+    }
+    return sums;
+}
+
+template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
+__device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T, kReads, kMissing>& reads,
+                                            const Writes<T, kWrites>& writes, const Step& step, const Then& then,
+                                            Partials partials, std::integer_sequence<int, kIndex...> indices) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize;
+    using Result = decltype(step(*scalars, reads.template at<kIndex>(0)...));
+    constexpr int kSums = Result::kSums;
+    static_assert(kSums <= kMaxSums);
+    const S now = *scalars;
+    if (now.stopped) return;  // all threads of all blocks alike
+
+    auto sums = sweep_elements<Result, SweepTuning::kInFlight>(n, std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x,
+                                                               std::int64_t(gridDim.x) * kBlockSize, now, reads, writes,
+                                                               step, indices);
+
+    if constexpr (kSums > 0) {
+        using W = Wide<T>;
+        auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+#pragma unroll
+        for (int k = 0; k < kSums; ++k) {
+            const W sum = sum_block<W, kBlockSize>(sums.value[k]);
+            if (threadIdx.x == 0) of_blocks[k * gridDim.x + blockIdx.x] = sum;
+            __syncthreads();  // before the next sum takes over the same shared memory
+        }
+        if (!arrives_last(partials.arrivals)) return;
+#pragma unroll
+        for (int k = 0; k < kSums; ++k) sums.value[k] = sum_of_blocks(of_blocks, k);
+        if (threadIdx.x == 0) {
+            S changed = now;
+            then(changed, sums);
+            *scalars = changed;
+        }
+    }
+}
+
+template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    sweep_grid_stride(index_t n, S* scalars, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+                      Then then, Partials partials) {
+    sweep_block(n, scalars, reads, writes, step, then, partials, std::make_integer_sequence<int, kReads>{});
+}
+
+// Without scalars or sums.
+template <class T, int kReads, unsigned kMissing, int kWrites, class Step, int... kIndex>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    each_grid_stride(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+                     std::integer_sequence<int, kIndex...>) {
+    const std::int64_t stride = std::int64_t(gridDim.x) * SweepTuning::kBlockSize;
+    for (std::int64_t k = std::int64_t(blockIdx.x) * SweepTuning::kBlockSize + threadIdx.x; k < n; k += stride) {
+        const auto i = static_cast<index_t>(k);
+        const auto result = step(reads.template at<kIndex>(i)...);
+#pragma unroll
+        for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+    }
+}
+
+// The products of w with `count` vectors of a basis: every block leaves the sums over its elements, the k-th product's
+// at of_blocks[k * gridDim.x + block]. It does so kVectors at a time, and reads w again for the next ones.
+template <int kBlockSize, int kVectors, class T>
+__device__ __forceinline__ void leave_dots(index_t n, const Basis<T>& basis, int count, const T* w,
+                                           Wide<T>* of_blocks) {
+    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
+    for (int first = 0; first < count; first += kVectors) {
+        Wide<T> sums[kVectors] = {};
+        for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
+            const T own = w[i];
+            T loaded[kVectors];
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) loaded[k] = first + k < count ? basis[first + k][i] : T(0);
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) sums[k] += dot(loaded[k], own);
+        }
+        const Wide<T> sum = sum_block_each<kBlockSize>(sums);
+        const int k = first + static_cast<int>(threadIdx.x);
+        if (threadIdx.x < kVectors && k < count) of_blocks[k * gridDim.x + blockIdx.x] = sum;
+    }
+}
+
+// target = target + sign * sum of factors[k] * basis[k], and the sum of squares of what this thread has of it.
+template <int kBlockSize, int kVectors, class T>
+__device__ __forceinline__ Wide<T> combine_elements(index_t n, const Basis<T>& basis, int count, const Wide<T>* factors,
+                                                    double sign, T* target) {
+    Wide<T> sum{};
+    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
+    for (std::int64_t i = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x; i < n; i += stride) {
+        T value = target[i];
+        for (int first = 0; first < count; first += kVectors) {
+            T loaded[kVectors];
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) loaded[k] = first + k < count ? basis[first + k][i] : T(0);
+#pragma unroll
+            for (int k = 0; k < kVectors; ++k) {
+                if (first + k < count) value += T(sign * factors[first + k]) * loaded[k];
+            }
+        }
+        target[i] = value;
+        sum += square(value);
+    }
+    return sum;
+}
+
+template <class S, class T, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    dots_grid_stride(index_t n, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then,
+                     Partials partials) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize;
+    const S now = *scalars;
+    if (now.stopped) return;
+    auto* const of_blocks = reinterpret_cast<Wide<T>*>(partials.sums);
+    leave_dots<kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count, w, of_blocks);
+    if (!arrives_last(partials.arrivals)) return;
+    sums_of_blocks<kBlockSize>(of_blocks, count, results);
+    if (threadIdx.x == 0) {
+        S changed = now;
+        then(changed);
+        *scalars = changed;
+    }
+}
+
+template <class S, class T, class Count, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    combine_grid_stride(index_t n, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors, double sign,
+                        T* target, Then then, Partials partials) {
+    constexpr int kBlockSize = SweepTuning::kBlockSize;
+    using W = Wide<T>;
+    const S now = *scalars;
+    if (now.stopped) return;
+    const W sum =
+        combine_elements<kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count(now), factors, sign, target);
+    const W total = sum_block<W, kBlockSize>(sum);
+    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+    if (threadIdx.x == 0) of_blocks[blockIdx.x] = total;
+    if (!arrives_last(partials.arrivals)) return;
+    const Sums<T, 1> sums{{sum_of_blocks(of_blocks, 0)}};
+    if (threadIdx.x == 0) {
+        S changed = now;
+        then(changed, sums);
+        *scalars = changed;
+    }
+}
+
+template <class S, class Work>
+__global__ void compute_one_thread(S* scalars, Work work) {
+    S changed = *scalars;
+    work(changed);
+    *scalars = changed;
+}
+
+// Scalar work with sums that are in memory.
+template <class T, class Then>
+struct UseSums {
+    KeptSums<T> kept;
+    Then then;
+
+    template <class S>
+    __device__ void operator()(S& scalars) const {
+        then(scalars, kept);
+    }
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,97 @@
+// Sums over all threads of a cooperative grid, for kernels that go on with them.
+#pragma once
+
+#include "gpu/cuda/warp.cuh"
+#include "solvers/engines/cuda_sweeps.cuh"
+#include "solvers/engines/grid_barrier.cuh"
+
+namespace spmvgpu::cuda {
+
+// All blocks add up the same partial sums in the same order, so that what they make of them is equal. All threads of
+// all blocks call the same functions.
+template <class T, int kBlockSize, int kMaxBlocks>
+class GridSums {
+    using W = Wide<T>;
+    static constexpr int kSumsOfBlocks = kMaxBlocks * kMaxSums;
+
+public:
+    // Twice the sums of blocks, for those of one call are written while the last one's are still read.
+    static constexpr std::size_t kBytes = 2 * kSumsOfBlocks * sizeof(W);
+
+    // `arrivals` is a GridBarrier's counter, `partials` memory of kBytes.
+    __device__ GridSums(unsigned* arrivals, W* partials) : barrier_(arrivals), partials_(partials) {}
+
+    // Calls use(sums over all threads) in one thread of every block, and is a barrier.
+    template <int kSums, class Use>
+    __device__ __forceinline__ void add_up(Sums<T, kSums> sums, const Use& use) {
+        static_assert(kSums <= kMaxSums);
+        constexpr int kWarps = kBlockSize / kWarp;
+        __shared__ W of_warps[kSums][kWarps];
+        const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+#pragma unroll
+        for (int k = 0; k < kSums; ++k) {
+            const W sum = sum_lanes(sums.value[k], kWarp);
+            if (lane == 0) of_warps[k][warp] = sum;
+        }
+        __syncthreads();
+        if (warp == 0) {
+            W* const of_blocks = partials_ + (second_half_ ? kSumsOfBlocks : 0);
+#pragma unroll
+            for (int k = 0; k < kSums; ++k) {
+                const W sum = sum_lanes(lane < kWarps ? of_warps[k][lane] : W{}, kWarp);
+                if (lane == 0) of_blocks[k * kMaxBlocks + blockIdx.x] = sum;
+            }
+            if (lane == 0) barrier_.arrive_and_wait();
+            __syncwarp();
+            W parts[kSums][kMaxBlocks / kWarp];
+#pragma unroll
+            for (int k = 0; k < kSums; ++k) {
+#pragma unroll
+                for (int i = 0; i < kMaxBlocks / kWarp; ++i) {
+                    const unsigned block = i * kWarp + lane;
+                    const W* const part = of_blocks + k * kMaxBlocks + block;
+                    parts[k][i] = block < gridDim.x ? load_partial(part) : W{};
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < kSums; ++k) {
+                W sum{};
+#pragma unroll
+                for (int i = 0; i < kMaxBlocks / kWarp; ++i) sum += parts[k][i];
+                sums.value[k] = sum_lanes(sum, kWarp);
+            }
+            if (lane == 0) {
+                // Or the compiler lets all lanes read ahead what `use` begins with in shared memory and one lane
+                // changes, which does no harm and is a race all the same.
+                asm volatile("" ::: "memory");
+                use(sums);
+            }
+        }
+        second_half_ = !second_half_;
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ void wait_for_all() {
+        __syncthreads();
+        if (threadIdx.x == 0) barrier_.arrive_and_wait();
+        __syncthreads();
+    }
+
+private:
+    GridBarrier barrier_;
+    W* partials_;
+    bool second_half_ = false;  // of the partial sums, is the next one
+};
+
+// The scalars of a solver in the shared memory of a block, for kernels in which all blocks do the same work on copies
+// of them: a block's thread 0 alone calls this, with memory for an S and for what is not to be seen of it.
+template <class S>
+__device__ __forceinline__ void copy_scalars(unsigned char* memory, const S& scalars, double* unread) {
+    static_assert(std::is_trivially_copyable_v<S>);
+    S* const s = new (memory) S(scalars);
+    if (blockIdx.x == 0) return;  // this block records residuals for the host
+    s->history = unread;
+    s->history_size = 1;
+}
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,74 @@
+// Pieces of vectors in host memory, whose sweeps are done one after the other.
+#pragma once
+
+#include <vector>
+
+#include "solvers/engines/host_queue.hpp"
+
+namespace spmvgpu {
+
+class HostPieces {
+public:
+    using Queue = HostQueue;
+
+    // No more than so many bytes of sums are kept of a piece at once. Sums of a single piece may be over ranks.
+    HostPieces(int pieces, std::size_t sum_bytes, const AddOverRanks* ranks = nullptr)
+        : queue_(ranks), kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))) {}
+
+    Stream stream() const { return nullptr; }
+
+    template <class Call>
+    void on(int, Call&& call) {
+        call(queue_);
+    }
+
+    void synchronize() {}
+
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        queue_.repeat(pace, iterate, look);
+    }
+
+    // Where a piece leaves its sums.
+    template <class W>
+    W* kept(int piece) {
+        return reinterpret_cast<W*>(kept_[piece].data());
+    }
+
+    // The scalar work of each piece with the sums of all of them: scalars_of(k) are those of the k-th.
+    template <class T, class ScalarsOf, class Then>
+    void add_sums(ScalarsOf&& scalars_of, Then then) {
+        Wide<T> totals[kMaxSums];
+        for (int piece = 0; piece < size(); ++piece) {
+            if (scalars_of(piece)->stopped) continue;
+            add(kMaxSums, totals);
+            then(*scalars_of(piece), KeptSums<T>{totals});
+        }
+    }
+
+    // The same for so many products with a basis, which each piece gets all of.
+    template <class ScalarsOf, class ResultsOf, class Then>
+    void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
+        for (int piece = 0; piece < size(); ++piece) {
+            if (scalars_of(piece)->stopped) continue;
+            add(count, results_of(piece));
+            then(*scalars_of(piece));
+        }
+    }
+
+private:
+    int size() const { return static_cast<int>(kept_.size()); }
+
+    template <class W>
+    void add(int count, W* totals) {
+        for (int k = 0; k < count; ++k) {
+            totals[k] = W(0);
+            for (int piece = 0; piece < size(); ++piece) totals[k] += kept<W>(piece)[k];
+        }
+    }
+
+    Queue queue_;
+    std::vector<std::vector<double>> kept_;
+};
+
+}  // namespace spmvgpu

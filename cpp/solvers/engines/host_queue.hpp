@@ -1,0 +1,210 @@
+// Sweeps on the CPU, done at once.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "solvers/engines/pace.hpp"
+#include "solvers/engines/ranks.hpp"
+#include "solvers/engines/sweep.hpp"
+
+namespace spmvgpu {
+
+// The loops are static functions, no members: GCC 13 fails on clones of a function that several files may share.
+
+inline constexpr std::int64_t kHostTile = 512;  // elements that stay in the nearest cache while vectors are added
+
+template <class S, class T, int kReads, unsigned kMissing, class Step, int... kIndex>
+constexpr auto of_element(const Step& step, const S& scalars, const Reads<T, kReads, kMissing>& reads, index_t i,
+                          std::integer_sequence<int, kIndex...>) {
+    return step(scalars, reads.template at<kIndex>(i)...);
+}
+
+// Scalars by value, so that the compiler sees that no element written changes them.
+template <int kSums, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
+SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now,
+                                                     const Reads<T, kReads, kMissing> reads,
+                                                     const Writes<T, kWrites> writes, const Step step) {
+    static_assert(kSums <= kMaxSums);
+    Sums<T, kSums> total;
+    Wide<T> sum0{}, sum1{}, sum2{};
+    const auto loop = [&](std::int64_t k) {
+        const auto i = static_cast<index_t>(k);
+        const auto result = of_element(step, now, reads, i, std::make_integer_sequence<int, kReads>{});
+        for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
+        if constexpr (kSums > 0) sum0 += result.summands[0];
+        if constexpr (kSums > 1) sum1 += result.summands[1];
+        if constexpr (kSums > 2) sum2 += result.summands[2];
+    };
+    if constexpr (std::is_floating_point_v<T>) {
+#pragma omp simd reduction(+ : sum0, sum1, sum2)
+        for (std::int64_t k = begin; k < end; ++k) loop(k);
+    } else {
+        for (std::int64_t k = begin; k < end; ++k) loop(k);
+    }
+    if constexpr (kSums > 0) total.value[0] = sum0;
+    if constexpr (kSums > 1) total.value[1] = sum1;
+    if constexpr (kSums > 2) total.value[2] = sum2;
+    return total;
+}
+
+template <class T>
+SPMVGPU_SIMD_CLONES static Wide<T> dot_part(const T* a, const T* b, std::int64_t begin, std::int64_t end) {
+    Wide<T> sum{};
+    if constexpr (std::is_floating_point_v<T>) {
+#pragma omp simd reduction(+ : sum)
+        for (std::int64_t i = begin; i < end; ++i) sum += dot(a[i], b[i]);
+    } else {
+        for (std::int64_t i = begin; i < end; ++i) sum += dot(a[i], b[i]);
+    }
+    return sum;
+}
+
+template <class T>
+SPMVGPU_SIMD_CLONES static void combine_part(Basis<T> basis, int vectors, const Wide<T>* factors, double sign,
+                                             T* target, std::int64_t begin, std::int64_t end) {
+    for (int k = 0; k < vectors; ++k) {
+        const T factor = T(sign * factors[k]);
+        const T* const v = basis[k];
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) target[i] += factor * v[i];
+    }
+}
+
+class HostQueue {
+public:
+    // Sums are over these ranks; null: there is only this one.
+    explicit HostQueue(const AddOverRanks* ranks = nullptr) : ranks_(ranks) {}
+
+    Stream stream() const { return nullptr; }
+    static constexpr bool kIsGpu = false, kMayCooperate = false;
+
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+               Then then) {
+        if (scalars->stopped) return;
+        using Result = decltype(of_element(step, *scalars, reads, 0, std::make_integer_sequence<int, kReads>{}));
+        constexpr int kSums = Result::kSums;
+        const S now = *scalars;
+        auto sums = parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
+            return sweep_part<kSums>(begin, end, now, reads, writes, step);
+        });
+        if constexpr (!std::is_same_v<Then, Nothing>) {
+            add_over_ranks(sums);
+            then(*scalars, sums);
+        }
+    }
+
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        sweep(scalars, n, reads, writes, step, Nothing{});
+    }
+    // A sweep that writes nothing.
+    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
+        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
+    }
+
+    // A sweep without scalars, which is never idle: step(values...).
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        NoScalars none;
+        sweep(&none, n, reads, writes, WithoutScalars<Step>{step});
+    }
+
+    // Products of the first `count` vectors of a basis with w: results[k] = v_k.w, and then the scalar work.
+    template <class S, class T, class Then>
+    void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+        if (scalars->stopped) return;
+        constexpr int kAtOnce = 4;
+        for (int first = 0; first < count; first += kAtOnce) {
+            const int here = std::min(kAtOnce, count - first);
+            const auto sums = parallel_sum<Sums<T, kAtOnce>>(n, 2 * n, [&](std::int64_t begin, std::int64_t end) {
+                Sums<T, kAtOnce> part;
+                for (int k = 0; k < here; ++k) part.value[k] = dot_part(basis[first + k], w, begin, end);
+                return part;
+            });
+            for (int k = 0; k < here; ++k) results[first + k] = sums[k];
+        }
+        if (ranks_ != nullptr) add_over_ranks(results, count);
+        then(*scalars);
+    }
+
+    // target = target + sign * (sum of factors[k] v_k), for k below what `count` says; with the sum of its squares.
+    template <class S, class T, class Count, class Then>
+    void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
+                 Then then) {
+        if (scalars->stopped) return;
+        const int vectors = count(*scalars);
+        auto sums =
+            parallel_sum<Sums<T, 1>>(n, std::int64_t(n) * (1 + vectors / 2), [&](std::int64_t begin, std::int64_t end) {
+                Sums<T, 1> part;
+                for (std::int64_t i = begin; i < end; i += kHostTile) {
+                    const std::int64_t last = std::min(end, i + kHostTile);
+                    combine_part(basis, vectors, factors, sign, target, i, last);
+                    part.value[0] += dot_part(target, target, i, last);
+                }
+                return part;
+            });
+        if constexpr (!std::is_same_v<Then, Nothing>) {
+            add_over_ranks(sums);
+            then(*scalars, sums);
+        }
+    }
+
+    // Scalar work alone, which is done although the solver has stopped.
+    template <class S, class Work>
+    void compute(S* scalars, Work work) {
+        work(*scalars);
+    }
+
+    // Whether it is known here and now that sweeps are idle, without waiting for that.
+    template <class S>
+    bool knows_idle(const S* scalars) const {
+        return scalars->stopped != 0;
+    }
+
+    void zero(void*, std::size_t) {}  // of memory whose contents matter only to checkers of GPUs
+
+    template <class S>
+    void put_scalars(S* to, const S& value) {
+        *to = value;
+    }
+
+    template <class S>
+    S read_scalars(const S* from) {
+        return *from;
+    }
+
+    void download(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
+    // Calls iterate(k), which queues the k-th iteration, for as long as look() finds that there is more to do.
+    template <class Iterate, class Look>
+    void repeat(const Pace&, Iterate&& iterate, Look&& look) {
+        std::int64_t k = 0;
+        do iterate(k++);
+        while (look());
+    }
+
+private:
+    template <class T, int kSums>
+    void add_over_ranks(Sums<T, kSums>& sums) const {
+        if (ranks_ == nullptr) return;
+        Wide<T> padded[kMaxSums] = {};
+        std::copy_n(sums.value, kSums, padded);
+        add_over_ranks(padded, kMaxSums);
+        std::copy_n(padded, kSums, sums.value);
+    }
+    template <class W>
+    void add_over_ranks(W* sums, int count) const {
+        (*ranks_)(reinterpret_cast<double*>(sums), count * static_cast<int>(sizeof(W) / sizeof(double)));
+    }
+
+    const AddOverRanks* ranks_;
+};
+
+}  // namespace spmvgpu

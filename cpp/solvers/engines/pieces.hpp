@@ -1,0 +1,133 @@
+// A solve whose vectors are in pieces on the devices of its matrix: the pieces of what is given go there, the solver
+// runs, and the pieces of x come back.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "solvers/engines/pieces_queue.hpp"
+#include "solvers/halo_map.hpp"
+#include "solvers/methods/methods.hpp"
+#include "solvers/preconditioners/cycle_steps.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+struct SystemInPieces {
+    const System<T>& whole;
+    const Halos<T>& halos;
+    PieceLayout<T> layout;
+
+    SystemInPieces(const System<T>& whole, const Halos<T>& halos) : whole(whole), halos(halos), layout({&halos}) {}
+
+    // None if the vectors of a system have to be whole: A is on one device or does not divide them, some of its devices
+    // are GPUs and others not, or M is neither a diagonal nor a polynomial in A.
+    static const Halos<T>* divides(const System<T>& system) {
+        const DistributedMatrix<T>* const matrix = system.A->distributed();
+        if (matrix == nullptr || system.ranks != nullptr || matrix->solver_pieces() < 2) return nullptr;
+        const bool suits = system.M == nullptr || system.M->diagonal() != nullptr || polynomial(system) != nullptr;
+        return suits ? matrix->halos() : nullptr;
+    }
+
+    // M, if it is a polynomial in A.
+    static const CycleMap<T>* polynomial(const System<T>& system) {
+        const auto* const M = dynamic_cast<const CycleMap<T>*>(system.M);
+        const Level<T>* const level = M == nullptr ? nullptr : M->polynomial();
+        return level != nullptr && level->A.get() == system.A->distributed() ? M : nullptr;
+    }
+
+    // The matrix in the only part that has rows, if that is where the vectors are: such a system is like any other one.
+    static std::shared_ptr<const AnyMatrix<T>> undivided(const System<T>& system) {
+        const DistributedMatrix<T>* const matrix = system.A->distributed();
+        const Halos<T>* const halos = matrix == nullptr ? nullptr : matrix->halos();
+        const bool is_whole = halos != nullptr && halos->lanes().size() == 1;
+        return is_whole && halos->lanes()[0].device() == system.device ? halos->lanes()[0].shard->matrix : nullptr;
+    }
+
+    std::size_t vector_bytes() const { return (layout.room() * sizeof(T) + 255) / 256 * 256; }
+
+    // Bytes on each device: b, x, the guess, a diagonal and two vectors of a polynomial, and what the solver takes.
+    std::size_t given_bytes() const { return (polynomial(whole) == nullptr ? 4 : 6) * vector_bytes(); }
+    std::size_t bytes(Method method, const Limits& limits) const {
+        return given_bytes() + (work_bytes<T>(method, layout.room(), limits) + 255) / 256 * 256;
+    }
+};
+
+// A polynomial in A, of vectors in pieces.
+template <class T, class Queue>
+class PolynomialOfPieces : public LinearMap<T> {
+public:
+    // Of the level, but with the inverse diagonal in pieces; r and d are vectors to work with.
+    PolynomialOfPieces(Queue& queue, const HaloMap<T>& A, Level<T> level, T* r, T* d)
+        : queue_(queue), A_(A), level_(std::move(level)), r_(r), d_(d) {}
+
+    void apply(const T* x, T* y, Stream) const override {
+        const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) { A_.multiply(alpha, from, beta, to); };
+        smooth(queue_, level_, multiply, x, y, true, r_, d_);
+    }
+
+private:
+    Queue& queue_;
+    const HaloMap<T>& A_;
+    Level<T> level_;
+    T *r_, *d_;
+};
+
+// `memory` has as many bytes as the system says, on each of the devices, and `streams` are those of `queues`, which are
+// HostPieces or cuda::CudaPieces.
+template <class T, class Pieces>
+Report run_in_pieces(Pieces& queues, const SystemInPieces<T>& system, const std::vector<char*>& memory,
+                     const std::vector<Stream>& streams, Method method, const Limits& limits,
+                     const std::function<void(const Look&)>& look) {
+    const System<T>& whole = system.whole;
+    const auto& lanes = system.halos.lanes();
+    const std::vector<SymmetricPiece> pieces = system.layout.in(memory);
+    const HaloMap<T> A(system.halos, pieces, streams);
+    PiecesQueue<Pieces> queue(queues, pieces);
+
+    char* next = memory[0];
+    const auto vector = [&] {
+        next += system.vector_bytes();
+        return reinterpret_cast<T*>(next - system.vector_bytes());
+    };
+    // Complete when it returns.
+    const auto copy_of = [&](const T* from, Device device) {
+        T* const to = vector();
+        for (std::size_t k = 0; k < lanes.size() && from != nullptr; ++k) {
+            copy_bytes(pieces[k].own_vector(to), lanes[k].device(), from + lanes[k].begin(), device,
+                       pieces[k].n * sizeof(T));
+        }
+        return from == nullptr ? nullptr : to;
+    };
+    T *const b = copy_of(whole.b, whole.device), *const guess = copy_of(whole.guess, whole.device);
+    T* const x = vector();
+    std::unique_ptr<const LinearMap<T>> M;
+    if (const CycleMap<T>* const polynomial = SystemInPieces<T>::polynomial(whole)) {
+        Level<T> level = *polynomial->polynomial();
+        level.inverse_diagonal = copy_of(level.inverse_diagonal, polynomial->device());
+        T *const r = vector(), *const d = vector();
+        M = std::make_unique<PolynomialOfPieces<T, PiecesQueue<Pieces>>>(queue, A, level, r, d);
+    } else if (whole.M != nullptr) {
+        M = std::make_unique<DiagonalMap<T>>(copy_of(whole.M->diagonal(), whole.device));
+    }
+    const auto collect_x = [&] {
+        queues.synchronize();
+        for (std::size_t k = 0; k < lanes.size(); ++k) {
+            copy_bytes(whole.x + lanes[k].begin(), whole.device, pieces[k].own_vector(x), lanes[k].device(),
+                       pieces[k].n * sizeof(T));
+        }
+    };
+    const std::function<void(const Look&)> look_at_x = [&](const Look& seen) {
+        if (limits.look_each || limits.look_restarts) collect_x();  // somebody may want to see it
+        look(seen);
+    };
+
+    const System<T> in_pieces{system.layout.room(), lanes[0].device(), &A, M.get(), b, guess, x};
+    const std::size_t given = system.given_bytes(), bytes = system.bytes(method, limits) - given;
+    Report report = run_method(method, queue, in_pieces, limits, memory[0] + given, bytes, look_at_x);
+    collect_x();
+    report.pieces = static_cast<int>(lanes.size());
+    return report;
+}
+
+}  // namespace spmvgpu

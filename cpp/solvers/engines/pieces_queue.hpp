@@ -1,0 +1,180 @@
+// Sweeps over vectors in pieces, each on a device of its own, so that the text of a solver is the one for whole
+// vectors. Memory is symmetric, as PGAS languages call it: it is laid out alike for all pieces, and a pointer of the
+// solver, which is one into the memory of the first piece, stands for those that lie as far from the beginning of the
+// others. Every piece has scalars of its own. A sweep leaves the sums of each piece; then each device adds up those of
+// all pieces, in their order, and does the scalar work: scalars are the same everywhere, to the last bit.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "solvers/engines/pace.hpp"
+#include "solvers/engines/sweep.hpp"
+
+namespace spmvgpu {
+
+// A piece of all vectors, and how far from that of the first piece its memory is.
+struct SymmetricPiece {
+    index_t n = 0;
+    std::ptrdiff_t memory = 0;
+    std::ptrdiff_t vectors = 0;  // of which other pieces' elements may come first
+
+    template <class U>
+    U* own(U* pointer) const {
+        return moved(pointer, memory);
+    }
+    template <class T>
+    T* own_vector(T* vector) const {
+        return moved(vector, vectors);
+    }
+
+private:
+    template <class U>
+    static U* moved(U* pointer, std::ptrdiff_t bytes) {
+        return pointer == nullptr ? nullptr : reinterpret_cast<U*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
+    }
+};
+
+// `Pieces` has a queue for each piece, and adds up what they keep: HostPieces or cuda::CudaPieces.
+template <class Pieces>
+class PiecesQueue {
+public:
+    static constexpr bool kIsGpu = Pieces::Queue::kIsGpu, kMayCooperate = false;
+
+    PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
+
+    Stream stream() const { return pieces_.stream(); }  // of the first piece; products of several know those of all
+
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step, Then then) {
+        over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
+            queue.sweep(piece.own(scalars), piece.n, moved(reads, piece), moved(writes, piece), step, keep);
+        });
+    }
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_piece([&](auto& queue, const SymmetricPiece& piece) {
+            queue.sweep(piece.own(scalars), piece.n, moved(reads, piece), moved(writes, piece), step);
+        });
+    }
+    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
+        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
+    }
+
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_piece([&](auto& queue, const SymmetricPiece& piece) {
+            queue.each(piece.n, moved(reads, piece), moved(writes, piece), step);
+        });
+    }
+
+    template <class S, class T, class Then>
+    void dots(S* scalars, index_t, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+        for (int k = 0; k < size(); ++k) {
+            pieces_.on(k, [&](auto& queue) {
+                const SymmetricPiece& piece = memory_[k];
+                queue.dots(piece.own(scalars), piece.n, moved(basis, piece), count, piece.own_vector(w),
+                           pieces_.template kept<Wide<T>>(k), Nothing{});
+            });
+        }
+        pieces_.add_products(
+            count, [&](int k) { return memory_[k].own(scalars); }, [&](int k) { return memory_[k].own(results); },
+            then);
+    }
+
+    template <class S, class T, class Count, class Then>
+    void combine(S* scalars, index_t, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
+                 Then then) {
+        over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
+            queue.combine(piece.own(scalars), piece.n, moved(basis, piece), count, piece.own(factors), sign,
+                          piece.own_vector(target), keep);
+        });
+    }
+
+    template <class S, class Work>
+    void compute(S* scalars, Work work) {
+        each_piece([&](auto& queue, const SymmetricPiece& piece) { queue.compute(piece.own(scalars), work); });
+    }
+
+    template <class S>
+    bool knows_idle(const S* scalars) {
+        bool idle = false;
+        pieces_.on(0, [&](auto& queue) { idle = queue.knows_idle(scalars); });
+        return idle;
+    }
+
+    void zero(void* memory, std::size_t bytes) {
+        each_piece([&](auto& queue, const SymmetricPiece& piece) { queue.zero(piece.own(memory), bytes); });
+    }
+
+    template <class S>
+    void put_scalars(S* to, const S& value) {
+        each_piece([&](auto& queue, const SymmetricPiece& piece) {
+            S own = value;
+            own.visit_pointers([&](auto*& pointer) { pointer = piece.own(pointer); });
+            queue.put_scalars(piece.own(to), own);
+        });
+    }
+
+    template <class S>
+    S read_scalars(const S* from) {
+        S value;
+        pieces_.on(0, [&](auto& queue) { value = queue.read_scalars(from); });
+        return value;
+    }
+
+    void download(void* to, const void* from, std::size_t bytes) {
+        pieces_.on(0, [&](auto& queue) { queue.download(to, from, bytes); });
+    }
+
+    template <class Iterate, class Look>
+    void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
+        pieces_.repeat(pace, iterate, look);
+    }
+
+private:
+    int size() const { return static_cast<int>(memory_.size()); }
+
+    template <class Call>
+    void each_piece(Call&& call) {
+        for (int k = 0; k < size(); ++k) {
+            pieces_.on(k, [&](auto& queue) { call(queue, memory_[k]); });
+        }
+    }
+
+    // A call that sums, and the scalar work with the sums over all pieces.
+    template <class T, class S, class Then, class Call>
+    void over_pieces(S* scalars, Then then, Call&& call) {
+        if constexpr (std::is_same_v<Then, Nothing>) {
+            each_piece([&](auto& queue, const SymmetricPiece& piece) { call(queue, piece, Nothing{}); });
+        } else {
+            for (int k = 0; k < size(); ++k) {
+                const KeepSums<Wide<T>> keep{pieces_.template kept<Wide<T>>(k)};
+                pieces_.on(k, [&](auto& queue) { call(queue, memory_[k], keep); });
+            }
+            pieces_.template add_sums<T>([&](int k) { return memory_[k].own(scalars); }, then);
+        }
+    }
+
+    template <class T, int kReads, unsigned kMissing>
+    static Reads<T, kReads, kMissing> moved(Reads<T, kReads, kMissing> reads, const SymmetricPiece& piece) {
+        for (const T*& vector : reads.from) vector = piece.own_vector(vector);
+        return reads;
+    }
+    template <class T, int kWrites>
+    static Writes<T, kWrites> moved(Writes<T, kWrites> writes, const SymmetricPiece& piece) {
+        for (int k = 0; k < kWrites; ++k) writes.to[k] = piece.own_vector(writes.to[k]);
+        return writes;
+    }
+    template <class T>
+    static Basis<T> moved(Basis<T> basis, const SymmetricPiece& piece) {
+        return {piece.own_vector(basis.data), basis.stride};
+    }
+
+    Pieces& pieces_;
+    std::vector<SymmetricPiece> memory_;
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,317 @@
+// The iterations of a solver within one cooperative kernel; see resident.hpp.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "formats/rows.cuh"
+#include "matrix/matrix.hpp"
+#include "solvers/engines/context.hpp"
+#include "solvers/engines/cooperative.cuh"
+#include "solvers/engines/cuda_queue.cuh"
+#include "solvers/engines/grid_sums.cuh"
+#include "solvers/engines/resident.hpp"
+
+namespace spmvgpu::cuda {
+
+// The rows of a matrix whose format is known when the kernel runs: a kernel for each format would be a dozen for each
+// solver, and one that keeps entries in registers asks for the format in the rounds beyond those only.
+template <class T>
+class AnyRows {
+public:
+    AnyRows(const CsrRows<T>& rows) : kind_(Kind::kCsr), csr_(rows) {}
+    AnyRows(const SellRows<T>& rows) : kind_(Kind::kSell), sell_(rows) {}
+    AnyRows(const BsellRows<T>& rows) : kind_(Kind::kBsell), bsell_(rows) {}
+    AnyRows(const EllRows<T>& rows) : kind_(Kind::kEll), ell_(rows) {}
+    AnyRows(const DiagonalRows<T, false>& rows) : kind_(Kind::kDia), dia_(rows) {}
+    AnyRows(const DiagonalRows<T, true>& rows) : kind_(Kind::kSdia), sdia_(rows) {}
+    AnyRows(const StencilRows<T>& rows) : kind_(Kind::kStencil), stencil_(rows) {}
+
+    // Whether they are stored in another order than that of the matrix.
+    __device__ __forceinline__ bool are_permuted() const {
+        return (kind_ == Kind::kSell && sell_.permutation != nullptr) ||
+               (kind_ == Kind::kBsell && bsell_.permutation != nullptr);
+    }
+
+    template <class Call>
+    __device__ __forceinline__ void visit(Call&& call) const {
+        switch (kind_) {
+            case Kind::kCsr:
+                return call(csr_);
+            case Kind::kSell:
+                return call(sell_);
+            case Kind::kBsell:
+                return call(bsell_);
+            case Kind::kEll:
+                return call(ell_);
+            case Kind::kDia:
+                return call(dia_);
+            case Kind::kSdia:
+                return call(sdia_);
+            case Kind::kStencil:
+                return call(stencil_);
+        }
+    }
+
+private:
+    enum class Kind { kCsr, kSell, kBsell, kEll, kDia, kSdia, kStencil } kind_;
+    union {
+        CsrRows<T> csr_;
+        SellRows<T> sell_;
+        BsellRows<T> bsell_;
+        EllRows<T> ell_;
+        DiagonalRows<T, false> dia_;
+        DiagonalRows<T, true> sdia_;
+        StencilRows<T> stencil_;
+    };
+};
+
+template <class T>
+struct ResidentSystem {
+    // As CudaQueue::partial_bytes().
+    static constexpr std::size_t partial_bytes() {
+        return 256 + GridSums<T, ResidentTuning::kBlockSize, ResidentTuning::kMaxBlocks>::kBytes;
+    }
+
+    index_t n;
+    ResidentShape shape;
+    AnyRows<T> rows;
+    const T* diagonal;  // that M is; null: no M
+    unsigned* arrivals;
+    Wide<T>* partials;
+};
+
+// What an iteration is done with in the kernel. Every block has a range of the vectors' elements, one a thread, and of
+// the matrix' stored rows, and a copy of the scalars in shared memory; all blocks add up the same partial sums in the
+// same order and do the same scalar work on them, so that their copies are equal, and all take the same ways.
+//
+// Elements are read and written by the thread that has them, with no need to wait. A barrier stands
+//     in every sweep that sums, and makes what was written before it visible;
+//     before a product, if the vector it reads may have been written since the last barrier;
+//     before a vector is written that other blocks may still be reading for the last product.
+template <class T>
+class ResidentRun {
+    using Tuning = ResidentTuning;
+    using W = Wide<T>;
+
+public:
+    __device__ __forceinline__ explicit ResidentRun(const ResidentSystem<T>& system)
+        : system_(system), sums_(system.arrivals, system.partials) {
+        const int rows_here = system.shape.rows_per_block;
+        const index_t first = static_cast<index_t>(blockIdx.x) * rows_here;
+        const int group = static_cast<int>(threadIdx.x) / system.shape.lanes;  // rows_here of them in a block
+        lane_ = threadIdx.x % system.shape.lanes;
+        element_ = static_cast<int>(threadIdx.x) < rows_here ? first + static_cast<index_t>(threadIdx.x) : system.n;
+#pragma unroll
+        for (int i = 0; i < Tuning::kHeld; ++i) {
+            cols_[i] = -1;
+            factors_[i] = T(0);
+        }
+        if (first + group >= system.n) return;
+        system.rows.visit([&](const auto& rows) {
+            row_ = rows.row(first + group);
+            if (lane_ == 0) stores_to_ = rows.number(first + group);
+            load(rows, lane_, cols_, factors_);
+        });
+    }
+
+    __device__ bool has_preconditioner() const { return system_.diagonal != nullptr; }
+
+    // y = A x
+    __device__ __forceinline__ void multiply(const T* x, T* y) {
+        const bool permuted = system_.rows.are_permuted();  // then rows are not those of the block's elements
+        if (unseen_writes_ || permuted || y == being_read_) wait_for_all();
+        T sum = products(x, cols_, factors_);
+        constexpr int kHeld = Tuning::kHeld;
+        if (row_.count > kHeld * system_.shape.lanes) {
+            system_.rows.visit([&](const auto& rows) {
+                for (unsigned k = lane_ + kHeld * system_.shape.lanes; k < row_.count;
+                     k += kHeld * system_.shape.lanes) {
+                    index_t cols[kHeld];
+                    T factors[kHeld];
+#pragma unroll
+                    for (int i = 0; i < kHeld; ++i) {
+                        cols[i] = -1;
+                        factors[i] = T(0);
+                    }
+                    load(rows, k, cols, factors);
+                    sum += products(x, cols, factors);
+                }
+            });
+        }
+        sum = sum_lanes(sum, system_.shape.lanes);
+        if (stores_to_ >= 0) y[stores_to_] = sum;
+        if (permuted) return wait_for_all();
+        __syncthreads();
+        unseen_writes_ = true;
+        being_read_ = x;
+    }
+
+    // See Context.
+    template <class S, class Then>
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+        multiply(from, to);
+        sweep(
+            s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+    }
+    template <class S>
+    __device__ __forceinline__ const T* precondition(S* s, const T* from, T* to) {
+        if (system_.diagonal == nullptr) return from;
+        sweep(s, read(from, system_.diagonal), write(to), [](const S&, T r, T m) { return put(m * r); });
+        return to;
+    }
+
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
+                                          const Writes<T, kWrites>& writes, const Step& step, const Then& then) {
+        sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});
+    }
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step>
+    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
+                                          const Writes<T, kWrites>& writes, const Step& step) {
+        sweep(s, reads, writes, step, Nothing{});
+    }
+    template <class S, int kReads, unsigned kMissing, class Step, class Then>
+    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
+                                          const Then& then) {
+        sweep(s, reads, Writes<T, 0>{}, step, then);
+    }
+
+private:
+    // Scalars change in a sweep that sums only, between two __syncthreads.
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
+    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
+                                          const Writes<T, kWrites>& writes, const Step& step, const Then& then,
+                                          std::integer_sequence<int, kIndex...>) {
+        using Result = decltype(step(*s, reads.template at<kIndex>(0)...));
+        constexpr int kSums = Result::kSums;
+        if (s->stopped) return;
+        bool is_read = false;
+#pragma unroll
+        for (int w = 0; w < kWrites; ++w) is_read = is_read || writes.to[w] == being_read_;
+        if (is_read) wait_for_all();
+        Sums<T, kSums> sums;
+        if (element_ < system_.n) {
+            const Result result = step(*s, reads.template at<kIndex>(element_)...);
+#pragma unroll
+            for (int w = 0; w < kWrites; ++w) writes.to[w][element_] = result.written[w];
+            sums = result.summands;
+        }
+        if constexpr (kWrites > 0) unseen_writes_ = true;
+        if constexpr (kSums > 0) {
+            sums_.add_up(sums, [&](const Sums<T, kSums>& of_all) { then(*s, of_all); });
+            all_have_come();
+        }
+    }
+
+    __device__ __forceinline__ void wait_for_all() {
+        sums_.wait_for_all();
+        all_have_come();
+    }
+    __device__ __forceinline__ void all_have_come() {
+        unseen_writes_ = false;
+        being_read_ = nullptr;
+    }
+
+    // The entries k, k + lanes, ... of the thread's row, as far as it has them.
+    template <class Rows>
+    __device__ __forceinline__ void load(const Rows& rows, unsigned k, index_t (&cols)[Tuning::kHeld],
+                                         T (&factors)[Tuning::kHeld]) const {
+#pragma unroll
+        for (int i = 0; i < Tuning::kHeld; ++i) {
+            const unsigned at = k + i * system_.shape.lanes;
+            if (at < row_.count) rows.load(row_, at, cols[i], factors[i]);
+        }
+    }
+
+    static __device__ __forceinline__ T products(const T* x, const index_t (&cols)[Tuning::kHeld],
+                                                 const T (&factors)[Tuning::kHeld]) {
+        T gathered[Tuning::kHeld], sum = 0;
+#pragma unroll
+        for (int i = 0; i < Tuning::kHeld; ++i) gathered[i] = cols[i] >= 0 ? cuda::load(x + cols[i]) : T(0);
+#pragma unroll
+        for (int i = 0; i < Tuning::kHeld; ++i) {
+            if (cols[i] >= 0) sum += factors[i] * gathered[i];
+        }
+        return sum;
+    }
+
+    const ResidentSystem<T>& system_;
+    GridSums<T, Tuning::kBlockSize, Tuning::kMaxBlocks> sums_;
+    index_t element_;         // the thread's element of the vectors; n if it has none
+    unsigned lane_;           // its place among the lanes of its row
+    Row row_;                 // no entries if it has none
+    index_t stores_to_ = -1;  // element that the lanes' sum is; in other lanes than the first, -1
+    index_t cols_[Tuning::kHeld];
+    T factors_[Tuning::kHeld];
+    bool unseen_writes_ = false;     // since the last barrier
+    const T* being_read_ = nullptr;  // by other blocks, for a product since then
+};
+
+// Iterations first, first + 1, ... until the scalars say that it is over, but no more than `count`.
+template <class T, class S, class Iteration>
+__global__ void __launch_bounds__(ResidentTuning::kBlockSize)
+    iterate_resident_grid(const __grid_constant__ ResidentSystem<T> system, S* scalars,
+                          const __grid_constant__ Iteration iteration, std::int64_t first, std::int64_t count) {
+    __shared__ alignas(S) unsigned char memory[sizeof(S)];
+    __shared__ double unread;
+    S* const s = reinterpret_cast<S*>(memory);
+    wait_for_kernel_before();
+    if (threadIdx.x == 0) copy_scalars(memory, *scalars, &unread);
+    __syncthreads();
+    ResidentRun<T> run(system);
+    std::int64_t k = first;
+    for (; k < first + count && s->status == Status::kRunning; ++k) iteration(run, s, k);
+    // After an iteration all blocks have read what they began with.
+    if (k > first && blockIdx.x == 0 && threadIdx.x == 0) *scalars = *s;
+}
+
+// None if the system is not small, or has no rows or no diagonal that the kernel could read.
+template <class T>
+std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const Partials& partials) {
+    if (system.M != nullptr && system.M->diagonal() == nullptr) return std::nullopt;
+    const Matrix<T>* const matrix = system.A->matrix();
+    if (matrix == nullptr) return std::nullopt;
+    return std::visit(
+        [&]<class Format>(const Format& format) -> std::optional<ResidentSystem<T>> {
+            if constexpr (requires { rows_of(format); }) {
+                index_t longest_row = matrix->longest_row();
+                if constexpr (Format::kTraits.reads_whole_diagonals) longest_row = format.diagonals();
+                const auto shape = resident_shape(format.rows, format.nnz, longest_row);
+                if (!shape) return std::nullopt;
+                return ResidentSystem<T>{system.n,
+                                         *shape,
+                                         rows_of(format),
+                                         system.M != nullptr ? system.M->diagonal() : nullptr,
+                                         partials.arrivals + 1,
+                                         reinterpret_cast<Wide<T>*>(partials.sums)};
+            } else {
+                return std::nullopt;
+            }
+        },
+        matrix->storage());
+}
+
+// Whether the iterations were done, within kernels. That it depends on the system alone, and not on how often somebody
+// looks at the solve, makes the result the same either way.
+template <class T, class S, class Iteration>
+bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
+    if (!solve.limits.cooperative) return false;
+    const auto system = resident_system(solve.system(), solve.queue.partials());
+    if (!system) return false;
+    const auto kernel = iterate_resident_grid<T, S, Iteration>;
+    if (!can_cooperate(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.system().device.ordinal)) {
+        return false;
+    }
+    std::int64_t first = 0, count = solve.iterations_per_look();
+    do {
+        launch_cooperative(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.queue.stream(), *system, s,
+                           iteration, first, count);
+        first += count;
+    } while (!solve.look(s));
+    return solve.report.resident = true;
+}
+
+}  // namespace spmvgpu::cuda

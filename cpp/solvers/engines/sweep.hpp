@@ -1,0 +1,209 @@
+// The vocabulary that solvers are written in. A sweep is one pass over vectors that does whatever a textbook does to
+// their elements in a row, and sums what it is to sum; so no vector is read twice, and what a textbook writes as a
+// chain of axpy and dot is one kernel:
+//
+//     // r = r - alpha q,  rr = r.r
+//     queue.sweep(scalars, n, read(r, q), write(r),
+//                 SPMVGPU_LAMBDA(const S& s, T r, T q) {
+//                     r -= s.alpha * q;
+//                     return put(r).sum(square(r));
+//                 },
+//                 SPMVGPU_LAMBDA(S& s, const Sums<T, 1>& sums) { s.rr = sums[0]; });
+//
+// The first lambda gets the solver's scalars and an element of each vector that is read; what it puts goes to the
+// vectors that are written, in their order. The second one gets the sums over all elements, once, and does what scalar
+// work they allow. Scalars live where the vectors do, on a GPU in its memory, and nothing waits for the host. Once they
+// say that the solver has stopped, a sweep does nothing: work that is queued beyond the end changes nothing.
+//
+// Lambdas capture by value, and must capture pointers and numbers only. Sums are deterministic: the same bits every
+// time.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "core/types.hpp"
+#include "solvers/engines/scalar.hpp"
+
+// How a lambda of a solver begins, which is compiled for the GPU where nvcc compiles it and for the CPU otherwise.
+//
+// How the function begins that does an iteration: it is compiled for the host, which does the sweeps or queues them,
+// and for kernels that do whole iterations. Which of the two a `Run` is for nvcc cannot tell, and is told not to ask.
+#ifdef __CUDACC__
+#define SPMVGPU_LAMBDA [=] __device__
+#define SPMVGPU_ITERATION                                 \
+    _Pragma("nv_exec_check_disable") template <class Run> \
+    __host__ __device__ __forceinline__
+#else
+#define SPMVGPU_LAMBDA [=]
+#define SPMVGPU_ITERATION template <class Run>
+#endif
+
+namespace spmvgpu {
+
+template <class T, int kCount>
+struct Sums {
+    Wide<T> value[kCount > 0 ? kCount : 1] = {};
+
+    constexpr Wide<T> operator[](int i) const { return value[i]; }
+    constexpr Sums& operator+=(const Sums& other) {
+        for (int i = 0; i < kCount; ++i) value[i] += other.value[i];
+        return *this;
+    }
+};
+
+// What a sweep makes of one element of every vector: what it writes, and the summands.
+template <class T, int kWrites, int kSumCount>
+struct Element {
+    static constexpr int kSums = kSumCount;
+
+    T written[kWrites > 0 ? kWrites : 1];
+    Sums<T, kSums> summands;
+
+    template <class... Values>
+    constexpr auto sum(Values... values) const {
+        static_assert(kSums == 0);
+        Element<T, kWrites, sizeof...(Values)> result{};
+        for (int i = 0; i < kWrites; ++i) result.written[i] = written[i];
+        result.summands = {{Wide<T>(values)...}};
+        return result;
+    }
+};
+
+template <class T, class... More>
+constexpr Element<T, 1 + sizeof...(More), 0> put(T first, More... more) {
+    return {{first, more...}, {}};
+}
+
+// An element of a sweep that only sums.
+template <class T, class... Values>
+constexpr Element<T, 0, sizeof...(Values)> sum(Values... values) {
+    return {{}, {{Wide<T>(values)...}}};
+}
+
+// A vector that may be missing: a null pointer is read as ones. So is the diagonal of a preconditioner that is none.
+template <class T>
+struct Maybe {
+    const T* from;
+};
+template <class T>
+constexpr Maybe<T> maybe(const T* from) {
+    return {from};
+}
+
+// Vectors that a sweep reads; bit k of kMissing says whether the k-th may be missing.
+template <class T, int kCount, unsigned kMissing>
+struct Reads {
+    static constexpr int kSize = kCount;
+    const T* from[kCount];
+
+    template <int kVector>
+    constexpr T at(index_t i) const {
+        if constexpr ((kMissing >> kVector & 1) != 0) {
+            return from[kVector] != nullptr ? from[kVector][i] : T(1);
+        } else {
+            return from[kVector][i];
+        }
+    }
+};
+
+namespace detail {
+
+template <class T>
+constexpr const T* pointer(const T* vector) {
+    return vector;
+}
+template <class T>
+constexpr const T* pointer(Maybe<T> vector) {
+    return vector.from;
+}
+
+template <class Operand>
+inline constexpr unsigned kIsMaybe = 0;
+template <class T>
+inline constexpr unsigned kIsMaybe<Maybe<T>> = 1;
+
+template <class... Operands>
+constexpr unsigned missing_mask() {
+    unsigned mask = 0, bit = 1;
+    ((mask |= kIsMaybe<Operands> * bit, bit *= 2), ...);
+    return mask;
+}
+
+}  // namespace detail
+
+template <class T, class... More>
+constexpr Reads<std::remove_const_t<T>, 1 + sizeof...(More), detail::missing_mask<T*, More...>()> read(T* first,
+                                                                                                       More... more) {
+    return {{first, detail::pointer(more)...}};
+}
+
+template <class T, int kCount>
+struct Writes {
+    static constexpr int kSize = kCount;
+    T* to[kCount > 0 ? kCount : 1];
+};
+
+template <class T, class... More>
+constexpr Writes<T, 1 + sizeof...(More)> write(T* first, More*... more) {
+    return {{first, more...}};
+}
+
+// No scalar work.
+struct Nothing {
+    template <class... Ignored>
+    constexpr void operator()(Ignored&&...) const {}
+};
+
+// A sweep adds up as many numbers, of which it may use fewer.
+inline constexpr int kMaxSums = 3;
+
+// Scalar work that is put off, for vectors in pieces: the sums of this piece are kept in memory, all kMaxSums of them,
+// and added to those of the others.
+template <class W>
+struct KeepSums {
+    W* to;
+
+    template <class S, class T, int kSums>
+    constexpr void operator()(S&, const Sums<T, kSums>& sums) const {
+        for (int k = 0; k < kMaxSums; ++k) to[k] = k < kSums ? sums.value[k] : W(0);
+    }
+};
+
+// Sums in memory, as what the scalar work expects: it converts to as many as are asked for.
+template <class T>
+struct KeptSums {
+    const Wide<T>* from;
+
+    template <int kSums>
+    constexpr operator Sums<T, kSums>() const {
+        Sums<T, kSums> sums;
+        for (int k = 0; k < kSums; ++k) sums.value[k] = from[k];
+        return sums;
+    }
+};
+
+// The scalars of a sweep that has none and is never idle, and the step of such a sweep as that of any other one.
+struct NoScalars {
+    static constexpr bool stopped = false;
+};
+template <class Step>
+struct WithoutScalars {
+    Step step;
+
+    template <class... Values>
+    constexpr auto operator()(const NoScalars&, Values... values) const {
+        return step(values...);
+    }
+};
+
+// Vectors of equal length that lie one after the other, as those of a Krylov basis do.
+template <class T>
+struct Basis {
+    T* data;
+    std::size_t stride;
+
+    constexpr T* operator[](int k) const { return data + k * stride; }
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "core/types.hpp"
+#include "gpu/cuda/check.hpp"
+
+namespace spmvgpu::cuda {
+
+// Work that is still queued uses memory that somebody else gets next.
+class WaitForStream {
+public:
+    explicit WaitForStream(Stream stream) : stream_(stream) {}
+    ~WaitForStream() { cudaStreamSynchronize(native(stream_)); }
+    WaitForStream(const WaitForStream&) = delete;
+    WaitForStream& operator=(const WaitForStream&) = delete;
+
+private:
+    Stream stream_;
+};
+
+}  // namespace spmvgpu::cuda

@@ -1,0 +1,216 @@
+// The generalised minimal residual method with restarts (Saad and Schultz 1986), preconditioned from the left, with the
+// tolerances of SciPy's: an Arnoldi basis v_0, v_1, ... of the Krylov space of M A grows until the preconditioned
+// residual, which rotations keep at hand, has fallen below ptol; then x is corrected, and the true residual decides.
+//
+//     v_0 = M r / |M r|
+//     for col = 0, 1, ..., restart - 1:
+//         w = M A v_col
+//         w = w - sum of h_k v_k, k <= col      orthogonalised, twice: as exact as one vector after the other is, in
+//                                               four passes over the basis however many vectors it has, which on a GPU
+//                                               are one kernel (solvers/engines/orthogonalise.cuh)
+//         v_col+1 = w / |w|
+//     x = x + sum of y_k v_k,  r = b - A x
+#pragma once
+
+#include "solvers/engines/context.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+struct GmresScalars : Progress {
+    using W = Wide<T>;
+    static constexpr bool kRecordsMr = true;
+    double eps = 0, ptol = 0, ptol_factor = 1, presid = 0;
+    double scale = 0, left = 0;  // 1 / |w|, |w|
+    std::int64_t cycles = 0;
+    std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
+    // On the device: h and its correction, the columns of R, the rotations, the right-hand side, and y.
+    W *h = nullptr, *again = nullptr, *R = nullptr, *sines = nullptr, *rhs = nullptr;
+    double* cosines = nullptr;
+    std::int64_t leading = 0;  // dimension of R
+
+    template <class Visit>
+    void visit_pointers(Visit&& visit) {
+        Progress::visit_pointers(visit);
+        visit(h), visit(again), visit(R), visit(sines), visit(rhs), visit(cosines);
+    }
+
+    constexpr void begin_cycle() {
+        stopped = status != Status::kRunning;
+        col = 0;
+        breakdown = 0;
+    }
+
+    SPMVGPU_SCALAR void begin_basis(double squared) {
+        ++preconditionings;
+        if (leaves_range(squared)) return;
+        const double norm = root(squared);
+        if (iterations == 0) record(norm);
+        rhs[0] = norm;
+        scale = norm > 0 ? 1 / norm : 0;
+        if (!finite(norm)) {
+            stop(Status::kNotFinite, norm);
+            stopped = 1;
+        }
+    }
+
+    // What is left of w once it is orthogonal, which may be nothing to speak of.
+    SPMVGPU_SCALAR void measure(double left_squared) {
+        left = root(left_squared);
+        if (left <= eps * root(real_of(h[col + 1]))) {
+            left = 0;
+            breakdown = 1;
+        }
+        scale = left > 0 ? 1 / left : 0;
+    }
+
+    // The new column of the Hessenberg matrix, whose last entry is the norm of what is left of w.
+    SPMVGPU_SCALAR void rotate() {
+        // No two of the arrays overlap, which lets the loads of later rotations begin before earlier ones are stored.
+        W* const __restrict__ column = R + col * leading;
+        const W* const __restrict__ first = h;
+        const W* const __restrict__ second = again;
+        const W* const __restrict__ sine = sines;
+        const double* const __restrict__ cosine = cosines;
+        ++products, ++preconditionings;
+        if (leaves_range(real_of(first[col + 1]))) return;
+        const double h0 = root(real_of(first[col + 1]));
+        W above = first[0] + second[0];
+        for (int k = 0; k < col; ++k) {
+            const W below = first[k + 1] + second[k + 1];
+            column[k] = cosine[k] * above + sine[k] * below;
+            above = cosine[k] * below - conjugate(sine[k]) * above;
+        }
+        const W f = above;
+        const double size = size_of(f), length = root(size * size + left * left);
+        const W phase = size > 0 ? f / size : W(1);
+        cosines[col] = length > 0 ? size / length : 1;
+        sines[col] = length > 0 ? phase * (left / length) : W(0);
+        column[col] = phase * length;
+        rhs[col + 1] = -(conjugate(sines[col]) * rhs[col]);
+        rhs[col] = cosines[col] * rhs[col];
+        presid = size_of(rhs[col + 1]);
+        ++col;
+        ++iterations;
+        record(presid);
+        if (!finite(presid) || !finite(h0)) stop(Status::kNotFinite, finite(h0) ? presid : h0);
+        const bool is_last = legacy != 0 && iterations == maxiter;
+        if (status != Status::kRunning || is_last || presid <= ptol || breakdown != 0) stopped = 1;
+    }
+
+    // y of R y = rhs, in place of rhs; columns of zeros are left out.
+    SPMVGPU_SCALAR void end_basis() {
+        if (status != Status::kRunning) return;
+        stopped = 0;
+        if (col > 0 && size_of(R[(col - 1) * leading + col - 1]) == 0) rhs[col - 1] = W(0);
+        for (int k = col - 1; k >= 0; --k) {
+            const W pivot = R[k * leading + k];
+            if (size_of(rhs[k]) == 0) continue;
+            rhs[k] = rhs[k] / pivot;
+            for (int i = 0; i < k; ++i) rhs[i] = rhs[i] - rhs[k] * R[k * leading + i];
+        }
+    }
+
+    SPMVGPU_SCALAR void end_cycle(double squared) {
+        const double norm = root(squared);
+        ++products;
+        ++cycles;
+        residual = norm;
+        if (!finite(norm)) {
+            stop(Status::kNotFinite, norm);
+        } else if (norm <= goal) {
+            stop(Status::kConverged, norm);
+        } else if (breakdown != 0) {
+            stop(Status::kSingular, norm);
+        } else if ((legacy != 0 ? iterations : cycles) >= maxiter) {
+            stop(Status::kExhausted, norm);
+        }
+        if (presid <= ptol) {
+            ptol_factor = 0.25 * ptol_factor > eps ? 0.25 * ptol_factor : eps;
+        } else {
+            ptol_factor = 1.5 * ptol_factor < 1 ? 1.5 * ptol_factor : 1;
+        }
+        set_ptol(presid, goal / norm);
+    }
+
+    constexpr void set_ptol(double size, double ratio) { ptol = size * (ratio < ptol_factor ? ratio : ptol_factor); }
+};
+
+// Residuals that must be kept between two looks, which a whole cycle may lie between.
+constexpr int gmres_history(int restart) { return restart < 512 ? 1024 : 2 * restart; }
+
+template <class T, class Queue>
+void gmres(Context<T, Queue>& solve) {
+    using S = GmresScalars<T>;
+    using W = Wide<T>;
+    auto& queue = solve.queue;
+    const index_t n = solve.n;
+    const int restart = solve.limits.restart;
+    T *const x = solve.x, *const r = solve.vector(), *const product = solve.vector();
+    const std::size_t stride = Context<T, Queue>::aligned(n * sizeof(T)) / sizeof(T);
+    const Basis<T> v{solve.template take<T>((restart + 1) * stride), stride};
+    S initial;
+    initial.eps = epsilon<T>();
+    initial.legacy = solve.limits.legacy;
+    initial.leading = restart + 1;
+    initial.h = solve.template take<W>(restart + 2);
+    initial.again = solve.template take<W>(restart + 2);
+    initial.R = solve.template take<W>((restart + 1) * restart);
+    initial.sines = solve.template take<W>(restart);
+    initial.rhs = solve.template take<W>(restart + 1);
+    initial.cosines = solve.template take<double>(restart);
+    const S at = initial;                                    // where its arrays are
+    queue.zero(v.data, (restart + 1) * stride * sizeof(T));  // products read what no iteration has written
+    S* const s = solve.scalars(initial, gmres_history(restart));
+    if (!solve.start(s, r)) return solve.finish(s);
+
+    const T* const mb = solve.precondition(s, solve.b, product);
+    queue.sweep(
+        s, n, read(mb), SPMVGPU_LAMBDA(const S&, T mb) { return sum<T>(square(mb)); },
+        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.set_ptol(root(real_of(sums[0])), s.goal / s.norm_b); });
+
+    const auto cycle = [&](std::int64_t) {
+        queue.compute(
+            s, SPMVGPU_LAMBDA(S & s) { s.begin_cycle(); });
+        const T* const mr = solve.precondition(s, r, v[0]);
+        queue.sweep(
+            s, n, read(mr), SPMVGPU_LAMBDA(const S&, T mr) { return sum<T>(square(mr)); },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.begin_basis(real_of(sums[0])); });
+        queue.sweep(
+            s, n, read(mr), write(v[0]), SPMVGPU_LAMBDA(const S& s, T mr) { return put(Real<T>(s.scale) * mr); });
+
+        for (int col = 0; col < restart && !queue.knows_idle(s); ++col) {
+            // w = M A v_col
+            T* const w = v[col + 1];
+            if (solve.has_preconditioner()) {
+                solve.multiply(v[col], product);
+                solve.precondition(s, product, w);
+            } else {
+                solve.multiply(v[col], w);
+            }
+
+            // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
+            solve.orthogonalise(s, v, col + 1, at.h, at.again);
+            if (solve.limits.look_each && solve.look_within(s)) break;
+        }
+
+        // x = x + sum of y_k v_k,  r = b - A x
+        queue.compute(
+            s, SPMVGPU_LAMBDA(S & s) { s.end_basis(); });
+        queue.combine(
+            s, n, v, SPMVGPU_LAMBDA(const S& s) { return int(s.col); }, at.rhs, 1, x, Nothing{});
+        solve.multiply(x, product);
+        queue.sweep(
+            s, n, read(solve.b, product), write(r),
+            SPMVGPU_LAMBDA(const S&, T b, T ax) {
+                const T r = b - ax;
+                return put(r).sum(square(r));
+            },
+            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.end_cycle(real_of(sums[0])); });
+    };
+    do solve.repeat(s, 1, restart, cycle);
+    while (solve.goes_on(s, r));
+    solve.finish(s);
+}
+
+}  // namespace spmvgpu

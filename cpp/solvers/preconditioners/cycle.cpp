@@ -1,0 +1,65 @@
+#include "solvers/preconditioners/cycle.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "solvers/engines/host_queue.hpp"
+#include "solvers/preconditioners/cycle_steps.hpp"
+#ifdef SPMVGPU_CUDA
+#include "solvers/engines/cuda.hpp"
+#endif
+
+namespace spmvgpu {
+
+template <class T>
+CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory)
+    : levels_(std::move(levels)), memory_(std::move(memory)) {
+    if (levels_.empty()) throw std::invalid_argument("a cycle needs one level at least");
+    for (const auto& level : levels_) {
+        const Level<T>* const last = &levels_.back();
+        if ((&level == last) == (level.R != nullptr))
+            throw std::invalid_argument("R and P belong to all levels but the last");
+    }
+}
+
+template <class T>
+void CycleMap<T>::take_vectors() const {
+    if (lease_) return;
+    const auto aligned = [](std::size_t rows) { return (rows * sizeof(T) + 255) / 256 * 256 / sizeof(T); };
+    std::size_t count = 0;
+    for (const auto& level : levels_) {
+        count += 4 * aligned((level.inverse ? level.inverse : level.A)->rows());
+    }
+    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, count * sizeof(T));
+    T* next = reinterpret_cast<T*>(lease_->data());
+    for (const auto& level : levels_) {
+        const std::size_t size = aligned((level.inverse ? level.inverse : level.A)->rows());
+        vectors_.push_back({next, next + size, next + 2 * size, next + 3 * size});
+        next += 4 * size;
+    }
+}
+
+template <class T>
+bool CycleMap<T>::can_be_recorded() const {
+    return std::all_of(levels_.begin(), levels_.end(), [](const Level<T>& level) {
+        const auto can_be = [](const auto& matrix) { return matrix == nullptr || matrix->can_be_recorded(); };
+        return can_be(level.A) && can_be(level.R) && can_be(level.P) && can_be(level.inverse);
+    });
+}
+
+template <class T>
+void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
+    take_vectors();
+#ifdef SPMVGPU_CUDA
+    if (memory_->device().is_cuda()) return cuda::run_cycle(*this, memory_->device().ordinal, x, y, stream);
+#endif
+    static_cast<void>(stream);
+    HostQueue queue;
+    run_cycle(queue, *this, 0, x, y);
+}
+
+#define INSTANTIATE(T) template class CycleMap<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

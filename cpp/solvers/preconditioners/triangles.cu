@@ -1,0 +1,75 @@
+// Triangular solves on a GPU, in one kernel each (Liu et al., A Synchronization-Free Algorithm for Parallel Sparse
+// Triangular Solves, 2016): a row waits for the unknowns that it refers to, and says when its own is there. Every sum
+// has its order, so the bits are the same every time.
+#include <cuda/atomic>
+
+#include "core/dispatch.hpp"
+#include "solvers/engines/cuda_queue.cuh"
+#include "solvers/preconditioners/incomplete.hpp"
+
+namespace spmvgpu::cuda {
+
+namespace {
+
+using Flag = ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device>;
+
+// kLanes lanes per row. Blocks take numbers in the order in which they begin, and rows wait for rows of blocks with
+// smaller numbers or of other warps of their block, never for one of their warp: somebody can always go on.
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kBlockSize)
+    solve_lanes_per_row(index_t places, const index_t* __restrict__ rows, const index_t* __restrict__ row_offsets,
+                        const index_t* __restrict__ col_indices, const T* __restrict__ values,
+                        const T* __restrict__ inverse_diagonal, const T* __restrict__ b, T* x, unsigned* ticket,
+                        unsigned* done) {
+    __shared__ unsigned block;
+    if (threadIdx.x == 0) block = atomicAdd(ticket, 1u);
+    __syncthreads();
+    const std::int64_t place = (std::int64_t(block) * kBlockSize + threadIdx.x) / kLanes;
+    const int lane = threadIdx.x % kLanes;
+    const index_t row = place < places ? rows[place] : Triangle<T>::kNoRow;
+    T sum = 0;
+    if (row >= 0) {
+        const index_t end = row_offsets[place + 1];
+        for (index_t k = row_offsets[place] + lane; k < end; k += kLanes) {
+            const index_t col = load_once(col_indices + k);
+            const T value = load_once(values + k);
+            while (Flag(done[col]).load(::cuda::memory_order_acquire) == 0) {
+            }
+            sum += value * load_shared_result(x + col);
+        }
+    }
+    sum = sum_lanes(sum, kLanes);
+    if (row < 0 || lane != 0) return;
+    const T left = b[row] - sum;
+    x[row] = inverse_diagonal != nullptr ? left * inverse_diagonal[place] : left;
+    Flag(done[row]).store(1, ::cuda::memory_order_release);
+}
+
+template <class T>
+void solve_triangle(const Triangle<T>& triangle, const T* b, T* x, unsigned* state, Stream stream) {
+    if (triangle.places() == 0) return;
+    dispatch<1, 2, 4, 8, 16, 32>("lanes", triangle.lanes, [&]<int kLanes>() {
+        const unsigned blocks = blocks_for(std::int64_t(triangle.places()) * kLanes, kBlockSize);
+        solve_lanes_per_row<T, kLanes><<<blocks, kBlockSize, 0, native(stream)>>>(
+            triangle.places(), triangle.rows.data(), triangle.row_offsets.data(), triangle.col_indices.data(),
+            triangle.values.data(), triangle.inverse_diagonal.data(), b, x, state, state + 1);
+        check_launch("solve_lanes_per_row");
+    });
+}
+
+}  // namespace
+
+template <class T>
+void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between, T* x, unsigned* state,
+                     Stream stream) {
+    const std::size_t size = solve_state_size(factors.rows());
+    check(cudaMemsetAsync(state, 0, size * sizeof(unsigned), native(stream)), "cudaMemsetAsync");
+    solve_triangle(factors.lower(), b, between, state, stream);
+    solve_triangle(factors.upper(), static_cast<const T*>(between), x, state + size / 2, stream);
+}
+
+#define INSTANTIATE(T) template void solve_triangles(const IncompleteFactors<T>&, const T*, T*, T*, unsigned*, Stream);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu::cuda
