@@ -21,7 +21,7 @@ from fuzz.every_kernel import TYPES, variants
 from reference import assert_product
 from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice, build_in_one
-from spmvgpu.planning import placement
+from spmvgpu.multi_device import placement
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p

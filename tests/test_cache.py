@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
-from spmvgpu import cache, gallery, schema
+from spmvgpu import cache, gallery
+from spmvgpu._util import schema
 from spmvgpu.cli import main
 from spmvgpu.devices import CPU
-from spmvgpu.planning import choosing, tuning_cache
-from spmvgpu.planning.model import profile
-from spmvgpu.planning.model.profile import SHIPPED, profile_path
+from spmvgpu.planning import choosing, profile, tuning_cache
+from spmvgpu.planning.profile import SHIPPED, profile_path
 
 A = gallery.poisson2d(20)
 

@@ -14,20 +14,21 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
-from spmvgpu import _core, gallery, origins
+from spmvgpu import _core, gallery
+from spmvgpu._util.value_types import value_type
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, candidates
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.source import DeviceCsr
+from spmvgpu.multi_device import placement
+from spmvgpu.operator import origins
 from spmvgpu.planning import budget as budgets
-from spmvgpu.planning import choosing, placement, tuning_cache
-from spmvgpu.planning.model import predict
-from spmvgpu.planning.model.guo2011 import Separator
-from spmvgpu.planning.model.predict import Prediction, Predictions
-from spmvgpu.planning.model.profile import SHIPPED, Profile
+from spmvgpu.planning import choosing, predict, tuning_cache
+from spmvgpu.planning.guo2011 import Separator
 from spmvgpu.planning.on_cpu import CSR_ON_CPU, STENCIL_ON_CPU, share_like_next
-from spmvgpu.symmetry import declared, of_part
-from spmvgpu.value_types import value_type
+from spmvgpu.planning.predict import Prediction, Predictions
+from spmvgpu.planning.profile import SHIPPED, Profile
+from spmvgpu.planning.symmetry import declared, of_part
 from support import assert_multiplies, explained, over
 
 A = gallery.poisson2d(40)

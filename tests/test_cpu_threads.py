@@ -16,8 +16,9 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import from_lengths, integer_matrix, integer_vector, uniform, vector
 from reference import assert_within, reference
-from spmvgpu import _core, construct, gallery
-from spmvgpu.planning import placement
+from spmvgpu import _core, gallery
+from spmvgpu.multi_device import placement
+from spmvgpu.operator import construct
 from support import (
     assert_same_entries,
     build,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from spmvgpu.symmetry import Symmetry, declared, of_multiple, of_part, simplest, stored_as
+from spmvgpu.planning.symmetry import Symmetry, declared, of_multiple, of_part, simplest, stored_as
 from support import explained, naming, over
 
 N = 14

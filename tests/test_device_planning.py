@@ -15,15 +15,14 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, TYPES, matrix, vector
 from reference import assert_product
-from spmvgpu import parts
+from spmvgpu._util.value_types import value_type
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, build_in_one, candidates, plan_csr
 from spmvgpu.inputs.compressed import transpose
 from spmvgpu.inputs.source import DeviceCsr, device_csr, on_device, transpose_for
-from spmvgpu.planning import choosing, tuning_cache
+from spmvgpu.planning import choosing, parts, tuning_cache
 from spmvgpu.planning.choosing import choose
-from spmvgpu.planning.model.predict import features
-from spmvgpu.value_types import value_type
+from spmvgpu.planning.predict import features
 from support import assert_same_entries, free_device_bytes, over
 from test_model_features import LENGTHS, of_lengths
 

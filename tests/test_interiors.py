@@ -8,11 +8,11 @@ import spmvgpu as sg
 from battery import TYPES, banded, vector
 from reference import assert_product
 from spmvgpu import gallery, linalg
+from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU
 from spmvgpu.formats import build_in_one
-from spmvgpu.planning import placement
+from spmvgpu.multi_device import placement
 from spmvgpu.planning.choosing import Choice
-from spmvgpu.value_types import is_parted
 from support import over
 from test_multi import gpu_names  # noqa: F401  (a fixture)
 

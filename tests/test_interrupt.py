@@ -10,7 +10,8 @@ import pytest
 
 import spmvgpu as sg
 from interrupts import at_each_step, ends_in_another_thread
-from spmvgpu import _core, gallery, steps
+from spmvgpu import _core, gallery
+from spmvgpu._util import steps
 from support import nightly, run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs pthread_kill")
@@ -283,7 +284,8 @@ ANY_MOMENT = """
     import random, signal, threading
     import numpy as np
     import spmvgpu as sg
-    from spmvgpu import _core, steps
+    from spmvgpu import _core
+    from spmvgpu._util import steps
 
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     op = sg.aslinearoperator(sg.gallery.poisson2d(10), device="cpu")

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-from spmvgpu import parts
 from spmvgpu.inputs import compressed
+from spmvgpu.planning import parts
 from support import (
     assert_multiplies,
     assert_same_entries,

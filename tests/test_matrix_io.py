@@ -220,7 +220,7 @@ def test_numbers_are_rounded_as_python_rounds_them(tmp_path):
 
 def test_lines_at_the_ends_of_blocks(tmp_path, monkeypatch):
     """Wherever a block of the file ends, and whichever thread gets the line."""
-    monkeypatch.setattr("spmvgpu.matrix_market._BLOCK_BYTES", 1 << 17)
+    monkeypatch.setattr("spmvgpu.inputs.matrix_market._BLOCK_BYTES", 1 << 17)
     n = 30_000
     rng = np.random.default_rng(1)
     expected = sp.coo_array((rng.standard_normal(n), (rng.integers(n, size=n), np.arange(n))), shape=(n, n))

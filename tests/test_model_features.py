@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.planning.model.predict import features
+from spmvgpu.planning.predict import features
 from support import over
 
 

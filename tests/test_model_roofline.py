@@ -11,9 +11,9 @@ from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
 from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning import roofline
 from spmvgpu.planning.budget import takes_long_to_plan
-from spmvgpu.planning.model import roofline
-from spmvgpu.planning.model.predict import features
+from spmvgpu.planning.predict import features
 from support import over
 
 PROCESSORS = 100
@@ -154,7 +154,7 @@ def test_the_name_of_a_variant_says_its_options():
 
 
 def test_no_profile_of_the_package_predicts_less_time_for_more_work():
-    from spmvgpu.planning.model.profile import SHIPPED, Profile
+    from spmvgpu.planning.profile import SHIPPED, Profile
 
     for path in SHIPPED.glob("*.json"):
         profile = Profile.read(path)

@@ -16,12 +16,12 @@ from battery import CASES, SQUARE, TYPES, banded, matrix, uniform, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
 from spmvgpu import gallery, partition
+from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU
 from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.planning import placement
-from spmvgpu.planning.placement import checked_request
-from spmvgpu.value_types import is_parted
+from spmvgpu.multi_device import placement
+from spmvgpu.multi_device.placement import checked_request
 from support import (
     assert_multiplies,
     assert_same_entries,

@@ -12,14 +12,14 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, SQUARE, matrix, vector
 from reference import assert_product
-from spmvgpu import parts
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.operator import SparseOperator
-from spmvgpu.origins import OneDevice
-from spmvgpu.parts import Part
-from spmvgpu.stored import Stored
+from spmvgpu.operator.operator import SparseOperator
+from spmvgpu.operator.origins import OneDevice
+from spmvgpu.operator.stored import Stored
+from spmvgpu.planning import parts
+from spmvgpu.planning.parts import Part
 from support import (
     assert_multiplies,
     assert_same_entries,

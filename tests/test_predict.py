@@ -12,8 +12,8 @@ from battery import CASES, matrix
 from spmvgpu import gallery
 from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.planning.model.predict import Prediction, Predictions, predict_csr
-from spmvgpu.planning.model.profile import SHIPPED, Profile
+from spmvgpu.planning.predict import Prediction, Predictions, predict_csr
+from spmvgpu.planning.profile import SHIPPED, Profile
 from support import over
 
 

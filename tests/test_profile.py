@@ -10,8 +10,8 @@ import spmvgpu as sg
 from spmvgpu import gallery
 from spmvgpu.cli import main
 from spmvgpu.devices import CPU
-from spmvgpu.planning.model import profile
-from spmvgpu.planning.model.profile import SHIPPED, Profile, load_profile, profile_path
+from spmvgpu.planning import profile
+from spmvgpu.planning.profile import SHIPPED, Profile, load_profile, profile_path
 
 A = gallery.poisson2d(12)
 

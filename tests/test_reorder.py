@@ -9,11 +9,11 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import banded, uniform, values, vector
 from reference import assert_product
+from spmvgpu._util.value_types import is_parted, value_type
 from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.source import DeviceCsr
 from spmvgpu.planning.reordering import in_order
-from spmvgpu.value_types import is_parted, value_type
 from support import assert_same_entries, build, formats_of, over
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix
-from spmvgpu.steps import Step, in_words, recorded, step
+from spmvgpu._util.steps import Step, in_words, recorded, step
 from support import explained
 
 A = matrix("uniform", np.dtype("float64"))

@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 
 import spmvgpu as sg
-from spmvgpu import _types
-from spmvgpu.construct import PARTITIONED
+from spmvgpu._util import types
+from spmvgpu.operator.construct import PARTITIONED
 
 STUBS = any(found.metadata["Name"] == "scipy-stubs" for found in metadata.distributions())
 
@@ -163,7 +163,7 @@ def test_stubs_of_scipy_give_no_false_error(tmp_path):
 
 
 def test_editors_offer_the_formats():
-    offered = next(get_args(part) for part in get_args(_types.Format) if part is not str)
+    offered = next(get_args(part) for part in get_args(types.Format) if part is not str)
     assert set(offered) == {"auto", PARTITIONED, *sg.formats()}
 
 

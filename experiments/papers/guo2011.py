@@ -37,8 +37,8 @@ from experiments.papers.run import Run, Table
 from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu.devices import resolve_device
-from spmvgpu.planning.model.calibrate import calibrate
-from spmvgpu.planning.model.profile import Profile, load_profile
+from spmvgpu.planning.calibrate import calibrate
+from spmvgpu.planning.profile import Profile, load_profile
 
 TITLE = (
     "Guo et al. 2011: a performance model, partitioning into CSR and ELL, and tuning in single precision"

@@ -17,14 +17,15 @@ from experiments.papers.measure import NotMeasuredError, Variant, build, checked
 from experiments.papers.run import Run
 from experiments.peers.problem import Problem
 from experiments.records import Row
-from spmvgpu import cache, parts
+from spmvgpu import cache
 from spmvgpu.devices import resolve_device
-from spmvgpu.origins import OneDevice
-from spmvgpu.planning.model.guo2011 import Guo2011, find_separator
-from spmvgpu.planning.model.predict import predict_csr
-from spmvgpu.planning.model.profile import Profile, forget_loaded, profile_path
-from spmvgpu.planning.model.roofline import variant_name
-from spmvgpu.stored import Stored
+from spmvgpu.operator.origins import OneDevice
+from spmvgpu.operator.stored import Stored
+from spmvgpu.planning import parts
+from spmvgpu.planning.guo2011 import Guo2011, find_separator
+from spmvgpu.planning.predict import predict_csr
+from spmvgpu.planning.profile import Profile, forget_loaded, profile_path
+from spmvgpu.planning.roofline import variant_name
 
 Array = npt.NDArray[Any]
 

@@ -26,9 +26,9 @@ from experiments.records import RESULTS, Recorder, Row, geometric_mean
 from experiments.report.models import AUTO, errors, losses, losses_of_auto
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
-from spmvgpu.planning.model import calibrate, measure, roofline
-from spmvgpu.planning.model.predict import MODELS, predict_csr
-from spmvgpu.planning.model.profile import Profile, load_profile
+from spmvgpu.planning import calibrate, measure, roofline
+from spmvgpu.planning.predict import MODELS, predict_csr
+from spmvgpu.planning.profile import Profile, load_profile
 
 from . import suite
 

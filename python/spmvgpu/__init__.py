@@ -18,11 +18,11 @@ from .formats import estimate, format_options, formats
 if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import torch as torch
-    from .construct import aslinearoperator
-    from .operator import SparseOperator
-    from .planning.model.predict import predict
-    from .spread import DistributedVector, MultiDeviceOperator
-    from .versions import show_versions
+    from ._util.versions import show_versions
+    from .multi_device.spread import DistributedVector, MultiDeviceOperator
+    from .operator.construct import aslinearoperator
+    from .operator.operator import SparseOperator
+    from .planning.predict import predict
 
 __version__ = build_info()["version"]
 
@@ -57,12 +57,12 @@ __all__ = [
 # Of these names, the modules that have them. They are imported at first use, so that a process starts sooner;
 # every other name is that of a module, or was imported above.
 _MODULE_OF = {
-    "DistributedVector": "spread",
-    "MultiDeviceOperator": "spread",
-    "SparseOperator": "operator",
-    "aslinearoperator": "construct",
-    "predict": "planning.model.predict",
-    "show_versions": "versions",
+    "DistributedVector": "multi_device.spread",
+    "MultiDeviceOperator": "multi_device.spread",
+    "SparseOperator": "operator.operator",
+    "aslinearoperator": "operator.construct",
+    "predict": "planning.predict",
+    "show_versions": "_util.versions",
 }
 
 

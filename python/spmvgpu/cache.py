@@ -23,8 +23,8 @@ from typing import Any
 import platformdirs
 
 from . import _core
-from .schema import check
-from .show import Brief
+from ._util.schema import check
+from ._util.show import Brief
 
 __all__ = ["MAX_TUNING_ENTRIES", "CacheInfo", "clear", "directory", "empty", "ignored", "info"]
 
@@ -237,7 +237,7 @@ def read(path: Path, table: Any) -> Any:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it cannot be read, or does not fit the table (see `spmvgpu.schema`); says why.
+        If it cannot be read, or does not fit the table (see `spmvgpu._util.schema`); says why.
     """
     try:
         # Not waiting for somebody who writes, in case it is a named pipe.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .arguments import whole_number
-from .show import Brief
+from ._util.arguments import whole_number
+from ._util.show import Brief
 
 if TYPE_CHECKING:
     from ._core import ThreadBound

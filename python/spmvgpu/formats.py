@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from ._lazy import lazy
-from .arguments import did_you_mean, plain_options, with_hints
+from ._util.arguments import did_you_mean, plain_options, with_hints
+from ._util.lazy import lazy
+from ._util.schema import Range
+from ._util.steps import step
+from ._util.value_types import Matrix, value_type
 from .devices import CPU, resolve_device
-from .schema import Range
-from .steps import step
-from .value_types import Matrix, value_type
 
 Indices: TypeAlias = npt.NDArray[np.int32]
 #: Which row, or column, comes where: an array, or what is on the device of the matrix and stays there.
@@ -155,7 +155,7 @@ def format_options(format: str) -> list[dict[str, Any]]:
 
 
 def options_table(format: str) -> dict[str, Any]:
-    """What the options of a format may be, as `spmvgpu.schema.check` takes it."""
+    """What the options of a format may be, as `spmvgpu._util.schema.check` takes it."""
     return {option["name"]: _table_of(option["allowed"]) for option in _FORMATS[format]["options"]}
 
 

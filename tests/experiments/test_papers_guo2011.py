@@ -17,8 +17,8 @@ from experiments.papers import claims, guo2011, guo2011_claims, guo2011_fits, gu
 from experiments.papers.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB, tuned
 from experiments.papers.guo2011_matrices import GUO2011, further_matrices, load_paper_matrix
 from experiments.papers.run import Run
-from spmvgpu.planning.model.calibrate import calibrate
-from spmvgpu.planning.model.guo2011 import Coo, CsrVector, Ell, Guo2011
+from spmvgpu.planning.calibrate import calibrate
+from spmvgpu.planning.guo2011 import Coo, CsrVector, Ell, Guo2011
 from support import nightly
 
 HOLDS, PARTLY, FAILS, OPEN = claims.HOLDS, claims.PARTLY, claims.FAILS, claims.OPEN

@@ -22,7 +22,7 @@ from reference import assert_product
 from spmvgpu import gallery, matrix_io
 from spmvgpu.cache import _warned
 from spmvgpu.devices import CPU
-from spmvgpu.planning.model import profile
+from spmvgpu.planning import profile
 
 from .cases import DOCUMENTED, REFUSED, attempt, kind
 from .draw import contained, maybe, numbers, pick, triplets

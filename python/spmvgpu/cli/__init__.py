@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import NoReturn
 
 from .. import CudaError, __version__
-from ..messages import said
+from .._util.messages import said
 from .output import fail
 
 # Each is a module of this package with a function `add` and a table `FIELDS` of what `--json` prints.

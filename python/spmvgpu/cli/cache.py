@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from .. import cache
-from ..planning.model.profile import forget_loaded
+from ..planning.profile import forget_loaded
 from .output import Fields, Report, in_bytes
 
 FIELDS: Fields = {

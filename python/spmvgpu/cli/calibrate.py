@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from ..devices import device_name, resolve_device
-from ..planning.model.calibrate import calibrate, save_records
-from ..planning.model.profile import forget_loaded, profile_path
+from ..planning.calibrate import calibrate, save_records
+from ..planning.profile import forget_loaded, profile_path
 from .output import Fields, Report, check_writable, replacing
 from .progress import counting
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeAlias
 
-from ..files import replacing as replacing
-from ..show import in_bytes as in_bytes
+from .._util.show import in_bytes as in_bytes
+from ..inputs.files import replacing as replacing
 
 #: The type and the meaning of each value in the JSON of a command, by its path, like "devices[].name".
 Fields: TypeAlias = Mapping[str, tuple[str, str]]

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .. import gallery, matrix_io
-from ..messages import quoted
-from ..value_types import TYPE_NAMES
+from .. import gallery
+from .._util.messages import quoted
+from .._util.value_types import TYPE_NAMES
+from ..inputs import matrix_io
 from .output import Fields, Report
 
 Array = npt.NDArray[Any]

@@ -17,7 +17,7 @@ import spmvgpu as sg
 from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
 from spmvgpu.linalg.systems import solve as solve_system
 
-from ..messages import said
+from .._util.messages import said
 from .advice import OTHER_SOLVER, RESTART, Choice, choose
 from .output import Fields, Report, in_bytes
 from .problem import (

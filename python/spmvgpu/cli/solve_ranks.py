@@ -19,7 +19,7 @@ from spmvgpu.distributed.errors import agreement
 from spmvgpu.distributed.readers import SUFFIXES
 from spmvgpu.linalg import SolverWarning, jacobi
 
-from ..messages import said
+from .._util.messages import said
 from .advice import Choice, choose
 from .output import Report, fail, in_bytes
 from .problem import check_square, load_problem, read_rhs, tell_matrix

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..construct import aslinearoperator
 from ..inputs.compressed import storage_dtype, wanted_dtype
+from ..operator.construct import aslinearoperator
 from .ranges import Ranges
 
 Array = npt.NDArray[Any]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import one_of, plain_options, with_hints
+from .._util.arguments import one_of, plain_options, with_hints
 from ..devices import CPU
-from ..symmetry import declared
+from ..planning.symmetry import declared
 from . import between_gpus
 from .blocks import build, local_rows, split
 from .communicators import private

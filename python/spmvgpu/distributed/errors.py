@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._core import CudaError, FormatError
-from ..messages import said
+from .._util.messages import said
 from .communicators import mpi
 
 # What is raised elsewhere for an exception of one rank: the first that it is one of.

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..matrix_io import check_rows
-from ..matrix_market import Header, entries_of, expanded, read_header
-from ..messages import reason
+from .._util.messages import reason
+from ..inputs.matrix_io import check_rows
+from ..inputs.matrix_market import Header, entries_of, expanded, read_header
 from .errors import agreement
 
 Array = npt.NDArray[Any]

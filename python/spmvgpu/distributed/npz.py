@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..messages import quoted, reason
+from .._util.messages import quoted, reason
 from .errors import agreement, check_same
 from .ranges import Ranges
 

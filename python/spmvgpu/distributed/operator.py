@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from ..devices import limit_threads
 from ..linalg.stopping import SolveInfo
-from ..symmetry import Symmetry, simplest
+from ..planning.symmetry import Symmetry, simplest
 from . import pieces
 from .between_gpus import Transport
 from .blocks import Blocks

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import library_of, taken
-from ..operands import kind_of, promoted
+from ..operator.operands import kind_of, promoted
 
 
 def multiply(op: Any, x: Any) -> Any:

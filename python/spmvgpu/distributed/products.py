@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import operands
-from .._lazy import lazy
-from ..value_types import core_class
+from .._util.lazy import lazy
+from .._util.value_types import core_class
+from ..operator import operands
 from .between_gpus import Transport
 from .blocks import Blocks
 from .exchange import Exchange

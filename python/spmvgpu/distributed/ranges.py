@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import whole_number
+from .._util.arguments import whole_number
 from .communicators import mpi, private
 from .errors import agreement, check_same
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..arguments import one_of
-from ..matrix_io import as_path, check_readable
+from .._util.arguments import one_of
+from ..inputs.matrix_io import as_path, check_readable
 from . import npz
 from .communicators import private
 from .construct import aslinearoperator

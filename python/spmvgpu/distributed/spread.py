@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import one_of, whole_number
+from .._util.arguments import one_of, whole_number
 from ..partition import Partition, by_nnz, by_rows
 from .blocks import local_rows
 from .communicators import private

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
+from .._util.value_types import core_class
 from ..arrays import taken
 from ..devices import CPU, device_name
 from ..linalg.vectors import DeviceVector, Vectors, check_square
-from ..value_types import core_class
 from .errors import agreement, check_same, raise_together
 from .pieces import check_shape
 from .staging import staging_of

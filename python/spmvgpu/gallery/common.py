@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import real_number, whole_number
+from .._util.arguments import real_number, whole_number
 from ..inputs.compressed import INDEX_LIMIT
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import real_number, with_hints
+from .._util.arguments import real_number, with_hints
 from .common import Array, checked_contrast, count, generator, value_type
 from .stencils import Grid, box_offsets, stencil_matrix
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import real_number, whole_number, with_hints
+from .._util.arguments import real_number, whole_number, with_hints
 from .common import Array, canonical, count, generator, value_type
 
 

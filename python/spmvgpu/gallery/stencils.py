@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import whole_number, with_hints
+from .._util.arguments import whole_number, with_hints
 from .common import Array, canonical, checked_contrast, count, generator, value_type
 
 Grid = tuple[int, ...]

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from ..value_types import NAMES, is_value_type
+from .._util.value_types import NAMES, is_value_type
 
 #: The largest row and column.
 INDEX_LIMIT = int(np.iinfo(np.int32).max)

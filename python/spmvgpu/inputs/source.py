@@ -9,11 +9,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import _core
-from .._lazy import lazy
+from .._util.lazy import lazy
+from .._util.steps import step
+from .._util.value_types import CsrSource, Matrix, is_value_type, value_type
 from ..arrays import Located, library_of
 from ..devices import CPU
-from ..steps import step
-from ..value_types import CsrSource, Matrix, is_value_type, value_type
 from . import compressed
 from .compressed import INDEX_LIMIT, storage_dtype, transpose
 
@@ -69,7 +69,7 @@ class DeviceCsr:
 
     @lazy
     def features(self) -> dict[str, Any]:
-        """What `planning.model.predict.features` gives."""
+        """What `planning.predict.features` gives."""
         return self._source.features()
 
     def plan(self, format: str, options: dict[str, Any], processors: int | None = None) -> dict[str, Any]:

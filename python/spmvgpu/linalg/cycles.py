@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import one_of, real_number, whole_number, with_hints
-from ..construct import aslinearoperator
+from .._util.arguments import one_of, real_number, whole_number, with_hints
+from .._util.value_types import core_class
 from ..inputs.compressed import storage_dtype, wanted_dtype
-from ..operator import SparseOperator
-from ..value_types import core_class
+from ..operator.construct import aslinearoperator
+from ..operator.operator import SparseOperator
 from .preconditioners import (
     DevicePreconditioner,
     check_operator,

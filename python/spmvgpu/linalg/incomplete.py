@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._util.value_types import core_class
 from ..devices import resolve_device
 from ..inputs.compressed import transpose
-from ..operator import SparseOperator
-from ..value_types import core_class
+from ..operator.operator import SparseOperator
 from .preconditioners import DevicePreconditioner, check_operator, requested_device, what_fits
 
 

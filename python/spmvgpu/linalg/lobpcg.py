@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as sla
 
-from ..arguments import with_hints
+from .._util.arguments import with_hints
 from ..arrays import host_array
-from ..construct import aslinearoperator
+from ..operator.construct import aslinearoperator
 
 
 @with_hints

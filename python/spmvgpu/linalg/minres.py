@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..arguments import real_number, with_hints
+from .._util.arguments import real_number, with_hints
 from .stopping import check_limits
 from .systems import solve
 

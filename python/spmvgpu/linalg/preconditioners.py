@@ -14,15 +14,15 @@ import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._util.value_types import core_class
+from .._util.value_types import is_distributed as is_spread
 from ..arrays import host_array, library_of, taken
-from ..composed import Composable
-from ..construct import aslinearoperator
 from ..devices import device_name, resolve_device
 from ..inputs.sparse import scipy_sparse
-from ..operands import promoted
-from ..operator import SparseOperator
-from ..value_types import core_class
-from ..value_types import is_distributed as is_spread
+from ..operator.composed import Composable
+from ..operator.construct import aslinearoperator
+from ..operator.operands import promoted
+from ..operator.operator import SparseOperator
 from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
 
 

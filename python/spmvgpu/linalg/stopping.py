@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import real_number, whole_number
-from ..show import Brief
+from .._util.arguments import real_number, whole_number
+from .._util.show import Brief
 
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse.linalg as sla
 
 from .. import _core
-from ..arguments import whole_number
+from .._util.arguments import whole_number
 from ..arrays import is_sparse, taken
-from ..construct import aslinearoperator
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
-from ..operands import kind_of
-from ..operator import SparseOperator
+from ..operator.construct import aslinearoperator
+from ..operator.operands import kind_of
+from ..operator.operator import SparseOperator
 from .preconditioners import (
     PreconditionerMap,
     callback_map,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import _core
 from ..arrays import NUMPY, Located, taken
 from ..devices import CPU, device_name
-from ..operands import converted_vector
+from ..operator.operands import converted_vector
 
 
 class DeviceVector(NamedTuple):

@@ -15,7 +15,7 @@ padding. `by_submatrices` separates the blocks on the diagonal from the other en
 (array([ 8, 23]), array([3, 7]), 0.78)
 """
 
-from ..planning.model.guo2011 import Separator
+from ..planning.guo2011 import Separator
 from .algorithms import by_nnz, by_pmf, by_rows, by_submatrices, pmf
 from .parts import Partition, Submatrices, row_lengths
 from .separator import separator

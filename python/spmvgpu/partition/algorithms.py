@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import whole_number, with_hints
+from .._util.arguments import whole_number, with_hints
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import INDEX_LIMIT
 from .parts import Array, Partition, Submatrices, check_powers, partition_of, row_lengths, targets_of

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import real_number, whole_number
+from .._util.arguments import real_number, whole_number
+from .._util.show import Brief
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import INDEX_LIMIT
-from ..show import Brief
 
 Array = npt.NDArray[Any]
 

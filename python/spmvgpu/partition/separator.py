@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..arguments import with_hints
+from .._util.arguments import with_hints
 from ..devices import resolve_device
 from ..inputs.canonical import canonical_csr
-from ..planning.model.guo2011 import Separator
-from ..planning.model.predict import separator_csr
-from ..planning.model.profile import load_profile
+from ..planning.guo2011 import Separator
+from ..planning.predict import separator_csr
+from ..planning.profile import load_profile
 
 
 @with_hints

@@ -12,17 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..steps import Step
-    from .model.predict import Prediction, Predictions
+    from .._util.steps import Step
+    from .predict import Prediction, Predictions
     from .tuning import Trial, Tuning
 
 __all__ = ["Prediction", "Predictions", "Step", "Trial", "Tuning"]
 
 # Imported at first use: who needs a module of this package alone does not wait for SciPy.
 _MODULE_OF = {
-    "Prediction": ".model.predict",
-    "Predictions": ".model.predict",
-    "Step": "..steps",
+    "Prediction": ".predict",
+    "Predictions": ".predict",
+    "Step": ".._util.steps",
     "Trial": ".tuning",
     "Tuning": ".tuning",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _core
 from ..formats import builds_on_gpu, needs_symmetry
-from .model.predict import Prediction
+from .predict import Prediction
 
 #: What choosing may take, in products of the matrix, unless the caller says otherwise.
 BUDGET = 50.0

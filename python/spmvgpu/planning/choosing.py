@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core, parts
+from .. import _core
+from .._util.steps import step
+from .._util.value_types import AnyMatrix
 from ..devices import CPU
 from ..formats import Choice, candidates, check_format, formats, needs_few_values, needs_symmetry
 from ..inputs.source import DeviceCsr, on_device
-from ..parts import build
-from ..steps import step
-from ..symmetry import Symmetry
-from ..value_types import AnyMatrix
-from . import tuning_cache
+from . import parts, tuning_cache
 from .budget import BUDGET, Budget, takes_long_to_plan
-from .model.predict import Prediction, features, predict_csr, separator_csr
-from .model.profile import load_profile
-from .model.roofline import variant_name
 from .on_cpu import choices_on_cpu
+from .parts import build
+from .predict import Prediction, features, predict_csr, separator_csr
+from .profile import load_profile
 from .reordering import nearer_order
+from .roofline import variant_name
+from .symmetry import Symmetry
 from .tuning import NOISE, Trial, Tuning
 
 MODES = ("off", "cached", "full")

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import parts
+from .._util.steps import step
+from .._util.value_types import value_type
 from ..devices import CPU
 from ..formats import Indices, Order
 from ..inputs import compressed
 from ..inputs.source import DeviceCsr, on_device
-from ..steps import step
-from ..value_types import value_type
+from . import parts
 from .budget import Budget
-from .model.predict import features
+from .predict import features
 
 Reorder = Literal["rcm", "clusters", "auto", False] | None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..show import Brief, fit, html_table
-from ..steps import Step, in_words
-from .model.roofline import variant_name
+from .._util.show import Brief, fit, html_table
+from .._util.steps import Step, in_words
+from .roofline import variant_name
 
 _MOST_TRIALS = 3  # that `repr` shows
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from .. import _core, cache
-from .._lazy import lazy
+from .._util.lazy import lazy
+from .._util.schema import Range, check
+from .._util.steps import step
 from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.source import DeviceCsr
-from ..schema import Range, check
-from ..steps import step
-from .model.profile import device_model, load_profile, slug
+from .profile import device_model, load_profile, slug
 
 SCHEMA = 3
 _TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": Range(0, 1e12)}

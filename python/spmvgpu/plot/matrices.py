@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..arguments import with_hints
-from ..construct import aslinearoperator
+from .._util.arguments import with_hints
 from ..formats import needs_symmetry
+from ..operator.construct import aslinearoperator
 from .figures import PADDING, axes_or_new, pyplot_module
 
 _BLUE = "#2a5db0"

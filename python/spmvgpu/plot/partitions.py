@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import partition
-from ..arguments import with_hints
+from .._util.arguments import with_hints
 from .figures import PADDING, axes_or_new, pyplot_module
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import whole_number, with_hints
-from ..operator import SparseOperator
-from ..show import Brief
+from .._util.arguments import whole_number, with_hints
+from .._util.show import Brief
+from ..operator.operator import SparseOperator
 from .figures import PADDING, axes_or_new, pyplot_module
 from .matrices import spy
 

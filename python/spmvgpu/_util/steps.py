@@ -1,0 +1,105 @@
+"""What the making of an operator spends its time on."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import NamedTuple
+
+from .. import _core
+from .show import short
+
+
+class Step(NamedTuple):
+    """One step of making an operator, see `spmvgpu.planning.Tuning`.
+
+    Attributes
+    ----------
+    name : str
+        "upload", "checks", "transpose", "order", "cache", "profile", "features", "plan", "convert" or
+        "trial"; "other" is the rest.
+    of : str
+        The format, with its options, of "plan", "convert" and "trial"; otherwise empty.
+    seconds : float
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
+    >>> "convert" in [step.name for step in op.tuning.steps]
+    True
+    """
+
+    name: str
+    of: str
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"Step(name={self.name!r}, of={self.of!r}, seconds={short(self.seconds)})"
+
+
+class Recording:
+    """The steps of a thread, while it is within the block of `recorded`."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+        self._start = perf_counter()
+        self.is_in_step = False
+
+    def add(self, step: Step) -> None:
+        self._steps.append(step)
+
+    def steps(self) -> list[Step]:
+        """Those so far, and the time of what is none of them."""
+        rest = perf_counter() - self._start - sum(step.seconds for step in self._steps)
+        return [*self._steps, Step("other", "", max(rest, 0.0))]
+
+
+_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+def recorded() -> AbstractContextManager[Recording]:
+    """A context within which the steps of the calling thread are recorded."""
+    return _core.Within(_recording, Recording())
+
+
+def step(name: str, of: str = "") -> _Timed:
+    """A context that records the time within it as a step, unless it is a part of one."""
+    return _Timed(name, of)
+
+
+class _Timed:
+    """No generator, which takes longer to start than some steps do to run."""
+
+    __slots__ = ("_name", "_of", "_recording", "_start")
+
+    def __init__(self, name: str, of: str) -> None:
+        self._name, self._of = name, of
+
+    def __enter__(self) -> None:
+        recording = _recording.get()
+        self._recording = None if recording is None or recording.is_in_step else recording
+        if self._recording is not None:
+            # An interrupt between here and the block ends the recording too.
+            self._recording.is_in_step = True
+            self._start = perf_counter()
+
+    def __exit__(self, *raised: object) -> None:
+        if self._recording is not None:
+            self._recording.add(Step(self._name, self._of, perf_counter() - self._start))
+            self._recording.is_in_step = False
+
+
+def in_words(steps: list[Step]) -> str:
+    """Their milliseconds by names and formats: ``5.1 ms: upload 3.0, plan 2.1 (csr 0.4, sell 1.7)``."""
+    by_name: dict[str, dict[str, float]] = {}
+    for taken in steps:
+        of_formats = by_name.setdefault(taken.name, {})
+        format = taken.of.partition(" ")[0]  # of a variant
+        of_formats[format] = of_formats.get(format, 0.0) + 1e3 * taken.seconds
+    words = []
+    for name, of_formats in by_name.items():
+        of = ", ".join(f"{format} {time:.1f}" for format, time in of_formats.items() if format)
+        words.append(f"{name} {sum(of_formats.values()):.1f}{f' ({of})' if of else ''}")
+    return f"{1e3 * sum(taken.seconds for taken in steps):.1f} ms: {', '.join(words)}"

@@ -1,0 +1,365 @@
+"""The functions of `spmvgpu.matrix_io`, and the checks of what a file announces."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import zipfile
+from io import BufferedIOBase
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .. import _core
+from .._util.arguments import with_hints
+from .._util.messages import quoted, reason
+from ..operator.operator import SparseOperator
+from ..planning.symmetry import Symmetry, declared
+from .canonical import Symmetric, canonical_csr
+from .compressed import INDEX_LIMIT
+from .files import replacing
+from .matrix_market import Header, read_content, read_header
+
+MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
+VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
+
+# A byte of gzip's stands for at most so many.
+_MOST_UNPACKED = 1032
+
+# A file of a few bytes may announce any number of rows, and an empty row takes memory, too. Up to so many
+# take less than a second; more must come with an entry for every so many.
+_MOST_EMPTY_ROWS = 1 << 26
+_MOST_ROWS_PER_ENTRY = 64
+
+
+def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
+    """Read a sparse matrix from a file.
+
+    Parameters
+    ----------
+    path : path
+        A Matrix Market file (``.mtx`` or ``.mtx.gz``), or a file of `scipy.sparse.save_npz` (``.npz``). A
+        Matrix Market file may have any layout (coordinate or array), and may hold a vector, which becomes a
+        matrix of one column.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        The whole matrix, also where the file holds one triangle of it. An entry that a symmetric file states
+        in both triangles counts once. Duplicates are summed. Integers and bool become float64.
+
+    Raises
+    ------
+    ValueError
+        If the name has another ending; if the content is broken, or not as symmetric as the file says; or if
+        nearly all of more than 67 million rows are empty.
+    OSError
+        If the file does not exist or cannot be read.
+    MemoryError
+        If the matrix does not fit into memory.
+
+    See Also
+    --------
+    write_matrix : Write such a file.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     sg.matrix_io.write_matrix(f"{folder}/A.mtx", sg.gallery.poisson2d(4))
+    ...     A = sg.matrix_io.read_matrix(f"{folder}/A.mtx")
+    >>> A.shape, A.nnz
+    ((16, 16), 64)
+    """
+    path = _checked_path(path, MATRIX_SUFFIXES)
+    try:
+        matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
+        # Canonical here, where whatever fails can still be reported with the file's name.
+        try:
+            return cast(sp.csr_array, canonical_csr(matrix))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {reason(error)}") from error
+    except MemoryError as error:
+        raise _too_large(path, "matrix", error) from error
+
+
+@with_hints
+def write_matrix(path: str | os.PathLike[str], A: Any, *, symmetric: Symmetric = None) -> None:
+    """Write a sparse matrix to a file.
+
+    An existing file is replaced once the new one is complete.
+
+    Parameters
+    ----------
+    path : path
+        Ends in ``.mtx`` or ``.mtx.gz`` for a Matrix Market file, or in ``.npz`` for a file of
+        `scipy.sparse.save_npz`.
+    A : sparse matrix or SparseOperator
+        As `spmvgpu.aslinearoperator` takes it. Integers and bool become float64.
+    symmetric : {None, False, True, "lower", "upper", "hermitian"}
+        As `spmvgpu.aslinearoperator` takes it. A Matrix Market file of a symmetric or Hermitian matrix holds
+        its lower triangle. The default is what an operator was declared to be, and False for every other
+        matrix.
+
+    Raises
+    ------
+    TypeError
+        If `A` is not a matrix.
+    ValueError
+        If the name has another ending, or the matrix is not as symmetric as declared.
+    OSError
+        If the file cannot be written.
+
+    See Also
+    --------
+    read_matrix : Read such a file.
+
+    Notes
+    -----
+    Numbers have as many digits as their type needs. A Matrix Market file does not say the type, so that
+    `read_matrix` gives float64 or complex128; rounded to float32 or complex64, they are what was written.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "A.mtx")
+    ...     sg.matrix_io.write_matrix(file, sg.gallery.poisson2d(4), symmetric=True)
+    ...     print(file.read_text().splitlines()[0])
+    ...     print(sg.matrix_io.read_matrix(file).nnz)
+    %%MatrixMarket matrix coordinate real symmetric
+    64
+    """
+    from scipy.io import mmwrite  # which takes as long to import as all else here
+
+    path = _with_suffix(path, MATRIX_SUFFIXES)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: not a regular file")
+    csr = canonical_csr(A, symmetric=symmetric)
+    is_said = symmetric is not None or not isinstance(A, SparseOperator)
+    kind = _checked_kind(csr, declared(symmetric, csr.dtype) if is_said else A._stored.symmetry)
+    with replacing(path) as file, file.open("wb") as stream:
+        if path.suffix == ".npz":
+            sp.save_npz(stream, csr)
+        elif path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as packed:  # without a name and a time
+                mmwrite(packed, csr, symmetry=kind)
+        else:
+            mmwrite(stream, csr, symmetry=kind)
+
+
+def _checked_kind(csr: sp.csr_array, known: Symmetry | None) -> str:
+    """What the first line of a Matrix Market file says of a matrix's symmetry."""
+    if not known:
+        return "general"
+    is_hermitian = csr.dtype.kind == "c" and Symmetry.SYMMETRIC not in known
+    kind = "hermitian" if is_hermitian else "symmetric"
+    found = _core.asymmetry(csr.indptr, csr.indices, csr.data, is_hermitian)
+    if found:
+        raise ValueError(
+            f"A is declared {kind} and is not: {found}; give symmetric=False to write all entries"
+        )
+    return kind
+
+
+def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Read a vector from a file.
+
+    Parameters
+    ----------
+    path : path
+        A Matrix Market file (``.mtx`` or ``.mtx.gz``) of a vector, or of a matrix with one row or one column;
+        or a file of `numpy.save` (``.npy``).
+
+    Returns
+    -------
+    (n,) numpy.ndarray
+
+    Raises
+    ------
+    ValueError
+        If the name has another ending, or the content is broken or not a vector.
+    OSError, MemoryError
+        As in `read_matrix`.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/b.npy", np.ones(3))
+    ...     sg.matrix_io.read_vector(f"{folder}/b.npy")
+    array([1., 1., 1.])
+    """
+    path = _checked_path(path, VECTOR_SUFFIXES)
+    try:
+        content: Any = _load_npy(path) if path.suffix == ".npy" else _load_matrix_market(path)
+        if content.ndim > 2 or (content.ndim == 2 and 1 not in content.shape):
+            raise ValueError(f"{path}: expected a vector, found an array of shape {content.shape}")
+        dense = content.toarray() if sp.issparse(content) else content
+    except MemoryError as error:
+        raise _too_large(path, "vector", error) from error
+    return np.asarray(dense).reshape(-1)
+
+
+def _too_large(path: Path, what: str, error: MemoryError) -> MemoryError:
+    return MemoryError(f"{path}: the {what} does not fit the memory of this machine ({reason(error)})")
+
+
+def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
+    path = _with_suffix(path, suffixes)
+    check_readable(path)
+    return path
+
+
+def _with_suffix(path: Any, suffixes: tuple[str, ...]) -> Path:
+    checked = as_path(path)
+    if not checked.name.endswith(suffixes):
+        raise ValueError(f"{path}: unknown kind of file; its name must end in {', '.join(suffixes)}")
+    return checked
+
+
+def as_path(path: Any) -> Path:
+    """What a caller gives as a path; TypeError if it is none."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise TypeError(f"path={path!r} is no path; give a string or a pathlib.Path") from None
+
+
+def check_readable(path: Path) -> None:
+    """Say why a file cannot be read, before a parser blames its content.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file: a pipe would block, and a directory confuse the parsers.
+    OSError
+        If there is none, or it may not be read.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: not a regular file")
+    with path.open("rb"):
+        pass
+
+
+def _load_matrix_market(path: Path) -> Any:
+    """Content of a Matrix Market file: a sparse matrix, or an array where the file is in the array format."""
+    try:
+        with _open(path) as stream:
+            header = read_header(stream)
+            _check_announced(header, path.stat().st_size * (_MOST_UNPACKED if path.suffix == ".gz" else 1))
+            return read_content(stream, header)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # The parsers raise what they please on broken input (EOFError, zlib.error, ...).
+        raise ValueError(f"{path}: not a valid Matrix Market file: {reason(error)}") from error
+
+
+def _check_announced(header: Header, length: int) -> None:
+    if header.least_bytes > length:
+        raise ValueError(
+            f"truncated: the header announces {header.entries} entries, more than {length} bytes hold"
+        )
+    if header.layout == "coordinate":
+        _check_size(header.rows, header.cols, header.entries)
+
+
+def _open(path: Path) -> BufferedIOBase:
+    return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _check_size(rows: int, cols: int, entries: int) -> None:
+    """Refuse a matrix that is known not to fit, before anything is allocated for it."""
+    needed = 8 * rows + 28 * entries  # as coordinates and as CSR, in the smallest types
+    available = _available_memory()
+    if needed > available:
+        raise MemoryError(
+            f"{rows} x {cols} with {entries} entries takes {needed} bytes, and {available} are available"
+        )
+    check_rows(rows, entries)
+    if max(rows, cols) > INDEX_LIMIT:
+        raise ValueError(f"the matrix is {rows} x {cols}; at most {INDEX_LIMIT} rows and columns fit")
+
+
+def check_rows(rows: int, entries: int, ranks: int = 1) -> None:
+    """Refuse, with ValueError, a matrix that is next to all empty rows, which would take gigabytes."""
+    if rows > ranks * max(_MOST_EMPTY_ROWS, _MOST_ROWS_PER_ENTRY * entries):
+        raise ValueError(
+            f"{rows} rows and {entries} entries are announced; next to all rows are empty, and would take "
+            f"{4 * rows} bytes: leave empty rows out"
+        )
+
+
+def _available_memory() -> int:
+    """Bytes that can be had without swapping; all that the machine has where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return 1024 * int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _load_npz(path: Path) -> Any:
+    try:
+        with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
+            _check_npz_size(stream)
+            matrix = sp.load_npz(stream)
+        if matrix.ndim != 2:
+            raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
+        rows, cols = matrix.shape
+        _check_size(rows, cols, matrix.data.size)  # what some formats call nnz follows from the shape alone
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
+        return matrix
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {reason(error)}") from error
+
+
+def _check_npz_size(stream: IO[bytes]) -> None:
+    """Compare the sizes that the arrays announce with what is there, and go back to the begin."""
+    with zipfile.ZipFile(stream) as archive:
+        entries = archive.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        if unpacked > (available := _available_memory()):
+            raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
+        for entry in entries:
+            with archive.open(entry) as array:
+                _check_npy_size(array, entry.file_size)
+    stream.seek(0)
+
+
+def _load_npy(path: Path) -> npt.NDArray[Any]:
+    try:
+        with path.open("rb") as stream:
+            _check_npy_size(stream, path.stat().st_size)
+            stream.seek(0)
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: not a valid .npy file: {reason(error)}") from error
+
+
+def _check_npy_size(stream: IO[bytes], length: int) -> None:
+    """Compare the size that the header announces with that of the array in the file."""
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    read_header = readers.get(np.lib.format.read_magic(stream))
+    if read_header is not None:  # the others are for records with field names beyond latin-1
+        shape, _, dtype = read_header(stream)
+        announced = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and announced > length - stream.tell():
+            raise ValueError(f"truncated: an array of shape {quoted(str(shape))} takes {announced} bytes")

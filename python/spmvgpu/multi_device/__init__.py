@@ -1,0 +1,1 @@
+"""The operator over several devices of one process, and what goes where."""

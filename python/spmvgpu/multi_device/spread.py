@@ -1,0 +1,288 @@
+"""Operators over several devices, and vectors that stay on these devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast, overload
+
+import numpy.typing as npt
+
+from .._util.show import fit
+from .._util.types import ArrayT
+from .._util.value_types import DistributedMatrix
+from ..arrays import NUMPY, host_array
+from ..operator.operands import converted_vector, factor
+from ..operator.operator import SparseOperator
+
+
+class DistributedVector:
+    """A vector in pieces on the devices of an operator.
+
+    `MultiDeviceOperator.distribute` makes one.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        ``(n,)``.
+    dtype : numpy.dtype
+    nbytes : int
+        Bytes of GPU memory.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+    >>> x = op.distribute(np.ones(4))
+    >>> (op @ x).collect()
+    array([1., 0., 0., 1.])
+    """
+
+    def __init__(self, operator: MultiDeviceOperator) -> None:
+        self._operator = operator  # kept alive: its streams carry the work on the vector
+        self._core = operator._spread.make_vector()
+        self.shape = (operator.shape[1],)
+        self.dtype = operator.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._core.nbytes)
+
+    def assign(self, x: Any) -> None:
+        """Copy an array in host memory to the pieces.
+
+        Parameters
+        ----------
+        x : (n,) array
+            In host memory. It is converted to the dtype of the vector.
+
+        Raises
+        ------
+        TypeError
+            If `x` is on a GPU, has masked entries, or is complex and the vector is real.
+        ValueError
+            If `x` has another shape.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+        >>> x = op.distribute()
+        >>> x.assign(np.arange(4.0))
+        >>> x.collect()
+        array([0., 1., 2., 3.])
+        """
+        x = host_array("x", x)
+        self._core.assign(converted_vector(self._operator, "x", x, NUMPY)[1].host)
+
+    def collect(self) -> npt.NDArray[Any]:
+        """Return the whole vector as a NumPy array.
+
+        The call waits for the product that computes the vector.
+
+        Returns
+        -------
+        (n,) numpy.ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> op.distribute([1.0, 2.0, 3.0, 4.0]).collect()
+        array([1., 2., 3., 4.])
+        """
+        host: npt.NDArray[Any] = self._core.collect()
+        return host
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError(
+                "the pieces are on several devices, so an array of them is a copy; leave out copy=False"
+            )
+        return self.collect() if dtype is None else self.collect().astype(dtype)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __repr__(self) -> str:
+        return fit(
+            f"<DistributedVector of {self.dtype}, length {len(self)}, on {', '.join(self._operator.device)}>"
+        )
+
+
+class MultiDeviceOperator(SparseOperator):
+    """A sparse matrix over several devices.
+
+    `aslinearoperator` makes one if `device` is a list. Each device holds a set of rows. The class is a
+    `SparseOperator` with these differences:
+
+    - `device` is a tuple of names.
+    - `format` is "parts" if the devices have different formats.
+    - `options` holds the options of each part.
+    - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
+    - `update_values` is not available.
+
+    Use a `DistributedVector` to keep the vectors of an iteration on the devices.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
+    >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+    >>> x, y = op.distribute(np.arange(6.0)), op.distribute()
+    >>> for _ in range(2):
+    ...     y = op.spmv(x, out=y)
+    ...     x, y = y, x
+    >>> x.collect()
+    array([-2.,  1.,  0.,  0., -6., 12.])
+    """
+
+    @property
+    def _spread(self) -> DistributedMatrix:
+        return cast("DistributedMatrix", self._matrix)
+
+    @property
+    def device(self) -> tuple[str, ...]:  # type: ignore[override]
+        names: tuple[str, ...] = self._origin.device
+        return names
+
+    def distribute(self, x: Any = None) -> DistributedVector:
+        """Return a vector in pieces on the devices of the operator.
+
+        Each device holds the entries that belong to its rows.
+
+        Parameters
+        ----------
+        x : (n,) array, optional
+            Initial contents, in host memory. Without it, the vector is not initialized.
+
+        Returns
+        -------
+        DistributedVector
+
+        Raises
+        ------
+        TypeError
+            If `x` is on a GPU.
+        ValueError
+            If the matrix is not square, if the rows of a device are not contiguous, or if `x` has another
+            shape.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> op.distribute(np.ones(4))
+        <DistributedVector of float64, length 4, on cpu, cpu>
+        """
+        vector = DistributedVector(self)
+        if x is not None:
+            vector.assign(x)
+        return vector
+
+    def update_values(self, data: Any) -> NoReturn:
+        """Raise a TypeError: make a new operator instead.
+
+        Parameters
+        ----------
+        data : array
+            Not used.
+
+        Raises
+        ------
+        TypeError
+            Always.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        >>> A.data *= 2
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        """
+        raise TypeError(
+            f"an operator over several devices ({', '.join(self.device)}) cannot update its values; make a "
+            "new one with aslinearoperator(A, device=[...])"
+        )
+
+    def synchronize(self) -> None:
+        """Wait until all products with distributed vectors are done.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> y = op @ op.distribute(np.ones(4))
+        >>> op.synchronize()
+        """
+        self._spread.synchronize()
+
+    def spmv(
+        self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0, stream: Any = None
+    ) -> Any:
+        """Return ``alpha * A @ x + beta * out``.
+
+        As `SparseOperator.spmv`, and also for distributed vectors. With these, the call returns when the
+        product is queued on the GPUs and done on the CPU. `out` can be the `x` of the next product at once.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array, or DistributedVector
+        out : like `x`, optional
+        alpha, beta : float or complex
+        stream : optional
+            Not for distributed vectors.
+
+        Returns
+        -------
+        array or DistributedVector
+            `out`, or a new one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `SparseOperator.spmv`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> x, y = op.distribute(np.ones(4)), op.distribute()
+        >>> op.spmv(x, out=y, alpha=3.0) is y
+        True
+        >>> y.collect()
+        array([3., 0., 0., 3.])
+        """
+        if not isinstance(x, DistributedVector):
+            return super().spmv(x, out, alpha, beta, stream)
+        if out is None and beta != 0:
+            raise ValueError(f"beta={beta} needs out=, the vector to scale and add to")
+        if out is None:
+            out = self.distribute()
+        elif not isinstance(out, DistributedVector):
+            raise TypeError(f"out must be a DistributedVector like x, not {type(out).__name__}")
+        if stream is not None:
+            raise TypeError(
+                "stream is not allowed with distributed vectors, which have their own streams; leave it out"
+            )
+        for name, vector in (("x", x), ("out", out)):
+            if vector.dtype != self.dtype:
+                raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")
+        scale, keep = factor(self, "alpha", alpha), factor(self, "beta", beta)
+        self._spread.multiply_distributed(scale, x._core, keep, out._core)
+        return out
+
+    @overload
+    def __matmul__(self, x: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
+    @overload
+    def __matmul__(self, x: Any) -> Any: ...
+    def __matmul__(self, x: Any) -> Any:
+        return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)

@@ -1,0 +1,311 @@
+"""`aslinearoperator`: from a matrix and what its owner wants to an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+from .._util.arguments import one_of, plain_options, real_number, whole_number, with_hints
+from .._util.steps import recorded, step
+from .._util.types import Device, Format
+from ..arrays import stream_handle
+from ..devices import CPU, at_most, device_name, resolve_device, thread_count
+from ..formats import check_format
+from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry
+from ..inputs.compressed import wanted_dtype
+from ..inputs.source import device_csr
+from ..multi_device.placement import checked_request
+from ..multi_device.spread import MultiDeviceOperator
+from ..planning import parts
+from ..planning.budget import BUDGET
+from ..planning.choosing import MODES, PARTITIONED, choose
+from ..planning.reordering import Reorder, check_reorder, in_order
+from ..planning.symmetry import declared
+from .operator import SparseOperator
+from .origins import OneDevice, spread
+from .stored import Stored
+
+
+@overload
+def aslinearoperator(
+    A: Any,
+    format: Format = "auto",
+    device: Device = "auto",
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    budget: float = BUDGET,
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    max_threads: int | None = None,
+    **format_options: Any,
+) -> SparseOperator: ...
+
+
+@overload
+def aslinearoperator(
+    A: Any,
+    format: Format = "auto",
+    *,
+    device: list[str] | tuple[str, ...],
+    dtype: Any = None,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    budget: float = BUDGET,
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    max_threads: int | None = None,
+    **format_options: Any,
+) -> MultiDeviceOperator: ...
+
+
+@overload
+def aslinearoperator(
+    A: Any,
+    format: Format,
+    device: list[str] | tuple[str, ...],
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    budget: float = BUDGET,
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    max_threads: int | None = None,
+    **format_options: Any,
+) -> MultiDeviceOperator: ...
+
+
+@with_hints
+def aslinearoperator(
+    A: Any,
+    format: Format = "auto",
+    device: Device | Sequence[str] = "auto",
+    dtype: Any = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    symmetric: Symmetric = None,
+    reorder: Reorder = None,
+    stream: Any = None,
+    tune: str = "cached",
+    budget: float = BUDGET,
+    powers: Sequence[float] | None = None,
+    partition: Any = "nnz",
+    memory_limit: int | None = None,
+    max_threads: int | None = None,
+    **format_options: Any,
+) -> SparseOperator:
+    """Return a sparse matrix as an operator on a GPU, on the CPU, or on several devices.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        A SciPy sparse array or matrix, a CuPy sparse matrix, a matrix of another library with a method
+        `tocsr` or `to_scipy_sparse`, a sparse data frame of pandas, a dense 2-D array, or a
+        ``(data, indices, indptr)`` tuple together with `shape`. The arrays of a tuple may be on the GPU of
+        the operator. `A` is never changed; duplicates are summed in a copy. A `SparseOperator` is returned
+        unchanged if no other argument is given.
+    format : str, default "auto"
+        The storage format, one of `formats()`. "auto" chooses one for the matrix and the device.
+        "partitioned" stores long rows as csr and short rows as ellpack. `spmvgpu.partition.separator` says
+        where to cut, or the option `separator` with a number of rows. A matrix that gains nothing from a cut
+        has one format.
+    device : str or list of str, default "auto"
+        "cpu", "cuda" or "cuda:N". "auto" takes the first GPU, and the CPU if there is none. A list, as in
+        ``["cuda:0", "cuda:1", "cpu"]``, divides the rows among these devices and gives a
+        `MultiDeviceOperator`; each device has a format that suits its rows.
+    dtype : {None, float32, float64, complex64, complex128}
+        Data type of the stored matrix and of its products. None keeps any of these four and converts other
+        types to float64. It refuses longdouble, which an explicit `dtype` rounds. A complex matrix cannot
+        become a real one.
+    shape : tuple of int, optional
+        The shape (rows, columns) that a ``(data, indices, indptr)`` tuple needs.
+    symmetric : {None, False, True, "lower", "upper", "hermitian"}
+        True: the matrix is symmetric, which makes it its own transpose. "lower", "upper": `A` holds only that
+        triangle of a symmetric matrix. "hermitian": the matrix equals its conjugate transpose; this is
+        checked. None: nothing is known, and ``format="auto"`` may look for symmetry on a GPU. False: it does
+        not look, and later values may be of any kind.
+    reorder : {None, False, "rcm", "clusters", "auto"}
+        The order in which the rows and columns of a square matrix are stored. An order in which neighbouring
+        rows read neighbouring entries of x is faster. Products and solvers hide the order: a product permutes
+        x, a solver of `linalg` permutes its vectors once. "rcm": reverse Cuthill-McKee, which takes the CPU
+        as long as thousands of products on a GPU. "clusters": clusters of rows that are close in a mesh,
+        found on the device in the time of some dozen products. "auto": "rcm" if entries lie far from the
+        diagonal and come at least twice as close. None: the given order, but ``format="auto"`` may find
+        clusters on a GPU within its `budget`. False: the given order.
+    stream : CUDA stream, optional
+        The stream for products with arrays on the device: an integer handle, or a stream of CuPy or PyTorch.
+        The default is the current stream of the array's library.
+    tune : {"cached", "off", "full"}
+        How to choose the format. "cached": reuse the result for a similar matrix if there is one. Otherwise
+        a GPU times the two or three formats with the best predictions, unless one is clearly the best, and
+        the CPU takes csr, or stencil for a matrix whose rows repeat. "off": time nothing and reuse nothing.
+        "full": time all options of all formats, or of the given format, unless that was done
+        before. Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the times.
+    budget : float, default 50
+        Time limit for ``tune="cached"``, in products of the matrix, without the upload. Formats are timed
+        only if predictions, conversions and trials are expected to take less, and until the time is used up.
+        For matrices below some millions of non-zeros it is too short for two formats, and the prediction
+        decides. 0: time nothing. ``math.inf``: time all formats with close predictions.
+    powers : sequence of float, optional
+        Relative speeds of the devices in a list. By default devices of one kind are equal, and others are
+        measured.
+    partition : {"nnz", "rows", "pmf"} or Partition, default "nnz"
+        How to divide the rows among the devices in a list, in proportion to `powers`. "nnz": neighbouring
+        rows with equal numbers of non-zeros. "rows": equal numbers of neighbouring rows. "pmf": rows of
+        similar length together. See `spmvgpu.partition`.
+    memory_limit : int, optional
+        Largest number of bytes to use on a GPU. The default is nearly all free memory. With a limit or a list
+        of devices, the CPU multiplies the rows that do not fit, or they are streamed through the GPU.
+    max_threads : int, optional
+        Largest number of CPU threads for this operator and for every operator made from it. By default,
+        `limit_threads` decides. The number does not change the bits of a result. It is refused if no part of
+        the operator is on the CPU.
+    **format_options
+        Options of the format, see `format_options`.
+
+    Returns
+    -------
+    SparseOperator
+
+    Raises
+    ------
+    TypeError
+        If a dtype is not supported, or the format does not have an option.
+    ValueError
+        If the arrays do not describe a matrix, the matrix is not as `symmetric` says, a format or device is
+        unknown, or an option is out of range.
+    FormatError
+        If the format does not suit the matrix. The message names the cost and a format that does.
+    MemoryError
+        If the device has too little memory. The message names the bytes needed and free.
+    CudaError
+        If a CUDA device does not exist or a CUDA call fails.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(5, 5))
+    >>> op = sg.aslinearoperator(A, device="cpu")
+    >>> op @ np.ones(5)
+    array([1., 0., 0., 0., 1.])
+
+    A format with an option, a matrix of which only the lower triangle is given, and two devices:
+
+    >>> sg.aslinearoperator(A, format="ellr_t", device="cpu", threads_per_row=4).options["threads_per_row"]
+    4
+    >>> half = sg.aslinearoperator(sp.tril(A), device="cpu", symmetric="lower")
+    >>> half @ np.ones(5)
+    array([1., 0., 0., 0., 1.])
+    >>> sg.aslinearoperator(A, device=["cpu", "cpu"]).device
+    ('cpu', 'cpu')
+    """
+    if isinstance(A, SparseOperator) and not format_options:
+        asked = (format, device, dtype, shape, symmetric, reorder, stream, tune, budget)
+        if _is_default(*asked, powers, partition, memory_limit, max_threads):
+            return A
+    default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
+    format_options = _checked(format, tune, reorder, format_options)
+    budget = _checked_budget(budget)
+    checked_symmetry(symmetric)
+    is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
+    if is_spread or powers is not None or memory_limit is not None:
+        if reorder in ("rcm", "clusters"):
+            raise ValueError(
+                f"reorder={reorder!r} is for one device; reorder the matrix itself before it is spread"
+            )
+        request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
+        request = replace(request, threads=_checked_threads(max_threads, request.devices), budget=budget)
+        with at_most(request.threads):
+            csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+            return spread(csr, replace(request, symmetric=declared(symmetric, csr.dtype)), default_stream)
+    ordinal = resolve_device(device)
+    threads = _checked_threads(max_threads, [device])
+    with at_most(threads), recorded() as recording:
+        csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
+        if format == PARTITIONED and reorder:
+            raise ValueError(
+                f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
+            )
+        order, stored = None, csr
+        if reorder:
+            with step("order"):
+                order, stored = in_order(csr, reorder, ordinal)
+        symmetry, is_free = declared(symmetric, csr.dtype), reorder is None
+        choice, matrix, tuning = choose(
+            stored, format, ordinal, tune, format_options, symmetry, budget, may_reorder=is_free
+        )
+    tuning.steps = recording.steps()
+    if order is not None:
+        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
+    is_asked = format != "auto"
+    origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads, is_asked)
+    return SparseOperator(Stored(matrix, csr.shape, origin))
+
+
+def _csr_for(
+    A: Any, format: str, ordinal: int, dtype: Any, shape: Any, symmetric: Symmetric, reorder: Reorder
+) -> Any:
+    """The canonical matrix, on a GPU where nothing needs it elsewhere."""
+    said = checked_symmetry(symmetric)
+    needs_host = format == PARTITIONED or reorder in ("rcm", "auto")
+    if ordinal != CPU and not needs_host and said in (None, True):
+        found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
+        if found is not None and (said is None or found.shape[0] == found.shape[1]):
+            return found
+    with step("checks"):
+        return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+
+
+def _checked_budget(budget: Any) -> float:
+    allowed = "a number of products from 0 on, or math.inf"
+    products = real_number("budget", budget, allowed)
+    if products < 0:
+        raise ValueError(f"budget={budget!r} is not allowed; give {allowed}")
+    return products
+
+
+def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:
+    """The bound of the CPU's threads, which an operator on GPUs alone has no use for."""
+    if max_threads is None:
+        return None
+    count = thread_count("max_threads", max_threads)
+    names = [device_name(resolve_device(name)) for name in devices]
+    if "cpu" not in names:
+        raise ValueError(
+            f"max_threads={max_threads!r} is for the CPU, and the operator would be on {', '.join(names)}; "
+            "leave it out, or give device='cpu'"
+        )
+    return count
+
+
+def _is_default(*asked: Any) -> bool:
+    """Whether the arguments after `A`, in the order of the signature, are all as if they were not given."""
+    defaults = ("auto", "auto", None, None, None, None, None, "cached", BUDGET, None, "nnz", None, None)
+    return all(
+        given is default or (isinstance(given, str | int | float) and given == default)
+        for given, default in zip(asked, defaults, strict=True)
+    )
+
+
+def _checked(format: Any, tune: Any, reorder: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as plain numbers and names; all four are refused here, before the matrix is converted."""
+    if not isinstance(format, str) or format not in ("auto", PARTITIONED):
+        check_format(format)
+    one_of("tune", tune, MODES)
+    check_reorder(reorder)
+    return plain_options(options)

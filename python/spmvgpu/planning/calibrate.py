@@ -1,0 +1,229 @@
+"""Making the profile of a device: sample matrices are timed, and both models fitted to the times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..devices import CPU, build_info
+from . import measure, roofline, samples
+from .guo2011 import Coo, CsrVector, Ell
+from .profile import Profile, device_model
+
+Record = dict[str, Any]
+
+# Entries of the largest samples: beyond the caches; on a GPU, whose cache is larger, in diagonals too.
+_MAX_NNZ = 1 << 24
+_MAX_GENERAL_NNZ = {"cpu": 1 << 24, "cuda": 1 << 25}
+_QUICK_NNZ, _QUICK_LOAD = 1 << 15, 1 << 10
+
+# A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
+_SECONDS = 100.0
+
+
+def calibrate(
+    ordinal: int, *, quick: bool = False, report: Callable[[float, str], None] = lambda done, what: None
+) -> tuple[Profile, dict[str, list[Record]]]:
+    """Measure a device.
+
+    Parameters
+    ----------
+    ordinal : int
+        The device.
+    quick : bool
+        Small samples only, for trying out the way; the profile is no good.
+    report : callable
+        Called with the fraction that is done, from 0 to 1, and what is being done.
+
+    Returns
+    -------
+    Profile
+    dict
+        The timings of the samples, by model.
+    """
+    kind = "cpu" if ordinal == CPU else "cuda"
+    max_nnz = _QUICK_NNZ if quick else _MAX_NNZ
+    start = perf_counter()
+    loads = {dtype: _QUICK_LOAD if quick else measure.full_load(dtype, ordinal) for dtype in measure.DTYPES}
+    jobs: list[tuple[str, samples.Sample, Sequence[measure.Variant]]] = []
+    for load in sorted(set(loads.values())):
+        jobs += [("csr", s, [measure.CSR_VECTOR]) for s in samples.csr_vector_samples(load, max_nnz)]
+    jobs += [("ell", sample, [measure.ELL]) for sample in samples.ell_samples(max_nnz)]
+    jobs += [("coo", sample, [measure.COO]) for sample in samples.coo_samples(max_nnz)]
+    # In random order, so that what is left out when time is up is a bit of everything.
+    general = list(samples.general_samples(_QUICK_NNZ if quick else _MAX_GENERAL_NNZ[kind]))
+    order = np.random.default_rng(0).permutation(len(general))
+    jobs += [("roofline", general[i], variants(kind)) for i in order]
+    records: dict[str, list[Record]] = {"roofline": [], "csr": [], "ell": [], "coo": []}
+    features: dict[str, dict[str, Any]] = {}
+    with ThreadPoolExecutor(4) as pool:
+        # What is measured must not share the CPU with the making of the next matrix.
+        matrices = (s.build() for _, s, _ in jobs) if kind == "cpu" else _ahead(pool, jobs)
+        for i, ((part, sample, tried), matrix) in enumerate(zip(jobs, matrices, strict=False)):
+            report(i / len(jobs), sample.name)
+            if perf_counter() - start > _SECONDS:
+                break
+            for dtype in measure.DTYPES:
+                for record in measure.time_variants(sample.name, matrix, tried, dtype, ordinal):
+                    records[part].append(record)
+                if part == "roofline":
+                    data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
+                    found = _core.features(matrix.indptr, matrix.indices, data, matrix.shape[1])
+                    features[f"{sample.name} {dtype}"] = found
+    report(1, "fitting")
+    return _fit(ordinal, kind, loads, records, features, quick), records
+
+
+def variants(kind: str) -> list[measure.Variant]:
+    """What the roofline model knows: every format; and on a GPU csr by kernel."""
+    every = measure.all_variants()
+    if kind == "cpu":
+        return every
+    kernels: list[measure.Variant] = [("csr", {"kernel": kernel}) for kernel in ("balanced", "shuffle")]
+    return kernels + [variant for variant in every if variant[0] != "csr"]
+
+
+def _ahead(pool: Executor, jobs: Sequence[tuple[str, samples.Sample, Any]]) -> Iterator[Any]:
+    """The matrices of the jobs, the next few of them made while one is measured."""
+    depth = 4
+    waiting = [pool.submit(sample.build) for _, sample, _ in jobs[:depth]]
+    for i in range(len(jobs)):
+        matrix = waiting.pop(0).result()
+        if i + depth < len(jobs):
+            waiting.append(pool.submit(jobs[i + depth][1].build))
+        yield matrix
+
+
+def _fit(
+    ordinal: int,
+    kind: str,
+    loads: Mapping[str, int],
+    records: Mapping[str, Sequence[Record]],
+    features: Mapping[str, Mapping[str, Any]],
+    quick: bool,
+) -> Profile:
+    properties = _core.device_properties(ordinal)
+    processors = properties["multiprocessors"]
+    cache_bytes = _cache_bytes(properties)
+    machine = _core.Machine(kind == "cuda", cache_bytes, processors, processors)
+    general = records["roofline"]
+    return Profile(
+        device=device_model(ordinal),
+        kind=kind,
+        processors=processors,
+        cache_bytes=cache_bytes,
+        memory_bandwidth=_rounded(max(1e6 * r["bytes"] / r["time_us"] for r in _largest(general))),
+        power={dtype: _rounded(power(general, dtype)) for dtype in measure.DTYPES},
+        bus={way: _rounded(rate) for way, rate in measure.bus_bandwidth(ordinal).items()},
+        guo2011={dtype: fit_guo2011(dtype, loads[dtype], records) for dtype in measure.DTYPES},
+        roofline={dtype: fit_roofline(dtype, machine, general, features) for dtype in measure.DTYPES},
+        measured={
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "version": build_info()["version"],
+            "cuda": build_info()["cuda_version"] if kind == "cuda" else None,
+            "quick": quick,
+        },
+    )
+
+
+def _largest(records: Sequence[Record]) -> list[Record]:
+    """Those too large for caches, or at least the largest there are."""
+    limit = 0.5 * max(record["bytes"] for record in records)
+    return [record for record in records if record["bytes"] >= limit]
+
+
+def power(records: Sequence[Record], dtype: str) -> float:
+    """Non-zeros per second: geometric mean over the largest samples, each in its fastest format."""
+    fastest: dict[str, Record] = {}
+    for record in records:
+        best = fastest.get(record["matrix"])
+        if record["dtype"] == dtype and (best is None or record["time_us"] < best["time_us"]):
+            fastest[record["matrix"]] = record
+    limit = 0.5 * max(record["nnz"] for record in fastest.values())
+    rates = [1e6 * r["nnz"] / r["time_us"] for r in fastest.values() if r["nnz"] >= limit]
+    return float(np.exp(np.mean(np.log(rates))))
+
+
+def fit_guo2011(dtype: str, full_load: int, records: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+    """Parameters of the model of Guo et al. 2011."""
+    csr = [r for r in records["csr"] if r["dtype"] == dtype and r["rows"] == full_load]
+    ell = [r for r in records["ell"] if r["dtype"] == dtype]
+    coo = [r for r in records["coo"] if r["dtype"] == dtype]
+    return {
+        "csr": vars(CsrVector.fit(full_load, [r["cols"] for r in csr], [r["time_us"] for r in csr])),
+        "ell": vars(Ell.fit({(r["rows"], r["cols"]): r["time_us"] for r in ell})),
+        "coo": vars(Coo.fit([r["nnz"] for r in coo], [r["time_us"] for r in coo])),
+    }
+
+
+def fit_roofline(
+    dtype: str,
+    machine: _core.Machine,
+    records: Sequence[Record],
+    features: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Parameters of the library's own model."""
+    item = np.dtype(measure.DTYPES[dtype]).itemsize
+    own = [record for record in records if record["dtype"] == dtype]
+    matrices = list(dict.fromkeys(record["matrix"] for record in own))
+    points = {name: _core.roofline_point(features[f"{name} {dtype}"]) for name in matrices}
+    by_variant: dict[str, list[Record]] = {}
+    for record in own:
+        by_variant.setdefault(roofline.variant_name(record["format"], record["options"]), []).append(record)
+    fitted = []
+    for name, timed in by_variant.items():
+        if len(timed) < roofline.MIN_SAMPLES:
+            continue
+        terms = [
+            _core.roofline_terms(name, features[f"{r['matrix']} {dtype}"], item, machine, r["plan"])
+            for r in timed
+        ]
+        fit = roofline.fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
+        residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
+        fitted.append(
+            {
+                "format": timed[0]["format"],
+                "options": timed[0]["options"],
+                "norm": fit.norm,
+                "error": _rounded(fit.error),
+                "costs": {term: _rounded(cost) for term, cost in fit.costs.items()},
+                "residuals": [residuals.get(matrix) for matrix in matrices],
+            }
+        )
+    return {
+        "launch_us": min(record["time_us"] for record in own),
+        "places": [[_rounded(value) for value in points[matrix]] for matrix in matrices],
+        "variants": fitted,
+    }
+
+
+def save_records(path: Path, records: Mapping[str, Any]) -> None:
+    """The timings, for looking at."""
+    path.write_text(json.dumps(records))
+
+
+def _cache_bytes(properties: Mapping[str, Any]) -> int:
+    """Of the last cache before memory."""
+    if "l2_bytes" in properties:
+        return int(properties["l2_bytes"])
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    sizes = [1 << 20]  # where the system does not say
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = file.read_text().strip()
+        if text[-1:] in units:
+            sizes.append(int(text[:-1]) * units[text[-1]])
+    # A virtual machine names the cache of its whole host, of which it has a share.
+    return min(max(sizes), 1 << 25)
+
+
+def _rounded(value: float) -> float:
+    """To four digits: more are noise, and the profiles are read by people."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,98 @@
+"""Timing samples on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import _core
+from .._util.value_types import Matrix
+from ..devices import CPU
+from ..formats import Choice, build_in_one, formats, plan_csr
+
+DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
+
+Variant = tuple[str, dict[str, Any]]  # a format and its options
+
+# The kernels of Guo et al. 2011.
+CSR_VECTOR: Variant = ("csr", {"kernel": "shared"})
+ELL: Variant = ("ellpack", {})
+COO: Variant = ("coo", {})
+
+
+def all_variants() -> list[Variant]:
+    """Every format as it comes."""
+    return [(name, {}) for name in formats()]
+
+
+def time_variants(
+    name: str, matrix: sp.csr_array, variants: Iterable[Variant], dtype: str, ordinal: int
+) -> Iterator[dict[str, Any]]:
+    """A record per variant that holds the matrix: what was built, its bytes, microseconds a product."""
+    data = matrix.data.astype(DTYPES[dtype], copy=False)
+    csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    for format, options in variants:
+        try:
+            plan = plan_csr(csr, format, ordinal, options)
+            built = build_in_one(csr, Choice(format, options), ordinal)
+        except (_core.FormatError, MemoryError):
+            continue
+        yield {
+            "matrix": name,
+            "rows": matrix.shape[0],
+            "cols": matrix.shape[1],
+            "nnz": matrix.nnz,
+            "dtype": dtype,
+            "format": format,
+            "options": options,
+            "plan": plan,
+            "bytes": built.nbytes,
+            "time_us": round(_time(built, ordinal), 4),
+        }
+
+
+def _time(matrix: Matrix, ordinal: int) -> float:
+    """Microseconds of a product."""
+    if ordinal == CPU:
+        # Whatever else runs on a CPU makes a series slower, never faster.
+        repeats = int(np.clip(10_000_000 // max(matrix.nnz, 1), 3, 30))
+        return min(matrix.time_products(repeats) for _ in range(4))
+    return matrix.time_products(series_of(matrix.nnz))
+
+
+def series_of(nnz: int) -> int:
+    """Products of a series on a GPU."""
+    return 50 if nnz < 1_000_000 else 30
+
+
+def full_load(dtype: str, ordinal: int) -> int:
+    """Rows that the CSR-vector kernel works on at once: processors x blocks x warps (Guo 2011, 4.2.2)."""
+    if ordinal == CPU:
+        return _CPU_FULL_LOAD
+    found = _core.residency("csr_vector", np.dtype(DTYPES[dtype]).itemsize, ordinal)
+    processors: int = _core.device_properties(ordinal)["multiprocessors"]
+    return processors * int(found["blocks_per_processor"]) * int(found["block_size"]) // 32
+
+
+# The CPU has no thread blocks to fill: rows enough that starting the threads does not matter.
+_CPU_FULL_LOAD = 1 << 13
+
+
+def bus_bandwidth(ordinal: int, megabytes: int = 256) -> dict[str, float]:
+    """Bytes per second between NumPy arrays and a GPU, "up" and "down"; the CPU needs no bus."""
+    if ordinal == CPU:
+        return {}
+    host = np.ones(megabytes << 17)
+    vector = _core.DeviceArray(host.shape, host.dtype, ordinal)
+    best = {"up": np.inf, "down": np.inf}
+    for _ in range(4):
+        for way, move in (("up", vector.upload), ("down", vector.download)):
+            start = perf_counter()
+            move(host)
+            _core.synchronize(0, ordinal)
+            best[way] = min(best[way], perf_counter() - start)
+    return {way: host.nbytes / seconds for way, seconds in best.items()}

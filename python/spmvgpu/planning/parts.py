@@ -1,0 +1,256 @@
+"""Matrices made of parts, each in a format of its own: how they are built, and what they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import _core
+from .._util.value_types import (
+    AnyMatrix,
+    Matrix,
+    PartedMatrix,
+    is_distributed,
+    is_in_one_format,
+    is_parted,
+    is_streamed,
+    value_type,
+)
+from ..formats import Choice, Indices, Order, Part, build_in_one, estimate_csr, indices_of, pieces_for
+from ..inputs import compressed
+from ..inputs.compressed import narrowed
+from ..inputs.source import in_host_memory
+
+
+def reordered(choice: Choice, order: Order) -> Choice:
+    """`choice` for a square matrix whose rows and columns are stored in another order.
+
+    Row i of the stored matrix is row ``order[i]`` of the given one, likewise for columns; products are the
+    same as without.
+    """
+    reason = f"{choice.reason}; rows and columns are reordered"
+    if not choice.parts:
+        return replace(choice, reason=reason, parts=(Part(order, choice, order),))
+    rows = indices_of(order)
+    made = tuple(
+        Part(rows[part.rows], part.choice, rows if part.cols is None else rows[part.cols])
+        for part in choice.parts
+    )
+    return replace(choice, reason=reason, parts=made)
+
+
+def wrapped(matrix: AnyMatrix, order: Order) -> AnyMatrix:
+    """The matrix whose `reordered` form `matrix` is."""
+    if isinstance(order, _core.Permutation) and is_in_one_format(matrix):
+        return value_type(matrix.dtype).parted(matrix, order)
+    rows = indices_of(order)
+    made = [(part, rows[own], rows[cols]) for part, own, cols in _made_of(matrix)]
+    return _parted((len(rows), len(rows)), matrix.dtype, made or [(matrix, rows, rows)])
+
+
+def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:
+    """The choice of one format per set of rows; together the sets hold every row once."""
+    made = tuple(Part(own, choice) for own, choice in zip(rows, choices, strict=True))
+    return Choice("partitioned", {}, reason, made)
+
+
+def transposed(choice: Choice) -> Choice:
+    """The choice for the transposed matrix: the same where it can be."""
+    reason = "the original operator has this format"
+    if len(choice.parts) > 1:
+        return Choice("csr", {}, "the transposed matrix cannot be divided like the original")
+    swapped = tuple(Part(part.cols, part.choice, part.rows) for part in choice.parts if part.cols is not None)
+    return Choice(choice.format, choice.options, reason, swapped)
+
+
+def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
+    """A matrix that is canonical CSR, as chosen, on a device.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not hold every row once, or not every entry.
+    FormatError, MemoryError, CudaError
+        As for a matrix in one format.
+    """
+    made: list[tuple[AnyMatrix, Any, Any]] = []
+    if choice.parts:
+        _check_rows(choice.parts, csr.shape[0])
+        csr = in_host_memory(csr)
+        for part in choice.parts:
+            stored = build(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
+            made.append((stored, part.rows, 0 if part.cols is None else part.cols))
+    else:
+        first = 0
+        for piece in pieces_for(csr, choice.format):
+            made.append((build_in_one(piece, choice, ordinal), first, 0))
+            first += piece.shape[0]
+        if len(made) == 1:
+            return made[0][0]
+    return _parted(csr.shape, csr.dtype, made)
+
+
+def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, Any, Any]]) -> PartedMatrix:
+    """The matrix of parts; one whose rows and columns are permuted alike has one array for both."""
+    if len(made) == 1:
+        matrix, rows, cols = made[0]
+        made = [(matrix, rows, rows if rows is cols or np.array_equal(rows, cols) else cols)]
+    return value_type(dtype).parted(*shape, made)
+
+
+def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
+    """Bytes that the matrix takes that `build` makes."""
+    if not choice.parts:
+        return int(estimate_csr(csr, choice.format, ordinal, choice.options)["bytes"])
+    return sum(
+        estimate(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
+        + part.rows.nbytes
+        + (0 if part.cols is None else part.cols.nbytes)
+        for part in choice.parts
+    )
+
+
+def _check_rows(parts: Sequence[Part], rows: int) -> None:
+    """Before anything is built; the core checks once more what would corrupt memory."""
+    every = np.concatenate([part.rows for part in parts])
+    if every.size and (every.min() < 0 or every.max() >= rows):
+        raise ValueError(
+            f"the parts' rows must lie in 0..{rows - 1}; these reach from {every.min()} to {every.max()}"
+        )
+    count = np.bincount(every, minlength=rows)
+    if (count != 1).any():
+        row = int(np.argmax(count != 1))
+        raise ValueError(f"row {row} lies in {count[row]} parts; every row must lie in one")
+
+
+def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
+    """``csr[rows][:, cols]`` as canonical CSR; every column without `cols`.
+
+    Raises
+    ------
+    ValueError
+        If the rows have entries in other columns, which would be lost.
+    """
+    part = csr[rows]
+    indices, width = part.indices, csr.shape[1]
+    if cols is not None:
+        width = len(cols)
+        position = np.full(csr.shape[1], -1, np.int32)
+        position[cols] = np.arange(width, dtype=np.int32)
+        indices = position[part.indices]
+        if (indices < 0).any():
+            k = int(np.argmax(indices < 0))
+            row = rows[np.searchsorted(part.indptr, k, side="right") - 1]
+            raise ValueError(f"entry ({row}, {part.indices[k]}) is outside the columns of its part")
+    found = sp.csr_array((part.data, indices, part.indptr), shape=(len(rows), width))
+    return narrowed(found.sorted_indices())
+
+
+def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
+    """The matrices that a matrix is made of, with their rows and columns; none if it is in one format."""
+    if is_parted(matrix):
+        return [
+            (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
+            for part, rows, cols in matrix.parts
+        ]
+    if is_distributed(matrix):
+        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, *_ in matrix.shards]
+    return []
+
+
+def _index_map(indices: int | Indices, count: int) -> Indices:
+    return np.arange(indices, indices + count, dtype=np.int32) if isinstance(indices, int) else indices
+
+
+def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
+    """The matrix as a new canonical csr_array, whatever it is made of."""
+    made_of = _made_of(matrix)
+    if not made_of:
+        return sp.csr_array(matrix.to_csr(), shape=shape)
+    index_type = np.int32 if matrix.nnz <= compressed.ENTRY_LIMIT else np.int64
+    data, indices = np.empty(matrix.nnz, matrix.dtype), np.empty(matrix.nnz, index_type)
+    indptr = np.zeros(shape[0] + 1, index_type)
+    row, begin = 0, 0
+    for part, rows, cols in made_of:  # one at a time, for the memory's sake
+        piece = to_csr(part, (len(rows), shape[1] if cols is None else len(cols)))
+        end = begin + piece.nnz
+        data[begin:end] = piece.data
+        indices[begin:end] = piece.indices if cols is None else cols[piece.indices]
+        indptr[row + 1 : row + 1 + len(rows)] = begin + piece.indptr[1:].astype(index_type, copy=False)
+        row, begin = row + len(rows), end
+    stacked = sp.csr_array((data, indices, indptr), shape=shape)
+    every_row = np.concatenate([rows for _, rows, _ in made_of])
+    if (np.diff(every_row) != 1).any():
+        stacked = stacked[np.argsort(every_row, kind="stable")]
+    stacked.sort_indices()
+    return stacked
+
+
+def formats_in(matrix: Any) -> set[str]:
+    """The formats that a matrix is stored in."""
+    made_of = _made_of(matrix)
+    if made_of:
+        return {name for part, _, _ in made_of for name in formats_in(part)}
+    return {"csr" if is_streamed(matrix) else matrix.format}
+
+
+def format_of(matrix: Any) -> str:
+    """The format, or those of the parts."""
+    made_of = _made_of(matrix)
+    if made_of:
+        return " + ".join(dict.fromkeys(format_of(part) for part, _, _ in made_of))
+    return "csr, streamed" if is_streamed(matrix) else str(matrix.format)
+
+
+def options(matrix: Any) -> dict[str, Any]:
+    """The tunables in force; of several parts a list of them, with their formats."""
+    every = [part for part, _, _ in _made_of(matrix)]
+    if len(every) == 1:
+        return options(every[0])
+    if every:
+        return {"parts": [{"format": format_of(part), **options(part)} for part in every]}
+    return {} if is_streamed(matrix) else dict(matrix.options)
+
+
+def counts(matrix: Any) -> dict[str, float]:
+    """What the format counts of what it stores, by name; of parts the sums."""
+    every = [part for part, _, _ in _made_of(matrix)]
+    if not every:
+        return {} if is_streamed(matrix) else dict(matrix.counts)
+    total: dict[str, float] = {}
+    for part in every:
+        for name, count in counts(part).items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def takes_new_values(matrix: Any) -> TypeGuard[Matrix | PartedMatrix]:
+    """Whether the values of a matrix can be replaced where it is stored."""
+    return matrix.is_permuted if is_parted(matrix) else is_in_one_format(matrix)
+
+
+def value_map_bytes(matrix: Any) -> int:
+    """What updates of the values have the matrix keep, besides its arrays."""
+    made_of = _made_of(matrix)
+    if made_of:
+        own = int(matrix.value_map_bytes) if is_parted(matrix) else 0
+        return own + sum(value_map_bytes(part) for part, _, _ in made_of)
+    return 0 if is_streamed(matrix) else int(matrix.value_map_bytes)
+
+
+def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Copies of the stored arrays by name; of parts with their number before it."""
+    if is_streamed(matrix):
+        return dict(zip(("values", "col_indices", "row_offsets"), matrix.to_csr(), strict=True))
+    made_of = _made_of(matrix)
+    if not made_of:
+        return dict(matrix.arrays())
+    named = {}
+    for number, (part, rows, cols) in enumerate(made_of):
+        stored = {"rows": rows, **({} if cols is None else {"cols": cols}), **arrays(part)}
+        named.update({f"{number}.{name}": array for name, array in stored.items()})
+    return named

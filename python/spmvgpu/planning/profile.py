@@ -1,0 +1,324 @@
+"""Device profiles: what calibration found out about a device, kept as JSON files.
+
+The profile of a device is looked for in the user's cache directory, where ``python -m spmvgpu calibrate``
+puts it, and then among those that ship with the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import _core, cache
+from .._util.lazy import lazy
+from .._util.schema import Range, check
+from .._util.value_types import value_type
+from ..devices import CPU, devices
+from ..formats import formats, options_table
+from .roofline import POINT_LENGTH, variant_name
+
+SCHEMA = 1
+DTYPES = ("f32", "f64")
+SHIPPED = Path(__file__).parents[1] / "profiles"
+_DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
+
+
+class Variant(NamedTuple):
+    """A kernel of a format, as a profile knows it."""
+
+    options: dict[str, Any]
+    error: float | None  # mean relative error on samples left out of the fit
+    place: int | None  # in the model; None if nobody has timed it
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known about one device.
+
+    Attributes
+    ----------
+    device : str
+        What the maker calls it.
+    kind : {"cpu", "cuda"}
+    processors : int
+        Multiprocessors of a GPU, threads of a CPU.
+    cache_bytes : int
+        Of the last cache before memory: the L2 of a GPU.
+    memory_bandwidth : float
+        Bytes per second that the fastest product read.
+    power : dict
+        Non-zeros per second of a large product in the device's own best format, by dtype ("f32", "f64"): what
+        a matrix is divided among devices by.
+    bus : dict
+        Bytes per second from host memory "up" to a GPU and "down" again; empty for a CPU.
+    guo2011, roofline : dict
+        Parameters of the models, by dtype.
+    measured : dict
+        When and with what the profile was made.
+    """
+
+    device: str
+    kind: str
+    processors: int
+    cache_bytes: int
+    memory_bandwidth: float
+    power: Mapping[str, float]
+    bus: Mapping[str, float]
+    guo2011: Mapping[str, Any]
+    roofline: Mapping[str, Any]
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @lazy
+    def variants(self) -> Mapping[str, Mapping[str, Sequence[Variant]]]:
+        """The variants of every format that was measured, by name of the value type and of the format."""
+        found: dict[str, dict[str, list[Variant]]] = {}
+        for dtype, parameters in self.roofline.items():
+            of_formats = found.setdefault(dtype, {})
+            for place, variant in enumerate(parameters["variants"]):
+                known = Variant(variant["options"], variant["error"], place)
+                of_formats.setdefault(variant["format"], []).append(known)
+        return found
+
+    def model(self, dtype: Any) -> _core.RooflineModel:
+        """The roofline model of matrices of a value type. It knows the variants by their places."""
+        kind = value_type(dtype)
+        if kind.suffix not in self._models:
+            parameters = self.roofline[kind.profile]
+            machine = _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.processors)
+            variants = [
+                (v["format"], variant_name(v["format"], v["options"]), v["norm"], v["costs"], v["residuals"])
+                for v in parameters["variants"]
+            ]
+            self._models[kind.suffix] = _core.RooflineModel(
+                machine, kind.suffix, variants, parameters["places"]
+            )
+        return self._models[kind.suffix]
+
+    @lazy
+    def _models(self) -> dict[str, _core.RooflineModel]:
+        return {}
+
+    def save(self, path: Path) -> None:
+        """Write the profile, all at once or not at all."""
+        text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
+        # Lists of numbers on one line each.
+        text = re.sub(r"\[[^\[\]{}]*\]", lambda match: re.sub(r"\s+", " ", match[0]), text)
+        cache.write(path, text + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Profile:
+        """Read a profile.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a profile that this version understands; says why.
+        OSError
+            If it is not there or cannot be read.
+        """
+        content = cache.read(path, object)
+        if not isinstance(content, dict) or "schema" not in content:
+            raise ValueError("it is not a device profile")
+        if content.pop("schema") != SCHEMA:
+            raise ValueError(f"it has another schema; this version reads schema {SCHEMA}")
+        check(content, _TABLE)
+        for dtype in DTYPES:
+            _check_together(content["guo2011"][dtype], content["roofline"][dtype])
+        return cls(**content)
+
+
+def _check_together(guo2011: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
+    """What the table cannot say: what is divided by, which lists belong together, which options are whose."""
+    check(guo2011["csr"]["line"][1], _POSITIVE, "the slope of csr's line")
+    ell = guo2011["ell"]
+    rows, widths, samples = ell["rows"], ell["widths"], len(roofline["places"])
+    if len(ell["times"]) != len(rows) or {len(row) for row in ell["times"]} != {len(widths)}:
+        raise ValueError(f"ell must have {len(rows)} rows of {len(widths)} times")
+    for grid in (rows, widths):
+        if len(grid) < 2 or any(a >= b for a, b in pairwise(grid)):
+            raise ValueError("the rows and widths of ell must increase")
+    for variant in roofline["variants"]:
+        if len(variant["residuals"]) != samples:
+            raise ValueError(
+                f"a format has {len(variant['residuals'])} residuals, but there are {samples} samples"
+            )
+        if variant["format"] in formats():
+            known = options_table(variant["format"])
+            check(variant["options"], {name: known.get(name, _NOTHING) for name in variant["options"]})
+
+
+_LARGE = 1e18
+_POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
+_NOT_NEGATIVE, _COEFFICIENT = Range(0, _LARGE), Range(-_LARGE, _LARGE)
+_SCALAR = (str, bool, type(None), _COEFFICIENT)
+_NOTHING: set[str] = set()
+
+_GUO2011 = {
+    "csr": {
+        "full_load": _COUNT,
+        "threshold": _NOT_NEGATIVE,
+        "conic": [_COEFFICIENT, 3],
+        "line": [_COEFFICIENT, 2],
+    },
+    "ell": {"rows": [_COUNT], "widths": [_COUNT], "times": [[_POSITIVE]]},
+    "coo": {"line": [_NOT_NEGATIVE, 2]},
+}
+_VARIANT = {
+    "format": str,
+    "options": {str: _SCALAR},
+    "norm": Range(1, 4),
+    "error": Range(0, 1e6),
+    "costs": {str: Range(0, 1e12)},
+    "residuals": [(type(None), Range(-20, 20))],
+}
+_ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), POINT_LENGTH]], "variants": [_VARIANT]}
+
+# What a profile may hold; finite numbers, of sizes that the models can reckon with.
+_TABLE = {
+    "device": str,
+    "kind": {"cpu", "cuda"},
+    "processors": Range(1, 1e6, whole=True),
+    "cache_bytes": _COUNT,
+    "memory_bandwidth": _POSITIVE,
+    "power": dict.fromkeys(DTYPES, _POSITIVE),
+    "bus": ({}, {"up": _POSITIVE, "down": _POSITIVE}),
+    "guo2011": dict.fromkeys(DTYPES, _GUO2011),
+    "roofline": dict.fromkeys(DTYPES, _ROOFLINE),
+    "measured": {str: _SCALAR},
+}
+
+
+def profile_path(ordinal: int) -> Path | None:
+    """Where the calibration of a device is kept; None if this user has no place for it."""
+    where = cache.directory()
+    return None if where is None else where / "profiles" / f"{slug(device_model(ordinal), ordinal)}.json"
+
+
+def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Profile:
+    """The profile of a device.
+
+    Parameters
+    ----------
+    ordinal : int
+        The device.
+    path : path, optional
+        A file to read instead of the device's own.
+
+    Returns
+    -------
+    Profile
+        The one asked for, if it is a valid profile of that device. Otherwise there is a warning that says
+        what is wrong with which file, and the next best profile is used: the one that ships for the device,
+        or for one of its kind.
+    """
+    if path is not None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"profile={path!r} is not allowed; give the path of a file")
+        return _read_or_warn(Path(path), ordinal) or _shipped(ordinal)
+    return _loaded(ordinal, profile_path(ordinal))
+
+
+@lru_cache(maxsize=16)
+def _loaded(ordinal: int, path: Path | None) -> Profile:
+    """Read once: a warning is not repeated for every operator."""
+    return (_read_or_warn(path, ordinal, is_optional=True) if path else None) or _shipped(ordinal)
+
+
+def is_profile_of(profile: Profile, ordinal: int) -> bool:
+    """Whether a profile was measured on a device like this one.
+
+    Alike are GPUs of one model, and CPUs of one model with as many threads.
+    """
+    is_alike = ordinal < _core.device_count() and profile.device == device_model(ordinal)
+    return is_alike and (ordinal != CPU or profile.processors == _core.max_threads())
+
+
+def calibrated_power(ordinal: int, dtype: Any) -> float | None:
+    """Non-zeros per second, from a profile measured on a device like this one; None without."""
+    profile = load_profile(ordinal)
+    if not is_profile_of(profile, ordinal):
+        return None
+    return profile.power[value_type(dtype).profile]
+
+
+def forget_loaded() -> None:
+    """Read the profiles anew when they are needed next."""
+    _loaded.cache_clear()
+
+
+def _read_or_warn(path: Path, ordinal: int, is_optional: bool = False) -> Profile | None:
+    kind = _kind(ordinal)
+    try:
+        profile = Profile.read(path)
+        if profile.device != device_model(ordinal) or profile.kind != kind:
+            raise ValueError(f"it belongs to another device: {profile.device}, not {device_model(ordinal)}")
+        return profile
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and is_optional:
+            return None
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        warnings.warn(
+            f"the device profile {path} is not used: {reason}; {_shipped_path(ordinal).name} of this package "
+            "is used instead. Measure this device with: python -m spmvgpu calibrate",
+            UserWarning,
+            stacklevel=3,
+        )
+        return None
+
+
+def _kind(ordinal: int) -> str:
+    return "cpu" if ordinal == CPU else "cuda"
+
+
+def _shipped_path(ordinal: int) -> Path:
+    return _shipped_for(slug(device_model(ordinal), ordinal), _kind(ordinal))
+
+
+@lru_cache(maxsize=16)
+def _shipped_for(name: str, kind: str) -> Path:
+    own = SHIPPED / f"{name}.json"
+    return own if own.exists() else SHIPPED / _DEFAULTS[kind]
+
+
+@lru_cache(maxsize=16)
+def _read_shipped(path: Path) -> Profile:
+    """Read once: unlike a user's own, it stays what it is."""
+    return Profile.read(path)
+
+
+def _shipped(ordinal: int) -> Profile:
+    path = _shipped_path(ordinal)
+    profile = _read_shipped(path)
+    if ordinal != CPU and profile.device != device_model(ordinal):
+        warnings.warn(
+            f"there is no profile of {device_model(ordinal)}: {profile_path(ordinal)} is missing; the "
+            f"profile of {profile.device} is used instead. Measure this device with: "
+            "python -m spmvgpu calibrate",
+            UserWarning,
+            stacklevel=3,
+        )
+    return profile
+
+
+@lru_cache(maxsize=16)
+def device_model(ordinal: int) -> str:
+    """What a device's maker calls it."""
+    return devices()[0].model if ordinal == CPU else str(_core.device_properties(ordinal)["model"])
+
+
+def slug(model: str, ordinal: int) -> str:
+    """File name of a device: letters, digits and dashes; of a CPU with the threads in use."""
+    return _slug(f"{model} {_core.max_threads()} threads" if ordinal == CPU else model)
+
+
+@lru_cache(maxsize=16)
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
