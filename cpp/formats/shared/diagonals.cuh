@@ -110,7 +110,7 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
 
 // Of large matrices a thread has several rows. In single precision it is the instructions that count: with one row a
 // thread a 5-point grid of 9 M rows took 86 us in sdia, whose bytes take 43. In double precision it is the memory, and
-// two rows are faster where x and y lie in the L2, and then only for what is mirrored (docs/performance-log.md).
+// two rows are faster where x and y lie in the L2, and then only for what is mirrored (experiments/LOG.md).
 template <bool kMirrors, class T>
 void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const T* values, const Product<T>& product,
                       int block_size, Stream stream) {
