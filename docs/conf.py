@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from generate import generate
 
-from experiments.report.overview import repository
+from experiments.pages import repository
 
 project = "spmvgpu"
 author = "the spmvgpu developers"

@@ -21,9 +21,11 @@ matplotlib.use("agg")  # no display is needed, or asked for
 from matplotlib import pyplot as plt
 
 import spmvgpu as sg
-from experiments.report import jobs
-from experiments.report.markdown import short_name
-from experiments.report.products import NEWEST
+from experiments.jobs import solve
+from experiments.records import Content
+from experiments.speed import jobs
+from experiments.speed.products import NEWEST
+from experiments.tables import short_name
 from spmvgpu import gallery
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -153,7 +155,7 @@ def _solutions(ax: Any) -> None:
         measured = json.loads(file.read_text(encoding="utf-8"))
         if measured["environment"]["cuda"] is not None:
             break
-    rows = jobs.cases({"jobs": measured})[jobs.SOLVE, "poisson3d_100"]
+    rows = jobs.cases(Content.of(measured))[solve.JOB, "poisson3d_100"]
     shown = {"SciPy": ("scipy", "cpu"), "CuPy": ("cupy", "gpu"), "spmvgpu": ("spmvgpu", "gpu")}
     seconds = [jobs.find(rows, *which)[0]["time_us"] / 1e6 for which in shown.values()]
     ax.barh(list(shown), seconds, color=["#8a8f98", "#c0792a", "#2a5db0"])

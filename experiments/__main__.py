@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 import spmvgpu as sg
 
-# Name -> module with a function `main`, and what it does. Only the module that is asked for is imported.
+from .engine import load_experiments, run_command
+from .pages import main as report
+
+# Name -> what it does, in the order of the report.
 COMMANDS = {
-    "jobs": ("jobs.measure", "whole jobs: matrix to solution, SciPy's loops, start of a process"),
-    "speed": ("speed.run", "products of every library; calls from Python, round trips, memory"),
-    "auto": ("speed.automatic", "what one gets by default beside all of cuSPARSE, on matrices of every kind"),
-    "setup": ("speed.setup", "from a matrix to an operator, beside CuPy's upload"),
-    "updates": ("speed.updates", "new values for a matrix whose structure stays, in every format"),
-    "orders": ("speed.orders", "meshes without an order, as given, by rcm and by clusters"),
-    "symmetric": ("speed.symmetric", "the symmetric format beside general ones"),
-    "matmat": ("speed.columns", "products with several columns beside CuPy, PyTorch and SciPy"),
-    "complex": ("speed.complex_values", "products with complex matrices beside cuSPARSE and CuPy"),
-    "multi": ("speed.multi", "products and solvers over several GPUs and the CPU"),
-    "scaling": ("speed.scaling", "products and cg over the GPUs of ranks, under mpiexec"),
-    "halos": ("speed.halos", "what ranks send for a product, counted"),
-    "solvers": ("speed.solvers", "iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg"),
-    "prediction": ("speed.prediction", "predicted beside measured times of every format"),
-    "bytes": ("speed.byte_model", "bytes per non-zero of formats, and the time to read them: predictions"),
-    "report": ("report.pages", "tables and pictures of all results, into README.md and docs/"),
+    **{experiment.command: experiment.about for experiment in load_experiments() if experiment.about},
+    "report": "tables and pictures of all results, into README.md and docs/",
 }
 
 
@@ -39,8 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0
     try:
+        if name == "report":
+            return report(rest)
         if name in COMMANDS:
-            return int(import_module(f"experiments.{COMMANDS[name][0]}").main(rest))
+            return run_command(name, rest)
         from .papers import PAPERS
         from .papers.command import main as run_paper
 
@@ -61,7 +51,7 @@ def usage() -> str:
 
     lines = ["usage: python -m experiments NAME [OPTION ...]; each NAME has --help", ""]
     lines += ["measurements, and their report:"]
-    lines += [f"  {name:<12} {text}" for name, (_, text) in COMMANDS.items()]
+    lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
     lines += ["", "experiments of papers, with each claim beside what is measured here:"]
     lines += [f"  {name:<12} {paper.TITLE}" for name, paper in PAPERS.items()]
     return "\n".join(lines)

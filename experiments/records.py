@@ -5,40 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+Case = tuple[str, str]  # matrix and dtype
 
 RESULTS = Path("benchmarks/results")  # a folder per device; commands are run from the root of the checkout
-
-EXPERIMENTS = ("spmv", "overhead", "roundtrip", "memory")
-# Whole jobs come first, as in the reports; those measured by a command of their own last.
-FILES = (
-    "jobs",
-    "imports",
-    "info",
-    "auto",
-    "setup",
-    "updates",
-    "orders",
-    *EXPERIMENTS,
-    "packed_sell",
-    "symmetric",
-    "matmat",
-    "complex",
-    "multi",
-    "multi_cg",
-    "scaling",
-    "solvers",
-    "prediction",
-    "reproduce/guo2011",
-)
-# What every row of spmv.json has; other experiments keep the fields that make sense for them.
-SPMV_FIELDS = (
-    "matrix", "rows", "cols", "nnz", "dtype", "library", "variant", "cache", "time_us", "bytes",
-)  # fmt: skip
 
 
 class Recorder:
@@ -52,8 +28,6 @@ class Recorder:
         One entry per measurement, and per thing that was not measured, with the reason.
     parts : dict
         What else the file has: lists by name.
-    complete : callable, optional
-        Makes the row that is kept from the one that was measured.
     """
 
     def __init__(self, path: Path, environment: dict[str, Any]) -> None:
@@ -62,10 +36,9 @@ class Recorder:
         self.rows: list[Row] = []
         self.skipped: list[Row] = []
         self.parts: dict[str, list[Any]] = {}
-        self.complete: Callable[[Row], Row] | None = None
 
     def add(self, **row: Any) -> None:
-        self.rows.append(row if self.complete is None else self.complete(row))
+        self.rows.append(row)
 
     def skip(self, reason: str, **what: Any) -> None:
         """Note that something named was not measured, and why."""
@@ -88,8 +61,8 @@ class Recorder:
                     f"{self.environment.get(key)!r}: give another --out, or leave out --merge"
                 )
         again = set(matrices)
-        self.rows = [row for row in old["rows"] if row.get("matrix") not in again]
-        self.skipped = [row for row in old["skipped"] if row.get("matrix") not in again]
+        self.rows = [row for row in old["rows"] if _matrix(row) not in again]
+        self.skipped = [row for row in old["skipped"] if _matrix(row) not in again]
 
     def write(self) -> None:
         """Replace the file in one step, so that a kill leaves the previous one whole."""
@@ -106,6 +79,10 @@ class Recorder:
         return "{\n" + ",\n".join([f'"environment":{_compact(self.environment)}', *members]) + "\n}\n"
 
 
+def _matrix(row: Row) -> str | None:
+    return row.get("matrix", row.get("system"))
+
+
 def _compact(value: Any) -> str:
     return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
 
@@ -115,63 +92,78 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def read(folder: Path) -> dict[str, dict[str, Any]]:
-    """All experiments measured on one device, by name."""
-    return {name: json.loads((folder / f"{name}.json").read_text()) for name in FILES
-            if (folder / f"{name}.json").is_file()}  # fmt: skip
-
-
 def geometric_mean(values: Iterable[float]) -> float:
     """Geometric mean; nan of nothing."""
     logarithms = [math.log(value) for value in values]
     return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else math.nan
 
 
-class Times:
-    """Times of one spmv.json, looked up by matrix, dtype, library, variant, cache and threads."""
+@dataclass(frozen=True)
+class Content:
+    """What one file of results has; rows are looked up by case, library, variant, cache and threads."""
 
-    def __init__(self, content: dict[str, Any]) -> None:
-        self.environment = content["environment"]
-        self._rows: dict[tuple[Any, ...], dict[tuple[str, str], Row]] = {}
-        for row in content["rows"]:
+    environment: dict[str, Any]
+    rows: list[Row]
+    skipped: list[Row] = field(default_factory=list)
+    parts: dict[str, list[Row]] = field(default_factory=dict)  # what else is in the file
+
+    @classmethod
+    def of(cls, file: dict[str, Any]) -> Content:
+        """The content of a parsed file."""
+        known = {name: file.get(name, []) for name in ("rows", "skipped")}
+        parts = {name: file[name] for name in file if name not in ("environment", *known)}
+        return cls(file["environment"], **known, parts=parts)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.environment["cuda"] is not None
+
+    @property
+    def threads(self) -> list[int]:
+        """The numbers of threads that were measured on a CPU; empty for a GPU."""
+        return sorted({row["threads"] for row in self.rows if row.get("threads")})
+
+    def grouped(self, case: str, key: str) -> dict[tuple[Any, ...], dict[Any, Row]]:
+        """Rows by case, in the order measured, and then by a key; both name fields, separated by spaces."""
+        found: dict[tuple[Any, ...], dict[Any, Row]] = {}
+        keys = key.split()
+        for row in self.rows:
+            name = row.get(key) if len(keys) == 1 else tuple(row[part] for part in keys)
+            found.setdefault(tuple(row[part] for part in case.split()), {})[name] = row
+        return found
+
+    @cached_property
+    def _rows(self) -> dict[tuple[Any, ...], dict[tuple[str, str], Row]]:
+        rows: dict[tuple[Any, ...], dict[tuple[str, str], Row]] = {}
+        for row in self.rows:
             case = (row["matrix"], row["dtype"], row["cache"], row.get("threads"))
-            self._rows.setdefault(case, {})[row["library"], row["variant"]] = row
-        self.threads = sorted({row["threads"] for row in content["rows"] if row.get("threads")})
+            rows.setdefault(case, {})[row["library"], row["variant"]] = row
+        return rows
 
-    def cases(self) -> list[tuple[str, str]]:
+    def cases(self) -> list[Case]:
         """(matrix, dtype) pairs, in the order measured."""
         return list(dict.fromkeys((matrix, dtype) for matrix, dtype, _, _ in self._rows))
 
-    def rows(self, matrix: str, dtype: str, cache: str = "hot", threads: int | None = None) -> list[Row]:
-        return list(self._rows.get((matrix, dtype, cache, threads), {}).values())
+    def of_case(self, case: Case, cache: str = "hot", threads: int | None = None) -> list[Row]:
+        return list(self._rows.get((*case, cache, threads), {}).values())
 
     def row(
-        self,
-        matrix: str,
-        dtype: str,
-        library: str,
-        variant: str,
-        cache: str = "hot",
-        threads: int | None = None,
+        self, case: Case, library: str, variant: str, cache: str = "hot", threads: int | None = None
     ) -> Row | None:
-        return self._rows.get((matrix, dtype, cache, threads), {}).get((library, variant))
+        return self._rows.get((*case, cache, threads), {}).get((library, variant))
 
     def best(
-        self,
-        matrix: str,
-        dtype: str,
-        library: str,
-        prefix: str = "",
-        cache: str = "hot",
-        threads: int | None = None,
+        self, case: Case, library: str, prefix: str = "", cache: str = "hot", threads: int | None = None
     ) -> Row | None:
         """The fastest of a library's variants whose name starts with `prefix`, calls from Python left out."""
-        found = [
+        return fastest(
             row
-            for row in self.rows(matrix, dtype, cache, threads)
+            for row in self.of_case(case, cache, threads)
             if row["library"] == library and row["variant"].startswith(prefix) and not _called_on_gpu(row)
-        ]
-        return min(found, key=lambda row: row["time_us"], default=None)
+        )
+
+
+Results = Mapping[str, Content]
 
 
 def _called_on_gpu(row: Row) -> bool:
@@ -179,9 +171,12 @@ def _called_on_gpu(row: Row) -> bool:
     return row.get("how") == "call" and row.get("threads") is None
 
 
-def ratio(row: Row | None, other: Row | None) -> float | None:
+def fastest(rows: Iterable[Row | None]) -> Row | None:
+    """The row with the least time; None of none."""
+    return min((row for row in rows if row is not None), key=lambda row: row["time_us"], default=None)
+
+
+def ratio(row: Row | None, other: Row | None, field: str = "time_us") -> float | None:
     """Time of `row` over time of `other`, None if either is missing."""
-    if row is None or other is None:
-        return None
-    quotient: float = row["time_us"] / other["time_us"]
-    return quotient
+    above, below = ((row or {}).get(field), (other or {}).get(field))
+    return float(above / below) if above and below else None

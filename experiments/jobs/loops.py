@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,9 +18,11 @@ import scipy.sparse.linalg as sla
 
 import spmvgpu as sg
 from experiments.clock import in_turns
+from experiments.engine import Run
+from experiments.records import Row
 
 from . import libraries, systems
-from .run import Run, check_product
+from .systems import check_product, times_row
 
 SECONDS = 0.4  # spent on one loop, or product, of one library
 LARGE = 500_000  # rows, from which on loops are shorter
@@ -106,7 +108,7 @@ class Free(sla.LinearOperator):  # type: ignore[misc]
     _matmat = _matvec
 
 
-def loops(run: Run) -> None:
+def loops(run: Run) -> Iterator[Row]:
     """Time per product of SciPy's loops.
 
     `time_us` is that around an operator, `free_us` around the free one, `product_us` a product alone.
@@ -114,16 +116,16 @@ def loops(run: Run) -> None:
     # Seconds per unit of work of each loop on the matrix before, which say whether the next one fits.
     pace = dict.fromkeys(LOOPS, 0.0)
     with sg.cache.empty():
-        for name in systems.QUICK if run.quick else systems.LOOPS:
+        for name in systems.QUICK if run.options.quick else systems.LOOPS:
             if not run.fits(0, job=LOOP.format("cg"), matrix=name):
                 continue
             A = systems.matrix(name)
             b = systems.right_hand_side(A)
-            contestants = libraries.solvers(run.gpu)
+            contestants = libraries.solvers(run.on_gpu)
             built = {library: library.build(systems.matrix(name)) for library in contestants}
             for library, operator in built.items():
                 check_product(A, b, library.multiply(operator, b))
-            _device_cg(run, name, A, b, built)
+            yield from _device_cg(run, name, A, b, built)
             for solver in LOOPS:
                 job = LOOP.format(solver)
                 work = _products(A) * (A.nnz + 10 * A.shape[0])
@@ -131,11 +133,10 @@ def loops(run: Run) -> None:
                     begin = time.perf_counter()
                     with run.noted(job=job, matrix=name), warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # that nothing converged is what was asked for
-                        _loop(run, solver, {"job": job, **systems.describe(name, A)}, A, b, built)
+                        yield from _loop(solver, {"job": job, **systems.describe(name, A)}, A, b, built)
                     # What is spent on small matrices is the time that is meant to be, whatever their size.
                     spare = 2 * SECONDS * (len(built) + 1)
                     pace[solver] = max(0.0, time.perf_counter() - begin - spare) / work
-                run.record.write()
 
 
 def _products(A: Any) -> int:
@@ -144,13 +145,12 @@ def _products(A: Any) -> int:
 
 
 def _loop(
-    run: Run,
     solver: str,
     case: dict[str, Any],
     A: Any,
     b: np.ndarray,
     built: dict[libraries.Library, Any],
-) -> None:
+) -> Iterator[Row]:
     products = _products(A)
     iterate = LOOPS[solver]
     recording = Recording(A)
@@ -167,7 +167,7 @@ def _loop(
 
     product_us = _products_alone(recording, built)
     for library in built:
-        run.add(
+        yield times_row(
             loop_us[library],
             **case,
             **library.fields,
@@ -198,7 +198,9 @@ def _products_alone(
     return total
 
 
-def _device_cg(run: Run, name: str, A: Any, b: np.ndarray, built: dict[libraries.Library, Any]) -> None:
+def _device_cg(
+    run: Run, name: str, A: Any, b: np.ndarray, built: dict[libraries.Library, Any]
+) -> Iterator[Row]:
     """An iteration of `spmvgpu.linalg.cg`, of CuPy's and of SciPy's; transfers of b and x are in it."""
     case = {"job": DEVICE_CG, **systems.describe(name, A)}
     options: dict[str, Any] = {"rtol": 0.0, "atol": 0.0, "maxiter": DEVICE_ITERATIONS}
@@ -213,4 +215,4 @@ def _device_cg(run: Run, name: str, A: Any, b: np.ndarray, built: dict[libraries
     with run.noted(job=DEVICE_CG, matrix=name):
         own = {library: partial(call, library) for library in built}
         for library, samples in in_turns(own, SECONDS, most=7).items():
-            run.add([us / DEVICE_ITERATIONS for us in samples], **case, **library.fields, variant="")
+            yield times_row([us / DEVICE_ITERATIONS for us in samples], **case, **library.fields, variant="")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from experiments import peers
 from experiments.clock import in_turns, timed
+from experiments.engine import Run
+from experiments.records import Row
 from spmvgpu import cache
 
 from . import libraries, systems
-from .run import Run, check_product
+from .systems import check_product, times_row
 
 THOUSAND = "1,000 products, NumPy vectors"
 COLUMNS = "op @ X, {} columns, {} arrays"
@@ -21,10 +24,10 @@ SECONDS = 0.3
 LONGEST = 3.0  # seconds a series may take; beyond it, fewer products are made and the row says how many
 
 
-def thousand(run: Run) -> None:
+def thousand(run: Run) -> Iterator[Row]:
     """A thousand products in a row, with the same matrix, from NumPy vector to NumPy vector."""
-    contestants = libraries.all_libraries(run.gpu)
-    for name in systems.QUICK if run.quick else systems.PRODUCTS:
+    contestants = libraries.all_libraries(run.on_gpu)
+    for name in systems.QUICK if run.options.quick else systems.PRODUCTS:
         if not run.fits(0, job=THOUSAND, matrix=name):
             continue
         A = systems.matrix(name)
@@ -38,8 +41,7 @@ def thousand(run: Run) -> None:
                 count = max(10, min(1000, int(LONGEST / one)))
                 if run.fits(count * one, job=THOUSAND, matrix=name, **library.fields):
                     took, _ = timed(partial(_series, library, built, x, count))
-                    run.add([took * 1e6 * 1000 / count], **case, **library.fields, products=count)
-        run.record.write()
+                    yield times_row([took * 1e6 * 1000 / count], **case, **library.fields, products=count)
 
 
 def _series(library: libraries.Library, built: Any, x: np.ndarray, count: int) -> None:
@@ -47,10 +49,10 @@ def _series(library: libraries.Library, built: Any, x: np.ndarray, count: int) -
         library.multiply(built, x)
 
 
-def columns(run: Run) -> None:
+def columns(run: Run) -> Iterator[Row]:
     """`op @ X` with NumPy arrays in and out; on a GPU also with CuPy's and PyTorch's, which stay there."""
-    contestants = libraries.all_libraries(run.gpu)
-    for name in systems.QUICK if run.quick else systems.COLUMNS:
+    contestants = libraries.all_libraries(run.on_gpu)
+    for name in systems.QUICK if run.options.quick else systems.COLUMNS:
         if not run.fits(0, job="op @ X", matrix=name):
             continue
         A = systems.matrix(name)
@@ -64,13 +66,16 @@ def columns(run: Run) -> None:
                 calls = {
                     library: partial(library.multiply, operator, X) for library, operator in built.items()
                 }
-                _measure(run, name, A, X, "NumPy", calls, np.asarray, lambda: None)
-                if run.gpu:
-                    _on_device(run, name, A, X, built)
-        run.record.write()
+                yield from _measure(run, name, A, X, "NumPy", calls, np.asarray, lambda: None)
+                if run.on_gpu:
+                    yield from _on_device(run, name, A, X, built)
+    if "torch" not in libraries.missing(run.on_gpu):  # which is loaded by now
+        run.record.environment["versions"].update(peers.torch.versions())
 
 
-def _on_device(run: Run, name: str, A: Any, X: np.ndarray, built: dict[libraries.Library, Any]) -> None:
+def _on_device(
+    run: Run, name: str, A: Any, X: np.ndarray, built: dict[libraries.Library, Any]
+) -> Iterator[Row]:
     """Ours takes arrays of either library, to which their own product is compared."""
     import cupy as cp
 
@@ -87,7 +92,7 @@ def _on_device(run: Run, name: str, A: Any, X: np.ndarray, built: dict[libraries
     for kind, peer, operand, to_numpy in arrays:
         pair = (on_gpu[own] for own in ("spmvgpu", peer) if own in on_gpu)
         calls = {library: partial(_multiply, operator, operand) for library, operator in pair}
-        _measure(run, name, A, X, kind, calls, to_numpy, cp.cuda.runtime.deviceSynchronize)
+        yield from _measure(run, name, A, X, kind, calls, to_numpy, cp.cuda.runtime.deviceSynchronize)
 
 
 def _multiply(operator: Any, X: Any) -> Any:
@@ -103,7 +108,7 @@ def _measure(
     calls: Mapping[libraries.Library, Callable[[], Any]],
     to_numpy: Callable[[Any], np.ndarray],
     wait: Callable[[], object],
-) -> None:
+) -> Iterator[Row]:
     """Time products with one operand; `wait` returns once the device has done all that was queued."""
     case = {"job": COLUMNS.format(X.shape[1], kind), **systems.describe(name, A), "variant": ""}
     right: dict[libraries.Library, Callable[[], Any]] = {}
@@ -120,4 +125,4 @@ def _measure(
 
     series_of = {library: partial(series, call) for library, call in right.items()}
     for library, samples in in_turns(series_of, SECONDS, least=3, before=wait).items():
-        run.add([us / repeats for us in samples], **case, **library.fields)
+        yield times_row([us / repeats for us in samples], **case, **library.fields)

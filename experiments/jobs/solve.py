@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 
 import spmvgpu as sg
 from experiments.clock import timed
+from experiments.engine import Run
 from experiments.peers.problem import WrongResultError
+from experiments.records import Row
 
 from . import libraries, systems
-from .run import Run
+from .systems import times_row
 
 RTOL = 1e-8
 SLACK = 3.0
@@ -22,13 +25,13 @@ SECONDS = 2.0
 JOB = "matrix to solution"
 
 
-def solve(run: Run) -> None:
+def solve(run: Run) -> Iterator[Row]:
     """All systems by all libraries.
 
     `variant` is "first" with an empty cache, "again" with what the first solution left there.
     """
-    names = systems.QUICK if run.quick else systems.SYSTEMS
-    contestants = libraries.solvers(run.gpu)
+    names = systems.QUICK if run.options.quick else systems.SYSTEMS
+    contestants = libraries.solvers(run.on_gpu)
     _warm_up(contestants)
     # Seconds per unit of work of the system before, which say whether the next one fits the budget.
     pace: dict[str, float] = {}
@@ -46,8 +49,8 @@ def solve(run: Run) -> None:
             solutions = 2 if library.name == "spmvgpu" else 1
             if run.fits(solutions * each, job=JOB, matrix=name, **library.fields):
                 with run.noted(job=JOB, matrix=name, **library.fields):
-                    pace[str(library)] = _measure(run, library, name, b, {**case, **counted}) / work
-        run.record.write()
+                    took = yield from _measure(library, name, b, {**case, **counted})
+                    pace[str(library)] = took / work
 
 
 def _warm_up(contestants: list[libraries.Library]) -> None:
@@ -62,7 +65,7 @@ def _warm_up(contestants: list[libraries.Library]) -> None:
 
 def _iterations(run: Run, name: str, b: np.ndarray, expected: float) -> dict[str, Any]:
     """How many iterations the system takes, apart from what is timed; not counted where that takes long."""
-    if not run.gpu and expected > SECONDS:
+    if not run.on_gpu and expected > SECONDS:
         return {"seconds": expected}
     count = 0
 
@@ -71,7 +74,7 @@ def _iterations(run: Run, name: str, b: np.ndarray, expected: float) -> dict[str
         count += 1
 
     def count_them() -> None:
-        op = sg.aslinearoperator(systems.matrix(name), device="cuda:0" if run.gpu else "cpu", tune="off")
+        op = sg.aslinearoperator(systems.matrix(name), device="cuda:0" if run.on_gpu else "cpu", tune="off")
         sg.linalg.cg(op, b, rtol=RTOL, maxiter=MAXITER, callback=step)
 
     with sg.cache.empty():
@@ -79,7 +82,9 @@ def _iterations(run: Run, name: str, b: np.ndarray, expected: float) -> dict[str
     return {"iterations": count, "seconds": seconds}
 
 
-def _measure(run: Run, library: libraries.Library, name: str, b: np.ndarray, case: dict[str, Any]) -> float:
+def _measure(
+    library: libraries.Library, name: str, b: np.ndarray, case: dict[str, Any]
+) -> Generator[Row, None, float]:
     """Time one library on one system; returns the seconds that a solution took."""
     assert library.solve is not None
     variants = ("first", "again") if library.name == "spmvgpu" else ("",)
@@ -94,7 +99,7 @@ def _measure(run: Run, library: libraries.Library, name: str, b: np.ndarray, cas
                 times[variant].append(took * 1e6)
                 _check(A, x, b)
     for variant, samples in times.items():
-        run.add(samples, **case, **library.fields, variant=variant)
+        yield times_row(samples, **case, **library.fields, variant=variant)
     return spent / sum(map(len, times.values()))
 
 

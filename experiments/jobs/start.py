@@ -7,16 +7,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+from experiments.engine import Run
 from experiments.peers.problem import WrongResultError
+from experiments.records import Row
 from spmvgpu import cache
 
 from . import libraries, systems
-from .run import Run
+from .systems import times_row
 
 JOB = "process start to first product"
 REPEATS = 3
@@ -53,13 +56,13 @@ _SCRIPTS["torch", "gpu"] = _TORCH.format("cuda:0")
 _SCRIPTS["torch", "cpu"] = _TORCH.format("cpu")
 
 
-def start(run: Run) -> None:
+def start(run: Run) -> Iterator[Row]:
     """Processes of each library in turns. `variant` is as in `solve`."""
     # Which libraries there are must not be found out by importing them here.
-    names = [(library.name, library.device) for library in libraries.solvers(run.gpu)]
-    if "torch" not in libraries.missing(run.gpu):
-        names += [("torch", device) for device in (("gpu", "cpu") if run.gpu else ("cpu",))]
-    for name in systems.QUICK if run.quick else systems.START:
+    names = [(library.name, library.device) for library in libraries.solvers(run.on_gpu)]
+    if "torch" not in libraries.missing(run.on_gpu):
+        names += [("torch", device) for device in (("gpu", "cpu") if run.on_gpu else ("cpu",))]
+    for name in systems.QUICK if run.options.quick else systems.START:
         A = systems.matrix(name)
         expected = float(np.linalg.norm(A @ np.ones(A.shape[1])))
         with tempfile.TemporaryDirectory(prefix="spmvgpu-jobs-") as folder:
@@ -69,22 +72,21 @@ def start(run: Run) -> None:
                 what = {"job": JOB, "matrix": name, "library": library, "device": device}
                 if run.fits(0, **what):
                     with run.noted(**what):
-                        _measure(run, {**systems.describe(name, A), **what}, file, expected)
-        run.record.write()
+                        yield from _measure(run, {**systems.describe(name, A), **what}, file, expected)
 
 
-def _measure(run: Run, case: dict[str, object], file: Path, expected: float) -> None:
+def _measure(run: Run, case: dict[str, object], file: Path, expected: float) -> Iterator[Row]:
     script = _HEAD + _SCRIPTS[str(case["library"]), str(case["device"])] + _TAIL
     variants = ("first", "again") if case["library"] == "spmvgpu" else ("",)
     times: dict[str, list[float]] = {variant: [] for variant in variants}
-    for repeat in range(1 if run.quick else REPEATS):
+    for repeat in range(1 if run.options.quick else REPEATS):
         if repeat and not run.fits(2 * max(map(max, times.values())) / 1e6, **case, repeat=repeat):
             break
         with cache.empty():
             for variant in variants:
                 times[variant].append(_process_us(script, file, expected))
     for variant, samples in times.items():
-        run.add(samples, **case, variant=variant)
+        yield times_row(samples, **case, variant=variant)
 
 
 def _process_us(script: str, file: Path, expected: float) -> float:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from experiments.peers.problem import WrongResultError, rounding_bound
+from experiments.records import Row
 from spmvgpu import gallery
 
 # Random coefficients, so that values differ: no format may profit from equal ones by chance.
@@ -18,12 +22,12 @@ SHIFT = 1e-3
 
 # Small ones first, so that a run cut short has seen something of every kind.
 SYSTEMS: dict[str, Callable[[], sp.csr_array]] = {
-    "poisson2d_100": lambda: gallery.poisson2d(100, contrast=CONTRAST),
-    "elast_59k": lambda: gallery.elasticity3d(27, contrast=CONTRAST),
-    "poisson3d_100": lambda: gallery.poisson3d(100, contrast=CONTRAST),
-    "poisson2d_1000": lambda: gallery.poisson2d(1000, contrast=CONTRAST),
-    "elast_470k": lambda: gallery.elasticity3d(54, contrast=CONTRAST),
-    "poisson2d_3000": lambda: gallery.poisson2d(3000, contrast=CONTRAST),
+    "poisson2d_100": partial(gallery.poisson2d, 100, contrast=CONTRAST),
+    "elast_59k": partial(gallery.elasticity3d, 27, contrast=CONTRAST),
+    "poisson3d_100": partial(gallery.poisson3d, 100, contrast=CONTRAST),
+    "poisson2d_1000": partial(gallery.poisson2d, 1000, contrast=CONTRAST),
+    "elast_470k": partial(gallery.elasticity3d, 54, contrast=CONTRAST),
+    "poisson2d_3000": partial(gallery.poisson2d, 3000, contrast=CONTRAST),
 }
 LOOPS = ("poisson2d_100", "elast_59k", "poisson3d_100")
 PRODUCTS = LOOPS
@@ -32,8 +36,8 @@ START = ("elast_59k",)
 
 # To try things out. Names say the size, so that no quick result can be taken for one of the real systems.
 QUICK: dict[str, Callable[[], sp.csr_array]] = {
-    "poisson2d_20": lambda: gallery.poisson2d(20, contrast=CONTRAST),
-    "elast_1k": lambda: gallery.elasticity3d(7, contrast=CONTRAST),
+    "poisson2d_20": partial(gallery.poisson2d, 20, contrast=CONTRAST),
+    "elast_1k": partial(gallery.elasticity3d, 7, contrast=CONTRAST),
 }
 
 _built: dict[str, sp.csr_array] = {}
@@ -47,13 +51,11 @@ def matrix(name: str) -> sp.csr_array:
     """
     if name not in _built:
         _built.clear()
-        _built[name] = _graph() if name == "powerlaw_500k" else _shifted((SYSTEMS | QUICK)[name]())
+        _built[name] = (
+            gallery.powerlaw(500_000, 12) if name == "powerlaw_500k" else _shifted((SYSTEMS | QUICK)[name]())
+        )
     A = _built[name]
     return sp.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
-
-
-def _graph() -> sp.csr_array:
-    return gallery.powerlaw(500_000, 12)
 
 
 def _shifted(A: sp.csr_array) -> sp.csr_array:
@@ -71,3 +73,16 @@ def right_hand_side(A: sp.csr_array) -> np.ndarray:
 def describe(name: str, A: sp.csr_array) -> dict[str, Any]:
     """The fields that every row has."""
     return {"matrix": name, "rows": int(A.shape[0]), "nnz": int(A.nnz), "dtype": "f64"}
+
+
+def check_product(A: Any, X: np.ndarray, Y: np.ndarray) -> None:
+    """Raise unless ``Y`` is ``A @ X``, of one column or several, within the bound that `Problem` has, too."""
+    bound = rounding_bound(A.indptr, abs(A) @ abs(X), np.dtype(np.float64))
+    if Y.shape != bound.shape or not (abs(Y - A @ X) <= bound).all():
+        raise WrongResultError("the product is not that of SciPy")
+
+
+def times_row(times_us: list[float], **row: Any) -> Row:
+    """A row with the median of some measurements."""
+    us = {"time_us": round(median(times_us), 2), "least_us": round(min(times_us), 2)}
+    return {**row, **us, "samples": len(times_us)}

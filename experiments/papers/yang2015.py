@@ -314,9 +314,7 @@ def _test_2(run: Run, sample: Sample, dtype: str, problem: Problem, powers: list
 
 
 def _rows_of(problem: Problem, rows: Any) -> Problem:
-    return replace(
-        problem, matrix=problem.matrix[rows], reference=problem.reference[rows], scale=problem.scale[rows]
-    )
+    return replace(problem, matrix=problem.matrix[rows])
 
 
 def _crossover(run: Run, sample: Sample, problem: Problem) -> None:

@@ -7,32 +7,32 @@ the CPU also say whether they use several threads (``THREADED``).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from . import cupy, cusparse, mkl, ours, scipy, torch
-from .base import Job
+from .base import Job, NotApplicableError
 from .problem import Problem
 
+__all__ = ["ALL", "Job", "NotApplicableError", "cupy", "jobs", "ours", "scipy", "torch", "usable"]
+
 # CuPy before PyTorch: the first to load cuSPARSE decides which one both use.
-PEERS = (ours, cusparse, cupy, torch, scipy, mkl)
+OTHERS = (cusparse, cupy, torch, scipy, mkl)
+ALL = {
+    kind: tuple(peer.NAME for peer in OTHERS if kind in peer.DEVICES) for kind in ("cuda", "cpu")
+}  # on each kind of device
 
 
-def usable(device: str) -> tuple[list[Any], dict[str, str]]:
-    """The peers that can run on "cpu" or "cuda:N", and the others, each with its reason."""
-    kind = device.partition(":")[0]
-    peers, missing = [], {}
-    for peer in PEERS:
-        if kind not in peer.DEVICES:
-            continue
-        reason = peer.available()
-        if reason is None:
-            peers.append(peer)
-        else:
-            missing[peer.NAME] = reason
-    return peers, missing
+def usable(names: Collection[str]) -> tuple[list[Any], dict[str, str]]:
+    """This library and those with these names that can run, and the others, each with its reason."""
+    reasons = {peer: peer.available() for peer in OTHERS if peer.NAME in names}
+    missing = {peer.NAME: reason for peer, reason in reasons.items() if reason is not None}
+    return [ours, *(peer for peer, reason in reasons.items() if reason is None)], missing
 
 
-def jobs(peer: Any, problem: Problem, device: str) -> list[Job]:
-    """What one peer can run on a problem."""
-    result: list[Job] = ours.prepare(problem, device) if peer is ours else peer.prepare(problem)
+def jobs(
+    peer: Any, problem: Problem, device: str, variants: Mapping[str, dict[str, Any]] | None
+) -> list[Job]:
+    """What one peer can run on a problem; `variants` are ours."""
+    result: list[Job] = ours.prepare(problem, device, variants) if peer is ours else peer.prepare(problem)
     return result

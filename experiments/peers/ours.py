@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -20,6 +21,9 @@ THREADED = True
 # memory of the poster's GPU could hold; measured whatever memory that takes.
 POSTER: dict[str, Any] = {"variant": "poster", "threads": 512, "slices": 8, "max_memory": 100.0}
 
+CALLED = "_called"
+OPTIONAL = ({"format": "sell", "tune": "full"},)  # left out where building the others took long
+
 
 def available() -> str | None:
     """None: this is what is measured."""
@@ -30,66 +34,31 @@ def versions() -> dict[str, str]:
     return {"spmvgpu": str(sg.build_info()["version"])}
 
 
-def prepare(problem: Problem, device: str) -> list[Job]:
-    """The variants that speed is judged by come first, the other kernels last."""
+def prepare(problem: Problem, device: str, variants: Mapping[str, dict[str, Any]] | None = None) -> list[Job]:
+    """Variants by name, with what `aslinearoperator` is asked for; all that there are, if none are given.
 
-    def job(name: str, optional: bool = False, **arguments: Any) -> Job:
-        return Job(name, partial(_variant_of, problem, name, device=device, **arguments), optional)
+    One that ends with "_called" is ``op @ x`` called from Python.
+    """
+    operator = cache(partial(_operator, problem, device))
 
-    jobs = [job("csr", format="csr"), job("sell", format="sell")]
-    others = [job(name, format=name) for name in sg.formats() if name not in ("csr", "sell")]
-    if device == "cpu":
-        return [*jobs, *others, job("auto", format="auto")]
+    def build(name: str, arguments: dict[str, Any]) -> Variant:
+        op = operator(**arguments)
+        return _called(problem, name, op) if name.endswith(CALLED) else variant(problem, name, op)
+
     return [
-        *jobs,
-        job("csr_tuned", format="csr", tune="full"),
-        *others,
-        *_automatic(problem, device),
-        job("sell_tuned", optional=True, format="sell", tune="full"),
-        *(job(f"csr_{kernel}", optional=True, format="csr", kernel=kernel) for kernel in _other_kernels()),
+        Job(name, partial(build, name, arguments), optional=arguments in OPTIONAL or "kernel" in arguments)
+        for name, arguments in (variants or _all_variants(device)).items()
+        if device != "cpu" or not name.endswith(CALLED)
     ]
 
 
-def prepare_general(problem: Problem, device: str) -> list[Job]:
-    """The general formats that are judged, and what one gets by default."""
-    return [
-        Job(name, partial(_variant_of, problem, name, device=device, format=name))
-        for name in ("csr", "sell", "auto")
-    ]
-
-
-def prepare_default(problem: Problem, device: str) -> list[Job]:
-    """What one gets by default, and CSR beside it."""
-    csr = Job("csr", partial(_variant_of, problem, "csr", device=device, format="csr"))
-    return [csr, *_automatic(problem, device)[: 1 if device == "cpu" else None]]
-
-
-def _automatic(problem: Problem, device: str) -> list[Job]:
-    """The format that is chosen: its product by itself, and called from Python."""
-    operator = cache(partial(_operator, problem, device, format="auto"))
-    return [
-        Job("auto", lambda: variant(problem, "auto", operator())),
-        Job("auto_called", lambda: _called(problem, operator())),
-    ]
-
-
-def prepare_symmetric(problem: Problem, device: str) -> list[Job]:
-    """The symmetric format, the poster's variant whatever memory it takes, and general formats beside."""
-
-    def job(name: str, **arguments: Any) -> Job:
-        return Job(name, partial(_variant_of, problem, name, device=device, **arguments))
-
-    return [
-        job("tsmv", format="tsmv", symmetric=True),
-        job("tsmv_poster", format="tsmv", symmetric=True, variant="poster", max_memory=POSTER["max_memory"]),
-        job("tsmv_poster_large", format="tsmv", symmetric=True, **POSTER),
-        job("csr", format="csr"),
-        job("sell", format="sell"),
-    ]
-
-
-def _variant_of(problem: Problem, name: str, device: str, **arguments: Any) -> Variant:
-    return variant(problem, name, _operator(problem, device, **arguments))
+def _all_variants(device: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {name: {"format": name} for name in ("csr", "sell", *sg.formats())}
+    found["auto"] = found["auto_called"] = {"format": "auto"}
+    if device != "cpu":
+        found |= {f"{name}_tuned": {"format": name, "tune": "full"} for name in ("csr", "sell")}
+        found |= {f"csr_{kernel}": {"format": "csr", "kernel": kernel} for kernel in _other_kernels()}
+    return found
 
 
 def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOperator:
@@ -130,14 +99,14 @@ def variant(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
     return Variant(NAME, name, op.nbytes, result, call=call, **facts)
 
 
-def _called(problem: Problem, op: sg.SparseOperator) -> Variant:
+def _called(problem: Problem, name: str, op: sg.SparseOperator) -> Variant:
     """``op @ x`` as users write it, with a CuPy array."""
     x = problem.on_device.x
 
     def call() -> Any:
         return op @ x
 
-    return Variant(NAME, "auto_called", op.nbytes, call, call=call, options=_facts(op))
+    return Variant(NAME, name, op.nbytes, call, call=call, options=_facts(op))
 
 
 def _facts(op: sg.SparseOperator) -> dict[str, Any]:

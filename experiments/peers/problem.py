@@ -20,6 +20,7 @@ _NAMES = {dtype: name for name, dtype in ALL.items()}
 # Slack of the error bound beyond one rounding per entry of the row: the reference rounds too, and so do the
 # partial sums that a parallel product adds at the end.
 EXTRA_ROUNDINGS = 8
+LARGE_NNZ = 5_000_000
 
 
 class WrongResultError(Exception):
@@ -35,6 +36,24 @@ def rounding_bound(indptr: Array, scale: Array, dtype: np.dtype[Any]) -> Array:
     return bound
 
 
+def check_within(y: Any, reference: Any, bound: Any, dtype: np.dtype[Any]) -> None:
+    """Raise `WrongResultError` unless every element of a NumPy or CuPy array is within its bound."""
+    if y.shape != reference.shape or y.dtype != dtype:
+        raise WrongResultError(f"result is {y.dtype}{y.shape}, expected {dtype}{reference.shape}")
+    if not isinstance(y, type(reference)):  # a CuPy array
+        import cupy
+
+        reference, bound = cupy.asarray(reference), cupy.asarray(bound)
+    wrong = ~(abs(y - reference) <= bound)
+    count = int(wrong.sum())
+    if count:
+        at = np.unravel_index(int(wrong.argmax()), y.shape)
+        raise WrongResultError(
+            f"{count} of {y.size} rows are wrong; row {at[0]}: got {y[at].item()!r}, "
+            f"expected {reference[at].item()!r} within {float(bound[at]):.2e}"
+        )
+
+
 def values_in(data: Array, dtype: np.dtype[Any], seed: int = 0) -> Array:
     """The values of a real matrix in a type; as complex ones they keep their sizes and get random phases."""
     if dtype.kind != "c":
@@ -46,16 +65,10 @@ def values_in(data: Array, dtype: np.dtype[Any], seed: int = 0) -> Array:
 
 @dataclass
 class Problem:
-    """A product ``y = A @ x`` with its reference.
-
-    ``reference`` is the product in float64, or complex128, of the values rounded to ``dtype``; ``scale`` is
-    ``sum_j |a_ij x_j|`` per row, to which the error of that row is compared.
-    """
+    """A product ``y = A @ x`` with its reference, which is computed where it is asked for."""
 
     matrix: sp.csr_array
     x: Array
-    reference: Array
-    scale: Array
     name: str = ""
     group: str = ""
 
@@ -63,17 +76,29 @@ class Problem:
     def make(
         cls, matrix: sp.csr_array, dtype: npt.DTypeLike, name: str = "", group: str = "", seed: int = 0
     ) -> Problem:
-        """Round a float64 matrix to ``dtype`` and compute what its product must be."""
+        """Round a float64 matrix to ``dtype`` and draw an x."""
         dtype = np.dtype(dtype)
-        wide = np.result_type(dtype, np.float64)
         x = values_in(np.random.default_rng(seed).uniform(-1.0, 1.0, matrix.shape[1]), dtype, seed + 1)
         data = values_in(matrix.data, dtype)
+        rounded = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        return cls(rounded, x, name, group)
 
-        def with_values(values: Array) -> sp.csr_array:
-            return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    @cached_property
+    def reference(self) -> Array:
+        """The product in float64, or complex128, of the values rounded to ``dtype``."""
+        wide = np.result_type(self.dtype, np.float64)
+        product: Array = self._with_values(self.matrix.data.astype(wide, copy=False)) @ self.x.astype(wide)
+        return product
 
-        exact, magnitude = with_values(data.astype(wide, copy=False)), with_values(np.abs(data).astype(float))
-        return cls(with_values(data), x, exact @ x.astype(wide), magnitude @ np.abs(x), name, group)
+    @cached_property
+    def scale(self) -> Array:
+        """``sum_j |a_ij x_j|`` per row, to which the error of that row is compared."""
+        magnitude = self._with_values(np.abs(self.matrix.data).astype(float))
+        product: Array = magnitude @ np.abs(self.x)
+        return product
+
+    def _with_values(self, values: Array) -> sp.csr_array:
+        return sp.csr_array((values, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -95,6 +120,13 @@ class Problem:
         """The CSR arrays and x on the current GPU, shared by every peer that can use them as they are."""
         return DeviceArrays(self)
 
+    def release(self) -> None:
+        """Give the memory of a large matrix on the GPU back before the next one."""
+        if vars(self).pop("on_device", None) is not None and self.matrix.nnz > LARGE_NNZ:
+            import cupy
+
+            cupy.get_default_memory_pool().free_all_blocks()
+
     @cached_property
     def bound(self) -> Array:
         """How far each row may be from the reference."""
@@ -102,19 +134,13 @@ class Problem:
 
     def check(self, y: Any) -> None:
         """Raise `WrongResultError` unless every row of `y`, a NumPy or CuPy array, is within its bound."""
-        if y.shape != self.reference.shape or y.dtype != self.dtype:
-            raise WrongResultError(
-                f"result is {y.dtype}{y.shape}, expected {self.dtype}{self.reference.shape}"
-            )
-        expected = self if isinstance(y, np.ndarray) else self.on_device
-        wrong = ~(abs(y - expected.reference) <= expected.bound)
-        count = int(wrong.sum())
-        if count:
-            row = int(wrong.argmax())
-            raise WrongResultError(
-                f"{count} of {y.size} rows are wrong; row {row}: got {y[row].item()!r}, "
-                f"expected {self.reference[row].item()!r} within {float(self.bound[row]):.2e}"
-            )
+        known = self if isinstance(y, np.ndarray) else self.on_device
+        check_within(y, known.reference, known.bound, self.dtype)
+
+    @property
+    def case(self) -> dict[str, str]:
+        """What tells it from the others."""
+        return {"matrix": self.name, "dtype": _NAMES[self.dtype]}
 
     def describe(self) -> dict[str, Any]:
         """The fields that every row of results carries."""

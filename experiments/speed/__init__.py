@@ -1,1 +1,1 @@
-"""Products on suites of matrices; the commands are `run`, `symmetric`, `multi` and `prediction`."""
+"""The experiments: a file each, which says what is measured and what is made of it; see `engine`."""

@@ -1,132 +1,84 @@
 """What the byte model says of formats: bytes per non-zero, and the time to read them, beside times.
 
-``python -m experiments bytes`` plans formats for the matrices of the suite, on the CPU, and prints a table in
-Markdown. The time of a product is that of its bytes at a bandwidth: the stored arrays, x and y, once each. It
-is a bound: gathers, latency and the reading of packed values come on top. With ``--device`` products are
-timed there, in packed_sell and the formats that it is to be faster than, and kept in packed_sell.json.
+Formats are planned for the matrices of the suite, on the CPU. The time of a product is that of its bytes at a
+bandwidth: the stored arrays, x and y, once each. It is a bound: gathers, latency and the reading of packed
+values come on top. With ``--device`` products are timed there, in packed_sell and the formats that it is to
+be faster than, and kept in packed_sell.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from experiments import environment, peers
-from experiments.matrices import canonical
-from experiments.peers.problem import DTYPES
-from experiments.records import RESULTS, Recorder
-from experiments.report.markdown import number, table
+from experiments.engine import Experiment, Items, Report, Run, Table
+from experiments.peers import NotApplicableError
+from experiments.peers.problem import Problem
+from experiments.records import Content, Row
+from experiments.suite import Item, suite
+from experiments.tables import number
 from spmvgpu import gallery
 from spmvgpu.devices import CPU
 from spmvgpu.formats import plan_csr
-
-from .suite import Item, suite
 
 FORMATS = ("csr", "sell", "packed_sell")
 TIMED = ("csr", "sell", "dia", "packed_sell")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments bytes", description=__doc__)
-    parser.add_argument("--only", default="", metavar="REGEX", help="matrices whose name matches")
-    parser.add_argument("--max-nnz", type=float, default=np.inf, help="leave out larger ones")
-    parser.add_argument("--bandwidth", type=float, default=4.2, help="TB/s at which bytes are read")
-    parser.add_argument("--device", help="time products there")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results, with --device")
-    options = parser.parse_args(arguments)
-    head = [
-        "matrix",
-        "dtype",
-        "nnz",
-        *(f"{name}, bytes" for name in FORMATS),
-        "fewer than csr",
-        "bound, us",
-        "modes",
-    ]
-    record = None
-    if options.device is not None:
-        facts = environment.describe(options.device, [peers.ours])
-        record = Recorder(options.out / environment.slug(facts) / "packed_sell.json", facts)
-        head += [f"{name}, us" for name in TIMED]
-    rows: list[list[str]] = []
-    for item in items():
-        if re.search(options.only, item.name):
-            rows += rows_of(item, options.max_nnz, options.bandwidth, options.device, record)
-            if record is not None:
-                record.write()
-    print(table(head, rows))
-    return 0
-
-
-def items() -> list[Item]:
-    """The suite, and the same kinds with few different values, where a format can store fewer bytes."""
-    few: dict[str, Callable[[], sp.csr_array]] = {
-        "poisson2d_1000_constant": lambda: gallery.poisson2d(1000),
-        "poisson3d7_200_constant": lambda: gallery.poisson3d(200),
-        "poisson3d27_128_constant": lambda: gallery.poisson3d(128, points=27),
-        "web_like_ones": lambda: _ones(gallery.SUITE["web_like"](np.float64)),
-    }
-    return [Item(name, "generated", partial(_canonical, make)) for name, make in few.items()] + suite()[0]
-
-
-def _canonical(make: Callable[[], sp.csr_array]) -> sp.csr_array:
-    return canonical(make())
-
-
-def _ones(A: sp.csr_array) -> sp.csr_array:
+def _ones() -> sp.csr_array:
+    A = gallery.SUITE["web_like"](np.float64)
     return sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), shape=A.shape)
 
 
-def rows_of(
-    item: Item, max_nnz: float, bandwidth: float, device: str | None = None, record: Recorder | None = None
-) -> Iterator[list[str]]:
-    """A line of the table for each type of values, with times if there is a device."""
-    matrix = item.build()
-    if matrix.nnz > max_nnz:
-        return
-    for name, dtype in DTYPES.items():
-        A = matrix.astype(dtype)
-        plans = {format: _plan(A, format) for format in FORMATS}
-        stored = [None if plan is None else plan["bytes"] / A.nnz for plan in plans.values()]
-        # Of every product: x, and y, of which a row without entries is written as well.
-        vectors = sum(A.shape) * A.dtype.itemsize
-        csr, packed = plans["csr"], plans["packed_sell"]
-        assert csr is not None
-        gain = None if packed is None else (csr["bytes"] + vectors) / (packed["bytes"] + vectors)
-        time = None if packed is None else (packed["bytes"] + vectors) / bandwidth / 1e6
-        modes = "refused" if packed is None else _modes(packed["counts"])
-        line = [
-            item.name, name, f"{A.nnz / 1e6:.2f} M", *(number(value) for value in stored), number(gain),
-            number(time, 1), modes,
-        ]  # fmt: skip
-        if device is not None:
-            line += [number(_time(A, item.name, format, device, record), 1) for format in TIMED]
-        yield line
+# The same kinds as in the suite with few different values, where a format can store fewer bytes.
+FEW_VALUES: dict[str, Callable[[], sp.csr_array]] = {
+    "poisson2d_1000_constant": partial(gallery.poisson2d, 1000),
+    "poisson3d7_200_constant": partial(gallery.poisson3d, 200),
+    "poisson3d27_128_constant": partial(gallery.poisson3d, 128, points=27),
+    "web_like_ones": _ones,
+}
 
 
-def _time(A: sp.csr_array, matrix: str, format: str, device: str, record: Recorder | None) -> float | None:
-    """Microseconds of a product; None if the format refuses the matrix."""
-    case = {"matrix": matrix, "dtype": A.dtype.name, "library": "spmvgpu", "variant": format}
-    try:
-        op = sg.aslinearoperator(A, format=format, device=device)
-    except sg.FormatError as refused:
-        if record is not None:
-            record.skip(str(refused), **case)
-        return None
-    time = op.time_products()
-    if record is not None:
-        size = {"rows": A.shape[0], "cols": A.shape[1], "nnz": A.nnz}
-        moved = op.nbytes + sum(A.shape) * A.dtype.itemsize
-        record.add(**case, **size, bytes=moved, options=op.options, time_us=round(time, 2))
-    return time
+def items(options: argparse.Namespace) -> Items:
+    found, left_out = suite(options.quick)
+    few = [] if options.quick else [Item(name, "generated", make) for name, make in FEW_VALUES.items()]
+    return few + found, left_out
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(device="")
+    parser.add_argument("--max-nnz", type=float, default=np.inf, help="leave out larger ones")
+    parser.add_argument("--bandwidth", type=float, default=4.2, help="TB/s at which bytes are read")
+
+
+def start(run: Run) -> None:
+    run.record.environment["planned_bandwidth"] = run.options.bandwidth
+
+
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    """A row for each format that holds the matrix, with times if there is a device."""
+    A = problem.matrix
+    if A.nnz > run.options.max_nnz:
+        raise NotApplicableError(f"{A.nnz} non-zeros")
+    size = {"rows": A.shape[0], "cols": A.shape[1], "nnz": A.nnz, "dtype": A.dtype.name}
+    for format in TIMED if run.options.device else FORMATS:
+        row: Row = {"matrix": problem.name, **size, "library": "spmvgpu", "variant": format}
+        plan = _plan(A, format) if format in FORMATS else None
+        if plan is not None:
+            row |= {"planned_bytes": plan["bytes"] + problem.vector_bytes, "modes": _modes(plan["counts"])}
+        if run.options.device:
+            with run.noted(**problem.case, library="spmvgpu", variant=format):
+                op = sg.aslinearoperator(A, format=format, device=run.device)
+                moved, us = op.nbytes + problem.vector_bytes, round(op.time_products(), 2)
+                yield {**row, "bytes": moved, "options": op.options, "time_us": us}
+        elif plan is not None:
+            yield row
 
 
 def _plan(A: sp.csr_array, format: str) -> dict[str, Any] | None:
@@ -145,3 +97,44 @@ def _modes(counts: dict[str, float]) -> str:
         if name.startswith(("index_", "values_")) and count > slots / 10
     )
     return ", ".join(f"{name} {-count / slots:.0%}" for count, name in often)
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "matrix", "dtype", "nnz", *(f"{name}, bytes" for name in FORMATS), "fewer than csr", "bound, us", "modes",
+    *(f"{name}, us" for name in TIMED),
+)  # fmt: skip
+
+
+def rows(content: Content) -> Table:
+    bandwidth = content.environment.get("planned_bandwidth")
+    for case, found in content.grouped("matrix dtype nnz", "variant").items():
+        vectors = (
+            sum(next(iter(found.values()))[side] for side in ("rows", "cols")) * np.dtype(case[1]).itemsize
+        )
+        planned = {name: row["planned_bytes"] for name, row in found.items() if "planned_bytes" in row}
+        packed = planned.get("packed_sell")
+        stored = ((planned[name] - vectors) / case[2] if name in planned else None for name in FORMATS)
+        times = ((found.get(name) or {}).get("time_us") for name in TIMED)
+        yield (
+            *case[:2], f"{case[2] / 1e6:.2f} M", *stored, planned["csr"] / packed if packed else None,
+            number(packed / bandwidth / 1e6 if packed else None, 1),
+            found["packed_sell"]["modes"] if packed else "refused", *(number(us, 1) for us in times),
+        )  # fmt: skip
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="bytes",
+        about="bytes per non-zero of formats, and the time to read them: predictions",
+        file="packed_sell",
+        items=items,
+        dtypes=("f32", "f64"),
+        stores=lambda options: bool(options.device),
+        start=start,
+        measure=measure,
+        add_options=add_options,
+        report=Report(75, head=HEAD, rows=rows),
+    )
+]

@@ -1,205 +1,213 @@
-"""Measure products with several columns: ``python -m experiments matmat``.
+"""Products with several columns beside CuPy, PyTorch and SciPy.
 
-``op @ X`` beside the same of CuPy and PyTorch (on the CPU: of SciPy), for 4, 8 and 32 columns in both orders,
-as called from Python and, into a given array, replayed from a graph; and with NumPy arrays in and out.
+``op @ X`` is measured for 4, 8 and 32 columns in both orders, as called from Python and, into a given array,
+replayed from a graph; and with NumPy arrays in and out.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 
 import spmvgpu as sg
-from experiments.clock import Call, Timing, in_turns
-from experiments.matrices import canonical
-from experiments.peers.problem import DTYPES, Problem, WrongResultError, rounding_bound
-from experiments.records import Recorder
-from experiments.report.columns import summary
+from experiments import peers
+from experiments.clock import Call, Launch, Timing, in_turns
+from experiments.engine import Experiment, Report, Run, Table
+from experiments.goals import Mark, at_most
+from experiments.peers.problem import Array, Problem, check_within, rounding_bound
+from experiments.records import Content, Row, fastest, ratio
+from experiments.suite import chosen
 from spmvgpu import gallery
 
-from .products import Run, noted, release, until
-from .run import add_common_options, measure, names_of
-from .suite import Item
-
 COLUMNS = (4, 8, 32)
-ORDERS = ("C", "F")
 FORMATS = ("csr", "sell", "auto")
 NUMPY_SECONDS = 0.5
-
-BUILDERS: dict[str, Callable[[], sp.csr_array]] = {
-    "elast3d_20k": lambda: gallery.elasticity3d(27, contrast=100),
-    "poisson3d7_100": lambda: gallery.poisson3d(100, contrast=100),
-    "powerlaw_500k": lambda: gallery.powerlaw(500_000, 12, max_length=4700),
-    "elast3d_160k": lambda: gallery.elasticity3d(54, contrast=100),
-    "elast3d_1k": lambda: gallery.elasticity3d(7, contrast=100),
-    "powerlaw_5k": lambda: gallery.powerlaw(5000, 8),
+MATRICES = {
+    "elast3d_20k": partial(gallery.elasticity3d, 27, contrast=100),
+    "poisson3d7_100": partial(gallery.poisson3d, 100, contrast=100),
+    "powerlaw_500k": partial(gallery.powerlaw, 500_000, 12, max_length=4700),
+    "elast3d_160k": partial(gallery.elasticity3d, 54, contrast=100),
 }
-QUICK = ("elast3d_1k", "powerlaw_5k")
+QUICK = {
+    "elast3d_1k": partial(gallery.elasticity3d, 7, contrast=100),
+    "powerlaw_5k": partial(gallery.powerlaw, 5000, 8),
+}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments matmat", description=__doc__)
-    add_common_options(parser)
-    parser.set_defaults(dtype="f64")
-    options = parser.parse_args(arguments)
-    options.dtype = names_of(parser, "--dtype", options.dtype, tuple(DTYPES))
-    names = QUICK if options.quick else [name for name in BUILDERS if name not in QUICK]
-    items = [Item(name, "generated", partial(_build, name)) for name in names]
-    return measure(options, items, {}, {"matmat": matmat}, summary)
-
-
-def _build(name: str) -> sp.csr_array:
-    return canonical(BUILDERS[name]())
-
-
-def matmat(run: Run, record: Recorder, deadline: float) -> None:
-    """Measure all items in all dtypes until the deadline."""
-    record.complete = partial(completed, record.environment)
-    for item, dtype in until(deadline, run, run.items, record):
-        with noted(run, record, matrix=item.name, dtype=dtype):
-            problem = run.store.get(item, dtype)
-            with sg.cache.ignored():
-                operators = {
-                    name: sg.aslinearoperator(problem.matrix, format=name, device=run.device)
-                    for name in FORMATS
-                }
-            for columns in COLUMNS:
-                Several(run, record, problem, operators, columns).measure()
-            release(run, problem)
-        record.write()
-        run.say(f"{item.name} {dtype}: {len(record.rows)} rows")
-
-
-def completed(environment: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """A row with the time in which a copy on the GPU moves as many bytes."""
-    bandwidth = environment.get("copy_kernel_bandwidth")
-    return row if bandwidth is None else {**row, "copy_us": round(1e6 * row["bytes"] / bandwidth, 3)}
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    with sg.cache.ignored():
+        ops = {name: sg.aslinearoperator(problem.matrix, format=name, device=run.device) for name in FORMATS}
+    for columns in COLUMNS:
+        yield from Several(run, problem, ops, columns).rows()
 
 
 class Several:
     """The products of one matrix with so many columns."""
 
-    def __init__(
-        self,
-        run: Run,
-        record: Recorder,
-        problem: Problem,
-        operators: dict[str, sg.SparseOperator],
-        columns: int,
-    ) -> None:
-        self.run, self.record, self.problem, self.operators = run, record, problem, operators
-        self.columns = columns
+    def __init__(self, run: Run, problem: Problem, ops: dict[str, sg.SparseOperator], columns: int) -> None:
+        self.run, self.problem, self.ops, self.columns = run, problem, ops, columns
         A, shape = problem.matrix, (problem.matrix.shape[1], columns)
         self.X = np.random.default_rng(columns).uniform(-1.0, 1.0, shape).astype(problem.dtype)
         exact, X = A.astype(np.float64), self.X.astype(np.float64)
         self.reference = exact @ X
         self.bound = rounding_bound(A.indptr, abs(exact) @ abs(X), problem.dtype)
 
-    def measure(self) -> None:
-        for order in ORDERS:
-            if self.run.clock is None:
-                self._on_host(order, {"scipy": ("csr", lambda X: self.problem.matrix @ X)})
-            else:
-                self._on_device(order)
-        if self.run.clock is not None:
-            import cupy
+    def rows(self) -> Iterator[Row]:
+        if self.run.clock is None:
+            for order in ("C", "F"):
+                yield from self._on_host(order, "auto", "scipy", "csr", self.problem.matrix.__matmul__)
+            return
+        import cupy
 
-            from experiments.peers import cupy as cupy_peer
+        G = peers.cupy.matrix(self.problem)
+        for order in ("C", "F"):
+            yield from self._on_device(order, G)
+        yield from self._on_host("C", "numpy", "cupy", "numpy", lambda X: cupy.asnumpy(G @ cupy.asarray(X)))
 
-            G = cupy_peer.matrix(self.problem)
-            others = {"cupy": ("numpy", lambda X: cupy.asnumpy(G @ cupy.asarray(X)))}
-            self._on_host("C", others)
-
-    def _on_device(self, order: str) -> None:
+    def _on_device(self, order: str, G: Any) -> Iterator[Row]:
         import cupy
         import torch
 
-        from experiments.peers import cupy as cupy_peer
-        from experiments.peers import torch as torch_peer
-
+        clock = self.run.clock
+        assert clock is not None
         X = cupy.asarray(self.X, order=order)
-        G, T, tensor = cupy_peer.matrix(self.problem), torch_peer.matrix(self.problem), torch.from_dlpack(X)
-        self._called("cupy", "csr", order, lambda: G @ X)
-        self._called("torch", "csr", order, lambda: T @ tensor, lambda: cupy.from_dlpack(T @ tensor))
-        launches: dict[str, Callable[[int], object]] = {}
-        for name, op in self.operators.items():
-            self._called("spmvgpu", f"{name}_called", order, partial(op.__matmul__, X), op=op)
+        T, tensor = peers.torch.matrix(self.problem), torch.from_dlpack(X)
+        calls: dict[tuple[str, str], tuple[Call, Callable[[Any], Any]]] = {
+            ("cupy", "csr"): (lambda: G @ X, lambda Y: Y),
+            ("torch", "csr"): (lambda: T @ tensor, cupy.from_dlpack),
+            **{
+                ("spmvgpu", f"{name}_called"): (partial(op.__matmul__, X), lambda Y: Y)
+                for name, op in self.ops.items()
+            },
+        }
+        for (library, variant), (call, as_cupy) in calls.items():
+            with self.run.noted(matrix=self.problem.name, library=library, variant=variant):
+                self.check(as_cupy(call()))
+                yield self._row(library, variant, order, clock.python_calls(call).batch, "call")
+        launches: dict[str, Launch] = {}
+        for name, op in self.ops.items():
             out = cupy.full((op.shape[0], self.columns), np.nan, self.problem.dtype, order=order)
             launches[name] = partial(_launch, op, X, out)
             launches[name](0)
             self.check(out)
-        assert self.run.clock is not None
-        for name, timing in self.run.clock.hot(launches).items():
-            self._add("spmvgpu", name, order, timing, "graph", self.operators[name])
+        for name, timing in clock.hot(launches).items():
+            yield self._row("spmvgpu", name, order, timing, "graph")
 
-    def _called(
-        self,
-        library: str,
-        variant: str,
-        order: str,
-        call: Call,
-        result: Callable[[], Any] | None = None,
-        op: sg.SparseOperator | None = None,
-    ) -> None:
-        what = {"matrix": self.problem.name, "library": library, "variant": variant}
-        with noted(self.run, self.record, **what):
-            self.check((result or call)())
-            assert self.run.clock is not None
-            self._add(library, variant, order, self.run.clock.python_calls(call).batch, "call", op)
-
-    def _on_host(self, order: str, others: dict[str, tuple[str, Callable[[Any], Any]]]) -> None:
-        """NumPy arrays in and out: this library with the format that it chooses, and others."""
-        X = np.asarray(self.X, order=order)  # type: ignore[call-overload]
-        op = self.operators["auto"]
-        variants = {"spmvgpu": ("auto" if op.device == "cpu" else "numpy", op.__matmul__), **others}
-        calls: dict[str, Call] = {library: partial(call, X) for library, (_, call) in variants.items()}
-        for call in calls.values():
-            self.check(call())
-        for library, samples in in_turns(calls, NUMPY_SECONDS, least=3).items():
-            own = op if library == "spmvgpu" else None
-            self._add(library, variants[library][0], order, Timing.of(samples), "call", own)
+    def _on_host(
+        self, order: str, variant: str, library: str, theirs: str, call: Callable[[Any], Any]
+    ) -> Iterator[Row]:
+        """NumPy arrays in and out: this library with the format that it chooses, and another one."""
+        X: Array = np.asarray(self.X, order=order)  # type: ignore[call-overload]
+        calls: dict[tuple[str, str], Call] = {
+            ("spmvgpu", variant): partial(self.ops["auto"].__matmul__, X),
+            (library, theirs): partial(call, X),
+        }
+        for one in calls.values():
+            self.check(one())
+        for key, samples in in_turns(calls, NUMPY_SECONDS, least=3).items():
+            yield self._row(*key, order, Timing.of(samples), "call")
 
     def check(self, Y: Any) -> None:
-        """Raise `WrongResultError` unless every element of a NumPy or CuPy array is within its bound."""
-        if Y.shape != self.reference.shape or Y.dtype != self.problem.dtype:
-            raise WrongResultError(f"result is {Y.dtype}{Y.shape}, expected {self.reference.shape}")
-        reference, bound = self.reference, self.bound
-        if not isinstance(Y, np.ndarray):
-            import cupy
+        check_within(Y, self.reference, self.bound, self.problem.dtype)
 
-            reference, bound = cupy.asarray(reference), cupy.asarray(bound)
-        wrong = int((~(abs(Y - reference) <= bound)).sum())
-        if wrong:
-            raise WrongResultError(f"{wrong} of {Y.size} elements are wrong")
-
-    def _add(
-        self,
-        library: str,
-        variant: str,
-        order: str,
-        timing: Timing,
-        how: str,
-        op: sg.SparseOperator | None,
-    ) -> None:
-        self.record.add(
-            **self.problem.describe(),
-            library=library,
-            variant=variant,
-            columns=self.columns,
-            order=order,
-            cache="hot",
-            how=how,
-            **timing.fields(),
-            bytes=self.problem.csr_bytes + self.columns * self.problem.vector_bytes,
-            options={} if op is None else {"format": op.format, **op.options},
-        )
+    def _row(self, library: str, variant: str, order: str, timing: Timing, how: str) -> Row:
+        op = self.ops.get("auto" if variant == "numpy" else variant.removesuffix("_called"))
+        moved = self.problem.csr_bytes + self.columns * self.problem.vector_bytes
+        bandwidth = self.run.record.environment.get("copy_kernel_bandwidth")
+        return {
+            **self.problem.describe(), "library": library, "variant": variant, "columns": self.columns,
+            "order": order, "cache": "hot", "how": how, **timing.fields(), "bytes": moved,
+            "options": {"format": op.format, **op.options} if op and library == "spmvgpu" else {},
+            **({"copy_us": round(1e6 * moved / bandwidth, 3)} if bandwidth else {}),
+        }  # fmt: skip
 
 
-def _launch(op: sg.SparseOperator, X: npt.NDArray[Any], out: npt.NDArray[Any], stream: int) -> None:
+def _launch(op: sg.SparseOperator, X: Any, out: Any, stream: int) -> None:
     op.spmv(X, out=out, stream=stream)
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "matrix", "dtype", "order", "columns", "CuPy", "PyTorch", "SciPy", "csr", "sell", "auto",
+    "of which kernel", "x", "copies",
+)  # fmt: skip
+NOTE = (
+    "Times in microseconds of `op @ X` called from Python. Orders C and F are arrays on the device. "
+    "*numpy* is a C-ordered array in host memory; its time includes the transfers. *x* is the time of "
+    "`auto` over the time of the fastest other library, *of which kernel* the time on the GPU alone, "
+    "and *copies* the time of the kernel over the time of a copy of matrix, X and Y."
+)
+SPEED, COPIES, NUMPY = 0.5, 3.0, 0.4
+IRREGULAR = "powerlaw"
+
+
+def _cases(content: Content) -> Iterator[tuple[tuple[Any, ...], dict[tuple[str, str], Row]]]:
+    """Rows by matrix, type, order and columns, and then by library and variant."""
+    placed = [row | {"order": "numpy"} if row["variant"] == "numpy" else row for row in content.rows]
+    yield from Content({}, placed).grouped("matrix dtype order columns", "library variant").items()
+
+
+def _ours(found: dict[tuple[str, str], Row], name: str) -> Row | None:
+    """As called from Python."""
+    variants = (f"{name}_called", "numpy" if name == "auto" else "", name)
+    rows = (found.get(("spmvgpu", variant)) for variant in variants)
+    return next((row for row in rows if row is not None and row["how"] == "call"), None)
+
+
+def _against(found: dict[tuple[str, str], Row]) -> float | None:
+    return ratio(
+        _ours(found, "auto"), fastest(row for (library, _), row in found.items() if library != "spmvgpu")
+    )
+
+
+def _kernel(found: dict[tuple[str, str], Row]) -> Row:
+    row = found.get(("spmvgpu", "auto"), {})
+    return row if row.get("how") == "graph" else {}
+
+
+def _copies(kernel: Row) -> float | None:
+    return kernel["time_us"] / kernel["copy_us"] if "copy_us" in kernel else None
+
+
+def rows(content: Content) -> Table:
+    for case, found in _cases(content):
+        others = {library: row for (library, _), row in found.items() if library != "spmvgpu"}
+        kernel = _kernel(found)
+        yield (
+            *case, *map(others.get, ("cupy", "torch", "scipy")), *(_ours(found, name) for name in FORMATS),
+            kernel or None, _against(found), _copies(kernel),
+        )  # fmt: skip
+
+
+def goals(content: Content) -> list[Mark]:
+    speed: dict[str, float | None] = {}
+    numpy_speed: dict[str, float | None] = {}
+    copies: dict[str, float | None] = {}
+    for (matrix, dtype, order, columns), found in _cases(content):
+        name = f"{matrix} {dtype}, {columns} columns in order {order}"
+        (numpy_speed if order == "numpy" else speed)[name] = _against(found)
+        if columns == 32 and not matrix.startswith(IRREGULAR):
+            copies[name] = _copies(_kernel(found))
+    return [
+        *at_most("products with columns over the better of CuPy and PyTorch", speed, SPEED),
+        *at_most("the same with NumPy arrays, over CuPy", numpy_speed, NUMPY),
+        *at_most("products with 32 columns over a copy of the bytes, regular matrices", copies, COPIES),
+    ]
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="matmat",
+        about="products with several columns beside CuPy, PyTorch and SciPy",
+        file="matmat",
+        items=chosen(MATRICES, QUICK),
+        dtypes=("f64",),
+        peers={"cuda": ("cupy", "torch"), "cpu": ("scipy",)},
+        measure=measure,
+        report=Report(50, "Products with several columns", NOTE, HEAD, rows, 3, goals=goals, needs_gpu=True),
+    )
+]

@@ -1,39 +1,56 @@
-"""Measure products with complex matrices: ``python -m experiments complex``.
-
-The general formats beside every algorithm of cuSPARSE and beside CuPy (on the CPU: SciPy), on the matrices of
-`speed` with random phases.
-"""
+"""Products with complex matrices beside cuSPARSE and CuPy: the matrices of `speed` with random phases."""
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import replace
-from functools import partial
-from types import SimpleNamespace
+from collections.abc import Iterator
 
-from experiments.peers import cupy, cusparse, ours, scipy
-from experiments.peers.problem import COMPLEX
-from experiments.records import Recorder
-from experiments.report.complex_values import summary
+from experiments.engine import Experiment, Report, Table
+from experiments.goals import Mark, at_most
+from experiments.records import Case, Content, Row, fastest, ratio
+from experiments.suite import suite_items
 
-from .products import Run, spmv
-from .run import add_common_options, measure, names_of
-from .suite import suite
+from .products import products
 
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments complex", description=__doc__)
-    add_common_options(parser)
-    parser.set_defaults(dtype="c128")
-    options = parser.parse_args(arguments)
-    options.dtype = names_of(parser, "--dtype", options.dtype, tuple(COMPLEX))
-    items, left_out = suite(options.quick)
-    return measure(options, items, left_out, {"complex": complex_values}, summary)
+FORMATS = ("csr", "sell", "auto")
+HEAD = ("matrix", "dtype", "cuSPARSE", "of it", "CuPy", "csr", "sell", "auto", "better of csr and sell, x")
+NOTE = (
+    "Times in microseconds of products with complex matrices: the best algorithm of cuSPARSE and its "
+    "name, CuPy's `A @ x`, and spmvgpu. *x* is the time of the faster of `csr` and `sell` over the "
+    "time of the best of cuSPARSE."
+)
 
 
-def complex_values(run: Run, record: Recorder, deadline: float) -> None:
-    """As `experiments.spmv`, with fewer of our variants."""
-    prepare = partial(ours.prepare_general, device=run.device)
-    mine = SimpleNamespace(NAME=ours.NAME, THREADED=ours.THREADED, prepare=prepare)
-    others = (scipy,) if run.clock is None else (cusparse, cupy)
-    spmv(replace(run, peers=[mine, *(peer for peer in others if peer in run.peers)]), record, deadline)
+def _cases(content: Content) -> Iterator[tuple[Case, list[Row | None], Row | None]]:
+    """Ours by format, and the best of cuSPARSE."""
+    for case in content.cases():
+        ours = [content.row(case, "spmvgpu", name) for name in FORMATS]
+        yield case, ours, content.best(case, "cusparse")
+
+
+def rows(content: Content) -> Table:
+    for case, ours, best in _cases(content) if content.on_gpu else ():
+        cupy = next((row for row in content.of_case(case) if row["library"] == "cupy"), None)
+        over = ratio(fastest(ours[:2]), best)
+        yield *case, best, best["variant"] if best else None, cupy, *ours, over
+
+
+def goals(content: Content) -> list[Mark]:
+    over = {" ".join(case): ratio(fastest(ours[:2]), best) for case, ours, best in _cases(content)}
+    return at_most("complex csr or sell over the best of cuSPARSE", over, mean=0.85)
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="complex",
+        about="products with complex matrices beside cuSPARSE and CuPy",
+        file="complex",
+        items=suite_items,
+        dtypes=("c128",),
+        peers={"cuda": ("cusparse", "cupy"), "cpu": ("scipy",)},
+        variants={name: {"format": name} for name in FORMATS},
+        measure=products,
+        report=Report(
+            60, "Complex matrices", NOTE, HEAD, rows, goals=goals, needs_gpu=True
+        ),
+    )
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Count what ranks would have to send for a product: ``python -m experiments halos``.
+"""What ranks would have to send for a product, counted.
 
 Meshes are divided among 2 to 1,024 ranks, each with as many entries: in the order that they come in, in that
 of reverse Cuthill-McKee, and by METIS where pymetis is installed. A rank needs the entries of x that its rows
@@ -7,10 +7,9 @@ refer to and that belong to others: its halo, which comes in a message from each
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,51 +17,39 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from experiments import environment, matrices
-from experiments.records import RESULTS, Recorder
-from experiments.report.halos import summary
+from experiments import matrices
+from experiments.engine import Experiment, Items, Report, Run, Table
+from experiments.peers.problem import Problem
+from experiments.records import Content, Row
+from experiments.suite import Item
+from experiments.tables import Cell, table
 from spmvgpu import gallery
 from spmvgpu.partition import by_nnz
 
 Parts = npt.NDArray[np.integer[Any]]
 
-GRIDS: dict[str, Callable[[], Any]] = {
-    "poisson2d_500": lambda: gallery.poisson2d(500),
-    "poisson3d_64": lambda: gallery.poisson3d(64),
-    "poisson3d_64_27": lambda: gallery.poisson3d(64, points=27),
+GRIDS = {
+    "poisson2d_500": partial(gallery.poisson2d, 500),
+    "poisson3d_64": partial(gallery.poisson3d, 64),
+    "poisson3d_64_27": partial(gallery.poisson3d, 64, points=27),
 }
-QUICK: dict[str, Callable[[], Any]] = {"poisson2d_40": lambda: gallery.poisson2d(40)}
+QUICK = {"poisson2d_40": partial(gallery.poisson2d, 40)}
 MESHES = ("t60k", "delaunay_n16", "fe_pwt", "fe_bracket_xl_nodes")
 COUNTS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 LEAST_ROWS = 32  # of a rank
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments halos", description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--quick", action="store_true", help="one small grid")
-    options = parser.parse_args(arguments)
-    facts = environment.describe("cpu")
-    metis = _metis()
-    if metis is not None:
-        facts["versions"]["pymetis"] = metis.version
-    record = Recorder(options.out / "halos.json", facts)  # of no device: it is the same everywhere
-    if metis is None:
-        record.skip("pymetis is not installed", partition="metis")
-    for name, make in (QUICK if options.quick else {**GRIDS, **_meshes(record)}).items():
-        pattern = _symmetric_pattern(make())
-        print(f"{name}: {pattern.shape[0]} rows, {pattern.nnz} entries", flush=True)
-        for count in COUNTS:
-            if pattern.shape[0] >= LEAST_ROWS * count:
-                for partition, divide in DIVISIONS.items():
-                    if partition != "metis" or metis is not None:
-                        record.add(**_row(name, pattern, partition, divide(pattern, count), count))
-        record.write()
-    print(summary({"rows": record.rows}))
-    return 0
+def items(options: Namespace) -> Items:
+    """Grids, and meshes of the folder of real matrices."""
+    found = [Item(name, "generated", make) for name, make in (QUICK if options.quick else GRIDS).items()]
+    paths = {name: matrices.find(name) for name in (() if options.quick else MESHES)}
+    found += [Item(name, "real", partial(matrices.read_real, path)) for name, path in paths.items() if path]
+    reason = f"{matrices.FOLDER_VARIABLE} names no folder that has it"
+    return found, {name: reason for name, path in paths.items() if path is None}
 
 
-def _metis() -> Any:
+def metis() -> Any:
+    """The module pymetis, None if it is not installed."""
     try:
         import pymetis
     except ImportError:
@@ -70,18 +57,14 @@ def _metis() -> Any:
     return pymetis
 
 
-def _meshes(record: Recorder) -> dict[str, Callable[[], Any]]:
-    found: dict[str, Callable[[], Any]] = {}
-    for name in MESHES:
-        path = matrices.find(name)
-        if path is None:
-            record.skip(f"{matrices.FOLDER_VARIABLE} names no folder that has it", matrix=name)
-        else:
-            found[name] = partial(matrices.read_real, path)
-    return found
+def start(run: Run) -> None:
+    if metis() is None:
+        run.record.skip("pymetis is not installed", partition="metis")
+    else:
+        run.record.environment["versions"]["pymetis"] = metis().version
 
 
-def _symmetric_pattern(matrix: Any) -> sp.csr_array:
+def symmetric_pattern(matrix: Any) -> sp.csr_array:
     """Where a matrix or its transpose has entries, and the diagonal."""
     A = sp.csr_array(matrix)
     ones = sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), shape=A.shape)
@@ -110,30 +93,30 @@ def _by_metis(pattern: sp.csr_array, count: int) -> Parts:
     without = pattern.copy()
     without.setdiag(0)
     without.eliminate_zeros()
-    graph = _metis().CSRAdjacency(without.indptr, without.indices)
-    _, part = _metis().part_graph(count, graph, vweights=np.diff(pattern.indptr))
+    graph = metis().CSRAdjacency(without.indptr, without.indices)
+    _, part = metis().part_graph(count, graph, vweights=np.diff(pattern.indptr))
     return np.asarray(part, np.int64)
 
 
 DIVISIONS = {"order": _in_order, "rcm": _cuthill_mckee, "metis": _by_metis}
 
 
-def _row(name: str, pattern: sp.csr_array, partition: str, part: Parts, count: int) -> dict[str, Any]:
-    """What a division means for the ranks: all of them together, and the one that has most."""
-    halos, messages = halos_of(pattern, part, count)
-    entries = np.bincount(part, np.diff(pattern.indptr), count)
-    return {
-        "matrix": name,
-        "rows": pattern.shape[0],
-        "nnz": int(pattern.nnz),
-        "ranks": count,
-        "partition": partition,
-        "halo": int(halos.sum()),
-        "largest_halo": int(halos.max()),
-        "messages": int(messages.sum()),
-        "most_messages": int(messages.max()),
-        "most_entries": int(entries.max()),
-    }
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    """What divisions mean for the ranks: all of them together, and the one that has most."""
+    pattern = symmetric_pattern(problem.matrix)
+    for count in COUNTS:
+        for partition, divide in DIVISIONS.items() if pattern.shape[0] >= LEAST_ROWS * count else ():
+            if partition != "metis" or metis() is not None:
+                part = divide(pattern, count)
+                halos, messages = halos_of(pattern, part, count)
+                entries = np.bincount(part, np.diff(pattern.indptr), count)
+                yield {
+                    "matrix": problem.name, "rows": pattern.shape[0], "nnz": int(pattern.nnz),
+                    "ranks": count, "partition": partition,
+                    "halo": int(halos.sum()), "largest_halo": int(halos.max()),
+                    "messages": int(messages.sum()), "most_messages": int(messages.max()),
+                    "most_entries": int(entries.max()),
+                }  # fmt: skip
 
 
 def halos_of(pattern: sp.csr_array, part: Parts, count: int) -> tuple[Parts, Parts]:
@@ -145,3 +128,43 @@ def halos_of(pattern: sp.csr_array, part: Parts, count: int) -> tuple[Parts, Par
     by, column = needed // n, needed % n
     pairs = np.unique(by * count + part[column])
     return np.bincount(by, minlength=count), np.bincount(pairs // count, minlength=count)
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+SHOWN = (8, 64, 1024)  # ranks
+HEAD = ("matrix", "rows", "division", *(f"{what}, {n}" for n in SHOWN for what in ("halo", "messages")))
+NOTE = (
+    "What the busiest rank receives for a product with 8, 64 and 1,024 ranks. *halo* is the number of "
+    "entries of `x` from other ranks over the number of its own rows. *messages* is the number of "
+    "ranks that send them. The rows are in the given order, in reverse Cuthill-McKee order, or "
+    "divided by METIS. These are counts, not times."
+)
+
+
+def rows(content: Content) -> Table:
+    for (matrix, count, partition), found in content.grouped("matrix rows partition", "ranks").items():
+        cells: list[Cell] = []
+        for ranks in SHOWN:
+            row = found.get(ranks)
+            cells += [row["largest_halo"] / (count / ranks), row["most_messages"]] if row else [None, None]
+        yield matrix, f"{count:,}", partition, *cells
+
+
+def inset(contents: list[Content]) -> str:
+    return f"{NOTE}\n\n{table(HEAD, rows(contents[0]), words=3)}"
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="halos",
+        about="what ranks send for a product, counted",
+        file="halos",
+        items=items,
+        dtypes=("f64",),
+        of_device=False,
+        start=start,
+        measure=measure,
+        report=Report(140, "Halos", NOTE, HEAD, rows, 3, insets={("many-hosts.md", "halos"): inset}),
+    )
+]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import spmvgpu as sg
+from experiments.engine import Experiment, Report, Run
+from experiments.goals import Mark
 from experiments.peers.problem import Problem
-from experiments.records import Recorder
-
-from .products import Run, noted
+from experiments.records import Content, Row
+from experiments.suite import Item, suite_items
 
 # Large, so that the allocator's granularity does not show.
 PREFERRED = ("uniform_1M_40", "elast3d_160k", "elast3d_20k")
@@ -19,52 +21,50 @@ CYCLES = 1000
 WARM_UP_CYCLES = 50
 
 
-def memory(run: Run, record: Recorder, deadline: float) -> None:
-    """Memory of every format on one large matrix, and 1,000 create/multiply/destroy cycles on a small one."""
-    names = {item.name: item for item in run.items}
-    large = next((names[name] for name in PREFERRED if name in names), run.items[-1])
-    free = _free_device_bytes if run.clock is not None else _process_bytes_negative
-    problem = run.store.get(large, run.dtypes[0])
-    for format in (*sg.formats(), "auto"):
-        with noted(run, record, matrix=large.name, library="spmvgpu", variant=format):
-            _measure_nbytes(run, problem, format, free, record)
-    record.write()
-    _cycles(run, run.store.get(run.items[0], run.dtypes[0]), free, record)
-    record.write()
-    run.say(f"memory: {len(record.rows)} rows")
+def choose(items: list[Item]) -> list[Item]:
+    """A large matrix for the bytes of every format, and a small one for cycles; one may be both."""
+    names = {item.name: item for item in items}
+    large = next((names[name] for name in PREFERRED if name in names), items[-1])
+    return list(dict.fromkeys((large, items[0])))
 
 
-def _measure_nbytes(
-    run: Run, problem: Problem, format: str, free: Callable[[], int], record: Recorder
-) -> None:
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    if problem.case["dtype"] != run.options.dtype[0]:
+        return
+    if problem.name == run.items[0].name:
+        for format in (*sg.formats(), "auto"):
+            with run.noted(**problem.case, library="spmvgpu", variant=format):
+                yield _nbytes(run, problem, format)
+    if problem.name == run.items[-1].name:
+        yield from _cycles(run, problem)
+
+
+def _nbytes(run: Run, problem: Problem, format: str) -> Row:
     """Compare `nbytes` with what the device (on the CPU: the process) has less of afterwards."""
+
+    def make(A: Any) -> sg.SparseOperator:
+        return sg.aslinearoperator(A, format=format, device=run.device)
+
     # Loading kernels and growing pools is not the operator's: have that done by a first one.
-    first = sg.aslinearoperator(problem.matrix[:1000], format=format, device=run.device)
-    first @ problem.x
-    del first
+    make(problem.matrix[:1000]) @ problem.x
     gc.collect()
-    before = free()
-    op = sg.aslinearoperator(problem.matrix, format=format, device=run.device)
-    taken = before - free()
-    record.add(
-        **problem.describe(),
-        library="spmvgpu",
-        variant=format,
-        measure="nbytes",
-        allocator="device" if run.clock is not None else "resident set of the process",
-        bytes=int(op.nbytes),
-        bytes_taken=int(taken),
-        options={"format": op.format},
-    )
+    before = _free_bytes(run)
+    op = make(problem.matrix)
+    nbytes, chosen, after = int(op.nbytes), op.format, _free_bytes(run)
     del op
     gc.collect()
-    record.rows[-1]["bytes_given_back"] = int(free() - (before - taken))
+    return {
+        **problem.describe(), "library": "spmvgpu", "variant": format, "measure": "nbytes",
+        "allocator": "device" if run.on_gpu else "resident set of the process", "bytes": nbytes,
+        "bytes_taken": before - after, "options": {"format": chosen},
+        "bytes_given_back": _free_bytes(run) - after,
+    }  # fmt: skip
 
 
-def _cycles(run: Run, problem: Problem, free: Callable[[], int], record: Recorder) -> None:
+def _cycles(run: Run, problem: Problem) -> Iterator[Row]:
     formats = []
     for format in sg.formats():
-        with noted(run, record, matrix=problem.name, library="spmvgpu", variant=f"{format} cycles"):
+        with run.noted(**problem.case, library="spmvgpu", variant=f"{format} cycles"):
             sg.aslinearoperator(problem.matrix, format=format, device=run.device)
             formats.append(format)
 
@@ -73,25 +73,22 @@ def _cycles(run: Run, problem: Problem, free: Callable[[], int], record: Recorde
             op = sg.aslinearoperator(problem.matrix, format=formats[number % len(formats)], device=run.device)
             op @ problem.x
 
-    with noted(run, record, matrix=problem.name, library="spmvgpu", variant="cycles"):
-        cycle(WARM_UP_CYCLES)
-        gc.collect()
-        device, resident = free(), _process_bytes()
-        cycle(CYCLES)
-        gc.collect()
-        record.add(
-            **problem.describe(),
-            library="spmvgpu",
-            variant=", ".join(formats),
-            measure="cycles",
-            cycles=CYCLES,
-            device_bytes_lost=int(device - free()) if run.clock is not None else None,
-            resident_bytes_lost=_process_bytes() - resident,
-        )
+    cycle(WARM_UP_CYCLES)
+    gc.collect()
+    device, resident = _free_bytes(run), _process_bytes()
+    cycle(CYCLES)
+    gc.collect()
+    yield {
+        **problem.describe(), "library": "spmvgpu", "variant": ", ".join(formats), "measure": "cycles",
+        "cycles": CYCLES, "device_bytes_lost": device - _free_bytes(run) if run.on_gpu else None,
+        "resident_bytes_lost": _process_bytes() - resident,
+    }  # fmt: skip
 
 
-def _free_device_bytes() -> int:
-    """Free memory of the device, once CuPy has given back what it keeps for itself."""
+def _free_bytes(run: Run) -> int:
+    """Free memory of the device, once CuPy has given back what it keeps; of a CPU less the more is used."""
+    if not run.on_gpu:
+        return -_process_bytes()
     import cupy
 
     cupy.cuda.runtime.deviceSynchronize()
@@ -104,6 +101,34 @@ def _process_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _process_bytes_negative() -> int:
-    """The resident set as something that memory taken makes smaller, as free memory is."""
-    return -_process_bytes()
+# -- report --------------------------------------------------------------------------------------------------
+
+
+def goals(content: Content) -> Iterator[Mark]:
+    for row in content.rows:
+        if row["measure"] == "cycles":
+            lost, resident = row["device_bytes_lost"], row["resident_bytes_lost"]
+            text = f"resident {resident / 2**20:+.1f} MiB"
+            text += "" if lost is None else f", device {lost} bytes lost"
+            # The resident set breathes by a few pages; a leak of whole operators would be far more.
+            reached = (lost is None or lost <= 0) and resident < 16 * 2**20
+            name = f"{row['cycles']} cycles of {row['variant']} on {row['matrix']}"
+            yield Mark(name, "no leak", text, reached)
+        elif row["allocator"] == "device":
+            off = abs(row["bytes_taken"] / row["bytes"] - 1)
+            text = f"{row['bytes']} said, {row['bytes_taken']} taken ({off:.2%} off)"
+            yield Mark(f"nbytes of {row['variant']} on {row['matrix']}", "within 1 %", text, off <= 0.01)
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="speed",
+        about="products of every library; calls from Python, round trips, memory",
+        file="memory",
+        items=suite_items,
+        choose=choose,
+        reserve=0.06,
+        measure=measure,
+        report=Report(130, "Memory", goals=goals, goals_apart=True),
+    )
+]

@@ -1,4 +1,4 @@
-"""Measure products and solvers over several GPUs and the CPU: ``python -m experiments multi``.
+"""Products and cg over several GPUs and the CPU.
 
 The matrix has the pattern of a 27-point stencil. Vectors stay on the devices ("distributed"), or are NumPy
 arrays that cross the bus in every product ("numpy"); "graph" is the device time of one GPU by itself, from
@@ -14,29 +14,31 @@ import argparse
 import itertools
 import os
 import statistics
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from experiments import environment
 from experiments.clock import Call, timed, wall_us
-from experiments.peers.problem import DTYPES
-from experiments.records import RESULTS, Recorder
+from experiments.engine import Experiment, Items, Report, Run, Table
+from experiments.goals import Mark, at_least
+from experiments.peers.problem import Problem
+from experiments.records import Content, Row, ratio
+from experiments.suite import Item
+from experiments.tables import number
 from spmvgpu import linalg
 
 ROWS_PER_TASK = 250_000
 CHAIN = 20  # distributed products between two waits of the host
 ROUNDS = 7
 SHORT, LONG = 30, 630  # iterations of cg between which the slope is taken
-FILES = {"products": "multi.json", "cg": "multi_cg.json"}  # by what is measured
+
+# -- the matrix, and the devices -----------------------------------------------------------------------------
 
 
 def stencil(rows: int, dtype: Any, threads: int | None = None) -> sp.csr_array:
@@ -85,7 +87,7 @@ def stencil(rows: int, dtype: Any, threads: int | None = None) -> sp.csr_array:
     return sp.csr_array((data, indices, row_offsets), shape=(rows, rows))
 
 
-def device_lists(counts: Sequence[int]) -> list[list[str]]:
+def device_lists(counts: Iterable[int]) -> list[list[str]]:
     """So many GPUs, and the most of them with the CPU; the CPU once and twice where there is no GPU."""
     gpus = [info.name for info in sg.devices() if info.name != "cpu"]
     if not gpus:
@@ -99,35 +101,54 @@ def is_of_one_kind(devices: Sequence[str]) -> bool:
     return len({name == "cpu" for name in devices}) == 1
 
 
-class Run:
-    """One matrix in one precision, over one list of devices after the other."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--rows", type=int, default=20_000_000, help="27 entries each")
+    add("--counts", default="1,2,4", help="numbers of GPUs, comma-separated")
+    add("--format", default="auto", help="of every part")
 
-    def __init__(self, matrix: sp.csr_array, name: str, dtype: str, records: dict[str, Recorder]) -> None:
-        self.matrix, self.records = matrix, records
-        self.facts = {
-            "matrix": name, "rows": matrix.shape[0], "cols": matrix.shape[1], "nnz": int(matrix.nnz),
-            "dtype": dtype, "library": "spmvgpu", "cache": "hot",
-        }  # fmt: skip
-        self.x = np.linspace(-1, 1, matrix.shape[1]).astype(matrix.dtype)
+
+def items(options: argparse.Namespace) -> Items:
+    rows = 8000 if options.quick else options.rows
+    return [Item(f"stencil27_{rows}", "generated", partial(stencil, rows, np.float64))], {}
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+def measure(run: Run, problem: Problem, variant: str) -> Iterator[Row]:
+    """Rows of one of the variants, over one list of devices after the other."""
+    case = Over(problem)
+    lists = device_lists(map(int, run.options.counts.split(",")))
+    if variant == "products":
+        yield case.one_device(lists[0][0], run.options.format)
+    for devices in lists:
+        if variant == "cg" and not is_of_one_kind(devices):
+            continue
+        if run.fits(0, **problem.case, devices=devices):
+            format = run.options.format
+            make = partial(sg.aslinearoperator, problem.matrix, device=devices, format=format)
+            seconds, op = timed(make)
+            of_variant = case.products if variant == "products" else case.cg
+            yield from of_variant(devices, op, {"setup_seconds": round(seconds, 2)})
+
+
+class Over:
+    """One matrix in one precision, and the results that all devices are to agree on."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.matrix = problem, problem.matrix
+        self.x = np.linspace(-1, 1, self.matrix.shape[1]).astype(self.matrix.dtype)
         self.reference: np.ndarray[Any, Any] | None = None
         self.iterate: np.ndarray[Any, Any] | None = None  # of cg, after the short run
 
-    def one_gpu(self, device: str, format: str) -> None:
+    def one_device(self, device: str, format: str) -> Row:
         """Device time of an ordinary operator."""
         op = sg.aslinearoperator(self.matrix, device=device, format=format)
         self.check("graph", op @ self.x)
-        times = [op.time_products(20) for _ in range(3)]
-        self.add("graph", [device], op, times)
+        return self.row("graph", [device], op, [op.time_products(20) for _ in range(3)])
 
-    def over(self, devices: list[str], format: str, variants: Sequence[str]) -> None:
-        """What is asked for over a list of devices."""
-        seconds, op = timed(lambda: sg.aslinearoperator(self.matrix, device=devices, format=format))
-        if "products" in variants:
-            self.products(devices, op, seconds)
-        if "cg" in variants:
-            self.cg(devices, op, seconds)
-
-    def products(self, devices: list[str], op: Any, setup_seconds: float) -> None:
+    def products(self, devices: list[str], op: Any, setup: Row) -> Iterator[Row]:
         """Both kinds of vectors."""
         x, y = op.distribute(self.x), op.distribute()
         op.spmv(x, out=y)
@@ -140,12 +161,12 @@ class Run:
                 x, y = y, x
             op.synchronize()
 
-        self.add("distributed", devices, op, _times(chain, CHAIN), setup_seconds=round(setup_seconds, 2))
+        yield self.row("distributed", devices, op, _times(chain, CHAIN), **setup)
         out = np.empty(self.matrix.shape[0], self.matrix.dtype)
         self.check("numpy", op.spmv(self.x, out=out))
-        self.add("numpy", devices, op, _times(lambda: op.spmv(self.x, out=out), 1))
+        yield self.row("numpy", devices, op, _times(lambda: op.spmv(self.x, out=out), 1))
 
-    def cg(self, devices: list[str], op: Any, setup_seconds: float) -> None:
+    def cg(self, devices: list[str], op: Any, setup: Row) -> Iterator[Row]:
         """An iteration of conjugate gradients."""
 
         def solve(iterations: int) -> np.ndarray[Any, Any]:
@@ -168,7 +189,7 @@ class Run:
             least, most = (timed(partial(solve, iterations))[0] for iterations in (SHORT, LONG))
             times.append(1e6 * (most - least) / (LONG - SHORT))
         pieces = op.solve_info.pieces
-        self.add("cg", devices, op, times, setup_seconds=round(setup_seconds, 2), pieces=pieces)
+        yield self.row("cg", devices, op, times, **setup, pieces=pieces)
 
     def check(self, variant: str, y: np.ndarray[Any, Any]) -> None:
         """Compare with NumPy in some rows, and with the first result in all."""
@@ -183,29 +204,15 @@ class Run:
         if not wrong <= limit:
             raise SystemExit(f"{variant}: off by {wrong:.3g}, more than {limit:.3g}")
 
-    def add(self, variant: str, devices: list[str], op: Any, times: list[float], **more: Any) -> None:
-        """A row of the results."""
-        us = statistics.median(times)
-        vectors = (self.matrix.shape[0] + self.matrix.shape[1]) * self.matrix.dtype.itemsize
+    def row(self, variant: str, devices: list[str], op: Any, times: list[float], **more: Any) -> Row:
         shares = [int(share[0].nnz) for share in op._spread.shards] if variant != "graph" else [op.nnz]
-        record = self.records["cg" if variant == "cg" else "products"]
-        record.add(
-            **self.facts,
-            variant=variant,
-            devices=devices,
-            time_us=round(us, 2),
-            least_us=round(min(times), 2),
-            samples=len(times),
-            bytes=op.nbytes + vectors,
-            format=op.format,
-            nnz_per_device=shares,
-            **more,
-        )
-        record.write()
-        print(
-            f"{self.facts['dtype']} {variant:12s} {'+'.join(devices):32s} {us:10.1f} us  {op.format}",
-            flush=True,
-        )
+        described = {key: value for key, value in self.problem.describe().items() if key != "group"}
+        return {
+            **described, "library": "spmvgpu", "cache": "hot", "variant": variant, "devices": devices,
+            "time_us": round(statistics.median(times), 2), "least_us": round(min(times), 2),
+            "samples": len(times), "bytes": op.nbytes + self.problem.vector_bytes, "format": op.format,
+            "nnz_per_device": shares, **more,
+        }  # fmt: skip
 
 
 def _times(call: Call, products: int) -> list[float]:
@@ -214,39 +221,88 @@ def _times(call: Call, products: int) -> list[float]:
     return [us / products for us in wall_us(call, 0.0, least=ROUNDS)]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments multi", description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--rows", type=int, default=20_000_000, help="27 entries each")
-    parser.add_argument("--dtype", default="f64,f32", help="comma-separated, of f64 and f32")
-    parser.add_argument("--counts", default="1,2,4", help="numbers of GPUs, comma-separated")
-    parser.add_argument("--format", default="auto", help="of every part")
-    parser.add_argument("--variants", default=",".join(FILES), help="comma-separated, of products and cg")
-    parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="start nothing after that")
-    options = parser.parse_args(arguments)
-    variants = options.variants.split(",")
-    if unknown := set(variants) - set(FILES):
-        parser.error(f"--variants: {sorted(unknown)} are none of {', '.join(FILES)}")
-    started = time.perf_counter()
-    lists = device_lists([int(count) for count in options.counts.split(",")])
-    facts = environment.describe("cpu" if lists[0] == ["cpu"] else "cuda:0", [])
-    folder = options.out / environment.slug(facts)
-    records = {variant: Recorder(folder / FILES[variant], facts) for variant in variants}
-    for dtype in options.dtype.split(","):
-        seconds, matrix = timed(partial(stencil, options.rows, DTYPES[dtype]))
-        print(f"{dtype}: {matrix.nnz} entries in {seconds:.1f} s", flush=True)
-        run = Run(matrix, f"stencil27_{options.rows}", dtype, records)
-        if "products" in variants:
-            run.one_gpu(lists[0][0], options.format)
-        for devices in lists:
-            measured = [variant for variant in variants if variant != "cg" or is_of_one_kind(devices)]
-            if not measured:
-                continue
-            if time.perf_counter() - started > options.budget_seconds:
-                for variant in measured:
-                    records[variant].skip("out of time", dtype=dtype, devices=devices)
-                continue
-            run.over(devices, options.format, measured)
-    for record in records.values():
-        record.write()
-    return 0
+# -- report --------------------------------------------------------------------------------------------------
+
+GOALS = {2: 1.85, 4: 3.5}  # speed over one GPU with vectors that stay on the devices
+LEAST_NNZ = 500_000_000
+HEAD = (
+    "matrix", "devices", "dtype", "nnz", "format", "vectors stay", "speed", "TB/s", "NumPy", "speed", "cg",
+    "speed",
+)  # fmt: skip
+NOTE = (
+    "Times in microseconds per product over several devices. *vectors stay*: x and y stay on the "
+    "devices (`op.distribute`). *NumPy*: they are transferred with every product. *cg*: an iteration "
+    "of `linalg.cg`, whose vectors stay too. *speed* is relative to the first device alone. *TB/s* is "
+    "the bytes of matrix and vectors over the time with vectors that stay."
+)
+
+
+def _cases(content: Content) -> dict[tuple[Any, ...], dict[str, Row]]:
+    """By matrix, type and names of devices, the rows of the variants."""
+    named = Content({}, [row | {"names": tuple(row["devices"])} for row in content.rows])
+    return named.grouped("matrix dtype names", "variant")
+
+
+def _speed(cases: dict[tuple[Any, ...], dict[str, Row]], case: tuple[Any, ...], variant: str) -> float | None:
+    """Over the first device of the list by itself."""
+    alone = cases.get((*case[:2], case[2][:1]), {}).get(variant)
+    return ratio(alone, cases[case].get(variant))
+
+
+def rows(content: Content) -> Table:
+    cases = _cases(content)
+    for case, found in cases.items():
+        staying = found.get("distributed")
+        row = staying or found.get("cg")
+        if row is not None:
+            cells = [
+                (number(found[name]["time_us"], 0) if name in found else None, _speed(cases, case, name))
+                for name in ("distributed", "numpy", "cg")
+            ]
+            rate = staying["bytes"] / staying["time_us"] / 1e6 if staying else None
+            yield (
+                case[0], " + ".join(case[2]), case[1], f"{row['nnz'] / 1e6:.0f}M", row["format"],
+                *cells[0], rate, *cells[1], *cells[2],
+            )  # fmt: skip
+
+
+def goals(content: Content, variant: str, what: str) -> list[Mark]:
+    cases, found = _cases(content), []
+    for count, goal in GOALS.items():
+        speeds = {
+            case[1]: _speed(cases, case, variant)
+            for case, rows in cases.items()
+            if len(case[2]) == count and "cpu" not in case[2]
+            if min(row["nnz"] for row in rows.values()) >= LEAST_NNZ
+        }
+        found += at_least(f"{count} GPUs over one, {what}", speeds, each=goal)
+    return found
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="multi",
+        about="products and solvers over several GPUs and the CPU",
+        file=file,
+        name=variant,
+        items=items,
+        measure=partial(measure, variant=variant),
+        add_options=add_options,
+        report=report,
+    )
+    for file, variant, report in (
+        (
+            "multi",
+            "products",
+            Report(
+                90, "Several devices", NOTE, HEAD, rows, also=("multi_cg",), needs_gpu=True,
+                goals=partial(goals, variant="distributed", what="vectors on the devices"),
+            ),
+        ),
+        (
+            "multi_cg",
+            "cg",
+            Report(91, needs_gpu=True, goals=partial(goals, variant="cg", what="an iteration of cg")),
+        ),
+    )
+]  # fmt: skip

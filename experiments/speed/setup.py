@@ -1,4 +1,4 @@
-"""From a matrix to an operator: ``python -m experiments setup``. See experiments/README.md.
+"""From a matrix to an operator, beside CuPy's upload.
 
 What is timed is `aslinearoperator`, with nothing in the cache, beside what another library takes to have
 the matrix on the device: CuPy's ``csr_matrix(A)``, complete. `source` says where the matrix comes from:
@@ -7,92 +7,45 @@ the matrix on the device: CuPy's ``csr_matrix(A)``, complete. `source` says wher
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
 import spmvgpu as sg
-from experiments import environment, peers
+from experiments import peers
 from experiments.clock import timed
-from experiments.records import RESULTS, Recorder
-
-from .run import chosen_device
-from .suite import suite
+from experiments.engine import Experiment, Report, Run, Table
+from experiments.goals import Mark, at_most
+from experiments.peers.problem import Problem
+from experiments.records import Content, Results, Row, ratio
+from experiments.suite import suite_items
+from experiments.tables import number
 
 REPEATS = 5
 SECONDS = 1.0  # after which no more samples of one kind are taken
 MEASURED_PRODUCTS = 20
-
-#: Variant -> what `aslinearoperator` is asked for.
+# Variant -> what `aslinearoperator` is asked for.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "auto": {},
-    "auto, tune=off": {"tune": "off"},
     "csr": {"format": "csr"},
+    "auto, tune=off": {"tune": "off"},
+    "auto": {},
 }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    options = parse(arguments)
-    device = chosen_device(options.device)
-    gpu = device != "cpu"
-    has_cupy = gpu and peers.cupy.available() is None
-    measured = [peers.ours, peers.scipy, *([peers.cupy] if has_cupy else [])]
-    facts = environment.describe(device, measured) | {"repeats": REPEATS}
-    record = Recorder(options.out / environment.slug(facts) / "setup.json", facts)
-    items, left_out = suite(options.quick)
-    for name, reason in left_out.items():
-        record.skip(reason, matrix=name)
-    if gpu and not has_cupy:
-        record.skip("it is not installed", library="cupy")
-    deadline = time.perf_counter() + options.seconds
-    _warm_up(device, has_cupy)
-    try:
-        for item in items:
-            if time.perf_counter() > deadline:
-                record.skip("the time budget was spent", matrix=item.name)
-                continue
-            A = item.build()
-            for dtype in (np.float64, np.float32):
-                typed = sp.csr_array((A.data.astype(dtype), A.indices, A.indptr), shape=A.shape)
-                try:
-                    _measure(record, item.name, typed, device, has_cupy)
-                except Exception as error:  # one matrix that fails costs no other its results
-                    record.skip(f"{type(error).__name__}: {error}"[:400], matrix=item.name)
-            record.write()
-    finally:
-        record.write()
-    return 0
-
-
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments setup", description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--device", default="auto", help="cuda:0, cpu or auto (a GPU if there is one)")
-    parser.add_argument(
-        "--seconds", type=float, default=240.0, help="time budget; what does not fit is left out and named"
-    )
-    parser.add_argument("--quick", action="store_true", help="a few small matrices")
-    options = parser.parse_args(arguments)
-    if not options.seconds > 0:
-        parser.error(f"--seconds is {options.seconds:g}; give a positive number")
-    return options
-
-
-def _warm_up(device: str, has_cupy: bool) -> None:
+def start(run: Run) -> None:
     """Start the device and load what a process loads once."""
+    run.record.environment["repeats"] = REPEATS
     A = sg.gallery.poisson2d(20)
     with sg.cache.empty():
         for asked in VARIANTS.values():
-            sg.aslinearoperator(A, device=device, **asked)
-    if has_cupy:
+            sg.aslinearoperator(A, device=run.device, **asked)
+    if _has_cupy(run):
         _to_cupy(A)
+
+
+def _has_cupy(run: Run) -> bool:
+    return run.on_gpu and peers.cupy.available() is None
 
 
 def _to_cupy(A: Any) -> Any:
@@ -104,15 +57,17 @@ def _to_cupy(A: Any) -> Any:
     return given
 
 
-def _measure(record: Recorder, name: str, A: Any, device: str, has_cupy: bool) -> None:
-    case = {"matrix": name, "rows": A.shape[0], "nnz": A.nnz, "dtype": A.dtype.name}
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    A = problem.matrix
+    case = {"matrix": problem.name, "rows": A.shape[0], "nnz": A.nnz, "dtype": A.dtype.name}
     sources = {"scipy": A}
-    if has_cupy:
-        _add(record, partial(_to_cupy, A), **case, library="cupy", variant="csr", source="scipy")
+    if _has_cupy(run):
+        upload, _ = _samples(partial(_to_cupy, A))
+        yield {**case, "library": "cupy", "variant": "csr", "source": "scipy", **upload}
         sources["cupy"] = _to_cupy(A)
     for source, given in sources.items():
         for variant, asked in VARIANTS.items():
-            make = partial(sg.aslinearoperator, given, device=device, **asked)
+            make = partial(sg.aslinearoperator, given, device=run.device, **asked)
             with sg.cache.empty():
                 op = make()
             facts = {
@@ -121,7 +76,9 @@ def _measure(record: Recorder, name: str, A: Any, device: str, has_cupy: bool) -
                 "setup": {part: round(1e6 * seconds, 1) for part, seconds in op.setup_seconds.items()},
             }
             del op
-            _add(record, make, **case, library="spmvgpu", variant=variant, source=source, **facts)
+            times, steps = _samples(make)
+            ours = {"library": "spmvgpu", "variant": variant, "source": source}
+            yield {**case, **ours, **facts, "steps": steps, **times}
 
 
 def _steps_us(op: sg.SparseOperator) -> dict[str, float]:
@@ -133,8 +90,8 @@ def _steps_us(op: sg.SparseOperator) -> dict[str, float]:
     return steps
 
 
-def _add(record: Recorder, make: Callable[[], Any], **row: Any) -> None:
-    """The median of several calls, none of which finds anything in the cache; the steps are the fastest's."""
+def _samples(make: Callable[[], Any]) -> tuple[Row, dict[str, float]]:
+    """Times of several calls, none of which finds anything in the cache, and the steps of the fastest."""
     samples: list[float] = []
     steps: dict[str, float] = {}
     while not samples or (len(samples) < REPEATS and sum(samples) < 1e6 * SECONDS):
@@ -144,9 +101,88 @@ def _add(record: Recorder, make: Callable[[], Any], **row: Any) -> None:
         if isinstance(made, sg.SparseOperator) and min(samples) == samples[-1]:
             steps = _steps_us(made)
         del made
-    if steps:
-        row["steps"] = steps
-    us = median(samples)
-    record.add(**row, time_us=round(us, 1), least_us=round(min(samples), 1), samples=len(samples))
-    names = (row[key] for key in ("matrix", "dtype", "library", "variant", "source"))
-    print(f"{' '.join(names)}: {us:.0f} us", flush=True)
+    us, least = median(samples), min(samples)
+    return {"time_us": round(us, 1), "least_us": round(least, 1), "samples": len(samples)}, steps
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "matrix", "dtype", "M non-zeros", "CuPy", *VARIANTS, "auto, x", "format", "from CuPy: auto", "products"
+)  # fmt: skip
+NOTE = (
+    "Times in microseconds to make an operator on the GPU from a SciPy matrix with a million "
+    "non-zeros or more, with an empty cache: CuPy's `csr_matrix(A)` and `aslinearoperator`. *x* is "
+    "the time of `auto` over CuPy's time. The last columns are for a CuPy matrix, which is already on "
+    "the GPU: the time of `auto`, and that time in products in the chosen format."
+)
+LEAST_NNZ = 1_000_000  # what the goals are for
+GOAL, WORST, PRODUCTS = 0.75, 1.2, 60
+
+
+def _cases(content: Content) -> dict[tuple[str, str], dict[tuple[str, str, str], Row]]:
+    """The rows of every large matrix and type, by library, variant and source."""
+    large = Content({}, [row for row in content.rows if row["nnz"] >= LEAST_NNZ])
+    cases = large.grouped("matrix dtype", "library variant source")
+    both = {("cupy", "csr", "scipy"), ("spmvgpu", "auto", "cupy")}
+    return {case: found for case, found in cases.items() if both <= found.keys()}
+
+
+def _over_cupy(case: dict[tuple[str, str, str], Row]) -> float | None:
+    return ratio(case["spmvgpu", "auto", "scipy"], case["cupy", "csr", "scipy"])
+
+
+def _in_products(row: Row) -> float:
+    return float(row["time_us"] / row["product_us"])
+
+
+def rows(content: Content) -> Table:
+    for name, case in _cases(content).items():
+        cupy, there = case["cupy", "csr", "scipy"], case["spmvgpu", "auto", "cupy"]
+        ours = [case["spmvgpu", variant, "scipy"] for variant in VARIANTS]
+        yield (
+            *name, number(cupy["nnz"] / 1e6, 1), *(number(row["time_us"], 0) for row in (cupy, *ours)),
+            _over_cupy(case), ours[-1]["format"], number(there["time_us"], 0), number(_in_products(there), 0),
+        )  # fmt: skip
+
+
+def goals(content: Content) -> list[Mark]:
+    cases = {" ".join(name): case for name, case in _cases(content).items()}
+    over = {name: _over_cupy(case) for name, case in cases.items()}
+    products = {name: _in_products(case["spmvgpu", "auto", "cupy"]) for name, case in cases.items()}
+    return [
+        *at_most("auto from SciPy over CuPy's upload", over, mean=GOAL, each=WORST),
+        *at_most("auto from CuPy, in products of the chosen format", products, each=PRODUCTS),
+    ]
+
+
+def against(results: Results) -> Iterator[str]:
+    """How many products take as long as making the operator for them."""
+    rows = results["setup"].rows if "setup" in results else []
+    products = [
+        _in_products(row)
+        for row in rows
+        if row["variant"] == "auto" and row["source"] == "scipy" and row["nnz"] >= LEAST_NNZ
+    ]
+    if products:
+        yield (
+            "**Few products.** Making an operator on the GPU takes as long as "
+            f"{round(median(products), -1):.0f} products (median of {len(products)} matrices with a million "
+            "non-zeros or more, transfer included)."
+        )
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="setup",
+        about="from a matrix to an operator, beside CuPy's upload",
+        file="setup",
+        items=suite_items,
+        seconds=240,
+        start=start,
+        measure=measure,
+        report=Report(
+            30, "Making an operator", NOTE, HEAD, rows, goals=goals, needs_gpu=True, against=against
+        ),
+    )
+]

@@ -1,4 +1,4 @@
-"""Measure solvers: ``python -m experiments solvers``.
+"""Iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg.
 
 A row has the time of an iteration, as the slope between a short and a long run without a tolerance, and the
 time from a right-hand side to a solution of relative residual 1e-8, both with vectors where the library keeps
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 import warnings
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +20,14 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import spmvgpu as sg
-from experiments import environment
 from experiments.clock import timed
+from experiments.engine import Experiment, Items, Report, Run, Table
+from experiments.goals import Mark, at_least
 from experiments.jobs import systems
-from experiments.records import RESULTS, Recorder
-from experiments.speed.run import chosen_device
+from experiments.peers.problem import Problem
+from experiments.records import Content, Row, ratio
+from experiments.suite import Item
+from experiments.tables import number, three_digits
 from spmvgpu import gallery, linalg
 
 RTOL = 1e-8
@@ -49,6 +50,10 @@ class System:
         self.name, self.A, self.device = name, A, device
         self.b = np.random.default_rng(3).standard_normal(A.shape[0])
         self.on_gpu = device != "cpu"
+
+    def residual(self, x: Array) -> float:
+        """The norm of the residual over that of the right-hand side."""
+        return float(np.linalg.norm(self.b - self.A @ x) / np.linalg.norm(self.b))
 
     @cached_property
     def operator(self) -> sg.SparseOperator:
@@ -172,135 +177,192 @@ LIBRARIES: dict[str, Callable[..., tuple[Solve, Any]]] = {
 SOLVERS = ("cg", "bicgstab", "gmres", "minres")
 
 
-class Run:
-    """Rows, as long as there is time."""
-
-    def __init__(self, record: Recorder, budget: float) -> None:
-        self.record, self.end = record, time.perf_counter() + budget
-
-    def measure(
-        self, system: System, library: str, solver: str, made: tuple[Solve, Any], **more: Any
-    ) -> None:
-        """An iteration's time, and a solution's."""
-        solve, b = made
-        least = SHORT if library != "scipy" or solver == "gmres" else OF_SCIPY
-        longer = LONG if library != "scipy" else 2 * least
-        solve(b, 0.0, least)  # which allocates and records
-        slopes = []
-        for _ in range(ROUNDS):
-            first, (_, few) = timed(lambda: solve(b, 0.0, least))
-            second, (_, many) = timed(lambda: solve(b, 0.0, longer))
-            slopes.append(1e6 * (second - first) / max(1, many - few))
-        self.add(
-            system,
-            library,
-            solver,
-            iteration_us=round(statistics.median(slopes), 2),
-            **more,
-            **self.solution(system, solve, b),
-        )
-
-    def solution(self, system: System, solve: Solve, b: Any) -> dict[str, Any]:
-        """The fields of a solution, the better of two."""
-        times = []
-        for _ in range(2):
-            seconds, (x, iterations) = timed(lambda: solve(b, RTOL, MOST))
-            times.append(seconds)
-        host = x.get() if hasattr(x, "get") else np.asarray(x.cpu() if hasattr(x, "cpu") else x)
-        residual = float(np.linalg.norm(system.b - system.A @ host) / np.linalg.norm(system.b))
-        return {"time_us": round(1e6 * min(times), 1), "iterations": iterations, "true_residual": residual}
-
-    def add(self, system: System, library: str, solver: str, **fields: Any) -> None:
-        """A row, and a line of it."""
-        preconditioner = fields.pop("preconditioner", "none")
-        row = {
-            "system": system.name, "rows": system.A.shape[0], "nnz": int(system.A.nnz), "dtype": "f64",
-            "library": library, "solver": solver, "preconditioner": preconditioner,
-            "devices": [system.device if library not in ("scipy", "pyamg") else "cpu"], **fields,
-        }  # fmt: skip
-        self.record.add(**row)
-        self.record.write()
-        facts = (
-            f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in fields.items() if v is not None
-        )
-        numbers = " ".join(facts)
-        print(f"{system.name:16s} {library:8s} {solver:9s} {preconditioner:10s} {numbers}", flush=True)
-
-    def over(self) -> bool:
-        return time.perf_counter() > self.end
-
-    def all_of(self, system: System, libraries: Sequence[str]) -> None:
-        """Every solver of every library on one system."""
-        for solver in SOLVERS:
-            for library in libraries:
-                what = {"system": system.name, "library": library, "solver": solver}
-                if self.over():
-                    self.record.skip("out of time", **what)
-                elif library == "scipy" and system.A.shape[0] > 200_000:
-                    self.record.skip("it would take minutes", **what)
-                elif library != "spmvgpu" and solver != "cg" and system.A.nnz > 8_000_000:
-                    self.record.skip("cg alone is compared on systems of this size", **what)
-                else:
-                    try:
-                        own = {"format": system.operator.format} if library == "spmvgpu" else {}
-                        self.measure(system, library, solver, LIBRARIES[library](system, solver), **own)
-                    except (ImportError, AttributeError, LookupError) as missing:
-                        self.record.skip(str(missing), **what)
-        if not self.over():
-            made = ours(system, "cg", M=linalg.jacobi(system.operator))
-            self.measure(system, "spmvgpu", "cg", made, preconditioner="jacobi")
-        if not self.over():  # who solves with cg knows that the matrix is symmetric, and may say so
-            op = sg.aslinearoperator(system.A, device=system.device, symmetric=True)
-            for solver in ("cg", "minres"):
-                made = ours(system, solver, op)
-                self.measure(system, "spmvgpu", solver, made, format=op.format, symmetric=True)
-
-    def multigrid(self, side: int, device: str) -> None:
-        """pyamg's hierarchy of a 3-D grid, on the device and as pyamg applies it."""
-        import pyamg
-
-        system = System(f"poisson3d_{side}", sp.csr_array(gallery.poisson3d(side)), device)
-        setup, ml = timed(lambda: pyamg.ruge_stuben_solver(sp.csr_matrix(system.A)))
-        moved, M = timed(lambda: linalg.aspreconditioner(ml, device=device))
-        solve, b = ours(system, "cg", M=M)
-        solve(b, RTOL, 2)
-        self.add(
-            system, "spmvgpu", "cg", preconditioner="amg", setup_us=round(1e6 * (setup + moved)),
-            iteration_us=None, **self.solution(system, solve, b),
-        )  # fmt: skip
-        norms: list[float] = []
-        seconds, x = timed(lambda: ml.solve(system.b, tol=RTOL, accel="cg", residuals=norms))
-        residual = float(np.linalg.norm(system.b - system.A @ x) / np.linalg.norm(system.b))
-        self.add(
-            system, "pyamg", "cg", preconditioner="amg", setup_us=round(1e6 * setup), iteration_us=None,
-            time_us=round(1e6 * seconds, 1), iterations=len(norms) - 1, true_residual=residual,
-        )  # fmt: skip
+MULTIGRID = "multigrid"  # group of the grid
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments solvers", description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--device", default="auto", help="cuda:0, cpu or auto (a GPU if there is one)")
-    parser.add_argument("--quick", action="store_true", help="two small systems, to try things out")
+def items(options: argparse.Namespace) -> Items:
+    names = systems.QUICK if options.quick else systems.SYSTEMS
+    found = [Item(name, "system", partial(systems.matrix, name)) for name in names]
+    if options.amg_side:
+        side = 12 if options.quick else options.amg_side
+        found.append(Item(f"poisson3d_{side}", MULTIGRID, partial(gallery.poisson3d, side)))
+    return found, {}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--amg-side", type=int, default=AMG_SIDE, help="of the cube for multigrid; 0: none")
-    parser.add_argument("--budget-seconds", type=float, default=110.0, help="start nothing after that")
-    options = parser.parse_args(arguments)
-    device = chosen_device(options.device)
-    facts = environment.describe(device, [])
-    record = Recorder(options.out / environment.slug(facts) / "solvers.json", facts)
-    run = Run(record, options.budget_seconds)
-    libraries = [name for name in LIBRARIES if device != "cpu" or name != "cupy"]
+
+
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    system = System(problem.name, problem.matrix, run.device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of runs without a tolerance, which stagnate
-        for name in systems.QUICK if options.quick else systems.SYSTEMS:
-            if run.over():
-                record.skip("out of time", system=name)
-                continue
-            run.all_of(System(name, systems.matrix(name), device), libraries)
-        if options.amg_side and not run.over():
-            try:
-                run.multigrid(12 if options.quick else options.amg_side, device)
-            except ImportError as missing:
-                record.skip(str(missing), system="multigrid")
-    record.write()
-    return 0
+        yield from (_multigrid if problem.group == MULTIGRID else _all_solvers)(run, system)
+
+
+def _all_solvers(run: Run, system: System) -> Iterator[Row]:
+    """Every solver of every library on one system."""
+    libraries = [name for name in LIBRARIES if system.on_gpu or name != "cupy"]
+    for solver in SOLVERS:
+        for library in libraries:
+            what = {"system": system.name, "library": library, "solver": solver}
+            if library == "scipy" and system.A.shape[0] > 200_000:
+                run.record.skip("it would take minutes", **what)
+            elif library != "spmvgpu" and solver != "cg" and system.A.nnz > 8_000_000:
+                run.record.skip("cg alone is compared on systems of this size", **what)
+            elif run.fits(0, **what):
+                with run.noted(**what):
+                    own = {"format": system.operator.format} if library == "spmvgpu" else {}
+                    yield _row(system, library, solver, LIBRARIES[library](system, solver), **own)
+    if run.fits(0, system=system.name, preconditioner="jacobi"):
+        made = ours(system, "cg", M=linalg.jacobi(system.operator))
+        yield _row(system, "spmvgpu", "cg", made, preconditioner="jacobi")
+    if run.fits(0, system=system.name, symmetric=True):
+        # Who solves with cg knows that the matrix is symmetric, and may say so.
+        op = sg.aslinearoperator(system.A, device=system.device, symmetric=True)
+        for solver in ("cg", "minres"):
+            made = ours(system, solver, op)
+            yield _row(system, "spmvgpu", solver, made, format=op.format, symmetric=True)
+
+
+def _row(system: System, library: str, solver: str, made: tuple[Solve, Any], **more: Any) -> Row:
+    """An iteration's time, and a solution's."""
+    solve, b = made
+    least = SHORT if library != "scipy" or solver == "gmres" else OF_SCIPY
+    longer = LONG if library != "scipy" else 2 * least
+    solve(b, 0.0, least)  # which allocates and records
+    slopes = []
+    for _ in range(ROUNDS):
+        first, (_, few) = timed(lambda: solve(b, 0.0, least))
+        second, (_, many) = timed(lambda: solve(b, 0.0, longer))
+        slopes.append(1e6 * (second - first) / max(1, many - few))
+    us = round(statistics.median(slopes), 2)
+    return _described(system, library, solver, iteration_us=us, **more, **_solution(system, solve, b))
+
+
+def _solution(system: System, solve: Solve, b: Any) -> Row:
+    """The fields of a solution, the better of two."""
+    times = []
+    for _ in range(2):
+        seconds, (x, iterations) = timed(lambda: solve(b, RTOL, MOST))
+        times.append(seconds)
+    host = x.get() if hasattr(x, "get") else np.asarray(x.cpu() if hasattr(x, "cpu") else x)
+    return {
+        "time_us": round(1e6 * min(times), 1),
+        "iterations": iterations,
+        "true_residual": system.residual(host),
+    }
+
+
+def _described(system: System, library: str, solver: str, preconditioner: str = "none", **fields: Any) -> Row:
+    return {
+        "system": system.name, "rows": system.A.shape[0], "nnz": int(system.A.nnz), "dtype": "f64",
+        "library": library, "solver": solver, "preconditioner": preconditioner,
+        "devices": [system.device if library not in ("scipy", "pyamg") else "cpu"], **fields,
+    }  # fmt: skip
+
+
+def _multigrid(run: Run, system: System) -> Iterator[Row]:
+    """pyamg's hierarchy of a 3-D grid, on the device and as pyamg applies it."""
+    import pyamg
+
+    described = partial(_described, system, solver="cg", preconditioner="amg", iteration_us=None)
+    setup, ml = timed(lambda: pyamg.ruge_stuben_solver(sp.csr_matrix(system.A)))
+    moved, M = timed(lambda: linalg.aspreconditioner(ml, device=system.device))
+    solve, b = ours(system, "cg", M=M)
+    solve(b, RTOL, 2)
+    yield described(library="spmvgpu", setup_us=round(1e6 * (setup + moved)), **_solution(system, solve, b))
+    norms: list[float] = []
+    seconds, x = timed(lambda: ml.solve(system.b, tol=RTOL, accel="cg", residuals=norms))
+    yield described(
+        library="pyamg", setup_us=round(1e6 * setup), time_us=round(1e6 * seconds, 1),
+        iterations=len(norms) - 1, true_residual=system.residual(x),
+    )  # fmt: skip
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "system", "rows", "solver", "preconditioner", "ours", "CuPy", "PyTorch", "SciPy", "CuPy / ours",
+    "ours, ms", "CuPy, ms", "SciPy or pyamg, ms",
+)  # fmt: skip
+NOTE = (
+    "Times in float64: microseconds of an iteration, and milliseconds from a right-hand side to a "
+    "solution with a relative residual of 1e-8 (`minres` has its own stopping test in all libraries). "
+    "Vectors are where the library keeps them. *symmetric* is an operator made with `symmetric=True`, "
+    "which may store half of the matrix. The rows with multigrid compare with pyamg's own solver."
+)
+# How many times faster than CuPy's an iteration is to be.
+CG = {
+    "poisson2d_100": 25.0, "elast_59k": 8.0, "poisson3d_100": 5.5, "poisson2d_1000": 5.5, "elast_470k": 4.0,
+    "poisson2d_3000": 2.8,
+}  # fmt: skip
+OTHERS, OTHERS_BELOW = 3.0, 1_000_000  # rows
+MULTIGRID_GOAL = 20.0  # times pyamg's solve on the CPU
+
+
+def _cases(content: Content) -> dict[tuple[str, str, str], dict[str, Row]]:
+    """By system, solver and preconditioner, the rows of the libraries."""
+    kinds = [
+        row | {"kind": "symmetric" if row.get("symmetric") else row["preconditioner"]} for row in content.rows
+    ]
+    return Content({}, kinds).grouped("system solver kind", "library")
+
+
+def rows(content: Content) -> Table:
+    cases = _cases(content)
+    for (system, solver, kind), found in cases.items():
+        ours = found.get("spmvgpu")
+        if ours is None:
+            continue
+        # Nobody else has a symmetric kind, which is compared with the rows without a preconditioner.
+        others = cases.get((system, solver, "none"), {}) if kind == "symmetric" else found
+        cupy, torch, scipy = map(others.get, ("cupy", "torch", "scipy"))
+        iterations = [_value(row, "iteration_us") for row in (ours, cupy, torch, scipy)]
+        times = [_value(row, "time_us", 1e-3) for row in (ours, cupy, scipy or others.get("pyamg"))]
+        faster = number(ratio(cupy, ours, "iteration_us"))
+        yield system, f"{ours['rows']:,}", solver, kind, *iterations, faster, *times
+
+
+def _value(row: Row | None, field: str, scale: float = 1.0) -> str | None:
+    value = (row or {}).get(field)
+    return None if value is None else three_digits(value * scale)
+
+
+def goals(content: Content) -> list[Mark]:
+    cases, found = _cases(content), []
+
+    def over(theirs: str, system: str, solver: str, kind: str, field: str = "iteration_us") -> float | None:
+        others = cases.get((system, solver, "none" if kind == "symmetric" else kind), {})
+        return ratio(others.get(theirs), cases.get((system, solver, kind), {}).get("spmvgpu"), field)
+
+    for system, goal in CG.items():
+        for kind, said in (("none", ""), ("symmetric", " with symmetric=True")):
+            value = over("cupy", system, "cg", kind)
+            found += at_least("CuPy's iteration of cg over ours" + said, {system: value}, goal)
+    others: dict[str, dict[str, float | None]] = {}
+    for (system, solver, kind), libraries in cases.items():
+        ours = libraries.get("spmvgpu")
+        if solver != "cg" and kind == "none" and ours is not None and ours["rows"] < OTHERS_BELOW:
+            others.setdefault(solver, {})[system] = over("cupy", system, solver, kind)
+        if kind == "amg":
+            value = over("pyamg", system, "cg", "amg", "time_us")
+            found += at_least("pyamg's solve over ours", {system: value}, MULTIGRID_GOAL)
+    for solver, values in others.items():
+        found += at_least(f"CuPy's iteration of {solver} over ours", values, OTHERS)
+    return found
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="solvers",
+        about="iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg",
+        file="solvers",
+        items=items,
+        dtypes=("f64",),
+        seconds=110,
+        measure=measure,
+        add_options=add_options,
+        report=Report(70, "Solvers", NOTE, HEAD, rows, 4, goals=goals, needs_gpu=True),
+    )
+]

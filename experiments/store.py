@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from experiments.peers.problem import ALL, Problem, values_in
-
-from . import suite
+from .peers.problem import ALL, Problem, values_in
+from .suite import Item
 
 # Room that a store of the whole suite needs; a smaller memory disk is passed over for the ordinary one.
 MEMORY_DISK_BYTES = 10 << 30
@@ -28,7 +27,7 @@ class Store:
     for.
     """
 
-    def __init__(self, items: list[suite.Item], dtypes: list[str], workers: int = 0) -> None:
+    def __init__(self, items: list[Item], dtypes: list[str], workers: int = 0) -> None:
         self._dtypes = dtypes
         self._last: tuple[str, sp.csr_array] | None = None
         self._folder: Path | None = None
@@ -45,7 +44,7 @@ class Store:
         """Return when all is built, so that no worker disturbs what is timed."""
         wait(self._jobs.values())
 
-    def get(self, item: suite.Item, dtype: str) -> Problem:
+    def get(self, item: Item, dtype: str) -> Problem:
         """The problem of one item in one dtype."""
         if self._folder is not None:
             self._jobs[item.name].result()
@@ -75,7 +74,7 @@ def _roomy_disk() -> str | None:
     return None
 
 
-def _build(item: suite.Item, dtypes: list[str], folder: str) -> None:
+def _build(item: Item, dtypes: list[str], folder: str) -> None:
     matrix = item.build()
     problems = {dtype: Problem.make(matrix, ALL[dtype], item.name, item.group) for dtype in dtypes}
     save(Path(folder), matrix, problems)
@@ -103,4 +102,6 @@ def load(folder: Path, name: str, group: str, dtype: str) -> Problem:
     values = values_in(data, ALL[dtype])
     matrix = sp.csr_array((values, indices, indptr), shape=(int(rows), int(cols)))
     vectors = {vector: np.load(folder / f"{dtype}-{vector}.npy") for vector in VECTORS}
-    return Problem(matrix, **vectors, name=name, group=group)
+    problem = Problem(matrix, vectors["x"], name, group)
+    vars(problem).update(reference=vectors["reference"], scale=vectors["scale"])  # known already
+    return problem

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
-from experiments.matrices import canonical
 from spmvgpu import gallery
 from spmvgpu.gallery import meshes
 
+from .matrices import with_random_values
 from .suite import Item, suite
 
 CONSTANT_7 = "7-point, constant coefficients"
@@ -24,7 +25,6 @@ FEW_VALUES = "few values, local columns"
 GRAPH = "power law and R-MAT"
 TALL = "tall least squares"
 UNIFORM = "uniform random"
-
 # Of the suite's matrices, those of a family that a goal is about.
 OF_SUITE = {
     "poisson2d_1000": STENCIL,
@@ -40,17 +40,11 @@ OF_SUITE = {
 }
 
 
-def all_items(quick: bool = False) -> tuple[list[Item], dict[str, str]]:
-    """The families and the suite, each matrix in its family; and what is left out.
-
-    Parameters
-    ----------
-    quick : bool
-        A few small matrices instead, for trying things out.
-    """
-    items, left_out = suite(quick)
-    grouped = [Item(item.name, OF_SUITE.get(item.name, item.group), item.build) for item in items]
-    if quick:
+def all_items(options: Namespace) -> tuple[list[Item], dict[str, str]]:
+    """The families and the suite, each matrix in its family; and what is left out."""
+    items, left_out = suite(options.quick)
+    grouped = [Item(item.name, OF_SUITE.get(item.name, item.group), item.make) for item in items]
+    if options.quick:
         return [*grouped, Item("poisson3d7_20", CONSTANT_7, partial(gallery.poisson3d, 20))], left_out
     families = [Item(name, family, partial(build, name)) for name, (family, _) in BUILDERS.items()]
     return families + grouped, left_out
@@ -58,13 +52,7 @@ def all_items(quick: bool = False) -> tuple[list[Item], dict[str, str]]:
 
 def build(name: str) -> sp.csr_array:
     """One matrix of a family by name."""
-    return canonical(BUILDERS[name][1]())
-
-
-def _random_values(pattern: sp.csr_array, seed: int = 0) -> sp.csr_array:
-    """The pattern with values from -1 to 1 of which no two are related."""
-    values = np.random.default_rng(seed).uniform(-1, 1, pattern.nnz)
-    return sp.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+    return BUILDERS[name][1]()
 
 
 def _few_values() -> sp.csr_array:
@@ -73,13 +61,14 @@ def _few_values() -> sp.csr_array:
     return pattern
 
 
-def _unordered(*nodes: int) -> sp.csr_array:
+def unordered(*nodes: int) -> sp.csr_array:
     """Linear tetrahedra of a box whose nodes have no order."""
     pattern = meshes.coupled(meshes.tetrahedra(meshes.cells(nodes)), int(np.prod(nodes)))
     return meshes.symmetric_values(meshes.shuffled(pattern, 1))
 
 
-def _shell(along: int, around: int) -> sp.csr_array:
+def shell(along: int, around: int) -> sp.csr_array:
+    """A cylinder of shell elements: 6 unknowns per node."""
     return meshes.symmetric_values(meshes.blocks(meshes.solid((along, around), closed=(1,)), 6))
 
 
@@ -109,15 +98,15 @@ def _kkt(side: int) -> sp.csr_array:
 BUILDERS: dict[str, tuple[str, Callable[[], sp.csr_array]]] = {
     "circuit_100k": ("circuits", partial(_circuit, 100_000)),
     "rmat_17": (GRAPH, lambda: gallery.rmat(17, 16)),
-    "shell_x6": ("shells", partial(_shell, 160, 200)),
+    "shell_x6": ("shells", partial(shell, 160, 200)),
     "kkt_60": ("KKT systems", partial(_kkt, 60)),
-    "tetrahedra_unordered": ("meshes without order", partial(_unordered, 70, 70, 70)),
+    "tetrahedra_unordered": ("meshes without order", partial(unordered, 70, 70, 70)),
     "quadratic_tetrahedra": ("quadratic elements", partial(_quadratic, 40, 40, 40)),
     "poisson3d7_128c": (CONSTANT_7, partial(gallery.poisson3d, 128)),
     "poisson3d27_96c": (CONSTANT_27, partial(gallery.poisson3d, 96, points=27)),
     "poisson2d_1500c": (CONSTANT, partial(gallery.poisson2d, 1500)),
     "elast3d_54c": (CONSTANT, partial(gallery.elasticity3d, 54)),
-    "elast3d_54u": (UNSYMMETRIC_FEM, lambda: _random_values(gallery.elasticity3d(54))),
+    "elast3d_54u": (UNSYMMETRIC_FEM, lambda: with_random_values(gallery.elasticity3d(54))),
     "few_values_1M": (FEW_VALUES, _few_values),
     "rmat_20": (GRAPH, lambda: gallery.rmat(20, 8)),
     "tall_3M": (TALL, lambda: gallery.uniform_random(3_000_000, 40_000, 4)),

@@ -6,15 +6,17 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from statistics import median
 
-from experiments.records import Recorder
+from experiments.engine import Report, Run, Table
+from experiments.goals import Mark
+from experiments.records import Content, Row
+from experiments.tables import duration
 
-from .run import Run
+from . import jobs
 
-FILE = "imports.json"
-INFO_FILE = "info.json"
 INFO = ["-m", "spmvgpu", "info"]
 REPEATS = 7
 LIMIT = 120  # seconds that a process may take
@@ -39,21 +41,20 @@ print(json.dumps(found))
 """
 
 
-def imports(run: Run) -> None:
-    """New processes of each library in turns, to a file beside that of the jobs.
+def imports(run: Run) -> Iterator[Row]:
+    """New processes of each library in turns.
 
     The first process of each, which reads the library from the disk, does not count. Rows have medians:
     ``time_us`` and ``bytes`` of the library, ``scipy_us`` and ``scipy_bytes`` of NumPy and SciPy before it,
     ``resident_bytes`` of the whole process.
     """
-    record = Recorder(run.record.path.with_name(FILE), run.record.environment)
     measured: dict[str, list[list[float]]] = {}
     for library in STATEMENTS:
         if find_spec(library) is None:
-            record.skip("not installed", library=library)
+            run.record.skip("not installed", library=library)
         else:
             measured[library] = []
-    for repeat in range(2 if run.quick else REPEATS + 1):
+    for repeat in range(2 if run.options.quick else REPEATS + 1):
         for library, samples in measured.items():
             if run.fits(0, job="import", library=library, repeat=repeat):
                 sample = measure(STATEMENTS[library])
@@ -61,18 +62,11 @@ def imports(run: Run) -> None:
     for library, samples in measured.items():
         if samples:
             scipy_us, scipy_bytes, time_us, taken, resident = map(median, zip(*samples, strict=True))
-            record.add(
-                library=library,
-                variant=STATEMENTS[library],
-                time_us=round(time_us, 1),
-                bytes=int(taken),
-                scipy_us=round(scipy_us, 1),
-                scipy_bytes=int(scipy_bytes),
-                resident_bytes=int(resident),
-                samples=len(samples),
-            )
-            run.say(f"import {library}: {time_us / 1e3:.0f} ms and {taken / 1e6:.0f} MB beyond SciPy")
-    record.write()
+            yield {
+                "library": library, "variant": STATEMENTS[library], "time_us": round(time_us, 1),
+                "bytes": int(taken), "scipy_us": round(scipy_us, 1), "scipy_bytes": int(scipy_bytes),
+                "resident_bytes": int(resident), "samples": len(samples),
+            }  # fmt: skip
 
 
 def measure(statement: str) -> list[float]:
@@ -90,16 +84,54 @@ def measure(statement: str) -> list[float]:
     return [(middle - begin) * 1e6, half - least, (end - middle) * 1e6, whole - half, whole]
 
 
-def info(run: Run) -> None:
-    """The command that says what was built and which devices there are, to a file of its own."""
-    record = Recorder(run.record.path.with_name(INFO_FILE), run.record.environment)
+def info(run: Run) -> Iterator[Row]:
+    """The command that says what was built and which devices there are."""
     samples = []
-    for _ in range(2 if run.quick else REPEATS + 1):
+    for _ in range(2 if run.options.quick else REPEATS + 1):
         begin = time.perf_counter()
         subprocess.run([sys.executable, *INFO], capture_output=True, timeout=LIMIT, check=True)
         samples.append((time.perf_counter() - begin) * 1e6)
-    us = median(samples[1:])
-    command = " ".join(["python", *INFO])
-    record.add(library="spmvgpu", variant=command, time_us=round(us, 1), samples=len(samples) - 1)
-    run.say(f"{command}: {us / 1e3:.0f} ms")
-    record.write()
+    us, command = median(samples[1:]), " ".join(["python", *INFO])
+    yield {"library": "spmvgpu", "variant": command, "time_us": round(us, 1), "samples": len(samples) - 1}
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+HEAD = ("library", "imported", "time", "memory", "of the process then")
+NOTE = (
+    "Time and memory of an import beyond NumPy and SciPy, in a new process, and the resident set of "
+    "the process after it."
+)
+
+
+def rows(content: Content) -> Table:
+    for row in content.rows:
+        sizes = (f"{row[key] / 1e6:.1f} MB" for key in ("bytes", "resident_bytes"))
+        yield row["library"], f"`{row['variant']}`", duration(row["time_us"]), *sizes
+
+
+def goal(name: str, limit_us: float) -> Callable[[Content], list[Mark]]:
+    """That ours take no longer."""
+    return lambda content: [
+        Mark(name, f"<= {duration(limit_us)}", duration(row["time_us"]), bool(row["time_us"] <= limit_us))
+        for row in content.rows
+        if row["library"] == "spmvgpu"
+    ]
+
+
+EXPERIMENTS = [
+    jobs.experiment(
+        "imports",
+        imports,
+        reserve=0.09,
+        file="imports",
+        report=Report(150, "Imports", NOTE, HEAD, rows, goals=goal("import beyond SciPy's", 250e3)),
+    ),
+    jobs.experiment(
+        "info",
+        info,
+        reserve=0.02,
+        file="info",
+        report=Report(151, goals=goal("`python -m spmvgpu info`", 600e3)),
+    ),
+]
