@@ -208,36 +208,24 @@ class DeviceClock:
         single = wall_us(and_wait, seconds / 2, least=10, most=most)
         return CallTiming(Timing.of(finished), statistics.median(issued), statistics.median(single))
 
-    def copy_bandwidth(self, megabytes: int = 2048) -> float:
-        """Bytes read plus written per second by a large device-to-device copy."""
-        cupy = self._cupy
-        source = cupy.ones(megabytes << 17, dtype=cupy.float64)
-        target = cupy.empty_like(source)
+    def copy_bandwidth(self, by_kernel: bool = False, megabytes: int = 2048) -> float:
+        """Bytes read plus written per second by a large device-to-device copy.
 
-        def copy(stream: int) -> None:
-            cupy.cuda.runtime.memcpyAsync(
-                target.data.ptr,
-                source.data.ptr,
-                source.nbytes,
-                cupy.cuda.runtime.memcpyDeviceToDevice,
-                stream,
-            )
-
-        graph = self.capture([copy] * 4)
-        self._replay(graph, 3)
-        seconds = statistics.median(self._replay(graph, 10)) * 1e-6 / 4
-        return float(2 * source.nbytes / seconds)
-
-    def copy_kernel_bandwidth(self, megabytes: int = 2048) -> float:
-        """The same through a kernel, which reaches more than the copy engine behind a captured memcpy."""
+        A kernel reaches more than the copy engine behind a captured memcpy.
+        """
         cupy = self._cupy
         source = cupy.ones(megabytes << 17, dtype=cupy.float64)
         target = cupy.empty_like(source)
         kernel = cupy.ElementwiseKernel("float64 a", "float64 b", "b = a", "copy_kernel")
 
         def copy(stream: int) -> None:
-            with cupy.cuda.ExternalStream(stream):
-                kernel(source, target)
+            if by_kernel:
+                with cupy.cuda.ExternalStream(stream):
+                    kernel(source, target)
+            else:
+                to_device = cupy.cuda.runtime.memcpyDeviceToDevice
+                pointers = target.data.ptr, source.data.ptr
+                cupy.cuda.runtime.memcpyAsync(*pointers, source.nbytes, to_device, stream)
 
         graph = self.capture([copy] * 4)
         self._replay(graph, 3)

@@ -85,7 +85,7 @@ class Experiment:
     ----------
     command, about : str
         ``python -m experiments <command>``, and what the list of commands says of it. Experiments of one
-        command share its options and matrices.
+        command share its options and matrices, which the first one declares.
     file : str
         Results go to ``<device>/<file>.json``.
     report : Report
@@ -115,9 +115,9 @@ class Experiment:
     """
 
     command: str
-    about: str
     file: str
     report: Report
+    about: str = ""
     measure: Callable[..., Iterator[Row]] | None = None
     name: str = ""
     items: Callable[[argparse.Namespace], Items] | None = None
@@ -152,7 +152,7 @@ class Run:
     record: Recorder
     started: float
     deadline: float
-    items: list[Item] = field(default_factory=list)
+    items: list[Item]
     peers: list[Any] = field(default_factory=list)
     clock: DeviceClock | None = None  # None on the CPU, and for experiments without peers
 
@@ -210,9 +210,8 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     """Measure what a command stands for; returns its exit code."""
     started = time.perf_counter()
     experiments = [experiment for experiment in load_experiments() if experiment.command == command]
-    options = parse(experiments, arguments)
+    options, shared = parse(experiments, arguments), experiments[0]
     experiments = [experiment for experiment in experiments if experiment.called in options.experiments]
-    shared = experiments[0]
     device = chosen_device(options.device or "cpu") if shared.of_device else "cpu"
     items, left_out = ([], {}) if shared.items is None else shared.items(options)
     items = [item for item in items if re.search(options.only, item.name)]
@@ -221,32 +220,27 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
         return 2
     wanted = shared.peers.get(device.partition(":")[0], ())
     usable, missing = peers.usable(wanted)
-    workers = options.workers
-    if workers is None:
-        workers = default_workers() if wanted and device != "cpu" else 0
-    store = Store(items, options.dtype, workers)
+    ahead = default_workers() if wanted and device != "cpu" else 0
+    store = Store(items, options.dtype, ahead if options.workers is None else options.workers)
     try:
-        facts = environment.describe(device, usable) | {"missing_peers": missing}
         clock = DeviceClock() if wanted and device != "cpu" else None
-        if clock is not None:
-            facts["copy_bandwidth"] = clock.copy_bandwidth()
-            facts["copy_kernel_bandwidth"] = clock.copy_kernel_bandwidth()
-        elif wanted:
-            facts["copy_bandwidth"] = {str(n): environment.cpu_copy_bandwidth(n) for n in (1, 2)}
-        store.wait()
+        facts = environment.describe(device, usable) | {"missing_peers": missing}
+        if wanted:
+            facts |= _bandwidths(clock)
         folder = options.out / environment.slug(facts) if shared.of_device else options.out
-        records: dict[str, Recorder] = {}
+        records = {e.file: Recorder(folder / f"{e.file}.json", facts) for e in experiments}
+        for record in records.values():
+            if options.merge:
+                record.keep_other_matrices(item.name for item in items)
+            for library, reason in missing.items():
+                record.skip(reason, library=library)
+            for matrix, reason in left_out.items():
+                record.skip(reason, matrix=matrix)
+        store.wait()
         complete = True
         for position, experiment in enumerate(experiments):
             later = sum(other.reserve for other in experiments[position + 1 :])
             deadline = started + options.budget_seconds * (1 - later)
-            if experiment.file not in records:
-                record = records[experiment.file] = Recorder(folder / f"{experiment.file}.json", facts)
-                if options.merge:
-                    record.keep_other_matrices(item.name for item in items)
-                for key, reasons in (("library", missing), ("matrix", left_out)):
-                    for name, reason in reasons.items():
-                        record.skip(reason, **{key: name})
             record, chosen = records[experiment.file], experiment.choose(items)
             run = Run(experiment, options, device, record, started, deadline, chosen, usable, clock)
             run.say(f"{experiment.called}: {facts['device']} -> {record.path}")
@@ -261,6 +255,14 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
         store.close()
 
 
+def _bandwidths(clock: DeviceClock | None) -> dict[str, Any]:
+    """Bytes read and written per second by copies: on the device, or on one and two cores."""
+    if clock is None:
+        return {"copy_bandwidth": {str(n): environment.cpu_copy_bandwidth(n) for n in (1, 2)}}
+    by_kernel = clock.copy_bandwidth(by_kernel=True)
+    return {"copy_bandwidth": clock.copy_bandwidth(), "copy_kernel_bandwidth": by_kernel}
+
+
 def _measure(run: Run, store: Store) -> bool:
     """Fill the record of a run; False if the device was lost."""
     experiment, record = run.experiment, run.record
@@ -268,7 +270,7 @@ def _measure(run: Run, store: Store) -> bool:
     experiment.start(run)
     write = record.write if experiment.leads() and experiment.stores(run.options) else lambda: None
     try:
-        if experiment.items is None:
+        if not run.items:
             for row in experiment.measure(run):
                 record.add(**row)
                 write()
@@ -302,28 +304,30 @@ def summary(report: Report, record: Recorder) -> str:
 def parse(experiments: list[Experiment], arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of a command."""
     shared, names = experiments[0], [experiment.called for experiment in experiments]
-    about = "; ".join(dict.fromkeys(experiment.about for experiment in experiments))
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments {shared.command}", description=f"{about}. See experiments/README.md."
-    )
+    program, about = f"python -m experiments {shared.command}", f"{shared.about}. See experiments/README.md."
+    parser = argparse.ArgumentParser(prog=program, description=about)
     add = parser.add_argument
     add("--out", type=Path, default=RESULTS, help="folder of the results")
     add("--device", default="auto", help="cuda:0, cpu or auto (a GPU if there is one)")
     add("--quick", action="store_true", help="a few small matrices")
-    add("--only", default="", metavar="REGEX", help="matrices whose name matches")
-    add("--skip", default="", metavar="REGEX", help='leave out matching "library/variant" names')
-    dtypes = tuple(DTYPES if shared.dtypes[0] in DTYPES else COMPLEX)
-    add("--dtype", type=names_of(dtypes), default=",".join(shared.dtypes),
-        help=f"comma-separated, of {', '.join(dtypes)}")  # fmt: skip
     add("--budget-seconds", "--seconds", type=float, default=shared.seconds, metavar="N",
         help="start no new matrix after N s")  # fmt: skip
-    add("--workers", type=int, default=None, help="processes that build matrices first (0: none)")
-    add("--merge", action="store_true", help="keep the other matrices' rows of the files that are there")
+    if shared.dtypes:
+        dtypes = tuple(DTYPES if shared.dtypes[0] in DTYPES else COMPLEX)
+        add("--dtype", type=names_of(dtypes), default=",".join(shared.dtypes),
+            help=f"comma-separated, of {', '.join(dtypes)}")  # fmt: skip
+    if shared.items is not None:
+        add("--only", default="", metavar="REGEX", help="matrices whose name matches")
+        add("--workers", type=int, help="processes that build matrices first (0: none)")
+        add("--merge", action="store_true", help="keep the other matrices' rows of the files that are there")
+    if shared.peers:
+        add("--skip", metavar="REGEX", help='leave out matching "library/variant" names')
     if len(names) > 1:
         add("--experiments", "--variants", "--jobs", type=names_of(names), default=",".join(names),
             help=f"comma-separated, of {', '.join(names)}")  # fmt: skip
     shared.add_options(parser)
-    options = parser.parse_args(arguments, argparse.Namespace(experiments=names))
+    others = {"experiments": names, "dtype": [], "only": "", "workers": None, "merge": False, "skip": None}
+    options = argparse.Namespace(**(others | vars(parser.parse_args(arguments))))
     if options.budget_seconds < 0:
         parser.error(f"--budget-seconds is {options.budget_seconds:g}; give a number that is not negative")
     return options

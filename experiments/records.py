@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -143,6 +143,11 @@ class Content:
     def cases(self) -> list[Case]:
         """(matrix, dtype) pairs, in the order measured."""
         return list(dict.fromkeys((matrix, dtype) for matrix, dtype, _, _ in self._rows))
+
+    def each(self, value: Callable[[Case], float | None]) -> dict[str, float]:
+        """A value of every case that has it, by its name."""
+        found = {" ".join(case): value(case) for case in self.cases()}
+        return {name: one for name, one in found.items() if one is not None}
 
     def of_case(self, case: Case, cache: str = "hot", threads: int | None = None) -> list[Row]:
         return list(self._rows.get((*case, cache, threads), {}).values())

@@ -142,6 +142,11 @@ class Problem:
         """What tells it from the others."""
         return {"matrix": self.name, "dtype": _NAMES[self.dtype]}
 
+    def size(self) -> dict[str, Any]:
+        """As `describe`, in short and with the name that NumPy has for the type."""
+        A = self.matrix
+        return {"matrix": self.name, "rows": A.shape[0], "nnz": A.nnz, "dtype": A.dtype.name}
+
     def describe(self) -> dict[str, Any]:
         """The fields that every row of results carries."""
         return {

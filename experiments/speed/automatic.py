@@ -12,7 +12,7 @@ from functools import partial
 from experiments import families
 from experiments.engine import Experiment, Report, Run, Table
 from experiments.goals import Mark, at_least
-from experiments.records import Content, Row, geometric_mean, ratio
+from experiments.records import Case, Content, Row, geometric_mean, ratio
 
 from .products import products
 
@@ -54,13 +54,12 @@ def time_empty_kernel(run: Run) -> None:
 
 def _speeds(content: Content, variant: str, holds: Callable[[Row], bool]) -> dict[str, float]:
     """How many times as fast as the best of cuSPARSE a variant of ours is, where that is asked for."""
-    found = {}
-    for case in content.cases():
+
+    def speed(case: Case) -> float | None:
         own = content.row(case, "spmvgpu", variant)
-        over = ratio(content.best(case, "cusparse"), own)
-        if own is not None and over is not None and holds(own):
-            found[" ".join(case)] = over
-    return found
+        return ratio(content.best(case, "cusparse"), own) if own is not None and holds(own) else None
+
+    return content.each(speed)
 
 
 def _of(dtype: str, family: str | None = None) -> Callable[[Row], bool]:
@@ -106,14 +105,11 @@ def _gpu_goals(content: Content) -> list[Mark]:
             )
     between = _speeds(content, "auto", lambda row: bool(FEW <= row["nnz"] < MANY))
     found += at_least("the same, 0.1 to 1 M non-zeros", between, mean=SMALL)
-    called = {
-        " ".join(case): ratio(content.row(case, "cupy", "csr"), content.row(case, "spmvgpu", "auto_called"))
-        for case in content.cases()
-    }
-    floor = _floor_goal(content)
-    return (
-        found + floor + at_least("`op @ x` over CuPy's `A @ x`, both called from Python", called, mean=CALLED)
+    found += _floor_goal(content)
+    called = content.each(
+        lambda case: ratio(content.row(case, "cupy", "csr"), content.row(case, "spmvgpu", "auto_called"))
     )
+    return found + at_least("`op @ x` over CuPy's `A @ x`, both called from Python", called, mean=CALLED)
 
 
 def _floor_goal(content: Content) -> list[Mark]:
@@ -137,12 +133,13 @@ def _cpu_goals(content: Content) -> list[Mark]:
     """Matrices beyond the cache beside MKL, with each number of threads."""
     cache, found = content.environment.get("cache_bytes") or 0, []
     for threads in content.threads:
-        speeds = {}
-        for case in content.cases():
+
+        def speed(case: Case, threads: int = threads) -> float | None:
             theirs = content.row(case, "mkl", "csr", threads=threads)
-            if theirs is not None and theirs["bytes"] > cache:
-                ours = content.row(case, "spmvgpu", "auto", threads=threads)
-                speeds[" ".join(case)] = ratio(theirs, ours)
+            large = theirs is not None and theirs["bytes"] > cache
+            return ratio(theirs, content.row(case, "spmvgpu", "auto", threads=threads)) if large else None
+
+        speeds = content.each(speed)
         name = f"auto over MKL, matrices beyond the cache, {threads} threads"
         found += at_least(name, speeds, mean=CPU_MEAN) + at_least(
             f"{name}, none slower", speeds, each=CPU_LEAST

@@ -66,9 +66,8 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
     A = problem.matrix
     if A.nnz > run.options.max_nnz:
         raise NotApplicableError(f"{A.nnz} non-zeros")
-    size = {"rows": A.shape[0], "cols": A.shape[1], "nnz": A.nnz, "dtype": A.dtype.name}
     for format in TIMED if run.options.device else FORMATS:
-        row: Row = {"matrix": problem.name, **size, "library": "spmvgpu", "variant": format}
+        row: Row = {**problem.size(), "cols": A.shape[1], "library": "spmvgpu", "variant": format}
         plan = _plan(A, format) if format in FORMATS else None
         if plan is not None:
             row |= {"planned_bytes": plan["bytes"] + problem.vector_bytes, "modes": _modes(plan["counts"])}

@@ -385,6 +385,7 @@ def experiment(
         about="whole jobs: matrix to solution, SciPy's loops, start of a process",
         file=file,
         name=name,
+        dtypes=(),
         seconds=240,
         reserve=reserve,
         start=prepare,

@@ -13,7 +13,7 @@ from experiments.engine import Experiment, Report, Run
 from experiments.goals import Mark
 from experiments.peers.problem import Problem
 from experiments.records import Content, Row
-from experiments.suite import Item, suite_items
+from experiments.suite import Item
 
 # Large, so that the allocator's granularity does not show.
 PREFERRED = ("uniform_1M_40", "elast3d_160k", "elast3d_20k")
@@ -123,9 +123,7 @@ def goals(content: Content) -> Iterator[Mark]:
 EXPERIMENTS = [
     Experiment(
         command="speed",
-        about="products of every library; calls from Python, round trips, memory",
         file="memory",
-        items=suite_items,
         choose=choose,
         reserve=0.06,
         measure=measure,

@@ -43,11 +43,11 @@ QUICK = {"tetrahedra_1k_unordered": partial(families.unordered, 10, 10, 10)}
 
 
 def measure(run: Run, problem: Problem) -> Iterator[Row]:
-    A = given = problem.matrix
+    given = problem.matrix
     if run.on_gpu and peers.cupy.available() is None:
         from cupyx.scipy.sparse import csr_matrix
 
-        given = csr_matrix(A)
+        given = csr_matrix(given)
     cases = [(format, order, reorder) for format in FORMATS for order, reorder in ORDERS.items()]
     for format, order, reorder in [*cases, ("auto", "any", None), ("auto", "given", False)]:
         make = partial(sg.aslinearoperator, given, format=format, device=run.device, reorder=reorder)
@@ -56,8 +56,8 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
             samples = [1e6 * seconds] if seconds > SECONDS else wall_us(make, SECONDS)
             steps = op.tuning.steps if op.tuning is not None else []
             yield {
-                "matrix": problem.name, "rows": A.shape[0], "nnz": A.nnz, "dtype": A.dtype.name,
-                "library": "spmvgpu", "variant": format, "order": order, "format": op.format,
+                **problem.size(), "library": "spmvgpu", "variant": format, "order": order,
+                "format": op.format,
                 "time_us": round(op.time_products(MEASURED_PRODUCTS), 2),
                 "setup_us": round(min(samples), 1),
                 "order_us": sum(round(1e6 * step.seconds) for step in steps if step.name == "order"),

@@ -15,7 +15,7 @@ from experiments.engine import Experiment, Report, Run, Table
 from experiments.goals import Mark, at_most
 from experiments.peers.problem import Problem
 from experiments.records import Content, Row
-from experiments.suite import Item, suite_items
+from experiments.suite import Item
 from experiments.tables import number
 
 # Products of a few microseconds up to tens: there the cost of a call shows.
@@ -111,9 +111,7 @@ def goals(content: Content) -> list[Mark]:
 EXPERIMENTS = [
     Experiment(
         command="speed",
-        about="products of every library; calls from Python, round trips, memory",
         file="overhead",
-        items=suite_items,
         choose=choose,
         reserve=0.06,
         measure=measure,

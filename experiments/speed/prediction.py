@@ -221,7 +221,6 @@ EXPERIMENTS = [
     ),
     Experiment(
         command="guo2011",  # of the papers, which writes this file
-        about="",
         file="reproduce/guo2011",
         report=Report(96, goals=goals_of_trials),
     ),

@@ -158,14 +158,12 @@ def over(
 ) -> dict[str, float]:
     """Our times over those of the fastest of theirs, by case, where there are both."""
     pick = content.row if variant.endswith("_called") else content.best
-    found = {
-        " ".join(case): ratio(
-            content.row(case, "spmvgpu", variant, cache=cache), pick(case, *theirs, cache=cache)
-        )
-        for case in content.cases()
-        if dtype in (None, case[1])
-    }
-    return {case: quotient for case, quotient in found.items() if quotient is not None}
+
+    def quotient(case: Case) -> float | None:
+        ours = content.row(case, "spmvgpu", variant, cache=cache) if dtype in (None, case[1]) else None
+        return ratio(ours, pick(case, *theirs, cache=cache))
+
+    return content.each(quotient)
 
 
 def _more(content: Content) -> list[str]:
@@ -209,13 +207,13 @@ def over_scipy(
     content: Content, library: str, variant: str, threads: int, larger: float = 0
 ) -> dict[str, float]:
     """Speed over SciPy on one core, by case, of the matrices with more than so many bytes."""
-    speeds = {}
-    for case in content.cases():
+
+    def speed(case: Case) -> float | None:
         base = content.row(case, "scipy", "csr", threads=1)
-        speed = ratio(base, content.row(case, library, variant, threads=threads))
-        if base is not None and speed is not None and base["bytes"] > larger:
-            speeds[" ".join(case)] = speed
-    return speeds
+        large = base is not None and base["bytes"] > larger
+        return ratio(base, content.row(case, library, variant, threads=threads)) if large else None
+
+    return content.each(speed)
 
 
 def _cpu_variants(content: Content, threads: int) -> dict[str, tuple[str, str]]:

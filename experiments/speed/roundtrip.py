@@ -11,7 +11,6 @@ from experiments.engine import Experiment, Report, Run, Table
 from experiments.goals import Mark, at_most
 from experiments.peers.problem import Problem
 from experiments.records import Content, Row, geometric_mean, ratio
-from experiments.suite import suite_items
 
 LEAST_ROWS = 50_000
 SECONDS = 0.25  # per library
@@ -75,9 +74,7 @@ def goals(content: Content) -> list[Mark]:
 EXPERIMENTS = [
     Experiment(
         command="speed",
-        about="products of every library; calls from Python, round trips, memory",
         file="roundtrip",
-        items=suite_items,
         reserve=0.2,
         measure=measure,
         report=Report(120, "NumPy round trips", note, HEAD, rows, goals=goals),

@@ -59,7 +59,7 @@ def _to_cupy(A: Any) -> Any:
 
 def measure(run: Run, problem: Problem) -> Iterator[Row]:
     A = problem.matrix
-    case = {"matrix": problem.name, "rows": A.shape[0], "nnz": A.nnz, "dtype": A.dtype.name}
+    case = problem.size()
     sources = {"scipy": A}
     if _has_cupy(run):
         upload, _ = _samples(partial(_to_cupy, A))

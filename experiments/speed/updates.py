@@ -62,8 +62,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
                 if not np.array_equal(op @ x, expected):  # twice the values are exact
                     raise WrongResultError("the product with new values is wrong")
                 yield {
-                    "matrix": problem.name, "rows": A.shape[0], "nnz": A.nnz, "dtype": A.dtype.name,
-                    "library": "spmvgpu", "variant": format, "source": source,
+                    **problem.size(), "library": "spmvgpu", "variant": format, "source": source,
                     "time_us": round(median(samples), 1), "least_us": round(min(samples), 1),
                     "samples": len(samples), "product_us": round(product_us, 2),
                     "map_bytes": op.nbytes - bytes_before,

@@ -173,10 +173,20 @@ def test_merge_keeps_other_matrices_of_the_same_device_only(tmp_path: Path) -> N
         Recorder(tmp_path / "spmv.json", {**environment, "commit": "b"}).keep_other_matrices([])
 
 
+def test_one_experiment_of_a_command_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch)
+    common = ["--quick", "--device", "cpu", "--dtype", "f64", "--only", "poisson", "--out", str(tmp_path)]
+    assert main(["speed", "--experiments", "overhead", *common]) == 0
+    (path,) = tmp_path.glob("*/*.json")
+    assert path.name == "overhead.json"
+    assert {row["matrix"] for row in json.loads(path.read_text())["rows"]} == {"poisson2d_60"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["speed", "--dtype", "f16"],
+        ["jobs", "--merge"],
         ["speed", "--experiments", "spmv,latency"],
         ["multi", "--variants", "cg,qr"],
         ["jobs", "--jobs", "solve,dance"],
