@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import tempfile
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
 import scipy.sparse as sp
 
-from .peers.problem import ALL, Problem, values_in
+from .peers.problem import ALL, Problem
 from .suite import Item
 
 # Room that a store of the whole suite needs; a smaller memory disk is passed over for the ordinary one.
@@ -38,7 +38,7 @@ class Store:
             # Spawned, not forked: the parent may already hold a CUDA context.
             self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
             for item in items:
-                self._jobs[item.name] = self._pool.submit(_build, item, dtypes, str(self._folder / item.name))
+                self._jobs[item.name] = self._pool.submit(_build, item, dtypes, self._folder)
 
     def wait(self) -> None:
         """Return when all is built, so that no worker disturbs what is timed."""
@@ -48,7 +48,9 @@ class Store:
         """The problem of one item in one dtype."""
         if self._folder is not None:
             self._jobs[item.name].result()
-            return load(self._folder / item.name, item.name, item.group, dtype)
+            with _file(self._folder, item, dtype).open("rb") as file:
+                problem: Problem = pickle.load(file)
+            return problem
         if self._last is None or self._last[0] != item.name:
             self._last = None
             self._last = (item.name, item.build())
@@ -74,34 +76,15 @@ def _roomy_disk() -> str | None:
     return None
 
 
-def _build(item: Item, dtypes: list[str], folder: str) -> None:
+def _build(item: Item, dtypes: list[str], folder: Path) -> None:
+    """Write the problems of an item, each with its reference."""
     matrix = item.build()
-    problems = {dtype: Problem.make(matrix, ALL[dtype], item.name, item.group) for dtype in dtypes}
-    save(Path(folder), matrix, problems)
+    for dtype in dtypes:
+        problem = Problem.make(matrix, ALL[dtype], item.name, item.group)
+        _ = problem.reference, problem.scale  # which are kept in the problem
+        with _file(folder, item, dtype).open("wb") as file:
+            pickle.dump(problem, file, protocol=5)
 
 
-ARRAYS = ("data", "indices", "indptr")
-VECTORS = ("x", "reference", "scale")
-
-
-def save(folder: Path, matrix: sp.csr_array, problems: dict[str, Problem]) -> None:
-    """Write a float64 matrix and the vectors of its problems as plain .npy files, fast to read."""
-    folder.mkdir(parents=True)
-    for array in ARRAYS:
-        np.save(folder / f"{array}.npy", getattr(matrix, array))
-    np.save(folder / "shape.npy", np.array(matrix.shape))
-    for dtype, problem in problems.items():
-        for vector in VECTORS:
-            np.save(folder / f"{dtype}-{vector}.npy", getattr(problem, vector))
-
-
-def load(folder: Path, name: str, group: str, dtype: str) -> Problem:
-    """Read back one problem written by `save`."""
-    data, indices, indptr = (np.load(folder / f"{array}.npy") for array in ARRAYS)
-    rows, cols = np.load(folder / "shape.npy")
-    values = values_in(data, ALL[dtype])
-    matrix = sp.csr_array((values, indices, indptr), shape=(int(rows), int(cols)))
-    vectors = {vector: np.load(folder / f"{dtype}-{vector}.npy") for vector in VECTORS}
-    problem = Problem(matrix, vectors["x"], name, group)
-    vars(problem).update(reference=vectors["reference"], scale=vectors["scale"])  # known already
-    return problem
+def _file(folder: Path, item: Item, dtype: str) -> Path:
+    return folder / f"{item.name}-{dtype}.pickle"

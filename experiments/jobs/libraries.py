@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +12,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import spmvgpu as sg
+from experiments import peers
 
 Array = np.ndarray
 Solve = Callable[[sp.csr_array, Array, dict[str, Any]], Array]
@@ -94,9 +93,8 @@ def cupy_cg(G: Any, b: Array, options: dict[str, Any]) -> Array:
     import cupy as cp
     from cupyx.scipy.sparse.linalg import cg
 
-    if "rtol" not in inspect.signature(cg).parameters:  # it was called tol before CuPy 14
-        options = {"tol" if name == "rtol" else name: value for name, value in options.items()}
-    x: Array = cp.asnumpy(cg(G, cp.asarray(b), **options)[0])
+    named = {peers.cupy.tolerance(cg) if name == "rtol" else name: value for name, value in options.items()}
+    x: Array = cp.asnumpy(cg(G, cp.asarray(b), **named)[0])
     return x
 
 
@@ -105,24 +103,13 @@ def torch(device: str) -> Library:
     import torch as pt
 
     def build(A: sp.csr_array) -> Any:
-        return torch_csr(A, device)
+        return peers.torch.csr(A, device)
 
     def multiply(T: Any, x: Array) -> Array:
         y: Array = (T @ pt.from_numpy(x).to(device)).cpu().numpy()
         return y
 
     return Library("torch", "cpu" if device == "cpu" else "gpu", build, multiply)
-
-
-def torch_csr(A: sp.csr_array, device: str) -> Any:
-    """A PyTorch CSR tensor."""
-    import torch as pt
-
-    parts = (pt.from_numpy(part) for part in (A.indptr, A.indices, A.data))
-    with warnings.catch_warnings():
-        # That they are "in beta state", and that nobody checks the arrays, which SciPy has done.
-        warnings.filterwarnings("ignore", message="(?i).*sparse (csr|invariant)")
-        return pt.sparse_csr_tensor(*parts, size=A.shape).to(device)
 
 
 def solvers(gpu: bool) -> list[Library]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -41,6 +42,11 @@ def matrix(problem: Problem) -> Any:
     result = sparse.csr_matrix((arrays.data, arrays.indices, arrays.indptr), shape=problem.matrix.shape)
     result.has_canonical_format = True
     return result
+
+
+def tolerance(solver: Callable[..., Any]) -> str:
+    """What a solver calls its relative tolerance; it was tol before CuPy 14."""
+    return "rtol" if "rtol" in inspect.signature(solver).parameters else "tol"
 
 
 def _called(problem: Problem) -> Variant:

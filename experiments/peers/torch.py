@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .base import Job, Variant
 from .problem import Problem
@@ -40,11 +42,25 @@ def matrix(problem: Problem) -> Any:
     import torch
 
     arrays = problem.on_device
-    parts = [torch.from_dlpack(part) for part in (arrays.indptr, arrays.indices, arrays.data)]
+    parts = map(torch.from_dlpack, (arrays.indptr, arrays.indices, arrays.data))
+    return tensor(parts, problem.matrix.shape)
+
+
+def csr(A: sp.csr_array, device: str) -> Any:
+    """A SciPy matrix as a CSR tensor on "cuda:0" or "cpu"."""
+    import torch
+
+    return tensor(map(torch.from_numpy, (A.indptr, A.indices, A.data)), A.shape).to(device)
+
+
+def tensor(parts: Iterable[Any], shape: tuple[int, ...]) -> Any:
+    """A CSR tensor of its offsets, columns and values."""
+    import torch
+
     with warnings.catch_warnings():
         # That they are "in beta state", and that nobody checks the arrays, which SciPy has done.
         warnings.filterwarnings("ignore", message="(?i).*sparse (csr|invariant)")
-        return torch.sparse_csr_tensor(*parts, size=problem.matrix.shape)
+        return torch.sparse_csr_tensor(*parts, size=shape)
 
 
 def _csr(problem: Problem) -> Variant:

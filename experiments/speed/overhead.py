@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 import spmvgpu as sg
 from experiments import peers
-from experiments.clock import Call, DeviceClock, Launch, Timing, wall_us
+from experiments.clock import Call, DeviceClock, Launch
 from experiments.engine import Experiment, Report, Run, Table
 from experiments.goals import Mark, at_most
 from experiments.peers.problem import Problem
@@ -29,8 +27,7 @@ def choose(items: list[Item]) -> list[Item]:
 
 def measure(run: Run, problem: Problem) -> Iterator[Row]:
     if run.clock is None:
-        yield from _on_cpu(problem)
-        return
+        raise peers.NotApplicableError("a call with a device array needs a GPU")
     import cupy
 
     clock, x = run.clock, problem.on_device.x
@@ -38,15 +35,16 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
     for format in ("auto", "csr"):
         op = sg.aslinearoperator(problem.matrix, format=format, device=run.device)
         problem.check(op @ x)
-        calls: dict[str, Call] = {
-            f"{format}: op @ x": partial(op.__matmul__, x),
-            f"{format}: op.spmv(x, out=y)": partial(op.spmv, x, out=y),
-        }
+        calls = {f"{format}: {name}": call for name, call in _ours(op, x, y).items()}
         launch = partial(_launch, op, x, y)
         yield from _calls(clock, problem, "spmvgpu", calls, launch, {"format": op.format})
     A = peers.cupy.matrix(problem)
     launch_theirs = peers.cupy.launch_into(A, x, y)
     yield from _calls(clock, problem, "cupy", {"csr: A @ x": lambda: A @ x}, launch_theirs, {})
+
+
+def _ours(op: sg.SparseOperator, x: Any, y: Any) -> dict[str, Call]:
+    return {"op @ x": lambda: op @ x, "op.spmv(x, out=y)": lambda: op.spmv(x, out=y)}
 
 
 def _launch(op: sg.SparseOperator, x: Any, y: Any, stream: int) -> None:
@@ -65,20 +63,6 @@ def _calls(
         }  # fmt: skip
         rounded = {name: round(us, 3) for name, us in times.items()}
         yield {**problem.describe(), "library": library, "variant": variant, **rounded, "options": options}
-
-
-def _on_cpu(problem: Problem) -> Iterator[Row]:
-    op = sg.aslinearoperator(problem.matrix, format="csr", device="cpu")
-    A, x, y = problem.matrix, problem.x, np.empty(problem.matrix.shape[0], dtype=problem.dtype)
-    calls: dict[tuple[str, str], Call] = {
-        ("spmvgpu", "csr: op @ x"): lambda: op @ x,
-        ("spmvgpu", "csr: op.spmv(x, out=y)"): lambda: op.spmv(x, out=y),
-        ("scipy", "csr: A @ x"): lambda: A @ x,
-    }
-    for (library, variant), call in calls.items():
-        call()
-        us = round(Timing.of(wall_us(call, 0.1)).us, 3)
-        yield {**problem.describe(), "library": library, "variant": variant, "time_us": us}
 
 
 # -- report --------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ products on the GPU; SciPy, and pyamg's own multigrid, on the CPU.
 from __future__ import annotations
 
 import argparse
-import inspect
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import spmvgpu as sg
+from experiments import peers
 from experiments.clock import timed
 from experiments.engine import Experiment, Items, Report, Run, Table
 from experiments.goals import Mark, at_least
@@ -90,22 +90,27 @@ def _device_array(system: System) -> Any:
         return system.b
 
 
+class Counter:
+    """A callback of a solver that counts its calls."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, _: Any) -> None:
+        self.count += 1
+
+
 def scipy_solver(system: System, solver: str) -> tuple[Solve, Any]:
     """SciPy's, with its own product."""
 
     def solve(b: Any, rtol: float, most: int) -> tuple[Any, int]:
-        calls = 0
-
-        def count(_: Any) -> None:
-            nonlocal calls
-            calls += 1
-
+        calls = Counter()
         options: dict[str, Any] = {}
         if solver == "gmres":
             options = {"restart": RESTART, "callback_type": "pr_norm"}
             most = max(1, most // RESTART)
-        x, _ = getattr(sla, solver)(system.A, b, rtol=rtol, maxiter=most, callback=count, **options)
-        return x, calls
+        x, _ = getattr(sla, solver)(system.A, b, rtol=rtol, maxiter=most, callback=calls, **options)
+        return x, calls.count
 
     return solve, system.b
 
@@ -118,22 +123,17 @@ def cupy_solver(system: System, solver: str) -> tuple[Solve, Any]:
 
     G = cusp.csr_matrix(sp.csr_matrix(system.A))
     function = getattr(cula, solver)
-    # It was called tol before CuPy 14.
-    tolerance = "rtol" if "rtol" in inspect.signature(function).parameters else "tol"
 
     def solve(b: Any, rtol: float, most: int) -> tuple[Any, int]:
-        calls = 0
-
-        def count(_: Any) -> None:
-            nonlocal calls
-            calls += 1
-
+        calls = Counter()
         options: dict[str, Any] = {}
         if solver == "gmres":  # counts iterations, and looks at its callback once a restart
             options = {"restart": RESTART}
-        x, _ = function(G, b, maxiter=most, callback=count, **{tolerance: rtol}, **options)
+        x, _ = function(
+            G, b, maxiter=most, callback=calls, **{peers.cupy.tolerance(function): rtol}, **options
+        )
         cupy.cuda.Device().synchronize()
-        return x, calls * (RESTART if solver == "gmres" else 1)
+        return x, calls.count * (RESTART if solver == "gmres" else 1)
 
     return solve, cupy.asarray(system.b)
 
@@ -144,10 +144,7 @@ def torch_solver(system: System, solver: str) -> tuple[Solve, Any]:
 
     if solver != "cg":
         raise LookupError("no loop of this solver is written")
-    A = system.A
-    G = torch.sparse_csr_tensor(
-        torch.from_numpy(A.indptr), torch.from_numpy(A.indices), torch.from_numpy(A.data), A.shape
-    ).to(system.device)
+    G = peers.torch.csr(system.A, system.device)
 
     def solve(b: Any, rtol: float, most: int) -> tuple[Any, int]:
         x, r = torch.zeros_like(b), b.clone()

@@ -26,7 +26,7 @@ BY_FILE = {experiment.file: experiment for experiment in EXPERIMENTS}
 COMMITTED = pages.devices_in(RESULTS)
 # Those that cannot run here: without ranks, and on another command's results.
 RUN = {name: e for name, e in BY_FILE.items() if e.measure is not None and e.command != "scaling"}
-NEEDS_GPU = {"roundtrip"}
+NEEDS_GPU = {"overhead", "roundtrip"}
 MODULES = [
     import_module(info.name)
     for folder in ("speed", "jobs")
@@ -176,9 +176,9 @@ def test_merge_keeps_other_matrices_of_the_same_device_only(tmp_path: Path) -> N
 def test_one_experiment_of_a_command_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten(monkeypatch)
     common = ["--quick", "--device", "cpu", "--dtype", "f64", "--only", "poisson", "--out", str(tmp_path)]
-    assert main(["speed", "--experiments", "overhead", *common]) == 0
+    assert main(["speed", "--experiments", "memory", *common]) == 0
     (path,) = tmp_path.glob("*/*.json")
-    assert path.name == "overhead.json"
+    assert path.name == "memory.json"
     assert {row["matrix"] for row in json.loads(path.read_text())["rows"]} == {"poisson2d_60"}
 
 

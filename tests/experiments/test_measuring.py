@@ -20,7 +20,7 @@ from experiments.peers import layouts, mkl, ours
 from experiments.peers.base import NotApplicableError
 from experiments.peers.problem import ALL, Problem, WrongResultError
 from experiments.speed import automatic, symmetric
-from experiments.store import load, save
+from experiments.store import Store
 from spmvgpu import gallery
 
 # -- suite and checks ----------------------------------------------------------------------------------------
@@ -145,11 +145,19 @@ def test_complex_values_keep_their_sizes_and_get_phases(name: str) -> None:
         assert len(np.unique(np.angle(problem.matrix.data))) > problem.matrix.nnz / 2
 
 
-def test_problem_survives_being_stored(problem: Problem, tmp_path: Path) -> None:
-    save(tmp_path / "p", problem.matrix, {"f32": problem})
-    again = load(tmp_path / "p", "tiny", "generated", "f32")
-    assert (again.matrix != problem.matrix).nnz == 0
-    again.check(problem.matrix @ problem.x)
+def test_problems_that_other_processes_built_are_the_same() -> None:
+    (item, *_), _ = suite.suite(quick=True)
+    store = Store([item], ["f64", "f32"], workers=1)
+    try:
+        store.wait()
+        for dtype in ("f64", "f32"):
+            ahead, here = store.get(item, dtype), Store([item], [dtype]).get(item, dtype)
+            assert "reference" in vars(ahead)
+            assert (ahead.matrix != here.matrix).nnz == 0
+            assert ahead.describe() == here.describe()
+            ahead.check(here.matrix @ here.x)
+    finally:
+        store.close()
 
 
 # -- layouts handed to cuSPARSE ------------------------------------------------------------------------------
