@@ -28,7 +28,6 @@ class Store:
     """
 
     def __init__(self, items: list[Item], dtypes: list[str], workers: int = 0) -> None:
-        self._dtypes = dtypes
         self._last: tuple[str, sp.csr_array] | None = None
         self._folder: Path | None = None
         self._pool: ProcessPoolExecutor | None = None

@@ -49,8 +49,6 @@ EXPERIMENTS = [
         peers={"cuda": ("cusparse", "cupy"), "cpu": ("scipy",)},
         variants={name: {"format": name} for name in FORMATS},
         measure=products,
-        report=Report(
-            60, "Complex matrices", NOTE, HEAD, rows, goals=goals, needs_gpu=True
-        ),
+        report=Report(60, "Complex matrices", NOTE, HEAD, rows, goals=goals, needs_gpu=True),
     )
-]  # fmt: skip
+]
