@@ -23,9 +23,9 @@ from experiments.records import Content, Row
 from experiments.suite import Item
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
-from spmvgpu.planning.model import calibrate, measure, roofline
-from spmvgpu.planning.model.predict import MODELS, predict_csr
-from spmvgpu.planning.model.profile import load_profile
+from spmvgpu.planning import calibrate, measure, roofline
+from spmvgpu.planning.predict import MODELS, predict_csr
+from spmvgpu.planning.profile import load_profile
 
 AUTO = "auto"  # the variant of what format="auto" took
 
