@@ -134,6 +134,9 @@ def test_a_call_that_is_right_gets_no_hint():
     with pytest.raises(sg.FormatError) as refused:
         sg.aslinearoperator(np.triu(np.ones((3, 3))), "tsmv", "cpu")
     assert "did you mean" not in str(refused.value)
+    with pytest.raises(ValueError, match=r"^M has shape \(7,\)") as refused:  # where a vector may stand
+        sg.linalg.cg(op(), b, M=np.ones(7))
+    assert "did you mean" not in str(refused.value)
 
     def callback(x):
         raise ValueError("stop")

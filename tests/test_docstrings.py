@@ -53,8 +53,9 @@ def public():
 
 
 def is_own_method(member):
-    own = str(getattr(member, "__module__", "")).startswith("spmvgpu") and not isinstance(member, type)
-    return own and inspect.isroutine(member) and not member.__name__.startswith("_")
+    if not (inspect.isfunction(member) or inspect.ismethod(member)):
+        return False  # `isroutine` would take every attribute with a `__get__` of its own for a method
+    return member.__module__.startswith("spmvgpu") and not member.__name__.startswith("_")
 
 
 def attribute(name):

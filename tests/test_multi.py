@@ -592,7 +592,7 @@ def test_device_arrays_elsewhere(gpu_names, library):
             op @ library.asarray(vector(A.shape[1], A.dtype), outside[0])
     other = [name for name in set(gpu_names) - {home, "cpu"}]
     if other:
-        with pytest.raises(ValueError, match="x on"):
+        with pytest.raises(ValueError, match=rf"out is on '{other[0]}', but x is on '{home}'; move"):
             op.spmv(x, out=library.asarray(np.zeros(A.shape[0]), other[0]))
 
 

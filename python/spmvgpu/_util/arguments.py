@@ -110,10 +110,10 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, numbers))
 
 
-def _is_operator(value: Any) -> bool:
+def _is_preconditioner(value: Any) -> bool:
     from scipy.sparse.linalg import LinearOperator  # which solvers have imported
 
-    return isinstance(value, LinearOperator)
+    return isinstance(value, LinearOperator) or _is_array(value)  # of the inverse of a diagonal
 
 
 def _is_array(value: Any) -> bool:
@@ -132,7 +132,7 @@ _SUITS: dict[str, Callable[[Any], bool]] = {
     "dtype": _is_dtype,
     "x0": _is_array,
     "rtol": _is_tolerance,
-    "M": _is_operator,
+    "M": _is_preconditioner,
 }
 
 
