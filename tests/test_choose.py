@@ -17,7 +17,7 @@ from reference import assert_product
 from spmvgpu import _core, gallery
 from spmvgpu._util.value_types import value_type
 from spmvgpu.devices import resolve_device
-from spmvgpu.formats import Choice, candidates
+from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.source import DeviceCsr
 from spmvgpu.multi_device import placement
@@ -25,7 +25,7 @@ from spmvgpu.operator import origins
 from spmvgpu.planning import budget as budgets
 from spmvgpu.planning import choosing, predict, tuning_cache
 from spmvgpu.planning.guo2011 import Separator
-from spmvgpu.planning.on_cpu import CSR_ON_CPU, STENCIL_ON_CPU, share_like_next
+from spmvgpu.planning.on_cpu import CSR_ON_CPU, RUNS_ON_CPU, share_like_next
 from spmvgpu.planning.predict import Prediction, Predictions
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.symmetry import declared, of_part
@@ -35,7 +35,7 @@ A = gallery.poisson2d(40)
 #: With time for every trial.
 choose = partial(choosing.choose, budget=math.inf)
 
-CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "ellpack": 10.6, "ellpack_r": 10.1}
+CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "bsell": 10.6, "dia": 10.1}
 
 
 @pytest.fixture(autouse=True)
@@ -112,13 +112,13 @@ def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
 
 def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
     predicted(CLOSE)
-    built = measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
+    built = measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
     choice, made, tuning = choose(A, "auto", 0, "cached", {})
-    # ellpack is like ellpack_r, which is tried
-    assert [record.choice.format for record in built] == ["csr", "ellpack_r", "sell"]
+    # bsell is close, too, but three are enough
+    assert [record.choice.format for record in built] == ["csr", "dia", "sell"]
     assert choice.format == "sell"
     assert made.time == 3.0
-    assert [trial.format for trial in tuning.trials] == ["csr", "ellpack_r", "sell"]
+    assert [trial.format for trial in tuning.trials] == ["csr", "dia", "sell"]
     assert tuning.products == 3 * 13
     assert not tuning.cached
     assert max(record.most for record in built) == 2  # the best so far, and the one in trial
@@ -193,7 +193,7 @@ def test_a_clear_prediction_is_not_tried(predicted, measured):
 
 def test_what_does_not_fit_is_passed_over(predicted, measured):
     predicted(CLOSE)
-    measured({"csr": MemoryError("too large"), "ellpack_r": sg.FormatError("no"), "sell": 3.0})
+    measured({"csr": MemoryError("too large"), "dia": sg.FormatError("no"), "sell": 3.0})
     choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert (choice.format, len(tuning.trials)) == ("sell", 1)
     predicted({"csr": 10.0, "sell": 20.0})
@@ -229,7 +229,7 @@ def test_full_tuning_of_a_format_keeps_given_options(measured):
 
 def test_results_are_remembered(predicted, measured, cache):
     predicted(CLOSE)
-    built = measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    built = measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
     choose(A, "auto", 0, "cached", {})
     assert len(os.listdir(cache)) == 1
     built.clear()
@@ -251,7 +251,7 @@ def test_what_full_found_is_used_later(predicted, measured):
         ("auto", 0, ("cached",)),
         ("sell", 0, ("full",)),
     ):
-        measured({"csr": 5.0, "sell": 3.0, "ellpack": 4.0, "ellpack_r": 4.0})
+        measured({"csr": 5.0, "sell": 3.0, "bsell": 4.0, "dia": 4.0})
         found, _, tuning = choose(A, format, device, "full", {})
         assert not tuning.cached
         for mode in modes:
@@ -275,7 +275,7 @@ def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode, mea
 
 def test_ignoring_the_cache_neither_reads_nor_writes(predicted, measured, cache):
     predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
     with sg.cache.ignored():
         choose(A, "auto", 0, "cached", {})
         assert not cache.exists()
@@ -297,23 +297,23 @@ def test_predictions_are_not_written(predicted, measured, cache, monkeypatch):
 
 def test_another_profile_tries_anew(predicted, measured, monkeypatch):
     predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
     choose(A, "auto", 0, "cached", {})
     assert choose(A, "auto", 0, "cached", {})[2].cached
     other = SimpleNamespace(measured={"date": "today"})
     monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: other)
-    measured({"csr": 3.0, "sell": 5.0, "ellpack_r": 4.0})
+    measured({"csr": 3.0, "sell": 5.0, "dia": 4.0})
     choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert (choice.format, tuning.cached) == ("csr", False)
 
 
 def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured):
     predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 6.0, "ellpack_r": 4.9})
+    measured({"csr": 5.0, "sell": 6.0, "dia": 4.9})
     choice, _, _ = choose(A, "auto", 0, "cached", {})
     assert choice.format == "csr"
     assert "5.0 us" in choice.reason
-    assert "ellpack_r took 4.9 us, a difference within the noise" in choice.reason
+    assert "dia took 4.9 us, a difference within the noise" in choice.reason
 
 
 def test_the_reason_is_what_the_predictions_say(predicted, measured):
@@ -327,11 +327,11 @@ def test_the_reason_is_what_the_predictions_say(predicted, measured):
 
 def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measured):
     predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
     choose(A, "auto", 0, "cached", {})
-    measured({"csr": 5.0, "sell": MemoryError("too large"), "ellpack_r": 4.0})
+    measured({"csr": 5.0, "sell": MemoryError("too large"), "dia": 4.0})
     choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert choice.format == "ellpack_r"
+    assert choice.format == "dia"
     assert not tuning.cached
 
 
@@ -407,7 +407,7 @@ def clock(monkeypatch):
 
 
 # What each of the close ones is expected to take: a conversion, and 51 products.
-TRIALS = {"csr": 1000 + 51 * 10.0, "ellpack_r": 1000 + 51 * 10.1, "sell": 1000 + 51 * 10.5}
+TRIALS = {"csr": 1000 + 51 * 10.0, "dia": 1000 + 51 * 10.1, "sell": 1000 + 51 * 10.5}
 
 
 @over(
@@ -415,16 +415,16 @@ TRIALS = {"csr": 1000 + 51 * 10.0, "ellpack_r": 1000 + 51 * 10.1, "sell": 1000 +
     [
         (0, []),
         (50, []),
-        (sum(TRIALS.values()) / 10 - 1, ["csr", "ellpack_r"]),
-        ((TRIALS["csr"] + TRIALS["ellpack_r"]) / 10 + 1, ["csr", "ellpack_r"]),
-        ((TRIALS["csr"] + TRIALS["ellpack_r"]) / 10 - 1, []),  # one alone would decide nothing
-        (sum(TRIALS.values()) / 10 + 1, ["csr", "ellpack_r", "sell"]),
-        (math.inf, ["csr", "ellpack_r", "sell"]),
+        (sum(TRIALS.values()) / 10 - 1, ["csr", "dia"]),
+        ((TRIALS["csr"] + TRIALS["dia"]) / 10 + 1, ["csr", "dia"]),
+        ((TRIALS["csr"] + TRIALS["dia"]) / 10 - 1, []),  # one alone would decide nothing
+        (sum(TRIALS.values()) / 10 + 1, ["csr", "dia", "sell"]),
+        (math.inf, ["csr", "dia", "sell"]),
     ],
 )
 def test_what_the_budget_lasts_for_is_tried(products, tried, predicted, measured, clock):
     predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 9.0, "ellpack_r": 9.9})
+    measured({"csr": 10.0, "sell": 9.0, "dia": 9.9})
     with sg.cache.ignored():
         choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
     assert [trial.format for trial in tuning.trials] == tried
@@ -436,7 +436,7 @@ def test_what_the_budget_lasts_for_is_tried(products, tried, predicted, measured
 
 def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, monkeypatch):
     predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 3.0, "ellpack_r": 9.9})
+    measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
     build = choosing.build
     products = sum(TRIALS.values()) / 10 + 1
 
@@ -445,7 +445,7 @@ def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, mo
         return build(*arguments)
 
     monkeypatch.setattr(choosing, "build", build_slowly)
-    for factor, tried in (0.9, ["csr", "ellpack_r", "sell"]), (1.5, ["csr", "ellpack_r"]), (3, ["csr"]):
+    for factor, tried in (0.9, ["csr", "dia", "sell"]), (1.5, ["csr", "dia"]), (3, ["csr"]):
         clock.slowness = factor
         with sg.cache.ignored():
             choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
@@ -456,7 +456,7 @@ def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, mo
 
 def test_faster_products_leave_less_time(predicted, measured, clock):
     predicted(CLOSE)
-    measured({"csr": 0.1, "sell": 3.0, "ellpack_r": 9.9})
+    measured({"csr": 0.1, "sell": 3.0, "dia": 9.9})
     _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
     assert [trial.format for trial in tuning.trials] == ["csr"]
     assert tuning.out_of_time
@@ -464,7 +464,7 @@ def test_faster_products_leave_less_time(predicted, measured, clock):
 
 def test_what_was_predicted_takes_time_too(predicted, measured, clock, monkeypatch):
     predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 3.0, "ellpack_r": 9.9})
+    measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
     predict = choosing.predict_csr
 
     def predict_slowly(*arguments):
@@ -478,7 +478,7 @@ def test_what_was_predicted_takes_time_too(predicted, measured, clock, monkeypat
 
 def test_a_larger_budget_does_not_take_what_a_smaller_one_predicted(predicted, measured):
     predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 3.0, "ellpack_r": 9.9})
+    measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
     assert choosing.choose(A, "auto", 0, "cached", {})[0].format == "csr"
     choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=math.inf)
     assert (choice.format, tuning.cached) == ("sell", False)
@@ -569,18 +569,17 @@ def test_a_plan_that_takes_long_is_made_for_products_that_do():
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    long_to_plan, few_values = {"hyb", "packed_sell", "tsmv"}, True
-    assert set(choosing.general_formats(None, "cuda")) == set(sg.formats()) - long_to_plan
-    assert set(choosing.general_formats(False, "cuda")) == set(sg.formats()) - long_to_plan - {"sdia"}
-    assert set(choosing.general_formats(True, "cuda")) == set(sg.formats()) - {"hyb", "packed_sell"}
-    assert set(choosing.general_formats(None, "cuda", False, few_values)) == set(sg.formats()) - {
-        "hyb",
-        "tsmv",
-    }
-    assert set(choosing.general_formats(None, "cuda", True)) == set(sg.formats())
-    assert set(choosing.general_formats(False, "cuda", True)) == set(sg.formats()) - {"sdia", "tsmv"}
-    assert set(choosing.general_formats(None, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
-    assert set(choosing.general_formats(False, "cpu")) == set(sg.formats()) - {"sdia", "tsmv", "csr_b"}
+    few_values = True
+    every = {name for name in sg.formats() if not traits(name).only_if_asked}
+    assert every == set(sg.formats()) - {"csr_m", "csr_b", "ellpack", "ellpack_r", "ellr_t", "hyb"}
+    assert set(choosing.general_formats(None, "cuda")) == every - {"packed_sell", "tsmv"}
+    assert set(choosing.general_formats(False, "cuda")) == every - {"packed_sell", "tsmv", "sdia"}
+    assert set(choosing.general_formats(True, "cuda")) == every - {"packed_sell"}
+    assert set(choosing.general_formats(None, "cuda", False, few_values)) == every - {"tsmv"}
+    assert set(choosing.general_formats(None, "cuda", True)) == every
+    assert set(choosing.general_formats(False, "cuda", True)) == every - {"sdia", "tsmv"}
+    assert set(choosing.general_formats(None, "cpu")) == every - {"sdia", "tsmv"}
+    assert set(choosing.general_formats(False, "cpu")) == every - {"sdia", "tsmv"}
 
 
 def test_few_values_are_found_in_a_sample(device):
@@ -649,7 +648,7 @@ def test_on_the_cpu_rows_like_the_next_one_are_a_stencil(cache):
     grid = gallery.poisson2d(160)
     op = sg.aslinearoperator(grid, device="cpu")
     assert op.format == "stencil"
-    assert STENCIL_ON_CPU in explained(op)
+    assert RUNS_ON_CPU in explained(op)
     assert not op.tuning.trials
     assert sg.aslinearoperator(gallery.poisson2d(100), device="cpu").format == "csr"  # too small to look
     assert sg.aslinearoperator(gallery.elasticity3d(12), device="cpu").format == "csr"  # runs of one row
@@ -712,7 +711,7 @@ def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
 
 def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):
     predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "ellpack_r": 4.0})
+    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
     for symmetric in (False, True, True):
         _, _, tuning = choose(A, "auto", 0, "cached", {}, symmetric)
     assert tuning.cached

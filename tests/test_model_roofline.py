@@ -12,7 +12,7 @@ from spmvgpu.devices import CPU
 from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import roofline
-from spmvgpu.planning.budget import takes_long_to_plan
+from spmvgpu.planning.choosing import general_formats
 from spmvgpu.planning.predict import features
 from support import over
 
@@ -77,7 +77,7 @@ def test_a_sample_that_a_format_refused_says_nothing_of_it():
     assert case.time_us(1, plan) == pytest.approx(2)
 
 
-@over(("case", "format"), product(CASES, (f for f in sg.formats() if not takes_long_to_plan(f, "cuda"))))
+@over(("case", "format"), product(CASES, general_formats(None, "cuda")))
 def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
     """What is not planned because of it would not have been chosen."""
     csr = canonical_csr(matrix(case, np.dtype("float64")))

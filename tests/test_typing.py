@@ -6,13 +6,10 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import spmvgpu as sg
-from spmvgpu._util import types
-from spmvgpu.operator.construct import PARTITIONED
 
 STUBS = any(found.metadata["Name"] == "scipy-stubs" for found in metadata.distributions())
 
@@ -160,11 +157,6 @@ def test_stubs_of_scipy_give_no_false_error(tmp_path):
     assert said.count("error:") == 1, said
     assert "sample_1.py" in said
     assert "cg" in said
-
-
-def test_editors_offer_the_formats():
-    offered = next(get_args(part) for part in get_args(types.Format) if part is not str)
-    assert set(offered) == {"auto", PARTITIONED, *sg.formats()}
 
 
 def test_the_package_says_that_it_is_typed():

@@ -31,11 +31,8 @@ py::list describe_formats() {
             options.append(py::dict(py::arg("name") = option.name, py::arg("default") = option.value,
                                     py::arg("allowed") = allowed_values(option)));
         }
-        formats.append(py::dict(
-            py::arg("name") = format.name, py::arg("options") = options, py::arg("candidates") = format.candidates,
-            py::arg("symmetric") = format.traits.needs_symmetry, py::arg("builds_on_gpu") = format.traits.builds_on_gpu,
-            py::arg("reads_diagonals") = format.traits.reads_whole_diagonals,
-            py::arg("reads_all_of_x") = format.traits.reads_all_of_x));
+        formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
+                                py::arg("candidates") = format.candidates, py::arg("traits") = format.traits));
     }
     return formats;
 }
@@ -62,9 +59,18 @@ py::dict build_info() {
 }  // namespace
 
 void register_runtime(py::module_& module) {
-    module.def("describe_formats", &describe_formats,
-               "Names, options and tuning candidates of all formats, which hold symmetric matrices only, and "
-               "which read x all along diagonals.");
+    py::class_<Traits>(module, "Traits", "What is true of a format whatever the matrix.")
+        .def(py::init<>())
+        .def_readonly("needs_symmetry", &Traits::needs_symmetry)
+        .def_readonly("reads_whole_diagonals", &Traits::reads_whole_diagonals)
+        .def_readonly("reads_all_of_x", &Traits::reads_all_of_x)
+        .def_readonly("builds_on_gpu", &Traits::builds_on_gpu)
+        .def_readonly("only_if_asked", &Traits::only_if_asked)
+        .def_readonly("has_long_plan", &Traits::has_long_plan)
+        .def_readonly("plan_us", &Traits::plan_us)
+        .def_readonly("needs_rows_that_repeat", &Traits::needs_rows_that_repeat)
+        .def_readonly("needs_few_values", &Traits::needs_few_values);
+    module.def("describe_formats", &describe_formats, "Names, options, tuning candidates and traits of all formats.");
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");

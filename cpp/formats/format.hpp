@@ -42,6 +42,13 @@ struct Traits {
     bool multiplies_columns = false;     // and on a GPU
     bool builds_on_gpu = false;          // has a Builder, see builder.hpp, so that a matrix there is converted there
     NewValues new_values = NewValues::kBuildAnew;
+
+    // What format="auto" wants to know.
+    bool only_if_asked = false;  // it is there for experiments with a paper, and never chosen unasked
+    bool has_long_plan = false;  // on a GPU a plan takes as long as dozens of products, or hundreds
+    double plan_us = 0;          // or else about so long, of 1 to 60 M entries; 0 where a few products take longer
+    bool needs_rows_that_repeat = false;  // holds only matrices most rows of which have the values of others
+    bool needs_few_values = false;        // is worth a plan on a GPU only where few values repeat, which it stores once
 };
 
 // What a matrix in a format takes, known before it is stored.

@@ -22,6 +22,7 @@ Indices: TypeAlias = npt.NDArray[np.int32]
 Order: TypeAlias = Indices | _core.Permutation
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
+_NO_TRAITS = _core.Traits()
 
 
 @dataclass(frozen=True)
@@ -92,34 +93,25 @@ def formats() -> tuple[str, ...]:
     return tuple(_FORMATS)
 
 
+def traits(format: str) -> _core.Traits:
+    """What is true of a format whatever the matrix; nothing is of a name that is not one of `formats()`."""
+    found: _core.Traits = _FORMATS[format]["traits"] if format in _FORMATS else _NO_TRAITS
+    return found
+
+
 def reads_diagonals(format: str) -> bool:
     """Whether a format reads x all along the diagonals that have an entry, be another there or not."""
-    return format in _FORMATS and bool(_FORMATS[format]["reads_diagonals"])
+    return traits(format).reads_whole_diagonals
 
 
 def reads_all_of_x(format: str) -> bool:
     """Whether a format reads all of x, wherever there are entries, and even if there are none."""
-    return format in _FORMATS and bool(_FORMATS[format]["reads_all_of_x"])
-
-
-def needs_rows_that_repeat(format: str) -> bool:
-    """Whether it holds only matrices most rows of which have the values of others."""
-    return format == "stencil"
-
-
-def needs_few_values(format: str) -> bool:
-    """Whether it is worth its plan on a GPU only where few values repeat, which it stores once."""
-    return format == "packed_sell"
+    return traits(format).reads_all_of_x
 
 
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
-    return format in _FORMATS and bool(_FORMATS[format]["symmetric"])
-
-
-def builds_on_gpu(format: str) -> bool:
-    """Whether a matrix that lies on a GPU is planned and converted there, in the time of some products."""
-    return format in _FORMATS and bool(_FORMATS[format]["builds_on_gpu"])
+    return traits(format).needs_symmetry
 
 
 def format_options(format: str) -> list[dict[str, Any]]:

@@ -79,7 +79,8 @@ struct PackedSellPlan {
 template <class T>
 struct PackedSell {
     static constexpr const char* kName = "packed_sell";
-    static constexpr Traits kTraits{.multiplies_panels = false, .builds_on_gpu = true};
+    static constexpr Traits kTraits{
+        .multiplies_panels = false, .builds_on_gpu = true, .plan_us = 1500, .needs_few_values = true};
     using value_type = T;
     using Tuning = PackedSellTuning;
     using Plan = PackedSellPlan<T>;

@@ -87,8 +87,11 @@ struct StencilPlan {
 template <class T>
 struct Stencil {
     static constexpr const char* kName = "stencil";
-    static constexpr Traits kTraits{
-        .multiplies_panels = false, .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{.multiplies_panels = false,
+                                    .multiplies_columns = true,
+                                    .builds_on_gpu = true,
+                                    .new_values = NewValues::kPass,
+                                    .needs_rows_that_repeat = true};
     using value_type = T;
     using Tuning = StencilTuning;
     using Plan = StencilPlan;

@@ -108,7 +108,8 @@ struct Tsmv {
                                     .reads_all_of_x = true,
                                     .multiplies_panels = false,
                                     .builds_on_gpu = true,
-                                    .new_values = NewValues::kPass};
+                                    .new_values = NewValues::kPass,
+                                    .has_long_plan = true};
     static constexpr std::uint16_t kFake = 0xFFFF;    // as a column
     static constexpr std::uint16_t kNoNode = 0xFFFF;  // in thread_nodes
     using value_type = T;

@@ -4,29 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+#: "auto", "partitioned" or one of `spmvgpu.formats()`.
+Format: TypeAlias = str
 # A str is allowed too, for names that a program computes; these are what an editor offers.
-Format: TypeAlias = (
-    Literal[
-        "auto",
-        "partitioned",
-        "coo",
-        "csr",
-        "csr_m",
-        "csr_b",
-        "ellpack",
-        "ellpack_r",
-        "ellr_t",
-        "hyb",
-        "dia",
-        "sell",
-        "bsell",
-        "packed_sell",
-        "sdia",
-        "stencil",
-        "tsmv",
-    ]
-    | str
-)
 Device: TypeAlias = Literal["auto", "cpu", "cuda", "cuda:0", "cuda:1"] | str
 
 

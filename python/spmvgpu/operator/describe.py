@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from .._util.show import html_table, in_bytes, short, wrapped
 from .._util.steps import in_words
 from ..devices import CPU, resolve_device
-from ..formats import needs_few_values, needs_symmetry
+from ..formats import traits
 from ..inputs import compressed
 from ..planning.budget import takes_long_to_plan
 from ..planning.predict import predict_csr
@@ -64,12 +64,15 @@ def explanation(op: Described, reason: str, counts: Mapping[str, float], map_byt
     table = predictions.table(op.format, op.options)
     best, kind = predictions.best.format, "cpu" if ordinal == CPU else "cuda"
     notes = []
-    if op.format != best and takes_long_to_plan(best, kind):
-        asked = "symmetric=True or tune='full'" if needs_symmetry(best) else "tune='full'"
+    known = traits(best)
+    if op.format != best and known.only_if_asked:
+        notes.append(f"{best} is there for experiments: only format={best!r} gives it")
+    elif op.format != best and takes_long_to_plan(best, kind):
+        asked = "symmetric=True or tune='full'" if known.needs_symmetry else "tune='full'"
         notes.append(
             f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
         )
-    elif op.format != best and kind == "cuda" and needs_few_values(best):
+    elif op.format != best and kind == "cuda" and known.needs_few_values:
         notes.append(f"{best} is considered with tune='full', or for few values on near columns")
     return "\n".join([*map(wrapped, lines), table, *map(wrapped, notes)])
 

@@ -10,7 +10,7 @@ from .._util.show import wrapped
 from .._util.steps import recorded
 from ..arrays import Located
 from ..devices import CPU, at_most, device_name, resolve_device
-from ..formats import Choice, needs_rows_that_repeat, needs_symmetry
+from ..formats import Choice, traits
 from ..inputs.canonical import canonical_csr
 from ..multi_device import placement
 from ..multi_device.placement import Request, Shard, checked_request
@@ -45,8 +45,8 @@ class OneDevice:
     @property
     def gives_way(self) -> bool:
         """Whether new values may go to another format: nobody asked for what suits some only."""
-        format = self.choice.format
-        is_found = needs_rows_that_repeat(format) or (needs_symmetry(format) and not self.symmetric)
+        known = traits(self.choice.format)
+        is_found = known.needs_rows_that_repeat or (known.needs_symmetry and not self.symmetric)
         return is_found and not self.is_format_asked
 
     def check_device(self, name: str, located: Located, beside: int | None = None) -> None:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from .. import _core
-from ..formats import builds_on_gpu, needs_symmetry
+from ..formats import traits
 from .predict import Prediction
 
 #: What choosing may take, in products of the matrix, unless the caller says otherwise.
@@ -21,14 +21,6 @@ _CONVERSION_US, _CONVERSION_BYTES_PER_US = 1000.0, 500e3
 # What ordering by clusters on a GPU is reckoned to take: launches, what goes through the entries as a product
 # does, and what goes through the rows (orders.json, of an H200).
 _ORDER_US, _ORDER_PRODUCTS, _ORDER_US_PER_ROW = 650.0, 4.0, 0.8e-3
-
-# On a GPU planning these takes as long as dozens of products, or hundreds. In return hyb, of the matrices in
-# prediction.json, is the fastest for one, by 1.1 %.
-_LONG_TO_PLAN = {"hyb", "tsmv"}
-
-
-# And these about that much, in microseconds, on matrices of 1 to 60 M entries.
-_PLAN_US = {"packed_sell": 1500.0}
 
 
 class Budget:
@@ -56,7 +48,8 @@ class Budget:
 
     def lasts_for_plan(self, format: str, product_us: float) -> bool:
         """Whether the budget is for planning a format, however much of it is spent."""
-        return format not in _PLAN_US or _PLAN_US[format] <= self._all_us(product_us)
+        plan_us = traits(format).plan_us
+        return plan_us == 0 or plan_us <= self._all_us(product_us)
 
     def lasts_for_order(self, product_us: float, rows: int) -> bool:
         """Whether the budget is for ordering rows and columns by clusters, however much of it is spent.
@@ -79,6 +72,7 @@ class Budget:
 
 def takes_long_to_plan(format: str, kind: str) -> bool:
     """Whether planning a format takes longer than choosing one may, on a kind of device."""
+    known = traits(format)
     if kind == "cuda":
-        return format in _LONG_TO_PLAN or not builds_on_gpu(format)
-    return needs_symmetry(format)
+        return known.has_long_plan or not known.builds_on_gpu
+    return known.needs_symmetry

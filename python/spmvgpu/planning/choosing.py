@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +15,7 @@ from .. import _core
 from .._util.steps import step
 from .._util.value_types import AnyMatrix
 from ..devices import CPU
-from ..formats import Choice, candidates, check_format, formats, needs_few_values, needs_symmetry
+from ..formats import Choice, candidates, check_format, formats, traits
 from ..inputs.source import DeviceCsr, on_device
 from . import parts, tuning_cache
 from .budget import BUDGET, Budget, takes_long_to_plan
@@ -58,12 +58,6 @@ _SMALL_ENTRIES = 1 << 17
 _SMALL = (
     "a product with so small a matrix takes little longer than a kernel launch; tune='full' times all formats"
 )
-
-# Kernels that differ so little that trying one says enough of the others.
-_ALIKE = {"ellpack_r": "ellpack", "ellr_t": "ellpack"}
-
-# On the CPU its product is that of csr, from more memory.
-_SAME_ON_CPU = {"csr_b"}
 
 
 def choose(
@@ -220,22 +214,24 @@ def is_worth_few_values(csr: Any) -> bool:
 def general_formats(
     symmetric: Symmetry | bool | None, kind: str, whatever_it_takes: bool = False, few_values: bool = False
 ) -> tuple[str, ...]:
-    """The formats that come into question on a kind of device.
+    """The formats that format="auto" considers on a kind of device.
 
-    Formats for symmetric matrices do where the matrix may be one, and on a GPU those that store values once
-    where there are few. What takes long to plan nobody gets unasked, unless the matrix is known to be
-    symmetric.
+    Formats for symmetric matrices are considered where the matrix may be one, and on a GPU those that store
+    values once where there are few. What takes long to plan nobody gets unasked, unless the matrix is known
+    to be symmetric, and a format of the papers nobody at all.
     """
 
     def may_be(name: str) -> bool:
-        if needs_symmetry(name) and symmetric is not None:
+        known = traits(name)
+        if known.only_if_asked:
+            return False
+        if known.needs_symmetry and symmetric is not None:
             return bool(symmetric)
-        if kind == "cuda" and needs_few_values(name) and not few_values:
+        if kind == "cuda" and known.needs_few_values and not few_values:
             return whatever_it_takes
         return whatever_it_takes or not takes_long_to_plan(name, kind)
 
-    same = _SAME_ON_CPU if kind == "cpu" else set()
-    return tuple(name for name in formats() if name not in same and may_be(name))
+    return tuple(name for name in formats() if may_be(name))
 
 
 def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
@@ -301,17 +297,9 @@ def _with_error(prediction: Prediction) -> str:
 
 
 def _close(possible: Sequence[Prediction]) -> Iterator[Prediction]:
-    """The best, and those of other kinds that may turn out to be better."""
-    seen: set[str] = set()
-    best = possible[0]
-    for prediction in possible:
-        alike = _ALIKE.get(prediction.format, prediction.name)
-        if alike in seen or not _may_be_close(prediction.time_us or 0.0, prediction.error, best):
-            continue
-        seen.add(alike)
-        yield prediction
-        if len(seen) == _MAX_TRIALS:
-            return
+    """The best, and those that may turn out to be better."""
+    close = (p for p in possible if _may_be_close(p.time_us or 0.0, p.error, possible[0]))
+    return islice(close, _MAX_TRIALS)
 
 
 def _is_worth_a_plan(

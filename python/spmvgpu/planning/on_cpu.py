@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..formats import Choice
+from ..formats import Choice, formats, traits
 
 #: Why the CPU has csr where nothing was timed before.
 CSR_ON_CPU = (
@@ -15,8 +15,8 @@ CSR_ON_CPU = (
     "this one"
 )
 
-#: Why it has stencil.
-STENCIL_ON_CPU = (
+#: Why it has a format that needs rows that repeat.
+RUNS_ON_CPU = (
     "most sampled rows have the same values as the next row, so the CPU multiplies runs of rows without "
     "reading the matrix"
 )
@@ -37,7 +37,9 @@ def choices_on_cpu(csr: Any) -> Iterator[Choice]:
         Canonical, in host memory.
     """
     if csr.nnz >= _LEAST_NNZ and share_like_next(csr) >= _LEAST_ALIKE:
-        yield Choice("stencil", {}, STENCIL_ON_CPU)
+        for name in formats():
+            if traits(name).needs_rows_that_repeat:
+                yield Choice(name, {}, RUNS_ON_CPU)
     yield Choice("csr", {}, CSR_ON_CPU)
 
 

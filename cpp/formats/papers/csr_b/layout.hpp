@@ -49,7 +49,7 @@ struct CsrBPlan {
 template <class T>
 struct CsrB {
     static constexpr const char* kName = "csr_b";
-    static constexpr Traits kTraits{.builds_on_gpu = true, .new_values = NewValues::kCopy};
+    static constexpr Traits kTraits{.builds_on_gpu = true, .new_values = NewValues::kCopy, .only_if_asked = true};
     using value_type = T;
     using Tuning = CsrBTuning;
     using Plan = CsrBPlan;

@@ -51,7 +51,8 @@ struct CsrMPlan {
 template <class T>
 struct CsrM {
     static constexpr const char* kName = "csr_m";
-    static constexpr Traits kTraits{.gathers_x_first = true, .builds_on_gpu = true, .new_values = NewValues::kCopy};
+    static constexpr Traits kTraits{
+        .gathers_x_first = true, .builds_on_gpu = true, .new_values = NewValues::kCopy, .only_if_asked = true};
     using value_type = T;
     using Tuning = CsrMTuning;
     using Plan = CsrMPlan;

@@ -21,7 +21,8 @@ namespace spmvgpu {
 template <class T>
 struct Ellpack {
     static constexpr const char* kName = "ellpack";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{
+        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
     using value_type = T;
     using Tuning = PaddedTuning;
     using Plan = EllPlan<Tuning>;

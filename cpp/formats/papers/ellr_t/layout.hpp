@@ -37,7 +37,8 @@ struct EllrTTuning {
 template <class T>
 struct EllrT {
     static constexpr const char* kName = "ellr_t";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{
+        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
     using value_type = T;
     using Tuning = EllrTTuning;
     using Plan = EllPlan<Tuning>;

@@ -51,7 +51,8 @@ struct HybPlan {
 template <class T>
 struct Hyb {
     static constexpr const char* kName = "hyb";
-    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{
+        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
     using value_type = T;
     using Tuning = HybTuning;
     using Plan = HybPlan;
