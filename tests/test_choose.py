@@ -22,9 +22,10 @@ from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.source import DeviceCsr
 from spmvgpu.multi_device import placement
 from spmvgpu.operator import origins
+from spmvgpu.papers import guo2011_planning
+from spmvgpu.papers.guo2011 import Separator
 from spmvgpu.planning import budget as budgets
 from spmvgpu.planning import choosing, predict, tuning_cache
-from spmvgpu.planning.guo2011 import Separator
 from spmvgpu.planning.on_cpu import CSR_ON_CPU, RUNS_ON_CPU, share_like_next
 from spmvgpu.planning.predict import Prediction, Predictions
 from spmvgpu.planning.profile import SHIPPED, Profile
@@ -757,7 +758,7 @@ def test_the_model_cuts(monkeypatch, device):
     op = sg.aslinearoperator(B, format="partitioned", device=device)
     assert op.format == found.format
     cut = Separator("partitioned", 300, 5.0, *(np.zeros(1),) * 3, {"csr": 9.0, "coo": 8.0})
-    monkeypatch.setattr(choosing, "separator_csr", lambda *_: cut)
+    monkeypatch.setattr(guo2011_planning, "separator_csr", lambda *_: cut)
     op = sg.aslinearoperator(B, format="partitioned", device=device)
     assert "300 of 30000 rows" in explained(op)
     assert "coo alone 8.0 us" in explained(op)

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.smoke
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 OF_TORCH = ("torch.MatrixPattern", "torch.matmul")  # `spmvgpu.torch` cannot be imported without PyTorch
 NEEDS = {
+    "papers.mironowicz_pictures": "matplotlib",
+    "papers.yang2015_pictures": "matplotlib",
     "plot": "matplotlib",
     "torch": "torch",
     "distributed": "mpi4py",

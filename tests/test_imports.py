@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import spmvgpu
+from support import run_python
 
 PACKAGE = Path(spmvgpu.__file__).parent
 
@@ -108,3 +109,33 @@ def test_only_what_is_needed_is_loaded(code: str, unwanted: str) -> None:
         [sys.executable, "-c", f"import sys; {code}; {loaded}"], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_all_but_the_papers_works_without_their_room() -> None:
+    """What is theirs is imported by name alone, so that no other module needs it."""
+    code = """
+        import sys
+        import numpy as np
+        sys.modules["spmvgpu.papers"] = None  # importing it, or from it, raises ImportError
+        import spmvgpu as sg
+        import spmvgpu.cli, spmvgpu.linalg, spmvgpu.plot
+        A = sg.gallery.poisson2d(30)
+        for options in [{}, {"tune": "full"}, {"format": "sell"}, {"device": ["cpu", "cpu"]}]:
+            op = sg.aslinearoperator(A, **{"device": "cpu"} | options)
+            np.testing.assert_allclose(op @ np.ones(900), A @ np.ones(900), atol=1e-12)
+            assert op.explain()
+        assert sg.predict(A, "cpu").best.time_us > 0
+        assert sum(sg.partition.by_nnz(A, [1, 2]).rows) == 900
+        for call in [
+            lambda: sg.predict(A, "cpu", "guo2011"),
+            lambda: sg.aslinearoperator(A, "partitioned", "cpu"),
+            lambda: sg.aslinearoperator(A, device=["cpu", "cpu"], partition="pmf"),
+            lambda: sg.partition.by_pmf,
+        ]:
+            try:
+                call()
+            except ImportError:
+                continue
+            raise AssertionError("that needs the papers")
+    """
+    run_python(code)

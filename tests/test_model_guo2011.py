@@ -7,7 +7,7 @@ import pytest
 
 import spmvgpu as sg
 from spmvgpu import gallery
-from spmvgpu.planning.guo2011 import Coo, CsrVector, Ell, Guo2011, find_separator, hyb_width
+from spmvgpu.papers.guo2011 import Coo, CsrVector, Ell, Guo2011, find_separator, hyb_width
 
 # A full load of 4 rows; shorter rows than 10 cost 5 + 0.1 k^2, longer ones 2 k - 5.
 CSR = CsrVector(4, 10, (5.0, 0.0, 0.1), (-5.0, 2.0))

@@ -52,9 +52,15 @@ def row_sets(A, kind):
     return rows[long], rows[~long]
 
 
+def of_parts(rows, *formats):
+    """A choice of one format per set of rows."""
+    made = tuple(map(Part, rows, map(Choice, formats)))
+    return Choice("partitioned", reason="a test wants it", parts=made)
+
+
 def two_formats(A, first="csr", second="ellpack", kind="by_length"):
     """A choice of one format for some rows and another one for the others."""
-    return parts.partitioned(row_sets(A, kind), [Choice(first), Choice(second)], "a test wants it")
+    return of_parts(row_sets(A, kind), first, second)
 
 
 def order(A):
@@ -264,7 +270,7 @@ def test_nothing_is_gathered_ahead(device):
     ],
 )
 def test_rows_that_are_no_partition(rows, message, device, still_usable):
-    choice = parts.partitioned(rows, [Choice("csr"), Choice("csr")], "a test wants it")
+    choice = of_parts(rows, "csr", "csr")
     with pytest.raises(ValueError, match=re.escape(message)):
         parts.build(canonical_csr(np.eye(6)), choice, resolve_device(device))
 
@@ -277,7 +283,7 @@ def test_entries_outside_the_columns(device, still_usable):
 
 def test_format_that_refuses_its_part(device, still_usable):
     A = matrix("uniform", np.dtype("float64"))
-    choice = parts.partitioned(row_sets(A, "halves"), [Choice("csr"), Choice("dia")], "a test wants it")
+    choice = of_parts(row_sets(A, "halves"), "csr", "dia")
     with pytest.raises(sg.FormatError):
         parts.build(canonical_csr(A), choice, resolve_device(device))
 

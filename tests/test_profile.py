@@ -43,7 +43,7 @@ def test_shipped_profiles_are_complete(name):
         assert found.power[dtype] > 1e7
         formats = {variant["format"] for variant in found.roofline[dtype]["variants"]}
         assert {"csr", "sell", "coo"} <= formats <= set(sg.formats())
-        assert found.guo2011[dtype].keys() == {"csr", "ell", "coo"}
+        assert found.extra["guo2011"][dtype].keys() == {"csr", "ell", "coo"}
     assert set(found.bus) == ({"up", "down"} if found.kind == "cuda" else set())
 
 

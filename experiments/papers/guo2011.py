@@ -37,6 +37,7 @@ from experiments.papers.run import Run, Table
 from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu.devices import resolve_device
+from spmvgpu.papers.guo2011_planning import check
 from spmvgpu.planning.calibrate import calibrate
 from spmvgpu.planning.profile import Profile, load_profile
 
@@ -98,7 +99,7 @@ def _profile(run: Run, path: Path | None) -> tuple[Profile, dict[str, list[Row]]
     ordinal = resolve_device(run.device)
     if path is not None:
         print(f"profile: {path}\n", flush=True)
-        return load_profile(ordinal, path), {}
+        return load_profile(ordinal, path, check), {}
     seconds, (profile, samples) = timed(lambda: calibrate(ordinal, quick=run.quick))
     run.environment["calibration_seconds"] = round(seconds, 1)
     print(f"calibrated in {seconds:.0f} seconds\n", flush=True)

@@ -13,7 +13,7 @@ from experiments.papers.claims import EQUAL, FAILS, HOLDS, OPEN, PARTLY, Claim
 from experiments.papers.guo2011_claims import COO, CSR, ELL
 from experiments.papers.run import Run
 from experiments.records import Row
-from spmvgpu.planning.guo2011 import Guo2011
+from spmvgpu.papers.guo2011 import Guo2011
 
 # A fit follows its samples if it is off by no more than this on average.
 FOLLOWS = 0.1

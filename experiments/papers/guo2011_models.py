@@ -15,14 +15,15 @@ from experiments.papers.guo2011_predictions import OWN, PAPER, choose
 from experiments.papers.matrices import Sample
 from experiments.papers.measure import NotMeasuredError, Variant, build, checked
 from experiments.papers.run import Run
-from experiments.peers.problem import Problem
+from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu import cache
 from spmvgpu.devices import resolve_device
 from spmvgpu.operator.origins import OneDevice
 from spmvgpu.operator.stored import Stored
+from spmvgpu.papers.guo2011 import find_separator
+from spmvgpu.papers.guo2011_planning import model_of, partitioned
 from spmvgpu.planning import parts
-from spmvgpu.planning.guo2011 import Guo2011, find_separator
 from spmvgpu.planning.predict import predict_csr
 from spmvgpu.planning.profile import Profile, forget_loaded, profile_path
 from spmvgpu.planning.roofline import variant_name
@@ -77,7 +78,7 @@ class Models:
         self.dtype = dtype
         self.ordinal = resolve_device(run.device)
         self.profile = profile
-        self.paper = Guo2011.from_parameters(profile.guo2011[dtype])
+        self.paper = model_of(profile, DTYPES[dtype])
 
     def time(self, sample: Sample, problem: Problem, variant: Variant) -> Row | None:
         """Time products of one kernel; None, and a record of the reason, where there are none."""
@@ -193,7 +194,7 @@ class Models:
                 part = parts.submatrix(csr, rows)
                 tuned = sg.aslinearoperator(part, variant.format, self.run.device, **variant.options)
                 choices.append(tuned._origin.choice)
-            choice = parts.partitioned((above, below), choices, "the paper's model cuts the matrix so")
+            choice = partitioned((above, below), choices, "the paper's model cuts the matrix so")
             matrix = parts.build(csr, choice, self.ordinal)
             origin = OneDevice(choice, self.ordinal, self.run.device)
             return sg.SparseOperator(Stored(matrix, csr.shape, origin))

@@ -23,6 +23,7 @@ from experiments.records import Content, Row
 from experiments.suite import Item
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.papers.guo2011_calibration import CSR_VECTOR
 from spmvgpu.planning import calibrate, measure, roofline
 from spmvgpu.planning.predict import MODELS, predict_csr
 from spmvgpu.planning.profile import load_profile
@@ -108,8 +109,8 @@ def compare(run: Run, problem: Problem) -> Iterator[Row]:
         model: {p.name: p.time_us for p in predict_csr(csr, ordinal, model, profile)} for model in MODELS
     }
     variants = calibrate.variants(profile.kind)
-    if measure.CSR_VECTOR not in variants:
-        variants = [*variants, measure.CSR_VECTOR]
+    if CSR_VECTOR not in variants:
+        variants = [*variants, CSR_VECTOR]
     for record in measure.time_variants(problem.name, csr, variants, described["dtype"], ordinal):
         variant = roofline.variant_name(record["format"], record["options"])
         yield {

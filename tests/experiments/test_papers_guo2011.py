@@ -17,8 +17,8 @@ from experiments.papers import claims, guo2011, guo2011_claims, guo2011_fits, gu
 from experiments.papers.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB, tuned
 from experiments.papers.guo2011_matrices import GUO2011, further_matrices, load_paper_matrix
 from experiments.papers.run import Run
+from spmvgpu.papers.guo2011 import Coo, CsrVector, Ell, Guo2011
 from spmvgpu.planning.calibrate import calibrate
-from spmvgpu.planning.guo2011 import Coo, CsrVector, Ell, Guo2011
 from support import nightly
 
 HOLDS, PARTLY, FAILS, OPEN = claims.HOLDS, claims.PARTLY, claims.FAILS, claims.OPEN
@@ -309,7 +309,7 @@ def test_a_given_profile_and_a_matrix_that_is_cut(tmp_path, monkeypatch, capsys)
     parameters = {"csr": vars(cuts.csr), "ell": vars(cuts.ell), "coo": vars(cuts.coo)}
     calibrated, _ = calibrate(-1, quick=True)
     file = tmp_path / "profile.json"
-    replace(calibrated, guo2011={"f32": parameters, "f64": parameters}).save(file)
+    replace(calibrated, extra={"guo2011": {"f32": parameters, "f64": parameters}}).save(file)
     monkeypatch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name == "Webbase"])
     arguments = ["--device", "cpu", "--out", str(tmp_path / "out"), "--quick", "--profile", str(file)]
     assert main(["guo2011", *arguments]) == 0

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from .. import _core
+from .plugins import Plugins
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -93,7 +94,7 @@ def _misplaced(parameters: _Parameters, args: tuple[Any, ...], keywords: Mapping
 
 
 def _is_format(value: Any) -> bool:
-    names = {"auto", "partitioned", *(format["name"] for format in _core.describe_formats())}
+    names = {"auto", *Plugins("request"), *(format["name"] for format in _core.describe_formats())}
     return isinstance(value, str) and value in names
 
 

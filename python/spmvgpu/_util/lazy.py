@@ -1,8 +1,9 @@
-"""Attributes that are worked out when they are first asked for."""
+"""Attributes that are worked out, and public names that are imported, when they are first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
 _T = TypeVar("_T")
@@ -32,3 +33,19 @@ class lazy(Generic[_T]):  # noqa: N801
         value = self._function(instance)
         instance.__dict__[self._name] = value  # which is found before this from now on
         return value
+
+
+def public_names(
+    package: str, names: Sequence[str], module_of: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package with these public names.
+
+    `module_of` has those that are imported at first use, with their modules, relative to the package.
+    """
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(module_of[name], package), name)
+
+    return get, lambda: list(names)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core, partition
+from .. import _core
 from .._util.arguments import whole_number
+from .._util.plugins import Plugins
 from .._util.value_types import DistributedMatrix, value_type
 from ..devices import CPU, device_name, resolve_device
 from ..formats import Choice, build_in_one, reads_all_of_x, reads_diagonals
 from ..inputs.compressed import narrowed, pieces_of, rows_of
-from ..partition import Partition
-from ..partition.parts import check_powers
+from ..partition.algorithms import by_nnz, by_rows
+from ..partition.parts import Partition, check_powers
 from ..planning import parts
 from ..planning.budget import BUDGET
-from ..planning.choosing import PARTITIONED, choose, cut_by_length, general_formats
+from ..planning.choosing import choose, general_formats
 from ..planning.predict import predict_csr
 from ..planning.profile import calibrated_power, device_model, load_profile
+from ..planning.requests import requested
 from ..planning.symmetry import Symmetry, of_part
 
 # What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
@@ -41,7 +43,9 @@ _LARGEST_CHUNK = 64 << 20
 _LEAST_INTERIOR = 4_000_000
 
 Rows: TypeAlias = range | npt.NDArray[np.int32]
-PARTITIONS = {"nnz": partition.by_nnz, "rows": partition.by_rows, "pmf": partition.by_pmf}
+PARTITIONS: Mapping[str, Callable[[Any, Sequence[float]], Partition]] = Plugins(
+    "partition", nnz=by_nnz, rows=by_rows
+)
 
 
 @dataclass(frozen=True)
@@ -257,10 +261,8 @@ def _sample(csr: Any, room: int | None = None) -> Any:
 
 
 def _bytes_needed(piece: Any, request: Request, ordinal: int) -> int:
-    choice = Choice(request.format, dict(request.options))
-    if request.format == PARTITIONED:
-        choice = cut_by_length(piece, ordinal, choice.options)
-    elif request.format == "auto" and ordinal == CPU:
+    choice = requested(piece, request.format, ordinal, dict(request.options))
+    if request.format == "auto" and ordinal == CPU:
         choice = Choice("csr")
     elif request.format == "auto":
         names = general_formats(of_part(request.symmetric), "cuda")  # those that `choose` asks

@@ -19,8 +19,9 @@ from ..multi_device.placement import checked_request
 from ..multi_device.spread import MultiDeviceOperator
 from ..planning import parts
 from ..planning.budget import BUDGET
-from ..planning.choosing import MODES, PARTITIONED, choose
+from ..planning.choosing import MODES, choose
 from ..planning.reordering import Reorder, check_reorder, in_order
+from ..planning.requests import REQUESTS
 from ..planning.symmetry import declared
 from .operator import SparseOperator
 from .origins import OneDevice, spread
@@ -237,10 +238,6 @@ def aslinearoperator(
     threads = _checked_threads(max_threads, [device])
     with at_most(threads), recorded() as recording:
         csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
-        if format == PARTITIONED and reorder:
-            raise ValueError(
-                f"reorder={reorder!r} does not go with format 'partitioned', which orders the rows"
-            )
         order, stored = None, csr
         if reorder:
             with step("order"):
@@ -262,7 +259,7 @@ def _csr_for(
 ) -> Any:
     """The canonical matrix, on a GPU where nothing needs it elsewhere."""
     said = checked_symmetry(symmetric)
-    needs_host = format == PARTITIONED or reorder in ("rcm", "auto")
+    needs_host = format in REQUESTS or reorder in ("rcm", "auto")
     if ordinal != CPU and not needs_host and said in (None, True):
         found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
         if found is not None and (said is None or found.shape[0] == found.shape[1]):
@@ -304,8 +301,10 @@ def _is_default(*asked: Any) -> bool:
 
 def _checked(format: Any, tune: Any, reorder: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options as plain numbers and names; all four are refused here, before the matrix is converted."""
-    if not isinstance(format, str) or format not in ("auto", PARTITIONED):
+    if not isinstance(format, str) or format not in ("auto", *REQUESTS):
         check_format(format)
     one_of("tune", tune, MODES)
     check_reorder(reorder)
+    if format in REQUESTS and reorder:
+        raise ValueError(f"reorder={reorder!r} does not go with format {format!r}, which orders the rows")
     return plain_options(options)

@@ -16,8 +16,9 @@ from ..multi_device import placement
 from ..multi_device.placement import Request, Shard, checked_request
 from ..multi_device.spread import MultiDeviceOperator
 from ..planning import parts
-from ..planning.choosing import PARTITIONED, choose
+from ..planning.choosing import choose
 from ..planning.parts import build
+from ..planning.requests import REQUESTS
 from ..planning.symmetry import Symmetry, of_part
 from ..planning.tuning import Tuning
 from . import describe
@@ -197,7 +198,7 @@ class SeveralDevices:
     def like_part(self, csr: Any) -> SparseOperator:
         by = self.request.partition if isinstance(self.request.partition, str) else "nnz"
         request = replace(self.request, partition=by, symmetric=of_part(self.symmetric))
-        if request.format == PARTITIONED:  # a separator is a number of rows, and they are others
+        if request.format in REQUESTS:  # its options may be for the rows that were
             request = _in_csr(request)
         return self._spread_or_csr(csr, request)
 

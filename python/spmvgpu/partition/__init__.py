@@ -15,10 +15,16 @@ padding. `by_submatrices` separates the blocks on the diagonal from the other en
 (array([ 8, 23]), array([3, 7]), 0.78)
 """
 
-from ..planning.guo2011 import Separator
-from .algorithms import by_nnz, by_pmf, by_rows, by_submatrices, pmf
-from .parts import Partition, Submatrices, row_lengths
-from .separator import separator
+from typing import TYPE_CHECKING
+
+from .._util.lazy import public_names
+from .algorithms import by_nnz, by_rows
+from .parts import Partition, row_lengths
+
+if TYPE_CHECKING:
+    from ..papers.guo2011 import Separator
+    from ..papers.guo2011_planning import separator
+    from ..papers.yang2015 import Submatrices, by_pmf, by_submatrices, pmf
 
 __all__ = [
     "Partition",
@@ -33,6 +39,15 @@ __all__ = [
     "separator",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = public_names(
+    __name__,
+    __all__,
+    {
+        "Separator": "..papers.guo2011",
+        "Submatrices": "..papers.yang2015",
+        "by_pmf": "..papers.yang2015",
+        "by_submatrices": "..papers.yang2015",
+        "pmf": "..papers.yang2015",
+        "separator": "..papers.guo2011_planning",
+    },
+)

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Parts(Brief, ABC):
+class Parts(Brief, ABC):
     """Sizes of the parts of a matrix. Each array has one entry per part.
 
     Attributes
@@ -111,7 +111,7 @@ class _Parts(Brief, ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Partition(_Parts):
+class Partition(Parts):
     """The rows of a matrix in K sets, the row vector sets of the paper (section 3).
 
     `by_rows`, `by_nnz` and `by_pmf` return a partition. `from_sets` makes one from given sets. Each array has
@@ -232,74 +232,9 @@ class Partition(_Parts):
         >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).storage()
         array([128, 176])
         """
-        _check_sizes(value_size, index_size)
+        check_sizes(value_size, index_size)
         storage: Array = self.elements * (value_size + index_size) + self.rows * index_size
         return storage
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Submatrices(_Parts):
-    """A matrix as the sum of its diagonal blocks and a remainder (Algorithm 4).
-
-    `by_submatrices` makes one. Each array has two entries, for the blocks and for the remainder.
-
-    Attributes
-    ----------
-    powers, rows, nnz : arrays
-        As in `Partition`. Both parts have all rows.
-    elements : array of int
-        Number of slots: the diagonals of the blocks at full length, and the non-zeros of the remainder.
-    block_size : int
-        Rows and columns of a block.
-    offsets : array of int
-        Diagonals of the blocks that hold entries.
-    blocks, remainder : csr_array
-        R1 and R2 of the paper. Their sum is the matrix.
-
-    Examples
-    --------
-    >>> from spmvgpu import partition
-    >>> from spmvgpu import gallery
-    >>> parts = partition.by_submatrices(gallery.poisson2d(8), block_size=8)
-    >>> parts.offsets, parts.nnz
-    (array([-1,  0,  1], dtype=int32), array([176, 112]))
-    """
-
-    block_size: int
-    offsets: Array
-    blocks: Any = field(repr=False)
-    remainder: Any = field(repr=False)
-
-    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
-        """Return the bytes of the blocks stored by diagonals, and of the remainder as CSR.
-
-        Parameters
-        ----------
-        value_size : int, default 8
-            Bytes of a value.
-        index_size : int, default 4
-            Bytes of an index.
-
-        Returns
-        -------
-        (2,) array of int
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is out of range.
-
-        Examples
-        --------
-        >>> from spmvgpu import partition
-        >>> from spmvgpu import gallery
-        >>> partition.by_submatrices(gallery.poisson2d(8), block_size=8).storage()
-        array([1548, 1604])
-        """
-        _check_sizes(value_size, index_size)
-        diagonals = self.elements[0] * value_size + len(self.offsets) * index_size
-        rest = self.elements[1] * (value_size + index_size) + (self.rows[1] + 1) * index_size
-        return np.array([diagonals, rest])
 
 
 def row_lengths(A: Any) -> Array:
@@ -349,7 +284,7 @@ def partition_of(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Part
     return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
 
 
-def _check_sizes(value_size: Any, index_size: Any) -> None:
+def check_sizes(value_size: Any, index_size: Any) -> None:
     for name, size in (("value_size", value_size), ("index_size", index_size)):
         whole_number(name, size, 1, 1024)
 

@@ -8,8 +8,9 @@ True
 True
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._util.lazy import public_names
 
 if TYPE_CHECKING:
     from .._util.steps import Step
@@ -19,20 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Prediction", "Predictions", "Step", "Trial", "Tuning"]
 
 # Imported at first use: who needs a module of this package alone does not wait for SciPy.
-_MODULE_OF = {
-    "Prediction": ".predict",
-    "Predictions": ".predict",
-    "Step": ".._util.steps",
-    "Trial": ".tuning",
-    "Tuning": ".tuning",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name], __name__), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = public_names(
+    __name__,
+    __all__,
+    {
+        "Prediction": ".predict",
+        "Predictions": ".predict",
+        "Step": ".._util.steps",
+        "Trial": ".tuning",
+        "Tuning": ".tuning",
+    },
+)

@@ -1,4 +1,4 @@
-"""Making the profile of a device: sample matrices are timed, and both models fitted to the times."""
+"""Making the profile of a device: sample matrices are timed, and models fitted to the times."""
 
 from __future__ import annotations
 
@@ -8,22 +8,37 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from .. import _core
+from .._util.plugins import Plugins
 from ..devices import CPU, build_info
 from . import measure, roofline, samples
-from .guo2011 import Coo, CsrVector, Ell
 from .profile import Profile, device_model
 
 Record = dict[str, Any]
+#: Which records the times join, the matrix, and what is timed on it.
+Job: TypeAlias = tuple[str, samples.Sample, Sequence[measure.Variant]]
+
+
+class Section(Protocol):
+    """A section of the profile that a plug-in makes, and that planning does not read."""
+
+    def jobs(self) -> list[Job]:
+        """What is timed for it."""
+
+    def fit(self, records: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+        """The section, from the records of all jobs."""
+
+
+#: By name; of the device, and whether small samples do.
+SECTIONS: Mapping[str, Callable[[int, bool], Section]] = Plugins("calibration")
 
 # Entries of the largest samples: beyond the caches; on a GPU, whose cache is larger, in diagonals too.
-_MAX_NNZ = 1 << 24
-_MAX_GENERAL_NNZ = {"cpu": 1 << 24, "cuda": 1 << 25}
-_QUICK_NNZ, _QUICK_LOAD = 1 << 15, 1 << 10
+_MAX_NNZ = {"cpu": 1 << 24, "cuda": 1 << 25}
+_QUICK_NNZ = 1 << 15
 
 # A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
 _SECONDS = 100.0
@@ -50,19 +65,14 @@ def calibrate(
         The timings of the samples, by model.
     """
     kind = "cpu" if ordinal == CPU else "cuda"
-    max_nnz = _QUICK_NNZ if quick else _MAX_NNZ
     start = perf_counter()
-    loads = {dtype: _QUICK_LOAD if quick else measure.full_load(dtype, ordinal) for dtype in measure.DTYPES}
-    jobs: list[tuple[str, samples.Sample, Sequence[measure.Variant]]] = []
-    for load in sorted(set(loads.values())):
-        jobs += [("csr", s, [measure.CSR_VECTOR]) for s in samples.csr_vector_samples(load, max_nnz)]
-    jobs += [("ell", sample, [measure.ELL]) for sample in samples.ell_samples(max_nnz)]
-    jobs += [("coo", sample, [measure.COO]) for sample in samples.coo_samples(max_nnz)]
+    sections = {name: make(ordinal, quick) for name, make in SECTIONS.items()}
+    jobs = [job for section in sections.values() for job in section.jobs()]
     # In random order, so that what is left out when time is up is a bit of everything.
-    general = list(samples.general_samples(_QUICK_NNZ if quick else _MAX_GENERAL_NNZ[kind]))
+    general = list(samples.general_samples(_QUICK_NNZ if quick else _MAX_NNZ[kind]))
     order = np.random.default_rng(0).permutation(len(general))
     jobs += [("roofline", general[i], variants(kind)) for i in order]
-    records: dict[str, list[Record]] = {"roofline": [], "csr": [], "ell": [], "coo": []}
+    records: dict[str, list[Record]] = {part: [] for part, _, _ in jobs}
     features: dict[str, dict[str, Any]] = {}
     with ThreadPoolExecutor(4) as pool:
         # What is measured must not share the CPU with the making of the next matrix.
@@ -79,7 +89,8 @@ def calibrate(
                     found = _core.features(matrix.indptr, matrix.indices, data, matrix.shape[1])
                     features[f"{sample.name} {dtype}"] = found
     report(1, "fitting")
-    return _fit(ordinal, kind, loads, records, features, quick), records
+    extra = {name: section.fit(records) for name, section in sections.items()}
+    return _fit(ordinal, kind, records["roofline"], features, quick, extra), records
 
 
 def variants(kind: str) -> list[measure.Variant]:
@@ -91,7 +102,7 @@ def variants(kind: str) -> list[measure.Variant]:
     return kernels + [variant for variant in every if variant[0] != "csr"]
 
 
-def _ahead(pool: Executor, jobs: Sequence[tuple[str, samples.Sample, Any]]) -> Iterator[Any]:
+def _ahead(pool: Executor, jobs: Sequence[Job]) -> Iterator[Any]:
     """The matrices of the jobs, the next few of them made while one is measured."""
     depth = 4
     waiting = [pool.submit(sample.build) for _, sample, _ in jobs[:depth]]
@@ -105,16 +116,15 @@ def _ahead(pool: Executor, jobs: Sequence[tuple[str, samples.Sample, Any]]) -> I
 def _fit(
     ordinal: int,
     kind: str,
-    loads: Mapping[str, int],
-    records: Mapping[str, Sequence[Record]],
+    general: Sequence[Record],
     features: Mapping[str, Mapping[str, Any]],
     quick: bool,
+    extra: Mapping[str, Any],
 ) -> Profile:
     properties = _core.device_properties(ordinal)
     processors = properties["multiprocessors"]
     cache_bytes = _cache_bytes(properties)
     machine = _core.Machine(kind == "cuda", cache_bytes, processors, processors)
-    general = records["roofline"]
     return Profile(
         device=device_model(ordinal),
         kind=kind,
@@ -123,7 +133,6 @@ def _fit(
         memory_bandwidth=_rounded(max(1e6 * r["bytes"] / r["time_us"] for r in _largest(general))),
         power={dtype: _rounded(power(general, dtype)) for dtype in measure.DTYPES},
         bus={way: _rounded(rate) for way, rate in measure.bus_bandwidth(ordinal).items()},
-        guo2011={dtype: fit_guo2011(dtype, loads[dtype], records) for dtype in measure.DTYPES},
         roofline={dtype: fit_roofline(dtype, machine, general, features) for dtype in measure.DTYPES},
         measured={
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -131,6 +140,7 @@ def _fit(
             "cuda": build_info()["cuda_version"] if kind == "cuda" else None,
             "quick": quick,
         },
+        extra=extra,
     )
 
 
@@ -150,18 +160,6 @@ def power(records: Sequence[Record], dtype: str) -> float:
     limit = 0.5 * max(record["nnz"] for record in fastest.values())
     rates = [1e6 * r["nnz"] / r["time_us"] for r in fastest.values() if r["nnz"] >= limit]
     return float(np.exp(np.mean(np.log(rates))))
-
-
-def fit_guo2011(dtype: str, full_load: int, records: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
-    """Parameters of the model of Guo et al. 2011."""
-    csr = [r for r in records["csr"] if r["dtype"] == dtype and r["rows"] == full_load]
-    ell = [r for r in records["ell"] if r["dtype"] == dtype]
-    coo = [r for r in records["coo"] if r["dtype"] == dtype]
-    return {
-        "csr": vars(CsrVector.fit(full_load, [r["cols"] for r in csr], [r["time_us"] for r in csr])),
-        "ell": vars(Ell.fit({(r["rows"], r["cols"]): r["time_us"] for r in ell})),
-        "coo": vars(Coo.fit([r["nnz"] for r in coo], [r["time_us"] for r in coo])),
-    }
 
 
 def fit_roofline(

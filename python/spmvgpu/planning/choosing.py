@@ -9,8 +9,6 @@ from itertools import chain, islice
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from .. import _core
 from .._util.steps import step
 from .._util.value_types import AnyMatrix
@@ -21,17 +19,15 @@ from . import parts, tuning_cache
 from .budget import BUDGET, Budget, takes_long_to_plan
 from .on_cpu import choices_on_cpu
 from .parts import build
-from .predict import Prediction, features, predict_csr, separator_csr
+from .predict import Prediction, features, predict_csr
 from .profile import load_profile
 from .reordering import nearer_order
+from .requests import REQUESTS, requested
 from .roofline import variant_name
 from .symmetry import Symmetry
 from .tuning import NOISE, Trial, Tuning
 
 MODES = ("off", "cached", "full")
-
-#: The format that is two: long rows as CSR, the others as ELLPACK.
-PARTITIONED = "partitioned"
 
 # A format is worth a trial if its predicted time is within this factor of the best, or as near as the two
 # predictions err.
@@ -77,7 +73,7 @@ def choose(
     csr : csr_array or DeviceCsr
         Canonical; on the device or in host memory.
     format : str
-        One of `formats()` or "auto".
+        One of `formats()`, "auto", or one of `REQUESTS`.
     ordinal : int
         The device.
     mode : {"off", "cached", "full"}
@@ -96,8 +92,8 @@ def choose(
         raise ValueError(f"tune={mode!r} is not allowed; give one of {', '.join(map(repr, MODES))}")
     start = perf_counter()
     tuning = Tuning(mode)
-    if format == PARTITIONED:
-        choice = cut_by_length(csr, ordinal, options)
+    if format in REQUESTS:
+        choice = requested(csr, format, ordinal, options)
         matrix = _build(csr, choice, ordinal)
         tuning.seconds = perf_counter() - start
         return choice, matrix, tuning
@@ -232,36 +228,6 @@ def general_formats(
         return whatever_it_takes or not takes_long_to_plan(name, kind)
 
     return tuple(name for name in formats() if may_be(name))
-
-
-def cut_by_length(csr: Any, ordinal: int, options: dict[str, Any]) -> Choice:
-    """The choice for format "partitioned": long rows as CSR and the others as ELLPACK, or one format for all.
-
-    From Guo et al. 2011, section 5.
-    """
-    unknown = set(options) - {"separator"}
-    if unknown:
-        raise TypeError(f"format 'partitioned' has no option {min(unknown)!r}; its options are: separator")
-    rows, cut = csr.shape[0], options.get("separator", 0)
-    if not isinstance(cut, int) or not 0 <= cut < max(rows, 1):
-        raise ValueError(
-            f"separator={cut!r} is not allowed; give 0 for an automatic choice, or a number of rows up to "
-            f"{rows - 1}"
-        )
-    reason = "the separator was given"
-    if cut == 0:
-        found = separator_csr(csr, load_profile(ordinal))
-        if found.format != PARTITIONED:
-            reason = f"a split is not predicted to be faster than {found.format} alone"
-            return Choice(found.format, {}, reason)
-        cut = found.csr_rows
-        name, alone = min(found.whole_us.items(), key=lambda entry: entry[1])
-        reason = (
-            f"{cut} of {rows} rows as csr and the others as ellpack are predicted to take "
-            f"{found.time_us:.1f} us, and {name} alone {alone:.1f} us"
-        )
-    by_length = np.argsort(-np.diff(csr.indptr), kind="stable").astype(np.int32)
-    return parts.partitioned([by_length[:cut], by_length[cut:]], [Choice("csr"), Choice("ellpack")], reason)
 
 
 def _risk_us(prediction: Prediction) -> float:

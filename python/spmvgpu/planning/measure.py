@@ -18,11 +18,6 @@ DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float6
 
 Variant = tuple[str, dict[str, Any]]  # a format and its options
 
-# The kernels of Guo et al. 2011.
-CSR_VECTOR: Variant = ("csr", {"kernel": "shared"})
-ELL: Variant = ("ellpack", {})
-COO: Variant = ("coo", {})
-
 
 def all_variants() -> list[Variant]:
     """Every format as it comes."""
@@ -67,19 +62,6 @@ def _time(matrix: Matrix, ordinal: int) -> float:
 def series_of(nnz: int) -> int:
     """Products of a series on a GPU."""
     return 50 if nnz < 1_000_000 else 30
-
-
-def full_load(dtype: str, ordinal: int) -> int:
-    """Rows that the CSR-vector kernel works on at once: processors x blocks x warps (Guo 2011, 4.2.2)."""
-    if ordinal == CPU:
-        return _CPU_FULL_LOAD
-    found = _core.residency("csr_vector", np.dtype(DTYPES[dtype]).itemsize, ordinal)
-    processors: int = _core.device_properties(ordinal)["multiprocessors"]
-    return processors * int(found["blocks_per_processor"]) * int(found["block_size"]) // 32
-
-
-# The CPU has no thread blocks to fill: rows enough that starting the threads does not matter.
-_CPU_FULL_LOAD = 1 << 13
 
 
 def bus_bandwidth(ordinal: int, megabytes: int = 256) -> dict[str, float]:

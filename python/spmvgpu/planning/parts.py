@@ -52,12 +52,6 @@ def wrapped(matrix: AnyMatrix, order: Order) -> AnyMatrix:
     return _parted((len(rows), len(rows)), matrix.dtype, made or [(matrix, rows, rows)])
 
 
-def partitioned(rows: Sequence[Any], choices: Sequence[Choice], reason: str) -> Choice:
-    """The choice of one format per set of rows; together the sets hold every row once."""
-    made = tuple(Part(own, choice) for own, choice in zip(rows, choices, strict=True))
-    return Choice("partitioned", {}, reason, made)
-
-
 def transposed(choice: Choice) -> Choice:
     """The choice for the transposed matrix: the same where it can be."""
     reason = "the original operator has this format"

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import _core
 from .._util.arguments import one_of, with_hints
+from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
 from .._util.steps import step
 from .._util.value_types import value_type
 from ..devices import CPU, device_name, resolve_device
-from ..formats import estimate_csr, formats, plan_csr
+from ..formats import formats, plan_csr
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import pieces_of
 from ..inputs.source import DeviceCsr
-from .guo2011 import KNOWN, Guo2011, Separator, find_separator
 from .profile import Profile, Variant, is_profile_of, load_profile
 from .roofline import variant_name
-
-MODELS = ("roofline", "guo2011")
 
 #: Of a format, its least time in microseconds, its error, and the best prediction so far.
 WorthAPlan: TypeAlias = "Callable[[str, float, float | None, Prediction], bool]"
@@ -255,22 +251,21 @@ def predict(
     >>> {prediction.format for prediction in predictions} == set(sg.formats())
     True
     """
+    one_of("model", model, MODELS)
     ordinal = resolve_device(device)
-    return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile))
+    check = _ADDED[model].check if model in _ADDED else None
+    return predict_csr(canonical_csr(A, dtype=dtype), ordinal, model, load_profile(ordinal, profile, check))
 
 
-def separator_csr(csr: Any, profile: Profile) -> Separator:
-    """`spmvgpu.partition.separator` of a matrix that is canonical CSR already."""
-    model = _guo2011(profile, csr.dtype)
-    return find_separator(np.diff(csr.indptr), model, [name for name in KNOWN if _refuses(csr, name)])
+class Model(NamedTuple):
+    """A model that a plug-in adds: its parameters are a section of the profile, which `check` may refuse."""
+
+    check: Callable[[Profile], None]
+    predict: Callable[[Any, int, Profile, Iterable[str]], list[Prediction]]
 
 
-def _refuses(csr: Any, format: str) -> bool:
-    try:
-        estimate_csr(csr, format, CPU)
-        return False
-    except _core.FormatError:
-        return True
+_ADDED: Mapping[str, Model] = Plugins("model")
+MODELS = ("roofline", *_ADDED)
 
 
 def predict_csr(
@@ -292,20 +287,18 @@ def predict_csr(
     `is_worth_a_plan` is asked with a format, the least time that it could take, its error, and the best of
     the others so far; what is not worth one is left out.
     """
-    one_of("model", model, MODELS)
-    by_roofline = model == "roofline"
     chosen = formats() if names is None else tuple(names)
     if to_choose:
         known = profile.variants[value_type(csr.dtype).profile]
         chosen = tuple(name for name in chosen if name in known) or chosen
     is_own = is_profile_of(profile, ordinal)
-    if by_roofline:
+    if model in _ADDED:
+        entries = _ADDED[model].predict(csr, ordinal, profile, chosen)
+    else:
         pieces = list(pieces_of(csr))
         worth = is_worth_a_plan if len(pieces) == 1 else None  # each of several would leave out others
         each = [_by_roofline(piece, ordinal, profile, chosen, is_own, to_choose, worth) for piece in pieces]
         entries = each[0] if len(each) == 1 else _together(each, chosen)
-    else:
-        entries = _by_guo2011(csr, ordinal, profile, chosen)
     source = profile.device
     if not is_own:
         source += f" with {profile.processors} processors, another device, so the error is unknown"
@@ -391,23 +384,3 @@ def _together(pieces: Sequence[Sequence[Prediction]], names: Iterable[str]) -> l
             padding = max(entry.padding or 0.0 for entry in same)
             entries.append(replace(same[0], time_us=time, bytes=size, padding=padding))
     return entries
-
-
-def _by_guo2011(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
-    times = _guo2011(profile, csr.dtype).predict(np.diff(csr.indptr))
-    entries = []
-    for name in names:
-        try:
-            cost = estimate_csr(csr, name, ordinal)
-        except _core.FormatError as refused:
-            entries.append(Prediction(name, note=str(refused)))
-            continue
-        options = {"kernel": "shared"} if name == "csr" else {}
-        note = "" if name in times else "the model does not cover this format"
-        time = times.get(name)
-        entries.append(Prediction(name, options, time, cost["bytes"], cost["padding"], note=note))
-    return entries
-
-
-def _guo2011(profile: Profile, dtype: Any) -> Guo2011:
-    return Guo2011.from_parameters(profile.guo2011[value_type(dtype).profile])

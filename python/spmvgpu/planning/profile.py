@@ -10,10 +10,9 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,10 +58,12 @@ class Profile:
         a matrix is divided among devices by.
     bus : dict
         Bytes per second from host memory "up" to a GPU and "down" again; empty for a CPU.
-    guo2011, roofline : dict
-        Parameters of the models, by dtype.
+    roofline : dict
+        Parameters of the model, by dtype.
     measured : dict
         When and with what the profile was made.
+    extra : dict
+        Sections of the file that others than planning write and read, by name.
     """
 
     device: str
@@ -72,9 +73,9 @@ class Profile:
     memory_bandwidth: float
     power: Mapping[str, float]
     bus: Mapping[str, float]
-    guo2011: Mapping[str, Any]
     roofline: Mapping[str, Any]
     measured: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @lazy
     def variants(self) -> Mapping[str, Mapping[str, Sequence[Variant]]]:
@@ -108,7 +109,9 @@ class Profile:
 
     def save(self, path: Path) -> None:
         """Write the profile, all at once or not at all."""
-        text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
+        content = asdict(self)
+        extra = content.pop("extra")
+        text = json.dumps({"schema": SCHEMA, **content, **extra}, indent=1)
         # Lists of numbers on one line each.
         text = re.sub(r"\[[^\[\]{}]*\]", lambda match: re.sub(r"\s+", " ", match[0]), text)
         cache.write(path, text + "\n")
@@ -129,22 +132,16 @@ class Profile:
             raise ValueError("it is not a device profile")
         if content.pop("schema") != SCHEMA:
             raise ValueError(f"it has another schema; this version reads schema {SCHEMA}")
+        extra = {name: content.pop(name) for name in content.keys() - _TABLE.keys()}
         check(content, _TABLE)
         for dtype in DTYPES:
-            _check_together(content["guo2011"][dtype], content["roofline"][dtype])
-        return cls(**content)
+            _check_together(content["roofline"][dtype])
+        return cls(**content, extra=extra)
 
 
-def _check_together(guo2011: Mapping[str, Any], roofline: Mapping[str, Any]) -> None:
-    """What the table cannot say: what is divided by, which lists belong together, which options are whose."""
-    check(guo2011["csr"]["line"][1], _POSITIVE, "the slope of csr's line")
-    ell = guo2011["ell"]
-    rows, widths, samples = ell["rows"], ell["widths"], len(roofline["places"])
-    if len(ell["times"]) != len(rows) or {len(row) for row in ell["times"]} != {len(widths)}:
-        raise ValueError(f"ell must have {len(rows)} rows of {len(widths)} times")
-    for grid in (rows, widths):
-        if len(grid) < 2 or any(a >= b for a, b in pairwise(grid)):
-            raise ValueError("the rows and widths of ell must increase")
+def _check_together(roofline: Mapping[str, Any]) -> None:
+    """What the table cannot say: which lists belong together, which options are whose."""
+    samples = len(roofline["places"])
     for variant in roofline["variants"]:
         if len(variant["residuals"]) != samples:
             raise ValueError(
@@ -157,20 +154,9 @@ def _check_together(guo2011: Mapping[str, Any], roofline: Mapping[str, Any]) -> 
 
 _LARGE = 1e18
 _POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
-_NOT_NEGATIVE, _COEFFICIENT = Range(0, _LARGE), Range(-_LARGE, _LARGE)
-_SCALAR = (str, bool, type(None), _COEFFICIENT)
+_SCALAR = (str, bool, type(None), Range(-_LARGE, _LARGE))
 _NOTHING: set[str] = set()
 
-_GUO2011 = {
-    "csr": {
-        "full_load": _COUNT,
-        "threshold": _NOT_NEGATIVE,
-        "conic": [_COEFFICIENT, 3],
-        "line": [_COEFFICIENT, 2],
-    },
-    "ell": {"rows": [_COUNT], "widths": [_COUNT], "times": [[_POSITIVE]]},
-    "coo": {"line": [_NOT_NEGATIVE, 2]},
-}
 _VARIANT = {
     "format": str,
     "options": {str: _SCALAR},
@@ -181,7 +167,7 @@ _VARIANT = {
 }
 _ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), POINT_LENGTH]], "variants": [_VARIANT]}
 
-# What a profile may hold; finite numbers, of sizes that the models can reckon with.
+# What a profile must hold; finite numbers, of sizes that the models can reckon with.
 _TABLE = {
     "device": str,
     "kind": {"cpu", "cuda"},
@@ -190,7 +176,6 @@ _TABLE = {
     "memory_bandwidth": _POSITIVE,
     "power": dict.fromkeys(DTYPES, _POSITIVE),
     "bus": ({}, {"up": _POSITIVE, "down": _POSITIVE}),
-    "guo2011": dict.fromkeys(DTYPES, _GUO2011),
     "roofline": dict.fromkeys(DTYPES, _ROOFLINE),
     "measured": {str: _SCALAR},
 }
@@ -202,7 +187,9 @@ def profile_path(ordinal: int) -> Path | None:
     return None if where is None else where / "profiles" / f"{slug(device_model(ordinal), ordinal)}.json"
 
 
-def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Profile:
+def load_profile(
+    ordinal: int, path: str | os.PathLike[str] | None = None, check: Callable[[Profile], None] | None = None
+) -> Profile:
     """The profile of a device.
 
     Parameters
@@ -211,6 +198,8 @@ def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Pr
         The device.
     path : path, optional
         A file to read instead of the device's own.
+    check : callable, optional
+        Raises ValueError for a profile that the caller cannot use, for what is in `extra`.
 
     Returns
     -------
@@ -222,14 +211,22 @@ def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None) -> Pr
     if path is not None:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"profile={path!r} is not allowed; give the path of a file")
-        return _read_or_warn(Path(path), ordinal) or _shipped(ordinal)
-    return _loaded(ordinal, profile_path(ordinal))
+        return _read_or_warn(Path(path), ordinal, check) or _shipped(ordinal)
+    return _loaded(ordinal, profile_path(ordinal), check)
 
 
 @lru_cache(maxsize=16)
-def _loaded(ordinal: int, path: Path | None) -> Profile:
+def _loaded(ordinal: int, path: Path | None, check: Callable[[Profile], None] | None) -> Profile:
     """Read once: a warning is not repeated for every operator."""
-    return (_read_or_warn(path, ordinal, is_optional=True) if path else None) or _shipped(ordinal)
+    if check is None:
+        return (_read_or_warn(path, ordinal, is_optional=True) if path else None) or _shipped(ordinal)
+    profile = _loaded(ordinal, path, None)
+    try:
+        check(profile)
+    except ValueError as error:
+        _warn(path, ordinal, str(error))
+        return _shipped(ordinal)
+    return profile
 
 
 def is_profile_of(profile: Profile, ordinal: int) -> bool:
@@ -254,24 +251,32 @@ def forget_loaded() -> None:
     _loaded.cache_clear()
 
 
-def _read_or_warn(path: Path, ordinal: int, is_optional: bool = False) -> Profile | None:
+def _read_or_warn(
+    path: Path, ordinal: int, check: Callable[[Profile], None] | None = None, is_optional: bool = False
+) -> Profile | None:
     kind = _kind(ordinal)
     try:
         profile = Profile.read(path)
         if profile.device != device_model(ordinal) or profile.kind != kind:
             raise ValueError(f"it belongs to another device: {profile.device}, not {device_model(ordinal)}")
+        if check is not None:
+            check(profile)
         return profile
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and is_optional:
             return None
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        warnings.warn(
-            f"the device profile {path} is not used: {reason}; {_shipped_path(ordinal).name} of this package "
-            "is used instead. Measure this device with: python -m spmvgpu calibrate",
-            UserWarning,
-            stacklevel=3,
-        )
+        _warn(path, ordinal, error.strerror if isinstance(error, OSError) else str(error))
         return None
+
+
+def _warn(path: Path | None, ordinal: int, reason: str | None) -> None:
+    """Say what is wrong with a profile, to the caller of `load_profile`."""
+    warnings.warn(
+        f"the device profile {path} is not used: {reason}; {_shipped_path(ordinal).name} of this package "
+        "is used instead. Measure this device with: python -m spmvgpu calibrate",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _kind(ordinal: int) -> str:

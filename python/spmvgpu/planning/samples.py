@@ -36,7 +36,7 @@ class Sample:
 
 
 def dense(rows: int, cols: int) -> sp.csr_array:
-    """Every entry stored: the sample matrices of Guo et al. 2011, section 4.3.1."""
+    """Every entry stored."""
     return _spread(np.full(rows, cols), np.zeros(rows, np.int64), cols, cols)
 
 
@@ -265,51 +265,3 @@ def estimated_nnz(kind: str, arguments: tuple[Any, ...]) -> float:
         "lp_like": lambda: arguments[1] * arguments[2],
     }
     return float(per_row[kind]())
-
-
-# Entries a row of the samples of the CSR-vector kernel (Guo 2011, figures 3 and 4).
-CSR_WIDTHS = (
-    1,
-    2,
-    4,
-    8,
-    12,
-    16,
-    20,
-    24,
-    32,
-    40,
-    48,
-    64,
-    80,
-    96,
-    128,
-    160,
-    192,
-    256,
-    384,
-    512,
-    768,
-    1024,
-    1536,
-)
-
-
-def csr_vector_samples(full_load: int, max_nnz: int) -> list[Sample]:
-    """Full loads of rows, all of one length (Guo 2011, section 4.3.1)."""
-    return [Sample("dense", (full_load, width)) for width in CSR_WIDTHS if full_load * width <= max_nnz]
-
-
-def ell_samples(max_nnz: int) -> list[Sample]:
-    """A grid in (rows, entries a row), logarithmic in both (Guo 2011, section 4.3.2)."""
-    return [
-        Sample("dense", (1 << rows, 1 << width))
-        for rows in range(10, 24, 2)
-        for width in range(11)
-        if 1 << (rows + width) <= max_nnz
-    ]
-
-
-def coo_samples(max_nnz: int) -> list[Sample]:
-    """Non-zero counts for the line of the COO kernel (Guo 2011, section 4.3.3)."""
-    return [Sample("dense", (1 << k, 16)) for k in range(10, 24) if 16 << k <= max_nnz]

@@ -7,9 +7,14 @@
 '9 x 9, 25 non-zeros'
 """
 
+from typing import TYPE_CHECKING
+
+from .._util.lazy import public_names
 from .matrices import layout, residual_history, spy
-from .partitions import partition_densities, partition_rows, row_lengths
-from .tsmv import TsmvSchedule, tsmv_schedule, tsmv_tiles
+
+if TYPE_CHECKING:
+    from ..papers.mironowicz_pictures import TsmvSchedule, tsmv_schedule, tsmv_tiles
+    from ..papers.yang2015_pictures import partition_densities, partition_rows, row_lengths
 
 __all__ = [
     "TsmvSchedule",
@@ -23,6 +28,15 @@ __all__ = [
     "tsmv_tiles",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = public_names(
+    __name__,
+    __all__,
+    {
+        "TsmvSchedule": "..papers.mironowicz_pictures",
+        "partition_densities": "..papers.yang2015_pictures",
+        "partition_rows": "..papers.yang2015_pictures",
+        "row_lengths": "..papers.yang2015_pictures",
+        "tsmv_schedule": "..papers.mironowicz_pictures",
+        "tsmv_tiles": "..papers.mironowicz_pictures",
+    },
+)

@@ -1,4 +1,4 @@
-"""Pictures of row lengths and of partitions of the rows."""
+"""Pictures of row lengths and of partitions of the rows, after Yang et al. 2015."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import partition
 from .._util.arguments import with_hints
-from .figures import PADDING, axes_or_new, pyplot_module
+from ..partition.parts import Partition
+from ..partition.parts import row_lengths as lengths_of
+from ..plot.figures import PADDING, axes_or_new, pyplot_module
+from .yang2015 import pmf
 
 
 @with_hints
@@ -39,7 +41,7 @@ def row_lengths(A: Any, *, ax: Any = None) -> Any:
     'fraction of the rows'
     """
     ax = axes_or_new(ax)
-    lengths, probabilities = partition.pmf(A)
+    lengths, probabilities = pmf(A)
     ax.vlines(lengths, 0, probabilities, linewidth=1.5)
     ax.plot(lengths, probabilities, "o", markersize=4)
     if len(lengths) and lengths[-1] > 20 * max(lengths[0], 5):
@@ -50,7 +52,7 @@ def row_lengths(A: Any, *, ax: Any = None) -> Any:
 
 
 @with_hints
-def partition_rows(A: Any, partitions: Mapping[str, partition.Partition], *, pixels: int = 800) -> Any:
+def partition_rows(A: Any, partitions: Mapping[str, Partition], *, pixels: int = 800) -> Any:
     """Draw the length of every row, one part after the other, and the padding of each part.
 
     Each part has a colour. Padding, up to the longest row of a part, is grey.
@@ -77,7 +79,7 @@ def partition_rows(A: Any, partitions: Mapping[str, partition.Partition], *, pix
     2
     """
     pyplot = pyplot_module()
-    lengths = partition.row_lengths(A)
+    lengths = lengths_of(A)
     figure, axes = pyplot.subplots(
         len(partitions),
         1,
@@ -108,7 +110,7 @@ def partition_rows(A: Any, partitions: Mapping[str, partition.Partition], *, pix
 
 
 @with_hints
-def partition_densities(partitions: Mapping[str, partition.Partition], *, ax: Any = None) -> Any:
+def partition_densities(partitions: Mapping[str, Partition], *, ax: Any = None) -> Any:
     """Draw the mean density of partitions as bars, and the density of each part as a dot.
 
     Parameters

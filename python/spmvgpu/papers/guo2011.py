@@ -1,7 +1,7 @@
 """The model of Guo et al. 2011, sections 4 and 5: CSR-vector, ELL, COO and HYB, and where to cut a matrix.
 
-It counts non-zeros, and knows neither caches nor where in x the columns lie. See `roofline` for a model that
-does.
+It counts non-zeros, and knows neither caches nor where in x the columns lie. `planning.roofline` has a model
+that does.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spmvgpu import _core
-
+from .. import _core
 from .._util.show import Brief
 
 Array = npt.NDArray[Any]

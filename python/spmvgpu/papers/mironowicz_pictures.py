@@ -1,4 +1,4 @@
-"""Pictures of format ``"tsmv"``, made from its stored arrays: its tiles, and the schedule of a tile."""
+"""Pictures of the format of Mironowicz et al., from stored arrays: tiles, and the schedule of a tile."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy.typing as npt
 from .._util.arguments import whole_number, with_hints
 from .._util.show import Brief
 from ..operator.operator import SparseOperator
-from .figures import PADDING, axes_or_new, pyplot_module
-from .matrices import spy
+from ..plot.figures import PADDING, axes_or_new, pyplot_module
+from ..plot.matrices import spy
 
 _Array = npt.NDArray[Any]
 
