@@ -263,10 +263,10 @@ def test_nothing_is_gathered_ahead(device):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[0, 1, 2], [4, 5]], "row 3 lies in 0 parts"),
-        ([[0, 1, 2, 3], [3, 4, 5]], "row 3 lies in 2 parts"),
-        ([[0, 1, 2], [3, 4, 6]], "0..5"),
-        ([[0, 1, 2], [-1, 3, 4]], "0..5"),
+        ([[0, 1, 2], [4, 5]], "row 3 is in no set"),
+        ([[0, 1, 2, 3], [3, 4, 5]], "row 3 is in several sets"),
+        ([[0, 1, 2], [3, 4, 6]], "row 6 does not exist"),
+        ([[0, 1, 2], [-1, 3, 4]], "row -1 does not exist"),
     ],
 )
 def test_rows_that_are_no_partition(rows, message, device, still_usable):

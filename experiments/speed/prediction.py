@@ -23,7 +23,7 @@ from experiments.records import Content, Row
 from experiments.suite import Item
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
-from spmvgpu.papers.guo2011_calibration import CSR_VECTOR
+from spmvgpu.papers.guo2011_planning import CSR_VECTOR
 from spmvgpu.planning import calibrate, measure, roofline
 from spmvgpu.planning.predict import MODELS, predict_csr
 from spmvgpu.planning.profile import load_profile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
@@ -36,16 +36,19 @@ class lazy(Generic[_T]):  # noqa: N801
 
 
 def public_names(
-    package: str, names: Sequence[str], module_of: Mapping[str, str]
+    package: str, names: Sequence[str], *modules: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package with these public names.
+    """`__getattr__` and `__dir__` of a package that shows these names and no others.
 
-    `module_of` has those that are imported at first use, with their modules, relative to the package.
+    What the package does not import itself is taken from the first of `modules`, named relative to it, that
+    has the name. They are imported when they are searched.
     """
 
     def get(name: str) -> Any:
-        if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module_of[name], package), name)
+        for module in modules if name in names else ():
+            found = import_module(module, package)
+            if hasattr(found, name):
+                return getattr(found, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: list(names)

@@ -16,8 +16,7 @@ from .._util.value_types import DistributedMatrix, value_type
 from ..devices import CPU, device_name, resolve_device
 from ..formats import Choice, build_in_one, reads_all_of_x, reads_diagonals
 from ..inputs.compressed import narrowed, pieces_of, rows_of
-from ..partition.algorithms import by_nnz, by_rows
-from ..partition.parts import Partition, check_powers
+from ..partition.partitions import Partition, by_nnz, by_rows, check_powers
 from ..planning import parts
 from ..planning.budget import BUDGET
 from ..planning.choosing import choose, general_formats

@@ -158,11 +158,7 @@ class Guo2011:
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Guo2011:
         """From the entry of a profile."""
-        return cls(
-            CsrVector(**_as_tuples(parameters["csr"])),
-            Ell(**_as_tuples(parameters["ell"])),
-            Coo(**_as_tuples(parameters["coo"])),
-        )
+        return cls(CsrVector(**parameters["csr"]), Ell(**parameters["ell"]), Coo(**parameters["coo"]))
 
 
 def hyb_width(lengths: Array) -> int:
@@ -253,12 +249,3 @@ def _cell(grid: Array, at: Array) -> tuple[Array, Array]:
     """Cells of a grid that values fall in, and how far into them; beyond the grid, its outermost cells."""
     cell = np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 2)
     return cell, (at - grid[cell]) / (grid[cell + 1] - grid[cell])
-
-
-def _as_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has lists where the parameters, which are hashable, have tuples."""
-
-    def convert(value: Any) -> Any:
-        return tuple(map(convert, value)) if isinstance(value, list | tuple) else value
-
-    return {name: convert(value) for name, value in entry.items()}

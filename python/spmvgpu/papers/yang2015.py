@@ -12,16 +12,8 @@ import scipy.sparse as sp
 from .._util.arguments import whole_number, with_hints
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import INDEX_LIMIT
-from ..partition.algorithms import cut, ends_by_nnz
-from ..partition.parts import (
-    Array,
-    Partition,
-    Parts,
-    check_powers,
-    check_sizes,
-    partition_of,
-    row_lengths,
-)
+from ..partition import partitions
+from ..partition.partitions import Array, Partition, Parts, check_powers, row_lengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +75,7 @@ class Submatrices(Parts):
         >>> partition.by_submatrices(gallery.poisson2d(8), block_size=8).storage()
         array([1548, 1604])
         """
-        check_sizes(value_size, index_size)
+        partitions.check_sizes(value_size, index_size)
         diagonals = self.elements[0] * value_size + len(self.offsets) * index_size
         rest = self.elements[1] * (value_size + index_size) + (self.rows[1] + 1) * index_size
         return np.array([diagonals, rest])
@@ -125,9 +117,7 @@ def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
     (array([0, 2, 4, 6]), array([1, 3, 5, 7]))
     """
     lengths, checked = row_lengths(A), check_powers(powers)
-    order = _by_length(lengths)
-    ends = ends_by_nnz(lengths[order], checked)
-    return partition_of(cut(order, ends, checked), lengths, checked)
+    return partitions.in_order(_by_length(lengths), lengths, checked)
 
 
 @with_hints

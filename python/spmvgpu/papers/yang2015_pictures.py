@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._util.arguments import with_hints
-from ..partition.parts import Partition
-from ..partition.parts import row_lengths as lengths_of
+from ..partition import partitions as rows_of
+from ..partition.partitions import Partition
 from ..plot.figures import PADDING, axes_or_new, pyplot_module
 from .yang2015 import pmf
 
@@ -79,7 +79,7 @@ def partition_rows(A: Any, partitions: Mapping[str, Partition], *, pixels: int =
     2
     """
     pyplot = pyplot_module()
-    lengths = lengths_of(A)
+    lengths = rows_of.row_lengths(A)
     figure, axes = pyplot.subplots(
         len(partitions),
         1,

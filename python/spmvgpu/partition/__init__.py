@@ -18,8 +18,7 @@ padding. `by_submatrices` separates the blocks on the diagonal from the other en
 from typing import TYPE_CHECKING
 
 from .._util.lazy import public_names
-from .algorithms import by_nnz, by_rows
-from .parts import Partition, row_lengths
+from .partitions import Partition, by_nnz, by_rows, row_lengths
 
 if TYPE_CHECKING:
     from ..papers.guo2011 import Separator
@@ -39,15 +38,4 @@ __all__ = [
     "separator",
 ]
 
-__getattr__, __dir__ = public_names(
-    __name__,
-    __all__,
-    {
-        "Separator": "..papers.guo2011",
-        "Submatrices": "..papers.yang2015",
-        "by_pmf": "..papers.yang2015",
-        "by_submatrices": "..papers.yang2015",
-        "pmf": "..papers.yang2015",
-        "separator": "..papers.guo2011_planning",
-    },
-)
+__getattr__, __dir__ = public_names(__name__, __all__, "..papers.yang2015", "..papers.guo2011_planning")

@@ -20,14 +20,4 @@ if TYPE_CHECKING:
 __all__ = ["Prediction", "Predictions", "Step", "Trial", "Tuning"]
 
 # Imported at first use: who needs a module of this package alone does not wait for SciPy.
-__getattr__, __dir__ = public_names(
-    __name__,
-    __all__,
-    {
-        "Prediction": ".predict",
-        "Predictions": ".predict",
-        "Step": ".._util.steps",
-        "Trial": ".tuning",
-        "Tuning": ".tuning",
-    },
-)
+__getattr__, __dir__ = public_names(__name__, __all__, ".._util.steps", ".tuning", ".predict")

@@ -24,6 +24,7 @@ from ..formats import Choice, Indices, Order, Part, build_in_one, estimate_csr, 
 from ..inputs import compressed
 from ..inputs.compressed import narrowed
 from ..inputs.source import in_host_memory
+from ..partition.partitions import check_sets
 
 
 def reordered(choice: Choice, order: Order) -> Choice:
@@ -73,7 +74,8 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
     """
     made: list[tuple[AnyMatrix, Any, Any]] = []
     if choice.parts:
-        _check_rows(choice.parts, csr.shape[0])
+        # The core checks once more what would corrupt memory.
+        check_sets([part.rows for part in choice.parts], csr.shape[0], "the parts must")
         csr = in_host_memory(csr)
         for part in choice.parts:
             stored = build(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
@@ -106,19 +108,6 @@ def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
         + (0 if part.cols is None else part.cols.nbytes)
         for part in choice.parts
     )
-
-
-def _check_rows(parts: Sequence[Part], rows: int) -> None:
-    """Before anything is built; the core checks once more what would corrupt memory."""
-    every = np.concatenate([part.rows for part in parts])
-    if every.size and (every.min() < 0 or every.max() >= rows):
-        raise ValueError(
-            f"the parts' rows must lie in 0..{rows - 1}; these reach from {every.min()} to {every.max()}"
-        )
-    count = np.bincount(every, minlength=rows)
-    if (count != 1).any():
-        row = int(np.argmax(count != 1))
-        raise ValueError(f"row {row} lies in {count[row]} parts; every row must lie in one")
 
 
 def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:

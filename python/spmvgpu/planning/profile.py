@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import _core, cache
 from .._util.lazy import lazy
@@ -181,15 +181,17 @@ _TABLE = {
 }
 
 
+#: Raises ValueError for a profile that cannot be used.
+Check: TypeAlias = Callable[[Profile], None] | None
+
+
 def profile_path(ordinal: int) -> Path | None:
     """Where the calibration of a device is kept; None if this user has no place for it."""
     where = cache.directory()
     return None if where is None else where / "profiles" / f"{slug(device_model(ordinal), ordinal)}.json"
 
 
-def load_profile(
-    ordinal: int, path: str | os.PathLike[str] | None = None, check: Callable[[Profile], None] | None = None
-) -> Profile:
+def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None, check: Check = None) -> Profile:
     """The profile of a device.
 
     Parameters
@@ -199,7 +201,7 @@ def load_profile(
     path : path, optional
         A file to read instead of the device's own.
     check : callable, optional
-        Raises ValueError for a profile that the caller cannot use, for what is in `extra`.
+        Raises ValueError for a profile that the caller cannot use, because of what is in `extra`.
 
     Returns
     -------
@@ -216,17 +218,9 @@ def load_profile(
 
 
 @lru_cache(maxsize=16)
-def _loaded(ordinal: int, path: Path | None, check: Callable[[Profile], None] | None) -> Profile:
-    """Read once: a warning is not repeated for every operator."""
-    if check is None:
-        return (_read_or_warn(path, ordinal, is_optional=True) if path else None) or _shipped(ordinal)
-    profile = _loaded(ordinal, path, None)
-    try:
-        check(profile)
-    except ValueError as error:
-        _warn(path, ordinal, str(error))
-        return _shipped(ordinal)
-    return profile
+def _loaded(ordinal: int, path: Path | None, check: Check) -> Profile:
+    """Read once, not for every operator."""
+    return (_read_or_warn(path, ordinal, check, is_optional=True) if path else None) or _shipped(ordinal)
 
 
 def is_profile_of(profile: Profile, ordinal: int) -> bool:
@@ -249,11 +243,10 @@ def calibrated_power(ordinal: int, dtype: Any) -> float | None:
 def forget_loaded() -> None:
     """Read the profiles anew when they are needed next."""
     _loaded.cache_clear()
+    _warn.cache_clear()
 
 
-def _read_or_warn(
-    path: Path, ordinal: int, check: Callable[[Profile], None] | None = None, is_optional: bool = False
-) -> Profile | None:
+def _read_or_warn(path: Path, ordinal: int, check: Check, is_optional: bool = False) -> Profile | None:
     kind = _kind(ordinal)
     try:
         profile = Profile.read(path)
@@ -265,18 +258,17 @@ def _read_or_warn(
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and is_optional:
             return None
-        _warn(path, ordinal, error.strerror if isinstance(error, OSError) else str(error))
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        shipped = _shipped_path(ordinal).name
+        _warn(f"the device profile {path} is not used: {reason}; {shipped} of this package")
         return None
 
 
-def _warn(path: Path | None, ordinal: int, reason: str | None) -> None:
-    """Say what is wrong with a profile, to the caller of `load_profile`."""
-    warnings.warn(
-        f"the device profile {path} is not used: {reason}; {_shipped_path(ordinal).name} of this package "
-        "is used instead. Measure this device with: python -m spmvgpu calibrate",
-        UserWarning,
-        stacklevel=4,
-    )
+@lru_cache(maxsize=16)
+def _warn(text: str) -> None:
+    """Warn the caller of `load_profile`, once."""
+    advice = "is used instead. Measure this device with: python -m spmvgpu calibrate"
+    warnings.warn(f"{text} {advice}", UserWarning, stacklevel=4)
 
 
 def _kind(ordinal: int) -> str:
@@ -303,12 +295,9 @@ def _shipped(ordinal: int) -> Profile:
     path = _shipped_path(ordinal)
     profile = _read_shipped(path)
     if ordinal != CPU and profile.device != device_model(ordinal):
-        warnings.warn(
+        _warn(
             f"there is no profile of {device_model(ordinal)}: {profile_path(ordinal)} is missing; the "
-            f"profile of {profile.device} is used instead. Measure this device with: "
-            "python -m spmvgpu calibrate",
-            UserWarning,
-            stacklevel=3,
+            f"profile of {profile.device}"
         )
     return profile
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ class Sample:
         return f"{self.kind}({', '.join(map(str, self.arguments))})"
 
     def build(self) -> sp.csr_array:
-        return KINDS[self.kind](*self.arguments)
+        return KINDS[self.kind].build(*self.arguments)
 
 
 def dense(rows: int, cols: int) -> sp.csr_array:
@@ -109,22 +109,37 @@ def _spread(lengths: Array, starts: Array, spans: Any, cols: int) -> sp.csr_arra
     return matrix
 
 
-KINDS: dict[str, Callable[..., sp.csr_array]] = {
-    "dense": dense,
-    "even": even,
-    "varied": varied,
-    "outliers": outliers,
-    "mostly_empty": mostly_empty,
-    "mesh": mesh,
-    "poisson2d": lambda n: gallery.poisson2d(n),
-    "poisson3d": lambda n, points: gallery.poisson3d(n, points=points),
-    "elasticity2d": lambda n: gallery.elasticity2d(n),
-    "elasticity3d": lambda n: gallery.elasticity3d(n),
-    "quadratic": lambda n: meshes.symmetric_values(meshes.quadratic_elements((n, n, n))),
-    "powerlaw": lambda n, mean, exponent, longest, locality: gallery.powerlaw(
-        n, mean, exponent=exponent, max_length=longest, locality=locality
-    ),
-    "lp_like": lambda rows, cols, per_column: gallery.lp_like(rows, cols, per_column),
+def quadratic(n: int) -> sp.csr_array:
+    """Quadratic elements, `n` along each axis."""
+    return meshes.symmetric_values(meshes.quadratic_elements((n, n, n)))
+
+
+def powerlaw(n: int, mean: float, exponent: float, longest: int, locality: float) -> sp.csr_array:
+    """As `gallery.powerlaw`."""
+    return gallery.powerlaw(n, mean, exponent=exponent, max_length=longest, locality=locality)
+
+
+class Kind(NamedTuple):
+    """How a matrix is made of some arguments, and about how many entries it has then."""
+
+    build: Callable[..., sp.csr_array]
+    nnz: Callable[..., float]
+
+
+KINDS = {
+    "dense": Kind(dense, lambda rows, cols: rows * cols),
+    "even": Kind(even, lambda rows, cols, per_row, window=0: rows * per_row),
+    "varied": Kind(varied, lambda rows, cols, mean, spread, window=0: rows * mean),
+    "outliers": Kind(outliers, lambda rows, per_row, count, length: rows * per_row + count * length),
+    "mostly_empty": Kind(mostly_empty, lambda rows, per_row, fraction: rows * per_row * fraction),
+    "mesh": Kind(mesh, lambda nodes, degree, window, unknowns: nodes * (degree + 1) * unknowns**2),
+    "poisson2d": Kind(gallery.poisson2d, lambda n: 5 * n**2),
+    "poisson3d": Kind(lambda n, points: gallery.poisson3d(n, points=points), lambda n, points: points * n**3),
+    "elasticity2d": Kind(gallery.elasticity2d, lambda n: 36 * n**2),
+    "elasticity3d": Kind(gallery.elasticity3d, lambda n: 243 * n**3),
+    "quadratic": Kind(quadratic, lambda n: 215 * n**3),
+    "powerlaw": Kind(powerlaw, lambda n, mean, exponent, longest, locality: n * mean),
+    "lp_like": Kind(gallery.lp_like, lambda rows, cols, per_column: cols * per_column),
 }
 
 # Arguments of the kinds above; the comment says what a line is there for.
@@ -242,26 +257,5 @@ def general_samples(max_nnz: int) -> Iterator[Sample]:
     """What the library's own model is fitted to: all formats are timed on each."""
     for kind, entries in _GENERAL.items():
         for arguments in entries:
-            if estimated_nnz(kind, arguments) <= max_nnz:
+            if KINDS[kind].nnz(*arguments) <= max_nnz:
                 yield Sample(kind, arguments)
-
-
-def estimated_nnz(kind: str, arguments: tuple[Any, ...]) -> float:
-    """About how many entries a sample has, without building it."""
-    first = arguments[0]
-    per_row = {
-        "poisson2d": lambda: 5 * first**2,
-        "poisson3d": lambda: arguments[1] * first**3,
-        "elasticity2d": lambda: 36 * first**2,
-        "elasticity3d": lambda: 243 * first**3,
-        "quadratic": lambda: 215 * first**3,
-        "dense": lambda: first * arguments[1],
-        "mesh": lambda: first * (arguments[1] + 1) * arguments[3] ** 2,
-        "even": lambda: first * arguments[2],
-        "varied": lambda: first * arguments[2],
-        "powerlaw": lambda: first * arguments[1],
-        "outliers": lambda: first * arguments[1] + arguments[2] * arguments[3],
-        "mostly_empty": lambda: first * arguments[1] * arguments[2],
-        "lp_like": lambda: arguments[1] * arguments[2],
-    }
-    return float(per_row[kind]())

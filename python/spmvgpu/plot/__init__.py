@@ -29,14 +29,5 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = public_names(
-    __name__,
-    __all__,
-    {
-        "TsmvSchedule": "..papers.mironowicz_pictures",
-        "partition_densities": "..papers.yang2015_pictures",
-        "partition_rows": "..papers.yang2015_pictures",
-        "row_lengths": "..papers.yang2015_pictures",
-        "tsmv_schedule": "..papers.mironowicz_pictures",
-        "tsmv_tiles": "..papers.mironowicz_pictures",
-    },
+    __name__, __all__, "..papers.yang2015_pictures", "..papers.mironowicz_pictures"
 )

@@ -1,4 +1,4 @@
-"""The parts of a partitioned matrix: their sizes and their padding."""
+"""Partitions of the rows of a matrix: where to cut, and how large the parts are, with their padding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._util.arguments import real_number, whole_number
+from .._util.arguments import real_number, whole_number, with_hints
 from .._util.show import Brief
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
@@ -183,8 +183,8 @@ class Partition(Parts):
         powers = check_powers(np.ones(len(parts)) if powers is None else powers)
         if len(powers) != len(parts):
             raise ValueError(f"there are {len(parts)} sets and {len(powers)} powers; give one power per set")
-        _check_rows(parts, len(lengths), "the sets must")
-        return partition_of(parts, lengths, powers)
+        check_sets(parts, len(lengths), "the sets must")
+        return _partition_of(parts, lengths, powers)
 
     def check_rows(self, count: int) -> None:
         """Check that the sets hold each row of a matrix once.
@@ -205,7 +205,7 @@ class Partition(Parts):
         >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).check_rows(4)
         """
         count = whole_number("count", count, 0, INDEX_LIMIT)
-        _check_rows(self.sets, count, "the partition belongs to another matrix: its sets must")
+        check_sets(self.sets, count, "the partition belongs to another matrix: its sets must")
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
         """Return the bytes of each part in ELLPACK with row lengths, DS(A_i), formula (12).
@@ -235,6 +235,82 @@ class Partition(Parts):
         check_sizes(value_size, index_size)
         storage: Array = self.elements * (value_size + index_size) + self.rows * index_size
         return storage
+
+
+@with_hints
+def by_rows(A: Any, powers: Sequence[float]) -> Partition:
+    """Divide the rows in their order, with a number of rows proportional to each power.
+
+    This is Algorithm 1, section 4.2.1.
+
+    Parameters
+    ----------
+    A : matrix or array of int
+        A sparse matrix as in `aslinearoperator`, or the row lengths.
+    powers : sequence of float
+        Computing power of each processor, in any unit, not negative. A processor of power 0 gets no rows.
+
+    Returns
+    -------
+    Partition
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `A` is neither a matrix nor row lengths, or if `powers` has a negative or infinite value, or only
+        zeros.
+
+    Notes
+    -----
+    Line 7 of the listing divides the non-zeros. The text and the example divide the rows, and so does this
+    function. Targets are summed before they are rounded, so that no part is a row or more from its target.
+    The listing would leave rows out.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> partition.by_rows([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
+    (array([0, 1, 2, 3]), array([4, 5, 6, 7]))
+    """
+    lengths, checked = row_lengths(A), check_powers(powers)
+    ends = np.floor(targets_of(checked, len(lengths), up_to=True)).astype(np.int64)
+    return _partition_of(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
+
+
+@with_hints
+def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
+    """Divide the rows in their order, with a number of non-zeros proportional to each power.
+
+    This is Algorithm 2, section 4.2.2.
+
+    Parameters
+    ----------
+    A, powers
+        As in `by_rows`.
+
+    Returns
+    -------
+    Partition
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `by_rows`.
+
+    Notes
+    -----
+    A part ends at the row where its number of non-zeros is nearest to the target. The last part takes the
+    remaining rows. The listings of sections 4.2.2 and 4.2.3 continue until the target is reached, but the
+    example of Algorithm 2 stops before it. The nearest row gives the sets of both examples.
+
+    Examples
+    --------
+    >>> from spmvgpu import partition
+    >>> partition.by_nnz([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
+    (array([0]), array([1, 2, 3, 4, 5, 6, 7]))
+    """
+    lengths, checked = row_lengths(A), check_powers(powers)
+    return in_order(np.arange(len(lengths)), lengths, checked)
 
 
 def row_lengths(A: Any) -> Array:
@@ -276,12 +352,40 @@ def row_lengths(A: Any) -> Array:
     return np.diff(row_offsets).astype(np.int64)
 
 
-def partition_of(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Partition:
+def _partition_of(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Partition:
     """The partition with these rows in each part."""
     rows = np.array([len(part) for part in sets], dtype=np.int64)
     nnz = np.array([lengths[part].sum() for part in sets], dtype=np.int64)
     width = np.array([lengths[part].max(initial=0) for part in sets], dtype=np.int64)
     return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
+
+
+def in_order(order: Array, lengths: Array, powers: Array) -> Partition:
+    """The partition of rows that are in an order, with non-zeros proportional to each power."""
+    ends = _ends_by_nnz(lengths[order], powers)
+    return _partition_of(_cut(order, ends, powers), lengths, powers)
+
+
+def _ends_by_nnz(lengths: Array, powers: Array) -> Array:
+    """Where each part ends if its non-zeros shall come nearest to its target."""
+    before = np.concatenate(([0], np.cumsum(lengths)))  # non-zeros of all rows before each
+    ends = np.zeros(len(powers), dtype=np.int64)
+    begin = 0
+    for part, target in enumerate(targets_of(powers, int(before[-1]))):
+        if target > 0:
+            wanted = before[begin] + target
+            end = min(int(np.searchsorted(before, wanted)), len(lengths))
+            if before[end] - wanted >= wanted - before[end - 1]:
+                end -= 1
+            begin = end
+        ends[part] = begin
+    return ends
+
+
+def _cut(order: Array, ends: Array, powers: Array) -> tuple[Array, ...]:
+    """The rows of each part in ascending order; what is left over goes to the last one that has power."""
+    ends[np.flatnonzero(powers)[-1] :] = len(order)
+    return tuple(np.sort(rows) for rows in np.split(order, ends[:-1]))
 
 
 def check_sizes(value_size: Any, index_size: Any) -> None:
@@ -319,18 +423,16 @@ def _row_indices(rows: Any) -> Array:
     return indices.astype(np.int64)
 
 
-def _check_rows(sets: Sequence[Array], count: int, who: str) -> None:
-    every = np.sort(np.concatenate(sets))
-    if not np.array_equal(every, np.arange(count)):
-        raise ValueError(f"{who} hold each of the {count} rows once; {_misplaced(every, count)}")
-
-
-def _misplaced(every: Array, count: int) -> str:
-    """Describe what is wrong with the sorted rows of all sets."""
+def check_sets(sets: Sequence[Array], count: int, who: str) -> None:
+    """Raise ValueError, with `who` as in "the sets must", unless the sets hold each of `count` rows once."""
+    every = np.concatenate(sets)
     outside = every[(every < 0) | (every >= count)]
     if outside.size:
-        return f"row {outside[0]} does not exist"
-    missing = np.setdiff1d(np.arange(count), every)
-    if missing.size:
-        return f"row {missing[0]} is in no set"
-    return f"row {every[:-1][every[1:] == every[:-1]][0]} is in several sets"
+        wrong = f"row {outside[0]} does not exist"
+    elif not (times := np.bincount(every, minlength=count)).all():
+        wrong = f"row {np.argmin(times)} is in no set"
+    elif len(every) > count:
+        wrong = f"row {np.argmax(times)} is in several sets"
+    else:
+        return
+    raise ValueError(f"{who} hold each of the {count} rows once; {wrong}")
