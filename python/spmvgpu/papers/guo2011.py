@@ -6,7 +6,7 @@ that does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,6 @@ from .. import _core
 from .._util.show import Brief
 
 Array = npt.NDArray[Any]
-
-
-#: The formats that the model knows.
-KNOWN = ("csr", "ellpack", "coo", "hyb")
 
 
 @dataclass(frozen=True)
@@ -155,11 +151,6 @@ class Guo2011:
             "hyb": float(self.ell.time(rows, width)) + self.coo.time(nnz - in_ell),
         }
 
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Guo2011:
-        """From the entry of a profile."""
-        return cls(CsrVector(**parameters["csr"]), Ell(**parameters["ell"]), Coo(**parameters["coo"]))
-
 
 def hyb_width(lengths: Array) -> int:
     """Width of the ELL part: a third of the rows, and 4096, are as long (Bell and Garland 2009)."""
@@ -209,7 +200,9 @@ class Separator(Brief):
 _WORTH_CUTTING = 0.95
 
 
-def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()) -> Separator:
+def find_separator(
+    lengths: Array, model: Guo2011, refuses: Callable[[str], bool] = lambda format: False
+) -> Separator:
     """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below.
 
     Parameters
@@ -217,8 +210,8 @@ def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()
     lengths : array
         Entries of every row, in any order.
     model : Guo2011
-    refused : collection of str
-        Formats that do not take the whole matrix.
+    refuses : callable
+        Whether a format does not take the whole matrix.
     """
     descending = np.sort(np.asarray(lengths))[::-1]
     rows, strip = len(descending), model.csr.full_load
@@ -229,7 +222,7 @@ def find_separator(lengths: Array, model: Guo2011, refused: Collection[str] = ()
     slots = (rows - above) * widths
     below = descending.sum() - np.concatenate(([0], np.cumsum(descending)))[above]
     ell_us[~_core.padding_is_allowed(slots, below)] = np.inf  # the format would refuse what is below the cut
-    whole = {name: time for name, time in model.predict(descending).items() if name not in refused}
+    whole = {name: time for name, time in model.predict(descending).items() if not refuses(name)}
     best = int(np.argmin(csr_us + ell_us))
     time = float(csr_us[best] + ell_us[best])
     format, alone = min(whole.items(), key=lambda entry: entry[1])

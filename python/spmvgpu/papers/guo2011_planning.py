@@ -25,7 +25,7 @@ from ..planning.measure import DTYPES, Variant
 from ..planning.predict import Model, Prediction
 from ..planning.profile import Profile, load_profile
 from ..planning.samples import Sample
-from .guo2011 import KNOWN, Coo, CsrVector, Ell, Guo2011, Separator, find_separator
+from .guo2011 import Coo, CsrVector, Ell, Guo2011, Separator, find_separator
 
 PARTITIONED = "partitioned"
 
@@ -64,8 +64,8 @@ def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] |
 
 def separator_csr(csr: Any, profile: Profile) -> Separator:
     """`separator` of a matrix that is canonical CSR already."""
-    refused = [name for name in KNOWN if isinstance(_cost(csr, name, CPU), str)]
-    return find_separator(np.diff(csr.indptr), model_of(profile, csr.dtype), refused)
+    model = model_of(profile, csr.dtype)
+    return find_separator(np.diff(csr.indptr), model, lambda name: isinstance(_cost(csr, name, CPU), str))
 
 
 def cut_by_length(csr: Any, ordinal: int, options: Mapping[str, Any]) -> Choice:
@@ -103,7 +103,8 @@ def partitioned(rows: Sequence[Indices], choices: Sequence[Choice], reason: str)
 
 def model_of(profile: Profile, dtype: Any) -> Guo2011:
     """The model of matrices of a value type."""
-    return Guo2011.from_parameters(profile.extra["guo2011"][value_type(dtype).profile])
+    found = profile.extra["guo2011"][value_type(dtype).profile]
+    return Guo2011(CsrVector(**found["csr"]), Ell(**found["ell"]), Coo(**found["coo"]))
 
 
 def predictions(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
@@ -131,15 +132,10 @@ def _cost(csr: Any, format: str, ordinal: int) -> dict[str, float] | str:
 
 _LARGE = 1e18
 _POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
-_NOT_NEGATIVE, _COEFFICIENT = Range(0, _LARGE), Range(-_LARGE, _LARGE)
+_NOT_NEGATIVE, _NUMBER = Range(0, _LARGE), Range(-_LARGE, _LARGE)
 
 _PARAMETERS = {
-    "csr": {
-        "full_load": _COUNT,
-        "threshold": _NOT_NEGATIVE,
-        "conic": [_COEFFICIENT, 3],
-        "line": [_COEFFICIENT, 2],
-    },
+    "csr": {"full_load": _COUNT, "threshold": _NOT_NEGATIVE, "conic": [_NUMBER, 3], "line": [_NUMBER, 2]},
     "ell": {"rows": [_COUNT], "widths": [_COUNT], "times": [[_POSITIVE]]},
     "coo": {"line": [_NOT_NEGATIVE, 2]},
 }

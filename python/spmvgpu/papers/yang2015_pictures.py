@@ -10,7 +10,7 @@ import numpy as np
 from .._util.arguments import with_hints
 from ..partition import partitions as rows_of
 from ..partition.partitions import Partition
-from ..plot.figures import PADDING, axes_or_new, pyplot_module
+from ..plot.figures import PADDING, axes_or_new, panels, pyplot_module
 from .yang2015 import pmf
 
 
@@ -80,16 +80,9 @@ def partition_rows(A: Any, partitions: Mapping[str, Partition], *, pixels: int =
     """
     pyplot = pyplot_module()
     lengths = rows_of.row_lengths(A)
-    figure, axes = pyplot.subplots(
-        len(partitions),
-        1,
-        figsize=(9, 0.4 + 1.7 * len(partitions)),
-        sharex=True,
-        layout="constrained",
-        squeeze=False,
-    )
+    figure, axes = panels(len(partitions), 0.4 + 1.7 * len(partitions), sharex=True)
     colours = pyplot.colormaps["tab10"].colors
-    for ax, (title, parts) in zip(axes[:, 0], partitions.items(), strict=True):
+    for ax, (title, parts) in zip(axes, partitions.items(), strict=True):
         begin = 0
         for number, (rows, width) in enumerate(zip(parts.sets, parts.width, strict=True)):
             count = min(len(rows), max(1, pixels * len(rows) // max(len(lengths), 1)))
@@ -104,8 +97,8 @@ def partition_rows(A: Any, partitions: Mapping[str, Partition], *, pixels: int =
         balance = f"relative difference {parts.relative_difference:.3g} %"
         ax.set_title(f"{title}: {density}, {balance}", loc="left", fontsize=10)
         ax.set(ylabel="entries", ylim=(0, None), xlim=(0, max(len(lengths), 1)))
-    axes[-1, 0].set_xlabel("rows, part after part")
-    axes[-1, 0].xaxis.get_major_locator().set_params(integer=True)
+    axes[-1].set_xlabel("rows, part after part")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 

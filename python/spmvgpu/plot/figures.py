@@ -16,6 +16,13 @@ def pyplot_module() -> Any:
     return pyplot
 
 
+def panels(count: int, height: float, **given: Any) -> tuple[Any, Any]:
+    """A new figure of panels one below the other, and their axes."""
+    subplots = pyplot_module().subplots
+    figure, axes = subplots(count, 1, figsize=(9, height), layout="constrained", squeeze=False, **given)
+    return figure, axes[:, 0]
+
+
 def axes_or_new(ax: Any, **figure: Any) -> Any:
     """The axes that a caller gives; without them, those of a new figure."""
     return pyplot_module().figure(layout="constrained", **figure).add_subplot() if ax is None else ax

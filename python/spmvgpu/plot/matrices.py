@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .._util.arguments import with_hints
 from ..formats import needs_symmetry
 from ..operator.construct import aslinearoperator
-from .figures import PADDING, axes_or_new, pyplot_module
+from .figures import PADDING, axes_or_new, panels, pyplot_module
 
 _BLUE = "#2a5db0"
 _WARP = 32  # slots that the threads of a warp read together
@@ -120,30 +120,21 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     numbered.data = np.arange(1.0, numbered.nnz + 1) + 0.1  # which no format can store in fewer bits
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
     stored = numbered
-    if (
-        needs_symmetry(format) and A.shape[0] == A.shape[1]
-    ):  # an entry has the number of the one that is stored for both
+    if needs_symmetry(format) and A.shape[0] == A.shape[1]:
+        # Two entries that are stored once have one number.
         mirrored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
-        if np.array_equal(mirrored.indptr, numbered.indptr) and np.array_equal(
-            mirrored.indices, numbered.indices
-        ):
+        if all(np.array_equal(getattr(mirrored, s), getattr(numbered, s)) for s in ("indptr", "indices")):
             stored = mirrored
     arrays = aslinearoperator(stored, format, "cpu", **options).arrays()
     found_in = {name: _numbers_in(array, numbered.data) for name, array in arrays.items()}
-    panels = [
+    shown = [
         (name, found, line or _line_length(found, row_of)) for name, found in found_in.items() if found.any()
     ]
-    heights = [-(-len(array) // width) + 2 for _, array, width in panels]  # 2: its title
-    figure, axes = pyplot.subplots(
-        max(len(panels), 1),
-        1,
-        figsize=(9, 0.6 + 0.22 * sum(heights)),
-        height_ratios=heights or None,
-        layout="constrained",
-        squeeze=False,
-    )
+    heights = [-(-len(array) // width) + 2 for _, array, width in shown]  # 2: its title
+    height = 0.6 + 0.22 * sum(heights)
+    figure, axes = panels(max(len(shown), 1), height, height_ratios=heights or None)
     colours = pyplot.colormaps["viridis"]
-    for ax, (name, array, width) in zip(axes[:, 0], panels, strict=False):  # one is empty without any
+    for ax, (name, array, width) in zip(axes, shown, strict=False):  # one is empty without any
         cells = np.ones((-(-len(array) // width) * width, 4))  # white beyond the end
         filled = array != 0
         cells[: len(array)][~filled] = PADDING
@@ -158,7 +149,7 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
         ax.grid(which="minor", color="white", linewidth=0.5 if width <= 128 else 0.1)
         ax.tick_params(which="minor", length=0)
     scale = pyplot.cm.ScalarMappable(pyplot.Normalize(0, max(numbered.shape[0] - 1, 1)), colours)
-    figure.colorbar(scale, ax=axes[:, 0].tolist(), label="row", fraction=0.03, pad=0.01)
+    figure.colorbar(scale, ax=axes.tolist(), label="row", fraction=0.03, pad=0.01)
     return figure
 
 
