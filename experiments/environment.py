@@ -17,8 +17,8 @@ import scipy
 
 import spmvgpu as sg
 from spmvgpu._core import device_properties
-from spmvgpu._util.versions import nvidia_driver
 from spmvgpu.devices import resolve_device
+from spmvgpu.versions import nvidia_driver
 
 from .clock import timed
 

@@ -18,11 +18,11 @@ from .formats import estimate, format_options, formats
 if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import torch as torch
-    from ._util.versions import show_versions
     from .multi_device.spread import DistributedVector, MultiDeviceOperator
     from .operator.construct import aslinearoperator
     from .operator.operator import SparseOperator
     from .planning.predict import predict
+    from .versions import show_versions
 
 __version__ = build_info()["version"]
 
@@ -62,7 +62,7 @@ _MODULE_OF = {
     "SparseOperator": "operator.operator",
     "aslinearoperator": "operator.construct",
     "predict": "planning.predict",
-    "show_versions": "_util.versions",
+    "show_versions": "versions",
 }
 
 

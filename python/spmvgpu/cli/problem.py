@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .. import gallery
+from .. import gallery, matrix_io
 from .._util.messages import quoted
 from .._util.value_types import TYPE_NAMES
-from ..inputs import matrix_io
 from .output import Fields, Report
 
 Array = npt.NDArray[Any]

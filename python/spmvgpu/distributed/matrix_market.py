@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .._util.messages import reason
-from ..inputs.matrix_io import check_rows
 from ..inputs.matrix_market import Header, entries_of, expanded, read_header
+from ..inputs.reading import check_rows
 from .errors import agreement
 
 Array = npt.NDArray[Any]

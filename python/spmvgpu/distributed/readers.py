@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._util.arguments import one_of
-from ..inputs.matrix_io import as_path, check_readable
+from ..inputs.reading import as_path, check_readable
 from . import npz
 from .communicators import private
 from .construct import aslinearoperator

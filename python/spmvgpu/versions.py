@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions, version
 
-from .. import _core, cache
-from ..devices import DeviceInfo, build_info, devices
-from .show import in_bytes
+from . import _core, cache
+from ._util.show import in_bytes
+from .devices import DeviceInfo, build_info, devices
 
 _LIBRARIES = {
     "NumPy": "numpy",
