@@ -12,9 +12,9 @@
 #include "bindings/new_values.hpp"
 #include "bindings/plans.hpp"
 #include "core/parallel.hpp"
+#include "core/transpose.hpp"
 #include "gpu/transfer.hpp"
 #include "matrix/matrix.hpp"
-#include "matrix/transpose.hpp"
 
 namespace py = pybind11;
 
@@ -39,7 +39,7 @@ struct PinnedMemory {
 // The y of a product with NumPy arrays: page-locked and recycled where it comes from a GPU.
 template <class T>
 py::array_t<T> make_result(index_t rows, Device device) {
-    if (!device.is_cuda() || rows == 0) return py::array_t<T>(rows);
+    if (!device.has_own_memory() || rows == 0) return py::array_t<T>(rows);
     const PinnedMemory memory(rows * sizeof(T));
     return py::array_t<T>(rows, static_cast<T*>(memory.data), memory.owner);
 }
@@ -67,7 +67,7 @@ py::array_t<T> make_columns(index_t rows, py::ssize_t count, bool by_columns, De
     const auto strides = by_columns ? std::vector<py::ssize_t>{kItem, std::max<py::ssize_t>(rows, 1) * kItem}
                                     : std::vector<py::ssize_t>{count * kItem, kItem};
     const std::size_t bytes = std::size_t(rows) * count * kItem;
-    if (!device.is_cuda() || bytes == 0 || bytes > kMostPinned) return py::array_t<T>(shape, strides);
+    if (!device.has_own_memory() || bytes == 0 || bytes > kMostPinned) return py::array_t<T>(shape, strides);
     const PinnedMemory memory(bytes);
     return py::array_t<T>(shape, strides, static_cast<T*>(memory.data), memory.owner);
 }

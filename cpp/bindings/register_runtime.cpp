@@ -5,10 +5,9 @@
 #include "core/environment.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
-#include "gpu/pool.hpp"
 #include "gpu/runtime.hpp"
+#include "gpu/timing.hpp"
 #include "matrix/matrix.hpp"
-#include "matrix/timing.hpp"
 
 namespace py = pybind11;
 

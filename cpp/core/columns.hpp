@@ -18,8 +18,12 @@ struct Columns {
     T* column(index_t j) const { return data + j * column_stride; }
     Columns part(index_t first, index_t width) const { return {column(first), width, row_stride, column_stride}; }
 
-    bool vectors_are_contiguous() const { return row_stride == 1; }
-    bool rows_are_contiguous() const { return column_stride == 1; }
+    // Without gaps in memory of their own: row by row, or one vector after the other.
+    static Columns packed(T* data, index_t length, index_t count, bool by_rows) {
+        return by_rows ? Columns{data, count, count, 1} : Columns{data, count, 1, length};
+    }
+
+    Columns<const T> read_only() const { return {data, count, row_stride, column_stride}; }
 };
 
 // The vectors x and y of a product.
@@ -30,6 +34,18 @@ Columns<const T> columns_of_x(const Product<T>& product) {
 template <class T>
 Columns<T> columns_of_y(const Product<T>& product) {
     return {product.y, product.columns, product.y_strides.row, product.y_strides.column};
+}
+
+// The same product with other vectors.
+template <class T>
+void set_x(Product<T>& product, const Columns<const T>& x) {
+    product.x = x.data;
+    product.x_strides = {x.row_stride, x.column_stride};
+}
+template <class T>
+void set_y(Product<T>& product, const Columns<T>& y) {
+    product.y = y.data;
+    product.y_strides = {y.row_stride, y.column_stride};
 }
 
 // Calls multiply(product) for one vector after the other, each of which must be contiguous.
@@ -47,10 +63,10 @@ inline constexpr index_t kPanelColumns = 64 / sizeof(T);
 inline constexpr index_t kMaxColumns = 32;
 
 // How many columns a block has of those that are left: never so many that one is left over, for a product with one
-// vector adds up in another order than one with several. `most` is at least 3.
+// vector adds up in another order than one with several. `most` is at least 3, or 1.
 constexpr index_t next_columns(index_t left, index_t most) {
     if (left <= most) return left;
-    return left == most + 1 ? most - 1 : most;
+    return left == most + 1 && most > 1 ? most - 1 : most;
 }
 
 // Calls group<kCount>(first) for groups of kColumns neighbouring columns, and then for ever smaller ones, that make up

@@ -7,6 +7,12 @@
 
 namespace spmvgpu {
 
+// Where the entries of a canonical matrix are: its arrays but for the values.
+struct CsrPattern {
+    index_t rows, cols, nnz;
+    const index_t *row_offsets, *col_indices;
+};
+
 template <class T>
 struct CsrMatrix {
     index_t rows = 0, cols = 0, nnz = 0;
@@ -19,6 +25,8 @@ struct CsrMatrix {
         return {rows, cols, nnz, Array<index_t>(rows + std::size_t(1)), Array<index_t>(nnz), Array<T>(nnz)};
     }
 
+    Device device() const { return row_offsets.device(); }
+    CsrPattern pattern() const { return {rows, cols, nnz, row_offsets.data(), col_indices.data()}; }
     index_t row_length(index_t row) const { return row_offsets[row + 1] - row_offsets[row]; }
 
     // What other formats are compared with.

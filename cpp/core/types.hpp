@@ -12,7 +12,8 @@ namespace spmvgpu {
 // Rows, columns and positions of stored entries. A matrix with 2^31 or more stored entries is refused, never wrapped.
 using index_t = std::int32_t;
 
-// A cudaStream_t as an opaque handle, so that only cpp/cuda includes CUDA headers. nullptr is the default stream.
+// A stream of a GPU as an opaque handle, so that only gpu/cuda includes CUDA headers. nullptr is the default stream,
+// and stands for the CPU, which has none.
 using Stream = void*;
 
 #ifdef SPMVGPU_CUDA
@@ -24,10 +25,17 @@ inline constexpr bool kHasCuda = false;
 struct Device {
     static constexpr int kCpu = -1;
 
-    int ordinal = kCpu;  // CUDA device number, or kCpu
+    int ordinal = kCpu;  // number of a GPU, or kCpu
 
-    bool is_cuda() const { return ordinal != kCpu; }
-    std::string name() const { return is_cuda() ? "cuda:" + std::to_string(ordinal) : "cpu"; }
+    constexpr Device(int number = kCpu) : ordinal(number) {}
+
+    bool is_gpu() const { return ordinal != kCpu; }
+    bool is_cuda() const { return is_gpu(); }
+    // Whether what lies in host memory must be copied to it.
+    bool has_own_memory() const { return is_gpu(); }
+    // Whether a product returns once its work is queued on a stream, and not when it is done.
+    bool queues_work() const { return is_gpu(); }
+    std::string name() const { return is_gpu() ? "cuda:" + std::to_string(ordinal) : "cpu"; }
     bool operator==(const Device&) const = default;
 };
 

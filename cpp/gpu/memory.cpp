@@ -1,5 +1,7 @@
 #include "core/memory.hpp"
 
+#include <cstring>
+
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
 #include "core/system.hpp"
@@ -26,16 +28,22 @@ std::size_t free_host_memory() { return system::free_memory(); }
 
 std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
     if (bytes == 0) return {};
-    return device.is_cuda() ? cuda::allocate(bytes, device.ordinal) : allocate_host(bytes);
+    return device.is_gpu() ? cuda::allocate(bytes, device.ordinal) : allocate_host(bytes);
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
     if (bytes == 0) return;
-    if (!to_device.is_cuda() && !from_device.is_cuda()) {
+    if (!to_device.is_gpu() && !from_device.is_gpu()) {
         parallel_copy(to, from, bytes);
     } else {
         cuda::copy(to, to_device, from, from_device, bytes);
     }
+}
+
+void set_zero(void* memory, Device device, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (device.is_gpu()) return cuda::set_zero(memory, bytes, device.ordinal);
+    std::memset(memory, 0, bytes);
 }
 
 }  // namespace spmvgpu

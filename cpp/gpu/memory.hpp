@@ -1,5 +1,4 @@
-// Memory of GPUs, as core/memory.hpp needs it. Defined in gpu/cuda/runtime.cu, or in gpu/none/none.cpp in a build
-// without CUDA.
+// Memory of GPUs, as core/memory.hpp needs it. All of it is done when it returns.
 #pragma once
 
 #include <cstddef>
@@ -11,5 +10,6 @@ namespace spmvgpu::cuda {
 
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+void set_zero(void* memory, std::size_t bytes, int ordinal);
 
 }  // namespace spmvgpu::cuda

@@ -1,5 +1,4 @@
-// Streams of our own, for work that is more than a product on the caller's stream. Built without CUDA, only what
-// cpp/matrix calls is there, and throws.
+// Streams of our own, for work that is more than a product on the caller's stream.
 #pragma once
 
 #include <functional>
@@ -10,14 +9,15 @@
 namespace spmvgpu::cuda {
 
 // A stream that waits for no other, from a process-wide pool; it goes back there with its last owner. A matrix keeps
-// scratch memory per stream, so there should be no more streams than are in use at once.
-std::shared_ptr<void> lease_stream(int ordinal);
+// scratch memory per stream, so there should be no more streams than are in use at once. Null on the CPU.
+std::shared_ptr<void> lease_stream(Device device);
 
-// A point in the work of a stream of the device that was current when the event was made. One that was never recorded
-// counts as over. Where a stream may be the default one, its device must be current.
+// A point in the work of a stream. One that was never recorded counts as over; on the CPU none is. Where a stream may
+// be the default one, its device must be current.
 class Event {
 public:
-    Event();
+    Event();  // for streams of the current GPU
+    explicit Event(Device device);
 
     void record(Stream stream);  // the point is the end of what the stream holds now
     void hold_back(
@@ -31,8 +31,8 @@ private:
 // A copy in the order of the stream, between any two of device memory and page-locked host memory.
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
 
-// Lets two devices read each other's memory, where they can; copies between them work without as well.
-void allow_peer_access(int ordinal, int other);
+// Lets two GPUs read each other's memory, where they can; copies between them work without as well.
+void allow_peer_access(Device device, Device other);
 
 // What is queued on `stream` from now on comes after what is queued on `other` now; both on the current device.
 void order_after(Stream stream, Stream other);

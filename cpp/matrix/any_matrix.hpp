@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/types.hpp"
-#include "matrix/timing.hpp"
+#include "gpu/timing.hpp"
 
 namespace spmvgpu {
 

@@ -1,74 +1,79 @@
 // How a matrix in CSR becomes one in a format and back, wherever it is and the format is for.
 #pragma once
 
-#include <variant>
+#include <any>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "core/passes/csr_passes.hpp"
-#include "core/passes/host_passes.hpp"
+#include "core/options.hpp"
 #include "formats/all.hpp"
-#include "formats/builder.hpp"
-#include "gpu/csr_passes.hpp"
-#include "gpu/runtime.hpp"
-#include "matrix/csr_source.hpp"
+#include "matrix/any_matrix.hpp"
 
 namespace spmvgpu {
 
-// A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
-// that a matrix that is too large fails before anything is allocated.
-template <FormatContract Format>
-Format copy_to(const Format& format, Device device) {
-    if (device.is_cuda()) {
-        std::size_t bytes = 0;
-        Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
-        cuda::require_memory(bytes, device.ordinal);
-    }
-    Format copy = format;
-    Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
-    return copy;
-}
+// What is known about a format without a matrix.
+struct FormatInfo {
+    std::string name;
+    std::vector<OptionInfo> options;  // with their defaults
+    std::vector<Options> candidates;  // what tuning tries
+    Traits traits;
+};
+std::vector<FormatInfo> list_formats();
 
+Target target_of(Device device);
+
+// What a format would do with a matrix.
+struct MatrixPlan {
+    Cost cost;
+    std::vector<OptionInfo> options;  // with every automatic choice made
+    std::any made;                    // the format's own plan
+};
+
+// Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as convert() does.
 template <class T>
-CsrMatrix<T> read_csr(const AnyFormat<T>& storage) {
-    return std::visit([](const auto& format) { return copy_to(format, {}).to_csr(); }, storage);
-}
+MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
+                       const Target& target);
+
+// What plans and converts a matrix for a GPU: the GPU itself, where the format can, or the host. Both make the same
+// arrays; the second is there to be compared with.
+enum class Builders { kOfDevice, kOfHost };
+
+// A matrix in a format, and what was found out while it was converted.
+template <class T>
+struct Stored {
+    AnyFormat<T> format;
+    bool stores_in_order = false;          // see Cost
+    std::map<std::string, double> counts;  // of the plan's cost
+    index_t longest_row = 0;
+    SetupSeconds took;
+
+    std::size_t bytes() const;  // of its arrays
+};
+
+// Converts a canonical CSR matrix in host memory, or on the device. Throws FormatError, UnknownOption,
+// std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then. Of
+// what was planned for the same matrix, format, options and target, the plan need not be made again.
+template <class T>
+Stored<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
+                  Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
+
+// The matrix in host memory.
+template <class T>
+CsrMatrix<T> read_csr(const AnyFormat<T>& stored);
 
 // Whether a format is planned and converted on the GPU that it is for.
 template <class Format>
 constexpr bool kBuildsOnGpu = kHasCuda&& Format::kTraits.builds_on_gpu;
 
-template <class Format>
-Device builder_for(Device device) {
-    return kBuildsOnGpu<Format> ? device : Device{};
-}
-
-template <class T>
-bool is_on_gpu(const CsrMatrix<T>& csr) {
-    return csr.row_offsets.device().is_cuda();
-}
-
-// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory. What is not built on
-// a GPU is planned of a copy; it can be built only of a matrix in host memory.
-template <class Format, class T>
-typename Format::Plan plan_where_it_is(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning,
-                                       const Target& target) {
-    if constexpr (kBuildsOnGpu<Format>) {
-        if (is_on_gpu(csr)) return plan_on_gpu<Format>(csr, tuning, target);
-    }
-    return Format::plan(is_on_gpu(csr) ? copy_to(csr, {}) : csr, tuning, target);
-}
-template <class Format, class T>
-Format build_where_it_is(const CsrMatrix<T>& csr, const typename Format::Plan& plan) {
-    if constexpr (kBuildsOnGpu<Format>) {
-        if (is_on_gpu(csr)) return build_on_gpu<Format>(csr, plan);
-    }
-    return Format::from_csr(csr, plan);
-}
-
-template <class T>
-index_t longest_row_where_it_is(const CsrMatrix<T>& csr) {
-    if (is_on_gpu(csr)) return cuda::longest_row(csr.rows, csr.row_offsets.data(), csr.row_offsets.device().ordinal);
-    HostPasses passes;
-    return longest_row(passes, csr.rows, csr.row_offsets.data());
+// Calls visit.template operator()<Format>() for every format of the list, in order.
+template <class T, class Visit>
+void for_each_format(Visit&& visit) {
+    [&]<class... Formats>(std::variant<Formats...>*) {
+        (visit.template operator()<Formats>(), ...);
+    }(static_cast<AnyFormat<T>*>(nullptr));
 }
 
 }  // namespace spmvgpu

@@ -9,7 +9,6 @@
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "core/passes/passes.hpp"
-#include "gpu/gather.hpp"
 
 namespace spmvgpu {
 
@@ -59,28 +58,5 @@ void RowCheck::finish() const {
         throw std::invalid_argument("row " + std::to_string(missing - taken_.begin()) + " lies in no part");
     }
 }
-
-template <class T>
-void gather(T* to, const T* from, const Array<index_t>& map, Stream stream) {
-    const auto count = static_cast<index_t>(map.size());
-    const Device device = map.device();
-    if (device.is_cuda()) return cuda::gather(to, from, map.data(), count, device.ordinal, stream);
-    parallel_for(count, count, [&](index_t i) { to[i] = from[map[i]]; });
-}
-
-template <class T>
-void scatter_on_host(T* y, const T* from, const IndexMap& map, index_t count, T beta) {
-    parallel_for(count, count, [&](index_t i) {
-        T& target = y[map[i]];
-        target = beta == T(0) ? from[i] : from[i] + scaled(beta, target);
-    });
-}
-
-template void gather(index_t*, const index_t*, const Array<index_t>&, Stream);
-#define INSTANTIATE(T)                                                 \
-    template void gather(T*, const T*, const Array<index_t>&, Stream); \
-    template void scatter_on_host(T*, const T*, const IndexMap&, index_t, T);
-SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

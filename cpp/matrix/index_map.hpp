@@ -33,13 +33,4 @@ private:
     HostVector<std::uint8_t> taken_;
 };
 
-// to[i] = from[map[i]] for all of a map; device memory on a GPU, where it is queued on the stream.
-template <class T>
-void gather(T* to, const T* from, const Array<index_t>& map, Stream stream);
-
-// y = from + beta * y at the places that a map gives `count` elements, in host memory; y is not read where beta is
-// zero.
-template <class T>
-void scatter_on_host(T* y, const T* from, const IndexMap& map, index_t count, T beta);
-
 }  // namespace spmvgpu

@@ -1,8 +1,5 @@
 #include "matrix/value_updates.hpp"
 
-#include <stdexcept>
-#include <string>
-
 #include "core/interrupt.hpp"
 #include "core/passes/host_passes.hpp"
 #include "formats/bsell/build.hpp"
@@ -13,9 +10,8 @@
 #include "formats/sell/build.hpp"
 #include "formats/stencil/build.hpp"
 #include "formats/tsmv/build.hpp"
-#include "gpu/csr_passes.hpp"
 #include "gpu/runtime.hpp"
-#include "matrix/conversion.hpp"
+#include "matrix/csr_source.hpp"
 
 namespace spmvgpu {
 
@@ -23,7 +19,7 @@ namespace {
 
 template <class Format, class T>
 void copy_values(Format& format, const Array<T>& values, Device device) {
-    if (device.is_cuda()) cuda::synchronize_device(device.ordinal);
+    cuda::synchronize_device(device);
     // What the matrix was built from may have a part in them.
     if (!format.values.is_sole_owner()) format.values = Array<T>(format.nnz, device);
     const Uninterrupted whole;
@@ -32,14 +28,13 @@ void copy_values(Format& format, const Array<T>& values, Device device) {
 
 template <class Format, class T>
 void spread_values(Format& format, std::optional<Array<index_t>>& map, const Array<T>& values, Device device) {
-    if (device.is_cuda()) {
-        if constexpr (kHasCuda) {
+    if constexpr (kHasCuda) {
+        if (device.is_gpu()) {
             if (!map) map = find_value_map_on_gpu(format, device.ordinal);
             const Uninterrupted whole;
-            cuda::synchronize_device(device.ordinal);
-            store_values_on_gpu(format, *map, values, device.ordinal);
+            cuda::synchronize_device(device);
+            return store_values_on_gpu(format, *map, values, device.ordinal);
         }
-        return;
     }
     HostPasses passes;
     using FormatBuilder = Builder<Format, HostPasses>;
@@ -50,21 +45,8 @@ void spread_values(Format& format, std::optional<Array<index_t>>& map, const Arr
 
 }  // namespace
 
-template <class T>
-void ValueUpdates<T>::store(AnyFormat<T>& format, const Array<T>& values, Device device) {
-    std::visit(
-        [&]<class Format>(Format& f) {
-            if constexpr (Format::kTraits.new_values == NewValues::kCopy) {
-                copy_values(f, values, device);
-            } else if constexpr (Format::kTraits.new_values == NewValues::kPass) {
-                spread_values(f, map_, values, device);
-            } else {
-                throw std::logic_error(std::string(Format::kName) + " is built anew");
-            }
-        },
-        format);
-}
-
+// The matrix that a format was built of, with these values, where it is built. The first call reads the pattern from
+// the format, in host memory.
 template <class T>
 CsrMatrix<T> ValueUpdates<T>::in_pattern(const AnyFormat<T>& format, const Array<T>& values, Device builder) {
     if (!pattern_) {
@@ -75,6 +57,25 @@ CsrMatrix<T> ValueUpdates<T>::in_pattern(const AnyFormat<T>& format, const Array
     CsrMatrix<T> csr = *pattern_;
     csr.values = values.device() == builder ? values : values.to(builder);
     return csr;
+}
+
+template <class T>
+void ValueUpdates<T>::store(Stored<T>& stored, const Array<T>& values, const Options& options, Device device) {
+    std::visit(
+        [&]<class Format>(Format& format) {
+            if constexpr (Format::kTraits.new_values == NewValues::kCopy) {
+                copy_values(format, values, device);
+            } else if constexpr (Format::kTraits.new_values == NewValues::kPass) {
+                spread_values(format, map_, values, device);
+            } else {
+                cuda::synchronize_device(device);
+                const CsrMatrix<T> csr = in_pattern(stored.format, values, kBuildsOnGpu<Format> ? device : Device{});
+                Stored<T> built = convert(csr, Format::kName, options, device);
+                built.took = stored.took;
+                stored = std::move(built);
+            }
+        },
+        stored.format);
 }
 
 template <class T>

@@ -1,6 +1,5 @@
 #include "matrix/workspaces.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -11,15 +10,14 @@ namespace spmvgpu {
 Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes, bool zeroed)
     : bytes_(bytes), device_(device), zeroed_(zeroed) {
     constexpr int kStreamsExpected = 4;  // where that is cheap
-    if (bytes > 0) set_memory_aside(device.is_cuda() && bytes < matrix_bytes / 100 ? kStreamsExpected : 1);
-    if (!device.is_cuda()) of(nullptr);  // now, so that no fork finds the map half changed
+    if (bytes > 0) set_memory_aside(device.queues_work() && bytes < matrix_bytes / 100 ? kStreamsExpected : 1);
+    if (!device.queues_work()) of(nullptr);  // now, so that no fork finds the map half changed
 }
 
 void Workspaces::set_memory_aside(int streams) {
     for (int i = 0; i < streams; ++i) {
         Array<char> memory(bytes_, device_);
-        if (zeroed_ && device_.is_cuda()) cuda::set_zero(memory.data(), bytes_, device_.ordinal);
-        if (zeroed_ && !device_.is_cuda()) std::fill_n(memory.data(), bytes_, 0);
+        if (zeroed_) set_zero(memory.data(), device_, bytes_);
         set_aside_.push_back(std::move(memory));
     }
 }
@@ -33,7 +31,7 @@ Workspaces::Space* Workspaces::of(Stream stream) {
 Workspaces::Space* Workspaces::of_if_possible(Stream stream) {
     const std::lock_guard lock(mutex_);
     const bool is_at_hand = spaces_.contains(stream) || !set_aside_.empty();
-    if (bytes_ == 0 || (!is_at_hand && device_.is_cuda() && cuda::is_capturing(stream))) return nullptr;
+    if (bytes_ == 0 || (!is_at_hand && cuda::is_capturing(stream, device_))) return nullptr;
     try {
         return take(stream);
     } catch (const OutOfMemory&) {
@@ -49,7 +47,7 @@ Workspaces::Space* Workspaces::take(Stream stream) {
         found->second.memory = set_aside_.back();
         set_aside_.pop_back();
         // Always one more than streams so far, as the next one may be capturing. The product goes on without it.
-        if (device_.is_cuda() && set_aside_.empty() && !cuda::is_capturing(stream)) {
+        if (device_.queues_work() && set_aside_.empty() && !cuda::is_capturing(stream, device_)) {
             try {
                 set_memory_aside(1);
             } catch (const OutOfMemory&) {
@@ -59,12 +57,13 @@ Workspaces::Space* Workspaces::take(Stream stream) {
     return &found->second;
 }
 
-void Workspaces::forget(Stream stream) {
+double Workspaces::time_launches(const std::function<void(Stream)>& launch, const Series& series) {
+    Stream timed = nullptr;
+    const double microseconds = spmvgpu::time_launches([&](Stream stream) { launch(timed = stream); }, series, device_);
+    if (!device_.queues_work()) return microseconds;
     const std::lock_guard lock(mutex_);
-    const auto found = spaces_.find(stream);
-    if (found == spaces_.end()) return;
-    set_aside_.push_back(found->second.memory);
-    spaces_.erase(found);
+    if (const auto space = spaces_.extract(timed)) set_aside_.push_back(space.mapped().memory);
+    return microseconds;
 }
 
 std::size_t Workspaces::nbytes() const {

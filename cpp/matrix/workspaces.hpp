@@ -7,6 +7,7 @@
 
 #include "core/array.hpp"
 #include "core/mutex.hpp"
+#include "gpu/timing.hpp"
 
 namespace spmvgpu {
 
@@ -27,7 +28,8 @@ public:
     Space* of(Stream stream);  // nullptr if no bytes are needed
     // The same for whoever can do without: nullptr also if there is no memory, or none can be allocated now.
     Space* of_if_possible(Stream stream);
-    void forget(Stream stream);  // its space goes to another stream; of a stream that has no more work
+    // As time_launches() of gpu/timing.hpp. The stream goes on to others then, and so does its space.
+    double time_launches(const std::function<void(Stream)>& launch, const Series& series);
     std::size_t nbytes() const;
 
 private:

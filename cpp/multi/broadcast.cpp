@@ -11,9 +11,9 @@ namespace spmvgpu {
 
 namespace {
 
-// Memory that copies from device to device can reach; page-locked on the CPU.
-std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device) {
-    return device.is_cuda() ? allocate(bytes, device) : cuda::allocate_pinned(std::max<std::size_t>(bytes, 1));
+// Memory on a device that copies from and to the root can reach.
+std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device, Device root) {
+    return device.has_own_memory() ? allocate(bytes, device) : cuda::allocate_for_transfers(bytes, root);
 }
 
 template <class T>
@@ -25,24 +25,21 @@ bool goes_straight_into_y(const Shard<T>& shard, const Product<T>& product) {
 
 template <class T>
 std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const Shard<T>& shard, Device root) {
-    const Device works_on = shard.device().is_cuda() ? shard.device() : root;
-    if (works_on != root) {
-        cuda::allow_peer_access(root.ordinal, works_on.ordinal);
-        cuda::allow_peer_access(works_on.ordinal, root.ordinal);
-    }
-    const cuda::DeviceGuard guard(works_on.ordinal);
+    const Device works_on = shard.device().queues_work() ? shard.device() : root;
+    cuda::allow_peer_access(root, works_on);
     return std::unique_ptr<Lane>(new Lane{&shard,
                                           works_on,
-                                          cuda::lease_stream(works_on.ordinal),
-                                          allocate_reachable(shard.window() * sizeof(T), shard.device()),
-                                          allocate_reachable(shard.row_count() * sizeof(T), shard.device()),
+                                          cuda::lease_stream(works_on),
+                                          allocate_reachable(shard.window() * sizeof(T), shard.device(), root),
+                                          allocate_reachable(shard.row_count() * sizeof(T), shard.device(), root),
                                           {},
                                           shard.rows.scattered() ? shard.rows.indices.to(root) : Array<index_t>(),
-                                          {}});
+                                          cuda::Event(works_on)});
 }
 
 template <class T>
-Broadcast<T>::Root::Root(const std::vector<Shard<T>>& shards, Device device) : device(device) {
+Broadcast<T>::Root::Root(const std::vector<Shard<T>>& shards, Device device)
+    : device(device), begun(device), delivered(device) {
     for (const Shard<T>& shard : shards) {
         if (shard.row_count() == 0) continue;
         if (shard.device() == device) {
@@ -59,7 +56,7 @@ Broadcast<T>::~Broadcast() {
     for (const auto& [ordinal, root] : roots_) {
         for (const auto& lane : root->lanes) {
             try {
-                cuda::synchronize(lane->stream.get(), lane->works_on.ordinal);
+                cuda::synchronize(lane->stream.get(), lane->works_on);
             } catch (...) {  // the device is lost, and its work with it
             }
         }
@@ -68,8 +65,8 @@ Broadcast<T>::~Broadcast() {
 
 template <class T>
 void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) {
-    const cuda::DeviceGuard guard(device.ordinal);
-    if (cuda::is_capturing(stream)) {
+    const cuda::DeviceGuard guard(device);
+    if (cuda::is_capturing(stream, device)) {
         throw std::invalid_argument("products of an operator on several devices cannot be captured into a graph");
     }
     const std::lock_guard turn(turn_);
@@ -81,9 +78,9 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
 
     root.begun.record(stream);
     for (auto& lane : root.lanes) send(root, *lane, product);
-    const auto multiply_lanes = [&](bool on_gpus) {
+    const auto multiply_lanes = [&](bool queued) {
         for (auto& lane : root.lanes) {
-            if (lane->shard->device().is_cuda() == on_gpus) multiply_and_return(*lane, product);
+            if (lane->shard->device().queues_work() == queued) multiply_and_return(*lane, product);
         }
     };
     multiply_lanes(true);
@@ -104,7 +101,7 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
 // After what the caller's stream holds, and after what was done with the staging memory before, on whichever stream.
 template <class T>
 void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product) {
-    const cuda::DeviceGuard guard(lane.works_on.ordinal);
+    const cuda::DeviceGuard guard(lane.works_on);
     const Shard<T>& shard = *lane.shard;
     if (!goes_straight_into_y(shard, product) && lane.staging.size() == 0) {
         lane.staging = Array<T>(shard.row_count(), root.device);
@@ -116,9 +113,9 @@ void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product)
 
 template <class T>
 void Broadcast<T>::multiply_and_return(Lane& lane, const Product<T>& product) {
-    const cuda::DeviceGuard guard(lane.works_on.ordinal);
+    const cuda::DeviceGuard guard(lane.works_on);
     const Shard<T>& shard = *lane.shard;
-    if (!shard.device().is_cuda()) cuda::synchronize(lane.stream.get(), lane.works_on.ordinal);  // x has come
+    if (!shard.device().queues_work()) cuda::synchronize(lane.stream.get(), lane.works_on);  // x has come
     shard.matrix->spmv({as_whole(lane.own_x(), shard.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
     T* const to = goes_straight_into_y(shard, product) ? product.y + shard.rows.first : lane.staging.data();
     cuda::copy_async(to, lane.own_y(), shard.row_count() * sizeof(T), lane.stream.get());
@@ -132,8 +129,8 @@ void Broadcast<T>::deliver(const Root& root, Lane& lane, const Product<T>& produ
     if (goes_straight_into_y(shard, product)) return;
     T* const y = shard.rows.scattered() ? product.y : product.y + shard.rows.first;
     const index_t* const map = shard.rows.scattered() ? lane.map.data() : nullptr;
-    cuda::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta,
-                  root.device.ordinal, stream);
+    cuda::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta, root.device,
+                  stream);
 }
 
 template <class T>
@@ -143,7 +140,7 @@ std::size_t Broadcast<T>::nbytes() const {
     for (const auto& [ordinal, root] : roots_) {
         for (const auto& lane : root->lanes) {
             const Shard<T>& shard = *lane->shard;
-            if (shard.device().is_cuda()) bytes += (shard.window() + shard.row_count()) * sizeof(T);
+            if (shard.device().has_own_memory()) bytes += (shard.window() + shard.row_count()) * sizeof(T);
             bytes += lane->staging.bytes() + lane->map.bytes();
         }
         for (const Here& here : root->here) bytes += here.map.bytes();

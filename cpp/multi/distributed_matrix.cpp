@@ -6,8 +6,8 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "gpu/runtime.hpp"
-#include "matrix/column_products.hpp"
-#include "matrix/timing.hpp"
+#include "gpu/timing.hpp"
+#include "matrix/host_vectors.hpp"
 #include "multi/parted_matrix.hpp"
 
 namespace spmvgpu {
@@ -35,11 +35,11 @@ DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<
 template <class T>
 void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (rows_ == 0) return;
-    const Device root = device().is_cuda() ? cuda::device_of(product.y) : Device{};  // x may be empty
-    if (!root.is_cuda()) return spmv_host(product);
+    const Device root = device().has_own_memory() ? cuda::device_of(product.y) : Device{};  // x may be empty
+    if (!root.has_own_memory()) return spmv_host(product);
     if (!product.is_of_vectors()) {
-        return vector_copies_.run(product, rows_, cols_, root, stream,
-                                  [&](const Product<T>& vector) { spmv(vector, stream); });
+        return column_copies_.one_by_one(product, {rows_, cols_, nnz()}, root, stream,
+                                         [&](const Product<T>& vector) { spmv(vector, stream); });
     }
     make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(shards_); }).run(product, root, stream);
 }
@@ -98,7 +98,7 @@ double DistributedMatrix<T>::time_products(const Series& series) const {
     const HostVector<T> ones(cols_, T(1));
     if (halos() == nullptr) {
         HostVector<T> y(rows_);
-        return time_series([&](Stream) { spmv_host({ones.data(), y.data()}); }, {1, 0, products}, {});
+        return time_launches([&](Stream) { spmv_host({ones.data(), y.data()}); }, {1, 0, products}, {});
     }
     const auto x = make_vector(), y = make_vector();
     x->assign(ones.data());
@@ -106,13 +106,13 @@ double DistributedMatrix<T>::time_products(const Series& series) const {
         for (int i = 0; i < products; ++i) multiply(T(1), *x, T(0), *y);
         synchronize();
     };
-    return time_series(in_a_row, {1, 0, 3}, {}) / products;
+    return time_launches(in_a_row, {1, 0, 3}, {}) / products;
 }
 
 template <class T>
 Device DistributedMatrix<T>::device() const {
     for (const Shard<T>& shard : shards_) {
-        if (shard.device().is_cuda()) return shard.device();
+        if (shard.device().is_gpu()) return shard.device();
     }
     return {};
 }
@@ -130,7 +130,7 @@ std::size_t DistributedMatrix<T>::nbytes() const {
     for (const Shard<T>& shard : shards_) bytes += shard.matrix->nbytes();
     const std::lock_guard lock(making_);
     return bytes + (host_products_ ? host_products_->nbytes() : 0) + (broadcast_ ? broadcast_->nbytes() : 0) +
-           vector_copies_.nbytes();
+           column_copies_.nbytes();
 }
 
 template <class T>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/mutex.hpp"
-#include "matrix/vector_copies.hpp"
+#include "matrix/column_copies.hpp"
 #include "multi/broadcast.hpp"
 #include "multi/distributed_vector.hpp"
 #include "multi/host_products.hpp"
@@ -59,7 +59,7 @@ private:
 
     index_t rows_, cols_;
     std::vector<Shard<T>> shards_;  // outlive what follows
-    mutable VectorCopies<T> vector_copies_;
+    mutable ColumnCopies<T> column_copies_;
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
     mutable std::unique_ptr<Broadcast<T>> broadcast_;

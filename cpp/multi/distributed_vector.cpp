@@ -14,16 +14,10 @@ DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_
     for (const auto& lane : layout.halos_.lanes()) {
         const Device device = lane.device();
         const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
-        Piece piece{device, lane.begin(), lane.end(), {}, layout.streams_[layout.number(lane)], {}, {}};
-        if (device.is_cuda()) {
-            const cuda::DeviceGuard guard(device.ordinal);
-            piece.memory = allocate(bytes, device);
-            piece.made = std::make_unique<cuda::Event>();
-            piece.pulled = std::make_unique<cuda::Event>();
-        } else {
-            piece.memory = layout.halos_.has_gpus() ? cuda::allocate_pinned(bytes) : allocate(bytes, device);
-        }
-        pieces_.push_back(std::move(piece));
+        const bool is_transferred = !device.has_own_memory() && layout.halos_.has_gpus();
+        pieces_.push_back({device, lane.begin(), lane.end(),
+                           is_transferred ? cuda::allocate_pinned(bytes) : allocate(bytes, device),
+                           layout.streams_[layout.number(lane)], cuda::Event(device), cuda::Event(device)});
     }
 }
 
@@ -39,7 +33,7 @@ DistributedVector<T>::~DistributedVector() {
 template <class T>
 void DistributedVector<T>::wait() const {
     for (const Piece& piece : pieces_) {
-        if (piece.stream) cuda::synchronize(piece.stream.get(), piece.device.ordinal);
+        cuda::synchronize(piece.stream.get(), piece.device);
     }
 }
 
@@ -65,7 +59,7 @@ template <class T>
 std::size_t DistributedVector<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const Piece& piece : pieces_) {
-        if (piece.device.is_cuda()) bytes += size_ * sizeof(T);
+        if (piece.device.has_own_memory()) bytes += size_ * sizeof(T);
     }
     return bytes;
 }
@@ -73,14 +67,13 @@ std::size_t DistributedVector<T>::nbytes() const {
 template <class T>
 HaloProducts<T>::HaloProducts(const Halos<T>& halos) : halos_(halos) {
     for (const Lane& lane : halos.lanes()) {
-        const int ordinal = lane.device().ordinal;
-        const bool is_gpu = lane.device().is_cuda();
+        const Device device = lane.device();
         const bool feeds_cpu = std::any_of(lane.read_by.begin(), lane.read_by.end(), [&](std::size_t reader) {
-            return !halos.lanes()[reader].device().is_cuda();
+            return !halos.lanes()[reader].device().queues_work();
         });
-        streams_.push_back(is_gpu ? cuda::lease_stream(ordinal) : nullptr);
-        pulling_.push_back(is_gpu && lane.has_interior() ? cuda::lease_stream(ordinal) : nullptr);
-        downward_.push_back(is_gpu && feeds_cpu ? cuda::lease_stream(ordinal) : nullptr);
+        streams_.push_back(cuda::lease_stream(device));
+        pulling_.push_back(lane.has_interior() ? cuda::lease_stream(device) : nullptr);
+        downward_.push_back(feeds_cpu ? cuda::lease_stream(device) : nullptr);
     }
 }
 
@@ -95,7 +88,7 @@ HaloProducts<T>::~HaloProducts() {
 template <class T>
 void HaloProducts<T>::synchronize() const {
     for (const Lane& lane : halos_.lanes()) {
-        if (const auto& stream = streams_[number(lane)]) cuda::synchronize(stream.get(), lane.device().ordinal);
+        cuda::synchronize(streams_[number(lane)].get(), lane.device());
     }
 }
 
@@ -114,13 +107,13 @@ void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedV
     const auto multiply = [&](const Lane& lane) {
         const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
         const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
-        lane.device().is_cuda() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+        lane.device().queues_work() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
     };
     for (const Lane& lane : halos_.lanes()) {
-        if (lane.device().is_cuda()) multiply(lane);
+        if (lane.device().queues_work()) multiply(lane);
     }
     for (const Lane& lane : halos_.lanes()) {  // while the GPUs work
-        if (!lane.device().is_cuda()) multiply(lane);
+        if (!lane.device().queues_work()) multiply(lane);
     }
 }
 
@@ -130,25 +123,25 @@ template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
                                       DistributedVector<T>& y) const {
     const Device device = lane.device();
-    const cuda::DeviceGuard guard(device.ordinal);
+    const cuda::DeviceGuard guard(device);
     const Stream stream = streams_[number(lane)].get();
     const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;
     if (pulling != stream) cuda::order_after(pulling, stream);  // the halo that it had before may be being read
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
-        if (other.made) other.made->hold_back(pulling);
+        other.made.hold_back(pulling);
         cuda::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
                          std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
     }
-    own_x.pulled->record(pulling);
+    own_x.pulled.record(pulling);
     for (const std::size_t reader : lane.read_by) {  // of what y held before
-        if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->hold_back(stream);
+        y.pieces_[reader].pulled.hold_back(stream);
     }
     lane.multiply(product, stream, [&] {
-        if (pulling != stream) own_x.pulled->hold_back(stream);
+        if (pulling != stream) own_x.pulled.hold_back(stream);
     });
-    own_y.made->record(stream);
+    own_y.made.record(stream);
 }
 
 template <class T>
@@ -159,22 +152,21 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
         const Piece& other = x.pieces_[pull.from];
         T* const to = own_x.data() + pull.begin;
         const std::size_t bytes = std::size_t(pull.end - pull.begin) * sizeof(T);
-        if (!other.device.is_cuda()) {
+        if (!other.device.has_own_memory()) {
             copy_bytes(to, {}, other.data() + pull.begin, {}, bytes);
             continue;
         }
         // On a stream of its own: the GPU's own one holds its part of this product already.
-        const cuda::DeviceGuard guard(other.device.ordinal);
+        const cuda::DeviceGuard guard(other.device);
         const Stream stream = downward_[pull.from].get();
-        other.made->hold_back(stream);
+        other.made.hold_back(stream);
         cuda::copy_async(to, other.data() + pull.begin, bytes, stream);
     }
     for (const auto& pull : lane.pulls) {
-        const Device other = x.pieces_[pull.from].device;
-        if (other.is_cuda()) cuda::synchronize(downward_[pull.from].get(), other.ordinal);
+        cuda::synchronize(downward_[pull.from].get(), x.pieces_[pull.from].device);
     }
     for (const std::size_t reader : lane.read_by) {
-        if (y.pieces_[reader].pulled) y.pieces_[reader].pulled->synchronize();
+        y.pieces_[reader].pulled.synchronize();
     }
     lane.shard->matrix->spmv(product, nullptr);
 }

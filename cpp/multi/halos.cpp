@@ -39,11 +39,7 @@ Halos<T>::Halos(const std::vector<Shard<T>>& shards, index_t rows, index_t cols)
             if (own == from || begin >= end) continue;
             lane.pulls.push_back({from, begin, end});
             other.read_by.push_back(own);
-            const Device to_device = lane.device(), from_device = other.device();
-            if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
-                cuda::allow_peer_access(to_device.ordinal, from_device.ordinal);
-                cuda::allow_peer_access(from_device.ordinal, to_device.ordinal);
-            }
+            cuda::allow_peer_access(lane.device(), other.device());
         }
     }
 }
@@ -63,12 +59,12 @@ void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
 
 template <class T>
 bool Halos<T>::has_gpus() const {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.device().is_cuda(); });
+    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.device().is_gpu(); });
 }
 
 template <class T>
 bool Halos<T>::has_cpus() const {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.device().is_cuda(); });
+    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.device().is_gpu(); });
 }
 
 #define INSTANTIATE(T) template class Halos<T>;

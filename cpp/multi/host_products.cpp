@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.hpp"
+#include "gpu/gather.hpp"
 
 namespace spmvgpu {
 
@@ -10,15 +11,12 @@ template <class T>
 HostProducts<T>::HostProducts(const std::vector<Shard<T>>& shards) {
     for (const Shard<T>& shard : shards) {
         if (shard.row_count() == 0) continue;
-        if (!shard.device().is_cuda()) {
+        if (!shard.device().has_own_memory()) {
             on_cpu_.push_back(&shard);
             continue;
         }
-        lanes_.emplace_back(new Lane{
-            &shard,
-            {static_cast<index_t>(shard.row_count()), static_cast<index_t>(shard.window()), shard.device().ordinal},
-            {}});
-        if (shard.rows.scattered()) lanes_.back()->staging = cuda::allocate_pinned(shard.row_count() * sizeof(T));
+        const std::size_t bytes = shard.rows.scattered() ? shard.row_count() * sizeof(T) : 0;
+        lanes_.emplace_back(new Lane{&shard, bytes > 0 ? cuda::allocate_pinned(bytes) : nullptr});
     }
     const int gpus = static_cast<int>(lanes_.size()), threads = max_threads();
     cpu_threads_ = threads - gpus;
@@ -49,13 +47,13 @@ void HostProducts<T>::multiply_on_gpu(Lane& lane, const Product<T>& product) {
         own.x = as_whole(on_device.x, shard.col_begin);
         shard.matrix->spmv(own, stream);
     };
-    const T* const window = product.x + shard.col_begin;
-    if (!shard.rows.scattered()) {
-        return lane.exchange.run({window, product.y + shard.rows.first, product.alpha, product.beta}, multiply);
+    Product<T> own{product.x + shard.col_begin, product.y + shard.rows.first, product.alpha, product.beta};
+    if (shard.rows.scattered()) {
+        own.y = static_cast<T*>(lane.staging.get());
+        own.beta = T(0);
     }
-    T* const staging = static_cast<T*>(lane.staging.get());
-    lane.exchange.run({window, staging, product.alpha, T(0)}, multiply);
-    scatter_on_host(product.y, staging, shard.rows, static_cast<index_t>(shard.row_count()), product.beta);
+    lane.exchange.run(own, shard.window(), shard.row_count(), shard.device(), multiply);
+    if (shard.rows.scattered()) cuda::scatter(product.y, own.y, shard.rows.indices, product.beta, nullptr);
 }
 
 template <class T>

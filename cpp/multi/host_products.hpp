@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/mutex.hpp"
-#include "gpu/transfer.hpp"
+#include "matrix/host_vectors.hpp"
 #include "multi/shard.hpp"
 #include "multi/workers.hpp"
 
@@ -25,8 +25,8 @@ public:
 private:
     struct Lane {
         const Shard<T>* shard;
-        cuda::HostExchange<T> exchange;
         std::shared_ptr<void> staging;  // page-locked, for rows that do not lie next to each other in y
+        VectorExchange<T> exchange{};
     };
     static void multiply_on_gpu(Lane& lane, const Product<T>& product);
 

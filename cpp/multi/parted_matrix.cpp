@@ -8,14 +8,12 @@
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
-#include "core/passes/csr_passes.hpp"
-#include "core/passes/host_passes.hpp"
-#include "gpu/csr_passes.hpp"
+#include "core/passes/csr_operations.hpp"
+#include "gpu/gather.hpp"
+#include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
-#include "matrix/column_products.hpp"
 #include "matrix/csr_source.hpp"
-#include "matrix/timing.hpp"
 
 namespace spmvgpu {
 
@@ -92,9 +90,8 @@ template <class T>
 void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (!product.is_of_vectors() && (is_permuted() || !takes_rows())) {
         if (takes_rows() && product.row_map == nullptr && multiply_permuted(product, stream)) return;
-        const auto multiply = [&](const Product<T>& vector) { spmv(vector, stream); };
-        if (!device().is_cuda()) return for_each_vector(product, multiply);
-        return vector_copies_.run(product, rows_, cols_, device(), stream, multiply);
+        return column_copies_.one_by_one(product, {rows_, cols_, nnz()}, device(), stream,
+                                         [&](const Product<T>& vector) { spmv(vector, stream); });
     }
     spmv_parts(0, parts_.size(), product, stream);
 }
@@ -117,7 +114,7 @@ void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const 
             product.from(part.rows.scattered() ? 0 : part.rows.first, part.cols.scattered() ? 0 : part.cols.first);
         if (part.cols.scattered()) {
             if (part.cols.indices.data() != gathered_map) {
-                gather(gathered_x, product.x, part.cols.indices, stream);
+                cuda::gather(gathered_x, product.x, part.cols.indices, stream);
             }
             gathered_map = part.cols.indices.data();
             own.x = gathered_x;
@@ -135,8 +132,8 @@ template <class T>
 bool PartedMatrix<T>::multiply_permuted(Product<T> product, Stream stream) const {
     const Part& part = parts_.front();
     product.row_map = part.rows.indices.data();
-    return row_copies_.run_permuted(product, {rows_, cols_, nnz()}, part.cols.indices.data(), device(), stream,
-                                    [&](const Product<T>& columns) { part.matrix->spmv(columns, stream); });
+    return column_copies_.permuted(product, {rows_, cols_, nnz()}, part.cols.indices.data(), device(), stream,
+                                   [&](const Product<T>& columns) { part.matrix->spmv(columns, stream); });
 }
 
 // The rows of a part with a map lie where the caller's map, if there is one, has what the part's map says.
@@ -149,7 +146,7 @@ void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stre
     Workspaces::Space* const space = composed_maps().of(stream);
     const std::lock_guard turn(space->in_use);
     auto* const composed = reinterpret_cast<index_t*>(space->memory.data());
-    gather(composed, product.row_map, part.rows.indices, stream);
+    cuda::gather(composed, product.row_map, part.rows.indices, stream);
     product.row_map = composed;
     part.matrix->spmv(product, stream);
 }
@@ -167,20 +164,13 @@ Workspaces& PartedMatrix<T>::composed_maps() const {
 
 template <class T>
 void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
-    if (!product.is_of_vectors()) {
-        if (device().is_cuda()) return column_exchange_.run(*this, product);
-        return multiply_in_host_memory(*this, product);
-    }
-    if (!device().is_cuda()) return spmv(product, nullptr);
-    exchange_.get(rows_, cols_, device().ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
-        spmv(on_device, stream);
-    });
+    host_vectors_.run(*this, product);
 }
 
 // What is gathered of x for one of several parts is one vector.
 template <class T>
 bool PartedMatrix<T>::takes_rows() const {
-    return device().is_cuda() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {
+    return device().is_gpu() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {
                return part.matrix->takes_rows() && (!part.cols.scattered() || is_permuted());
            });
 }
@@ -194,11 +184,7 @@ template <class T>
 double PartedMatrix<T>::time_products(const Series& series) const {
     const Array<T> x = Array<T>::from(HostVector<T>(cols_, T(1))).to(device());
     Array<T> y(rows_, device());
-    Stream timed = nullptr;
-    const auto multiply = [&](Stream stream) { spmv({x.data(), y.data()}, timed = stream); };
-    const double microseconds = time_series(multiply, series, device());
-    if (device().is_cuda()) workspaces_->forget(timed);  // the stream goes on to others
-    return microseconds;
+    return workspaces_->time_launches([&](Stream stream) { spmv({x.data(), y.data()}, stream); }, series);
 }
 
 template <class T>
@@ -235,13 +221,8 @@ void PartedMatrix<T>::find_value_map() {
     if (value_map_.size() > 0) return;
     CsrMatrix<T> csr = permuted_matrix()->to_csr();
     csr.values = {};
-    const Array<index_t>& order = parts_.front().rows.indices;
-    if (device().is_cuda()) {
-        value_map_ = cuda::entries_before(copy_to(csr, device()), order);
-    } else {
-        HostPasses passes;
-        value_map_ = entries_before(passes, csr, order.data());
-    }
+    const CsrMatrix<T> there = copy_to(csr, device());
+    value_map_ = cuda::run(EntriesBefore<T>{there, parts_.front().rows.indices}, device());
 }
 
 template <class T>
@@ -252,15 +233,10 @@ void PartedMatrix<T>::update_values(const Array<T>& values) {
     find_value_map();
     const Array<T> given = values.to(device());
     Array<T> own(value_map_.size(), device());
-    if (device().is_cuda()) {
-        const int ordinal = device().ordinal;
-        cuda::synchronize_device(ordinal);
-        const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
-        gather(own.data(), given.data(), value_map_, stream.get());
-        cuda::synchronize(stream.get(), ordinal);
-    } else {
-        gather(own.data(), given.data(), value_map_, nullptr);
-    }
+    cuda::synchronize_device(device());
+    const std::shared_ptr<void> stream = cuda::lease_stream(device());
+    cuda::gather(own.data(), given.data(), value_map_, stream.get());
+    cuda::synchronize(stream.get(), device());
     permuted_matrix()->update_values(own);
 }
 
@@ -268,8 +244,8 @@ template <class T>
 std::size_t PartedMatrix<T>::nbytes() const {
     const std::lock_guard lock(making_);
     const std::size_t maps = composed_maps_ ? composed_maps_->nbytes() : 0;
-    return nbytes_of_parts() + workspaces_->nbytes() + maps + exchange_.nbytes() + column_exchange_.nbytes() +
-           vector_copies_.nbytes() + row_copies_.nbytes() + value_map_.bytes();
+    return nbytes_of_parts() + workspaces_->nbytes() + maps + host_vectors_.nbytes() + column_copies_.nbytes() +
+           value_map_.bytes();
 }
 
 template <class T>

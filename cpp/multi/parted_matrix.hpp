@@ -9,14 +9,12 @@
 #include <vector>
 
 #include "core/mutex.hpp"
-#include "gpu/transfer.hpp"
 #include "matrix/any_matrix.hpp"
-#include "matrix/column_exchange.hpp"
+#include "matrix/column_copies.hpp"
+#include "matrix/host_vectors.hpp"
 #include "matrix/index_map.hpp"
 #include "matrix/matrix.hpp"
 #include "matrix/permutation.hpp"
-#include "matrix/row_copies.hpp"
-#include "matrix/vector_copies.hpp"
 #include "matrix/workspaces.hpp"
 
 namespace spmvgpu {
@@ -76,10 +74,8 @@ private:
     mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
-    mutable cuda::LazyExchange<T> exchange_;
-    mutable ColumnExchange<T> column_exchange_;
-    mutable VectorCopies<T> vector_copies_;
-    mutable RowCopies<T> row_copies_;
+    mutable HostVectors<T> host_vectors_;
+    mutable ColumnCopies<T> column_copies_;
 };
 
 }  // namespace spmvgpu

@@ -20,12 +20,6 @@ T* room_for(Array<T>& buffer, std::size_t elements, Device device) {
     return buffer.data();
 }
 
-// Events belong to the device that is current when they are made.
-cuda::Event event_on(int ordinal) {
-    const cuda::DeviceGuard guard(ordinal);
-    return {};
-}
-
 }  // namespace
 
 template <class T>
@@ -34,10 +28,10 @@ RankExchange<T>::RankExchange(std::shared_ptr<const cuda::NcclCommunicator> rank
     : ranks_(std::move(ranks)),
       sent_(std::move(sent)),
       received_(std::move(received)),
-      messages_stream_(cuda::lease_stream(ranks_->ordinal())),
-      filled_(event_on(ranks_->ordinal())),
-      arrived_(event_on(ranks_->ordinal())),
-      released_(event_on(ranks_->ordinal())) {}
+      messages_stream_(cuda::lease_stream(device())),
+      filled_(device()),
+      arrived_(device()),
+      released_(device()) {}
 
 template <class T>
 std::vector<cuda::NcclMessage> RankExchange<T>::of(const std::vector<RankMessage>& messages, Array<T>& buffer,
@@ -74,7 +68,7 @@ const T* RankExchange<T>::finish(Stream stream) {
 
 template <class T>
 void RankExchange<T>::release(Stream stream) {
-    if (!cuda::is_capturing(stream)) released_.record(stream);
+    if (!cuda::is_capturing(stream, device())) released_.record(stream);
 }
 
 template <class T>
@@ -86,12 +80,12 @@ RankMatrix<T>::RankMatrix(RankBlocks<T> blocks, RankExchange<T> exchange)
 
 template <class T>
 void RankMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    const cuda::DeviceGuard guard(device().ordinal);
+    const cuda::DeviceGuard guard(device());
     const std::lock_guard turn(in_use_);
     exchange_.begin(stream, product.columns, [&](T* sent) {
         for (index_t column = 0; column < product.columns; ++column) {
             cuda::gather(sent + std::size_t(column) * exchange_.sent(), product.x + column * product.x_strides.column,
-                         blocks_.wanted.data(), exchange_.sent(), device().ordinal, stream, product.x_strides.row);
+                         blocks_.wanted.data(), exchange_.sent(), device(), stream, product.x_strides.row);
         }
     });
     blocks_.inner->spmv(product, stream);
@@ -129,17 +123,17 @@ void RankMatrix<T>::refuse() {
 template <class T>
 void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     const auto& [inner, halo, boundary, wanted] = this->blocks_;
-    const int ordinal = this->device().ordinal;
-    const cuda::DeviceGuard guard(ordinal);
+    const Device device = this->device();
+    const cuda::DeviceGuard guard(device);
     const std::lock_guard turn(this->in_use_);
     auto& exchange = this->exchange_;
     const auto rows = static_cast<index_t>(boundary.size());
     exchange.begin(stream, product.columns, [&](T* sent) {
         if (halo == nullptr) return;
-        T* const of_boundary = room_for(of_boundary_, std::size_t(product.columns) * rows, this->device());
+        T* const of_boundary = room_for(of_boundary_, std::size_t(product.columns) * rows, device);
         for (index_t column = 0; column < product.columns; ++column) {
             cuda::gather(of_boundary + std::size_t(column) * rows, product.x + column * product.x_strides.column,
-                         boundary.data(), rows, ordinal, stream, product.x_strides.row);
+                         boundary.data(), rows, device, stream, product.x_strides.row);
         }
         Product<T> of_halo = product;
         of_halo.x = of_boundary;
@@ -155,7 +149,7 @@ void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) con
         T* const y = product.y + column * product.y_strides.column;
         const T* const of_column = sums + std::size_t(column) * exchange.received();
         for (const RankMessage& m : exchange.received_messages()) {  // none of which has an element twice
-            cuda::scatter(y, of_column + m.begin, wanted.data() + m.begin, m.end - m.begin, T(1), ordinal, stream,
+            cuda::scatter(y, of_column + m.begin, wanted.data() + m.begin, m.end - m.begin, T(1), device, stream,
                           product.y_strides.row);
         }
     }

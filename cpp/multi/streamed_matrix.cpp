@@ -8,7 +8,8 @@
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "gpu/runtime.hpp"
-#include "matrix/timing.hpp"
+#include "gpu/transfer.hpp"
+#include "matrix/launch.hpp"
 
 namespace spmvgpu {
 
@@ -31,7 +32,7 @@ std::size_t block_bytes(std::size_t rows, std::size_t nnz) {
 template <class T>
 StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size_t chunk_bytes)
     : device_(gpu), rows_(csr.rows), cols_(csr.cols), nnz_(csr.nnz) {
-    const cuda::DeviceGuard guard(gpu.ordinal);
+    const cuda::DeviceGuard guard(gpu);
     const auto start = std::chrono::steady_clock::now();
     std::size_t largest = 0;
     for (index_t first = 0, end = 0; first < rows_; first = end) {
@@ -43,7 +44,7 @@ StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size
         largest = std::max(largest, bytes_to(end));
     }
     for (auto& buffer : buffers_) buffer.reset(new Buffer{Array<char>(largest, gpu), {}, {}});
-    sending_ = cuda::lease_stream(gpu.ordinal);
+    sending_ = cuda::lease_stream(gpu);
     setup_.convert = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -51,7 +52,7 @@ StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size
 template <class T>
 StreamedMatrix<T>::~StreamedMatrix() {
     try {
-        cuda::synchronize(sending_.get(), device_.ordinal);
+        cuda::synchronize(sending_.get(), device_);
         for (const auto& buffer : buffers_) buffer->used.synchronize();
     } catch (...) {  // the device is lost, and its work with it
     }
@@ -89,8 +90,8 @@ CsrMatrix<T> StreamedMatrix<T>::csr_in(const Chunk& chunk, const void* block) co
 // that was on.
 template <class T>
 void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    const cuda::DeviceGuard guard(device_.ordinal);
-    if (cuda::is_capturing(stream)) {
+    const cuda::DeviceGuard guard(device_);
+    if (cuda::is_capturing(stream, device_)) {
         throw std::invalid_argument("products with a matrix that is streamed from the host cannot be captured");
     }
     const std::lock_guard turn(turn_);
@@ -102,20 +103,15 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
                          sending_.get());
         buffer.filled.record(sending_.get());
         buffer.filled.hold_back(stream);
-        if constexpr (kHasCuda) {
-            multiply_cuda(Csr<T>::from_csr(csr_in(chunk, buffer.memory.data()), chunk.plan),
-                          product.from(chunk.first_row, 0), stream);
-        }
+        launch(Csr<T>::from_csr(csr_in(chunk, buffer.memory.data()), chunk.plan), product.from(chunk.first_row, 0),
+               device_, stream);
         buffer.used.record(stream);
     }
 }
 
 template <class T>
 void StreamedMatrix<T>::spmv_host(const Product<T>& product) const {
-    if (!product.is_of_vectors()) return column_exchange_.run(*this, product);
-    exchange_.get(rows_, cols_, device_.ordinal).run(product, [&](const Product<T>& on_device, Stream stream) {
-        spmv(on_device, stream);
-    });
+    host_vectors_.run(*this, product);
 }
 
 template <class T>
@@ -127,7 +123,7 @@ template <class T>
 double StreamedMatrix<T>::time_products(const Series& series) const {
     const HostVector<T> x(cols_, T(1));
     HostVector<T> y(rows_);
-    return time_series([&](Stream) { spmv_host({x.data(), y.data()}); }, {1, 0, series.batch * series.repeats}, {});
+    return time_launches([&](Stream) { spmv_host({x.data(), y.data()}); }, {1, 0, series.batch * series.repeats}, {});
 }
 
 template <class T>
@@ -149,7 +145,7 @@ CsrMatrix<T> StreamedMatrix<T>::to_csr() const {
 
 template <class T>
 std::size_t StreamedMatrix<T>::nbytes() const {
-    return buffers_[0]->memory.bytes() + buffers_[1]->memory.bytes() + exchange_.nbytes() + column_exchange_.nbytes();
+    return buffers_[0]->memory.bytes() + buffers_[1]->memory.bytes() + host_vectors_.nbytes();
 }
 
 #define INSTANTIATE(T) template class StreamedMatrix<T>;

@@ -9,9 +9,8 @@
 #include "core/mutex.hpp"
 #include "formats/csr/layout.hpp"
 #include "gpu/stream.hpp"
-#include "gpu/transfer.hpp"
 #include "matrix/any_matrix.hpp"
-#include "matrix/column_exchange.hpp"
+#include "matrix/host_vectors.hpp"
 
 namespace spmvgpu {
 
@@ -60,8 +59,7 @@ private:
     std::shared_ptr<void> sending_;  // stream
     mutable Mutex turn_;
     mutable std::unique_ptr<Buffer> buffers_[2];
-    mutable cuda::LazyExchange<T> exchange_;
-    mutable ColumnExchange<T> column_exchange_;
+    mutable HostVectors<T> host_vectors_;
 };
 
 }  // namespace spmvgpu

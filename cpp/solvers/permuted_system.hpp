@@ -8,7 +8,6 @@
 #include "gpu/gather.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
-#include "matrix/index_map.hpp"
 #include "multi/parted_matrix.hpp"
 #include "solvers/memory.hpp"
 #include "solvers/solve.hpp"
@@ -36,10 +35,8 @@ public:
           lease_(memory, 4 * vector_bytes(), given.device),
           A_(matrix.parts().front().matrix),
           inside_(given) {
-        if (given.device.is_cuda()) {
-            if (after != nullptr) cuda::synchronize(*after, given.device.ordinal);
-            stream_ = cuda::lease_stream(given.device.ordinal);
-        }
+        if (after != nullptr) cuda::synchronize(*after, given.device);
+        stream_ = cuda::lease_stream(given.device);
         inside_.A = &A_;
         inside_.b = permuted(0, given.b);
         if (given.guess != nullptr) inside_.guess = permuted(1, given.guess);
@@ -52,12 +49,7 @@ public:
 
     // Gives the solution in the order of the system that was given.
     void deliver() {
-        if (given_.device.is_cuda()) {
-            const int ordinal = given_.device.ordinal;
-            cuda::scatter(given_.x, inside_.x, order_.data(), given_.n, T(0), ordinal, stream_.get());
-        } else {
-            scatter_on_host(given_.x, inside_.x, IndexMap{0, order_}, given_.n, T(0));
-        }
+        cuda::scatter(given_.x, inside_.x, order_, T(0), stream_.get());
         finish();
     }
 
@@ -65,12 +57,10 @@ private:
     std::size_t vector_bytes() const { return (given_.n * sizeof(T) + 255) / 256 * 256; }
     T* vector(int i) { return reinterpret_cast<T*>(lease_.data() + i * vector_bytes()); }
     const T* permuted(int i, const T* from) {
-        gather(vector(i), from, order_, stream_.get());
+        cuda::gather(vector(i), from, order_, stream_.get());
         return vector(i);
     }
-    void finish() const {
-        if (given_.device.is_cuda()) cuda::synchronize(stream_.get(), given_.device.ordinal);
-    }
+    void finish() const { cuda::synchronize(stream_.get(), given_.device); }
 
     const System<T>& given_;
     Array<index_t> order_;

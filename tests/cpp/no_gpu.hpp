@@ -8,4 +8,5 @@
 namespace spmvgpu::cuda {
 std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
 void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
+void set_zero(void*, std::size_t, int) { throw std::logic_error("no GPU"); }
 }  // namespace spmvgpu::cuda

@@ -13,11 +13,11 @@
 #include "core/passes/passes.hpp"
 #include "gpu/cuda/check.hpp"
 #include "gpu/cuda/distinct.cuh"
+#include "gpu/cuda/pool.hpp"
+#include "gpu/cuda/scans.hpp"
 #include "gpu/cuda/warp.cuh"
 #include "gpu/cuda/warp_lanes.cuh"
-#include "gpu/pool.hpp"
 #include "gpu/runtime.hpp"
-#include "gpu/scans.hpp"
 #include "gpu/stream.hpp"
 #include "gpu/transfer.hpp"
 
@@ -156,7 +156,7 @@ class CudaPasses {
 public:
     using Lanes = WarpLanes;
 
-    explicit CudaPasses(int ordinal) : guard_(ordinal), device_{ordinal}, leased_(lease_stream(ordinal)) {}
+    explicit CudaPasses(Device device) : guard_(device), device_(device), leased_(lease_stream(device)) {}
 
     Stream stream() const { return leased_.get(); }
 

@@ -2,8 +2,8 @@
 
 #include "core/mutex.hpp"
 #include "gpu/cuda/check.hpp"
+#include "gpu/cuda/pool.hpp"
 #include "gpu/memory.hpp"
-#include "gpu/pool.hpp"
 #include "gpu/runtime.hpp"
 
 namespace spmvgpu::cuda {

@@ -1,11 +1,12 @@
-#include <algorithm>
 #include <vector>
 
 #include "core/mutex.hpp"
 #include "gpu/cuda/check.hpp"
-#include "gpu/pool.hpp"
+#include "gpu/cuda/pool.hpp"
+#include "gpu/memory.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
+#include "gpu/timing.hpp"
 #include "gpu/transfer.hpp"
 
 namespace spmvgpu::cuda {
@@ -57,27 +58,27 @@ Memory memory(int ordinal) {
     return memory;
 }
 
-void require_memory(std::size_t bytes, int ordinal) {
-    if (bytes <= memory(ordinal).free) return;
-    release_idle_memory(ordinal);
-    const std::size_t free = memory(ordinal).free;
-    if (bytes > free) throw OutOfMemory(Device{ordinal}.name(), bytes, free);
+void require_memory(std::size_t bytes, Device device) {
+    if (!device.is_gpu() || bytes <= memory(device.ordinal).free) return;
+    release_idle_memory(device.ordinal);
+    const std::size_t free = memory(device.ordinal).free;
+    if (bytes > free) throw OutOfMemory(device.name(), bytes, free);
 }
 
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
-    if (to_device.is_cuda() && !from_device.is_cuda()) {
+    if (!from_device.is_gpu()) {
         // For matrices, which are uploaded once; operators keep staging of their own for the vectors of their products.
-        const DeviceGuard guard(to_device.ordinal);
+        const DeviceGuard guard(to_device);
         Staging
             staging;  // lives until the data have arrived: another thread may fill its buffers as soon as it is gone
         staging.upload(to, from, bytes, nullptr);
         check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
         return;
     }
-    const DeviceGuard guard(from_device.is_cuda() ? from_device.ordinal : to_device.ordinal);
+    const DeviceGuard guard(from_device);
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
     // From one place of a device to another the host is not waited for, and streams of our own wait for nobody.
-    if (to_device.is_cuda()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+    if (to_device.is_gpu()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
 void set_zero(void* memory, std::size_t bytes, int ordinal) {
@@ -86,8 +87,9 @@ void set_zero(void* memory, std::size_t bytes, int ordinal) {
     check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
-void synchronize(Stream stream, int ordinal) {
-    const DeviceGuard guard(ordinal);
+void synchronize(Stream stream, Device device) {
+    if (!device.is_gpu()) return;
+    const DeviceGuard guard(device);
     check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
 }
 
@@ -101,10 +103,11 @@ static void keep_small_block(int ordinal) {
     if (cudaMalloc(&kept[ordinal], 1) != cudaSuccess) cudaGetLastError();  // then it takes longer
 }
 
-void synchronize_device(int ordinal) {
-    const DeviceGuard guard(ordinal);
+void synchronize_device(Device device) {
+    if (!device.is_gpu()) return;
+    const DeviceGuard guard(device);
     const RelaxedCaptures relaxed;
-    keep_small_block(ordinal);
+    keep_small_block(device.ordinal);
     // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
     void* token = nullptr;
     const cudaError_t status = cudaMalloc(&token, 1);
@@ -116,7 +119,8 @@ void synchronize_device(int ordinal) {
     check(cudaFree(token), "cudaFree");
 }
 
-bool is_capturing(Stream stream) {
+bool is_capturing(Stream stream, Device device) {
+    if (!device.is_gpu()) return false;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
     cudaGetLastError();
@@ -133,7 +137,7 @@ Device device_of(const void* pointer) {
     return on_device ? Device{attributes.device} : Device{};
 }
 
-double time_launches(const std::function<void(Stream)>& launch, const Series& series, int ordinal) {
+double time_on_gpu(const std::function<void(Stream)>& launch, const Series& series, int ordinal) {
     const DeviceGuard guard(ordinal);
     const std::shared_ptr<void> leased = lease_stream(ordinal);
     const cudaStream_t stream = native(leased.get());
@@ -157,31 +161,20 @@ double time_launches(const std::function<void(Stream)>& launch, const Series& se
     }
     check(cudaEventDestroy(start), "cudaEventDestroy");
     check(cudaEventDestroy(stop), "cudaEventDestroy");
-    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-    return times[times.size() / 2];
+    return median(std::move(times));
 }
 
-DeviceGuard::DeviceGuard(int ordinal) {
-    check(cudaGetDevice(&previous_), "cudaGetDevice");
-    if (previous_ != ordinal)
-        check(cudaSetDevice(ordinal), "cudaSetDevice");
-    else
-        previous_ = -1;
+DeviceGuard::DeviceGuard(Device device) {
+    if (!device.is_gpu()) return;
+    int current = 0;
+    check(cudaGetDevice(&current), "cudaGetDevice");
+    if (current == device.ordinal) return;
+    check(cudaSetDevice(device.ordinal), "cudaSetDevice");
+    previous_ = current;
 }
 
 DeviceGuard::~DeviceGuard() {
-    if (previous_ >= 0) cudaSetDevice(previous_);
-}
-
-RelaxedCaptures::RelaxedCaptures() noexcept {
-    auto mode = cudaStreamCaptureModeRelaxed;
-    cudaThreadExchangeStreamCaptureMode(&mode);  // fails only when the process ends
-    previous_ = mode;
-}
-
-RelaxedCaptures::~RelaxedCaptures() {
-    auto mode = static_cast<cudaStreamCaptureMode>(previous_);
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (previous_ != Device::kCpu) cudaSetDevice(previous_);
 }
 
 }  // namespace spmvgpu::cuda

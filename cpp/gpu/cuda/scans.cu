@@ -3,9 +3,9 @@
 #include <cub/device/device_scan.cuh>
 
 #include "gpu/cuda/check.hpp"
-#include "gpu/pool.hpp"
+#include "gpu/cuda/pool.hpp"
+#include "gpu/cuda/scans.hpp"
 #include "gpu/runtime.hpp"
-#include "gpu/scans.hpp"
 
 namespace spmvgpu::cuda {
 

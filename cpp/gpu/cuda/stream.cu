@@ -3,7 +3,7 @@
 
 #include "core/mutex.hpp"
 #include "gpu/cuda/check.hpp"
-#include "gpu/pool.hpp"
+#include "gpu/cuda/pool.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
 
@@ -23,7 +23,9 @@ IdleStreams& idle_streams() {
 
 }  // namespace
 
-std::shared_ptr<void> lease_stream(int ordinal) {
+std::shared_ptr<void> lease_stream(Device device) {
+    if (!device.is_gpu()) return {};
+    const int ordinal = device.ordinal;
     IdleStreams& idle = idle_streams();
     cudaStream_t stream = nullptr;
     {
@@ -50,15 +52,24 @@ Event::Event() {
     event_ = {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
 }
 
+Event::Event(Device device) {
+    if (!device.is_gpu()) return;
+    const DeviceGuard guard(device);
+    *this = Event();
+}
+
 void Event::record(Stream stream) {
+    if (event_ == nullptr) return;
     check(cudaEventRecord(static_cast<cudaEvent_t>(event_.get()), native(stream)), "cudaEventRecord");
 }
 
 void Event::hold_back(Stream stream) const {
+    if (event_ == nullptr) return;
     check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event_.get()), 0), "cudaStreamWaitEvent");
 }
 
 void Event::synchronize() const {
+    if (event_ == nullptr) return;
     check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_.get())), "cudaEventSynchronize");
 }
 
@@ -74,7 +85,7 @@ void copy_async(void* to, const void* from, std::size_t bytes, Stream stream) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
 }
 
-void allow_peer_access(int ordinal, int other) {
+static void let_read(int ordinal, int other) {
     int possible = 0;
     check(cudaDeviceCanAccessPeer(&possible, ordinal, other), "cudaDeviceCanAccessPeer");
     if (!possible) return;
@@ -86,6 +97,12 @@ void allow_peer_access(int ordinal, int other) {
         check(status, "cudaDeviceEnablePeerAccess");
     }
     share_pool(ordinal, other);
+}
+
+void allow_peer_access(Device device, Device other) {
+    if (!device.is_gpu() || !other.is_gpu() || device == other) return;
+    let_read(device.ordinal, other.ordinal);
+    let_read(other.ordinal, device.ordinal);
 }
 
 Replay::Replay(Stream stream, const std::function<void()>& queue_work) : stream_(stream) {

@@ -1,4 +1,4 @@
-#include "matrix/transpose.hpp"
+#include "core/transpose.hpp"
 
 #include <algorithm>
 #include <utility>

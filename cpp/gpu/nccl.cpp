@@ -1,10 +1,11 @@
+#include "gpu/nccl.hpp"
+
 #include <map>
 #include <mutex>
 
 #include "core/errors.hpp"
 #include "core/mutex.hpp"
 #include "core/system.hpp"
-#include "gpu/nccl.hpp"
 #include "gpu/runtime.hpp"
 
 namespace spmvgpu::cuda {

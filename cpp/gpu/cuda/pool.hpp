@@ -2,6 +2,8 @@
 // longer over an allocation than a pass over a small matrix does. Arrays come from it by allocate() of memory.hpp.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstddef>
 #include <memory>
 
@@ -16,10 +18,21 @@ std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream st
 // What the pool of a device keeps.
 std::size_t idle_bytes(int ordinal);
 
-// Lets a device have back what its pool keeps.
-void release_idle_memory(int ordinal);
-
 // Lets a device use the memory of another one's pool.
 void share_pool(int ordinal, int other);
+
+// Lets a thread allocate and free in a scope while streams are captured, its own and others. CUDA refuses that for
+// captures of its global mode, and those of the same thread, and ends them, as work that is queued may wait for work
+// that is recorded; what is done under this guard must not. Fails only when the process ends.
+class RelaxedCaptures {
+public:
+    RelaxedCaptures() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCaptures(const RelaxedCaptures&) = delete;
+    RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // of the thread afterwards, in turns
+};
 
 }  // namespace spmvgpu::cuda

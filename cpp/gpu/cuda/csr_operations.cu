@@ -1,0 +1,17 @@
+#include "core/passes/csr_operations.hpp"
+#include "gpu/cuda/run.cuh"
+
+namespace spmvgpu {
+
+SPMVGPU_RUN_ON_GPU(LongestRow)
+SPMVGPU_RUN_ON_GPU(IsCanonical)
+SPMVGPU_RUN_ON_GPU(Clustering)
+SPMVGPU_RUN_ON_GPU(TakeEvery)
+#define INSTANTIATE(T)                       \
+    SPMVGPU_RUN_ON_GPU(Transpose<T>)         \
+    SPMVGPU_RUN_ON_GPU(ReorderByClusters<T>) \
+    SPMVGPU_RUN_ON_GPU(EntriesBefore<T>)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

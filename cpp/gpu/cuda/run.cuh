@@ -1,0 +1,22 @@
+// Operations as nvcc compiles them; see gpu/run.hpp.
+#pragma once
+
+#include <type_traits>
+
+#include "gpu/cuda/passes.cuh"
+#include "gpu/run.hpp"
+
+namespace spmvgpu::cuda {
+
+template <class Operation>
+typename Operation::Result run_on_gpu(const Operation& operation, int ordinal) {
+    CudaPasses passes(ordinal);
+    auto result = operation(passes);
+    if constexpr (!std::is_arithmetic_v<decltype(result)>) passes.finish();  // a number has been waited for
+    return result;
+}
+
+}  // namespace spmvgpu::cuda
+
+// Compiles an operation, in namespace spmvgpu.
+#define SPMVGPU_RUN_ON_GPU(...) template __VA_ARGS__::Result cuda::run_on_gpu<__VA_ARGS__>(const __VA_ARGS__&, int);

@@ -1,0 +1,39 @@
+#include "gpu/timing.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace spmvgpu {
+
+Series long_series(Device device, int repeats) {
+    constexpr int kBatch = 10;
+    if (device.queues_work()) return {kBatch, 2, std::max(1, repeats / kBatch)};
+    return {1, 0, std::max(1, repeats)};
+}
+
+Series trial_series(Device device, std::int64_t nnz) {
+    constexpr std::int64_t kLarge = 1'000'000;
+    if (device.queues_work()) return nnz > kLarge ? Series{4, 1, 2} : Series{10, 2, 3};
+    return {1, 0, nnz > kLarge ? 5 : 20};
+}
+
+double median(std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+    return values[values.size() / 2];
+}
+
+double time_launches(const std::function<void(Stream)>& launch, const Series& series, Device device) {
+    if constexpr (kHasCuda) {
+        if (device.is_gpu()) return cuda::time_on_gpu(launch, series, device.ordinal);
+    }
+    std::vector<double> times(series.repeats);
+    launch(nullptr);
+    for (double& time : times) {
+        const auto start = std::chrono::steady_clock::now();
+        launch(nullptr);
+        time = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    }
+    return median(std::move(times));
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,156 @@
+#include "matrix/conversion.hpp"
+
+#include <chrono>
+#include <optional>
+
+#include "core/parallel.hpp"
+#include "core/passes/csr_operations.hpp"
+#include "formats/builder.hpp"
+#include "gpu/run.hpp"
+#include "gpu/runtime.hpp"
+#include "matrix/csr_source.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// Calls visit.template operator()<Format>() for the one that carries the name.
+template <class T, class Visit>
+void with_format(const std::string& name, Visit&& visit) {
+    bool found = false;
+    std::string known;
+    for_each_format<T>([&]<class Format>() {
+        known += (known.empty() ? "" : ", ") + std::string(Format::kName);
+        if (name != Format::kName) return;
+        found = true;
+        visit.template operator()<Format>();
+    });
+    if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
+// that a matrix that is too large fails before anything is allocated.
+template <FormatContract Format>
+Format copy_to(const Format& format, Device device) {
+    std::size_t bytes = 0;
+    Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
+    cuda::require_memory(bytes, device);
+    Format copy = format;
+    Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
+    return copy;
+}
+
+// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory. What is not built on
+// a GPU is planned of a copy; it can be built only of a matrix in host memory.
+template <class Format, class T>
+typename Format::Plan plan_where_it_is(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning,
+                                       const Target& target) {
+    if constexpr (kBuildsOnGpu<Format>) {
+        if (csr.device().is_gpu()) return plan_on_gpu<Format>(csr, tuning, target);
+    }
+    return Format::plan(csr.device().has_own_memory() ? copy_to(csr, Device{}) : csr, tuning, target);
+}
+template <class Format, class T>
+Format build_where_it_is(const CsrMatrix<T>& csr, const typename Format::Plan& plan) {
+    if constexpr (kBuildsOnGpu<Format>) {
+        if (csr.device().is_gpu()) return build_on_gpu<Format>(csr, plan);
+    }
+    return Format::from_csr(csr, plan);
+}
+
+// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays.
+template <class Format, class T>
+Stored<T> convert_to(const CsrMatrix<T>& given, const Options& options, Device device, Device builder,
+                     const MatrixPlan* planned) {
+    const auto tuning = read_options<typename Format::Tuning>(Format::kName, options);
+    Stored<T> stored;
+    auto start = std::chrono::steady_clock::now();
+    const bool is_there = given.device().has_own_memory() == builder.has_own_memory();
+    const CsrMatrix<T> csr = is_there ? given : copy_to(given, builder);
+    stored.took.transfer = seconds_since(start);
+
+    start = std::chrono::steady_clock::now();
+    std::optional<typename Format::Plan> own;
+    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
+                                          : own.emplace(plan_where_it_is<Format>(csr, tuning, target_of(device)));
+    Format converted = build_where_it_is<Format>(csr, plan);
+    stored.stores_in_order = plan.cost.stores_in_order;
+    stored.counts = plan.cost.counts;
+    stored.longest_row = cuda::run(LongestRow{csr.pattern()}, csr.device());
+    stored.took.convert = seconds_since(start);
+
+    start = std::chrono::steady_clock::now();
+    // What is built of arrays in host memory may be those arrays, which are somebody else's.
+    if (!builder.has_own_memory()) converted = copy_to(converted, device);
+    stored.format = std::move(converted);
+    stored.took.transfer += seconds_since(start);
+    return stored;
+}
+
+}  // namespace
+
+std::vector<FormatInfo> list_formats() {
+    std::vector<FormatInfo> list;
+    for_each_format<double>([&]<class Format>() {
+        using Tuning = typename Format::Tuning;
+        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(), Format::kTraits});
+    });
+    return list;
+}
+
+Target target_of(Device device) {
+    return {device, device.is_gpu() ? cuda::properties(device.ordinal).multiprocessors : max_threads()};
+}
+
+template <class T>
+MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
+                       const Target& target) {
+    MatrixPlan result;
+    with_format<T>(format, [&]<class Format>() {
+        const auto tuning = read_options<typename Format::Tuning>(format, options);
+        auto plan = plan_where_it_is<Format>(csr, tuning, target);
+        result.cost = plan.cost;
+        result.options = list_options(plan.tuning);
+        result.made = std::move(plan);
+    });
+    return result;
+}
+
+template <class T>
+Stored<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
+                  Builders builders, const MatrixPlan* planned) {
+    Stored<T> stored;
+    with_format<T>(format, [&]<class Format>() {
+        const bool on_device = kBuildsOnGpu<Format> && builders == Builders::kOfDevice;
+        stored = convert_to<Format>(csr, options, device, on_device ? device : Device{}, planned);
+    });
+    return stored;
+}
+
+template <class T>
+CsrMatrix<T> read_csr(const AnyFormat<T>& stored) {
+    return std::visit([](const auto& format) { return copy_to(format, Device{}).to_csr(); }, stored);
+}
+
+template <class T>
+std::size_t Stored<T>::bytes() const {
+    std::size_t bytes = 0;
+    std::visit([&](const auto& f) { f.each_array(f, [&](const char*, const auto& array) { bytes += array.bytes(); }); },
+               format);
+    return bytes;
+}
+
+#define INSTANTIATE(T)                                                                                       \
+    template MatrixPlan plan_matrix(const CsrMatrix<T>&, const std::string&, const Options&, const Target&); \
+    template Stored<T> convert(const CsrMatrix<T>&, const std::string&, const Options&, Device, Builders,    \
+                               const MatrixPlan*);                                                           \
+    template CsrMatrix<T> read_csr(const AnyFormat<T>&);                                                     \
+    template struct Stored<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu
