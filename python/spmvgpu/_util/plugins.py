@@ -1,6 +1,6 @@
-"""What the modules of papers add to the package, which imports none of them by itself.
+"""What modules that nothing imports add to the package.
 
-Each addition has a name that a caller gives, as in ``format="partitioned"``. Its module is imported then.
+An addition has a name that a caller gives, as in ``format="partitioned"``. Its module is imported then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADDED: dict[str, dict[str, Any]] = {
 
 
 class Plugins(UserDict[str, _T]):
-    """What is added of one kind, by name, after the room's own."""
+    """What is added of one kind, by name, after what the caller has of its own."""
 
     def __init__(self, kind: str, **own: _T) -> None:
         super().__init__({**own, **_ADDED[kind]})
