@@ -37,14 +37,14 @@ class lazy(Generic[_T]):  # noqa: N801
 
 def public_names(
     package: str, names: Sequence[str], *modules: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package that shows these names and no others.
 
     What the package does not import itself is taken from the first of `modules`, named relative to it, that
     has the name. They are imported when they are searched.
     """
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         for module in modules if name in names else ():
             found = import_module(module, package)
             if hasattr(found, name):

@@ -27,7 +27,7 @@ class Plugins(UserDict[str, _T]):
         super().__init__({**own, **_ADDED[kind]})
 
     def __getitem__(self, name: str) -> _T:
-        found: Any = self.data[name]
+        found = self.data[name]
         if isinstance(found, str):
             module, attribute = found.split(":")
             self.data[name] = getattr(import_module(f"spmvgpu.{module}"), attribute)

@@ -46,8 +46,8 @@ class Submatrices(Parts):
 
     block_size: int
     offsets: Array
-    blocks: Any = field(repr=False)
-    remainder: Any = field(repr=False)
+    blocks: sp.csr_array = field(repr=False)
+    remainder: sp.csr_array = field(repr=False)
 
     def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
         """Return the bytes of the blocks stored by diagonals, and of the remainder as CSR.
@@ -221,7 +221,7 @@ def _by_length(lengths: Array) -> Array:
     return np.argsort(lengths, kind="stable")
 
 
-def _entries(matrix: Any, kept: Array) -> Any:
+def _entries(matrix: sp.csr_array, kept: Array) -> sp.csr_array:
     """The matrix with some of its entries only."""
     counted = np.concatenate(([0], np.cumsum(kept)))
     arrays = (matrix.data[kept], matrix.indices[kept], counted[matrix.indptr].astype(matrix.indptr.dtype))
