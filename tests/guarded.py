@@ -21,7 +21,7 @@ from fuzz.every_kernel import TYPES, variants
 from reference import assert_product
 from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice, build_in_one
-from spmvgpu.multi_device import placement
+from spmvgpu.multi_device import division
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
@@ -72,7 +72,7 @@ def matrices() -> Iterator[sp.csr_array]:
 
 
 def check_windows(name: str) -> int:
-    """Products of parts in a format, which get what `placement._window` says of x; how many there were."""
+    """Products of parts in a format, which get what `division._window` says of x; how many there were."""
     parts = []
     for whole in matrices():
         whole.sort_indices()
@@ -87,7 +87,7 @@ def check_windows(name: str) -> int:
         for k, (whole, rows) in enumerate(parts if number == 0 else parts[number % 7 :: 7]):
             dtype = TYPES[(number + k) % len(TYPES)]
             A = sp.csr_array((typed(whole, dtype), whole.indices, whole.indptr), shape=whole.shape)
-            made += _check_part(placement._rows_in(A, rows), Choice(name, options))
+            made += _check_part(division._rows_in(A, rows), Choice(name, options))
     return made
 
 
@@ -97,7 +97,7 @@ def _check_part(own: sp.csr_array, choice: Choice) -> bool:
     except sg.FormatError:
         return False
     x, start = vector(own.shape[1], own.dtype), vector(own.shape[0], own.dtype, seed=40)
-    window = placement._window(own, matrix)
+    window = division._window(own, matrix)
     for at_end, beta in ((False, 0.0), (True, 2.0)):
         before = start if beta else np.full_like(start, np.nan)
         with guarded(x, *window, at_end) as (read, _), guarded(before, 0, start.size, at_end) as (written, y):

@@ -20,8 +20,8 @@ from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.source import DeviceCsr
-from spmvgpu.multi_device import placement
-from spmvgpu.operator import origins
+from spmvgpu.multi_device import division
+from spmvgpu.operator import build
 from spmvgpu.papers import guo2011_planning
 from spmvgpu.papers.guo2011 import Separator
 from spmvgpu.planning import budget as budgets
@@ -29,6 +29,7 @@ from spmvgpu.planning import choosing, predict, tuning_cache
 from spmvgpu.planning.on_cpu import CSR_ON_CPU, RUNS_ON_CPU, share_like_next
 from spmvgpu.planning.predict import Prediction, Predictions
 from spmvgpu.planning.profile import SHIPPED, Profile
+from spmvgpu.planning.request import Request
 from spmvgpu.planning.symmetry import declared, of_part
 from support import assert_multiplies, explained, over
 
@@ -533,11 +534,10 @@ def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
         asked.extend(sg.formats() if names is None else names)
         return SimpleNamespace(best=SimpleNamespace(format="csr", options={}))
 
-    monkeypatch.setattr(placement, "predict_csr", ask)
-    monkeypatch.setattr(placement, "load_profile", lambda _: None)
-    monkeypatch.setattr(placement.parts, "estimate", lambda *_: 1)
-    request = placement.checked_request("cpu", "auto", "cached", {}, None, "nnz", None)
-    placement._bytes_needed(A, request, 0)
+    monkeypatch.setattr(division, "predict_csr", ask)
+    monkeypatch.setattr(division, "load_profile", lambda _: None)
+    monkeypatch.setattr(division, "estimate", lambda *_: 1)
+    division._bytes_needed(A, Request(), 0)
     assert set(asked) == set(choosing.general_formats(None, "cuda"))
 
 
@@ -612,27 +612,31 @@ def test_a_format_that_stores_values_once_is_planned_where_there_are_few():
         assert ("packed_sell" in planned) == few
 
 
+def known_of(op):
+    return op._stored.description.request.symmetric
+
+
 @pytest.mark.parametrize("said", [None, False, True])
 def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
     """An operator that goes elsewhere, and its parts, look for symmetry no more than it did."""
     asked = []
 
-    def ask(csr, format, ordinal, mode, options, symmetric=None, budget=None):
+    def ask(csr, format, ordinal, mode, options, symmetric=None, budget=None, may_reorder=False):
         asked.append(symmetric)
         return choose(csr, format, ordinal, mode, options, symmetric)
 
     op, known = sg.aslinearoperator(A, device="cpu", symmetric=said), declared(said, A.dtype)
-    for module in (origins, placement):
+    for module in (build, division):
         monkeypatch.setattr(module, "choose", ask)
     several = op.to(["cpu", "cpu"])
     of_parts = of_part(known)
     assert asked == [of_parts, of_parts]
-    assert several.to(["cpu"]).to("cpu")._origin.symmetric is known
+    assert known_of(several.to(["cpu"]).to("cpu")) is known
     assert asked[2:] == [of_parts, known]
-    assert pickle.loads(pickle.dumps(several))._origin.symmetric is known
+    assert known_of(pickle.loads(pickle.dumps(several))) is known
     for other in (op, several):
-        assert other[:5]._origin.symmetric is of_parts
-        assert (2 * other)._origin.symmetric is known
+        assert known_of(other[:5]) is of_parts
+        assert known_of(2 * other) is known
 
 
 @pytest.mark.parametrize("mode", ["off", "cached"])

@@ -17,8 +17,7 @@ import spmvgpu as sg
 from battery import from_lengths, integer_matrix, integer_vector, uniform, vector
 from reference import assert_within, reference
 from spmvgpu import _core, gallery
-from spmvgpu.multi_device import placement
-from spmvgpu.operator import construct
+from spmvgpu.operator import description
 from support import (
     assert_same_entries,
     build,
@@ -315,8 +314,7 @@ def test_bounds_are_positive_whole_numbers(bad, device):
 
 
 def test_a_gpu_has_no_use_for_a_bound(monkeypatch):
-    monkeypatch.setattr(construct, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
-    monkeypatch.setattr(placement, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
+    monkeypatch.setattr(description, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
     for device in ("cuda:0", ["cuda:0"]):
         with pytest.raises(ValueError, match=r"max_threads=2 is for the CPU.*'?cuda:0"):
             sg.aslinearoperator(np.eye(3), device=device, max_threads=2)

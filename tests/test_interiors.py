@@ -11,7 +11,7 @@ from spmvgpu import gallery, linalg
 from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU
 from spmvgpu.formats import build_in_one
-from spmvgpu.multi_device import placement
+from spmvgpu.multi_device import division
 from spmvgpu.planning.choosing import Choice
 from support import over
 from test_multi import gpu_names  # noqa: F401  (a fixture)
@@ -22,18 +22,18 @@ FORMATS = ["auto", "csr", "sell", "dia", "sdia", "bsell", "packed_sell"]
 @pytest.fixture(autouse=True)
 def _however_small(monkeypatch):
     """Matrices of a test are far smaller than those that are worth it."""
-    monkeypatch.setattr(placement, "_LEAST_INTERIOR", 1)
+    monkeypatch.setattr(division, "_LEAST_INTERIOR", 1)
 
 
 def shard_of(A, rows, ordinal=0, **how):
     """Some rows of a matrix, and what says that they go to a device."""
-    return placement._rows_in(A, rows), placement.Shard(rows, ordinal, **how)
+    return division._rows_in(A, rows), division.DevicePart(rows, ordinal, **how)
 
 
 def read_by(A, rows, fmt):
     """The elements of x that some rows read in a format."""
-    own = placement._rows_in(A, rows)
-    return range(*placement._window(own, build_in_one(own, Choice(fmt), CPU)))
+    own = division._rows_in(A, rows)
+    return range(*division._window(own, build_in_one(own, Choice(fmt), CPU)))
 
 
 def test_the_interior_of_a_grid():
@@ -44,7 +44,7 @@ def test_the_interior_of_a_grid():
         (range(300, 800), range(100, 400)),
         (range(700, 1000), range(100, 300)),
     ):
-        assert placement._interior(*shard_of(A, rows)) == expected
+        assert division._interior(*shard_of(A, rows)) == expected
 
 
 @pytest.mark.parametrize("fmt", ["csr", "dia", "sdia"])
@@ -56,7 +56,7 @@ def test_no_format_reads_the_halo_for_an_interior(fmt, offsets):
     if fmt == "sdia":
         A = A + A.T
     for own in (range(150), range(150, 290), range(290, 400)):
-        inside = placement._interior(*shard_of(A, own))
+        inside = division._interior(*shard_of(A, own))
         assert inside or own.start != 150
         read = read_by(A, range(own.start + inside.start, own.start + inside.stop), fmt)
         assert not inside or own.start <= read.start < read.stop <= own.stop
@@ -65,19 +65,19 @@ def test_no_format_reads_the_halo_for_an_interior(fmt, offsets):
 def test_shards_without_an_interior(monkeypatch):
     A = sp.csr_array(gallery.poisson3d(10))
     rows = range(300, 700)
-    assert placement._interior(*shard_of(A, rows))
-    assert not placement._interior(*shard_of(A, rows, CPU))
-    assert not placement._interior(*shard_of(A, rows, resident=200))
-    assert not placement._interior(*shard_of(A, rows, is_full=True))
-    assert not placement._interior(*shard_of(A, np.arange(300, 700, 2, dtype=np.int32)))
-    assert not placement._interior(*shard_of(A, range(300, 480)))  # 80 of 180 rows
-    assert not placement._interior(*shard_of(sp.csr_array((1000, 1000)), rows))
+    assert division._interior(*shard_of(A, rows))
+    assert not division._interior(*shard_of(A, rows, CPU))
+    assert not division._interior(*shard_of(A, rows, resident=200))
+    assert not division._interior(*shard_of(A, rows, is_full=True))
+    assert not division._interior(*shard_of(A, np.arange(300, 700, 2, dtype=np.int32)))
+    assert not division._interior(*shard_of(A, range(300, 480)))  # 80 of 180 rows
+    assert not division._interior(*shard_of(sp.csr_array((1000, 1000)), rows))
     diagonal = sp.csr_array(sp.diags_array(np.ones(1000)))
-    assert not placement._interior(*shard_of(diagonal, rows))  # no halo
+    assert not division._interior(*shard_of(diagonal, rows))  # no halo
     scattered = sp.random_array((1000, 1000), density=0.05, format="csr", random_state=1)
-    assert not placement._interior(*shard_of(scattered, rows))
-    monkeypatch.setattr(placement, "_LEAST_INTERIOR", 1_000_000)
-    assert not placement._interior(*shard_of(A, rows))
+    assert not division._interior(*shard_of(scattered, rows))
+    monkeypatch.setattr(division, "_LEAST_INTERIOR", 1_000_000)
+    assert not division._interior(*shard_of(A, rows))
 
 
 def test_an_interior_is_made_of_parts():
@@ -85,7 +85,7 @@ def test_an_interior_is_made_of_parts():
     A = sp.csr_array(gallery.poisson1d(10))
     own = build_in_one(A, Choice("csr"), CPU)
     with pytest.raises(ValueError, match="interior"):
-        placement.value_type(A.dtype).distributed(10, 10, [(own, 0, 0, 10, 1)])
+        division.value_type(A.dtype).distributed(10, 10, [(own, 0, 0, 10, 1)])
 
 
 def with_interiors(A, names, **options):

@@ -20,8 +20,8 @@ from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU
 from spmvgpu.inputs import compressed
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.multi_device import placement
-from spmvgpu.multi_device.placement import checked_request
+from spmvgpu.multi_device import division
+from spmvgpu.planning.request import Request
 from support import (
     assert_multiplies,
     assert_same_entries,
@@ -58,7 +58,7 @@ def gpu_names(request):
     return list(request.param)
 
 
-@pytest.fixture(params=sorted(placement.PARTITIONS))
+@pytest.fixture(params=sorted(division.PARTITIONS))
 def by(request):
     """A way of giving rows to devices."""
     return request.param
@@ -75,7 +75,7 @@ def spread(A, names, **options):
 
 # Each case with every partition and every type, though not with every one of the two together.
 @pytest.mark.parametrize("case", CASES)
-@over(("by", "dtype"), in_turn(sorted(placement.PARTITIONS), TYPES))
+@over(("by", "dtype"), in_turn(sorted(division.PARTITIONS), TYPES))
 def test_products(case, names, by, dtype):
     A = matrix(case, dtype)
     op = spread(A, names, partition=by)
@@ -301,19 +301,18 @@ def test_partition_of_ones_own(names, dtype):
 def test_powers_are_proportions():
     A = matrix("equal_rows", np.dtype("float64"))
     op = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[1, 2, 5])
-    assert [share.nnz for share, *_ in op._spread.shards] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
+    assert [share.nnz for share, *_ in op._several.shards] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
     alone = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[0, 1, 0])
-    assert [share.nnz for share, *_ in alone._spread.shards] == [0, A.nnz, 0]
+    assert [share.nnz for share, *_ in alone._several.shards] == [0, A.nnz, 0]
     assert_multiplies(alone, A)
     assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
 
 
 def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatch):
     A = matrix("uniform", np.dtype("float64"))
-    request = checked_request(["cpu"], "auto", "off", {}, None, "nnz", None)
-    monkeypatch.setattr(placement, "device_model", lambda ordinal: f"model {ordinal}")
-    monkeypatch.setattr(placement, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
-    assert placement.measured_powers(A, request, [0, -1]) == (30e9, 1e9)
+    monkeypatch.setattr(division, "device_model", lambda ordinal: f"model {ordinal}")
+    monkeypatch.setattr(division, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
+    assert division.measured_powers(A, Request(tune="off"), [0, -1]) == (30e9, 1e9)
 
 
 @over_types
@@ -321,8 +320,8 @@ def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monke
     A = matrix("power_law_rows", dtype)
     monkeypatch.setattr(compressed, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
-    assert len(op._spread.shards) == len(names)
-    assert all(is_parted(share) for share, *_ in op._spread.shards)
+    assert len(op._several.shards) == len(names)
+    assert all(is_parted(share) for share, *_ in op._several.shards)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")
@@ -431,19 +430,18 @@ def test_vectors_that_do_not_fit(names):
 
 def plan(A, limit):
     """The shares of two GPUs with so much memory, planned on any machine."""
-    request = placement.Request(("cuda:0", "cuda:1"), format="csr", memory_limit=limit)
     divided = [
-        placement.Shard(range(A.shape[0] // 2), 0),
-        placement.Shard(range(A.shape[0] // 2, A.shape[0]), 1),
+        division.DevicePart(range(A.shape[0] // 2), 0),
+        division.DevicePart(range(A.shape[0] // 2, A.shape[0]), 1),
     ]
-    return placement.fit(A, request, divided)
+    return division.fit(A, Request("csr", tune="off"), divided, limit)
 
 
 @pytest.mark.parametrize("streaming_wins", [False, True])
 def test_plan_for_little_memory(streaming_wins, monkeypatch):
     A = sp.csr_array(banded(200_000, [-3, -2, -1, 0, 1, 2, 3]))
     A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
-    monkeypatch.setattr(placement, "_BUS_RATE", 1e30 if streaming_wins else 1e3)
+    monkeypatch.setattr(division, "_BUS_RATE", 1e30 if streaming_wins else 1e3)
     size = 12 * A.nnz // 2 + 12 * A.shape[0]
     assert [len(share.rows) for share in plan(A, 2 * size)] == [100_000, 100_000]
     planned = plan(A, int(0.7 * size))
@@ -460,7 +458,7 @@ def test_plan_for_little_memory(streaming_wins, monkeypatch):
 
 def test_plan_for_no_memory(monkeypatch):
     A = matrix("equal_rows", np.dtype("float64"))
-    monkeypatch.setattr(placement, "_BUS_RATE", 1e3)
+    monkeypatch.setattr(division, "_BUS_RATE", 1e3)
     planned = plan(A, 0)
     assert {share.ordinal for share in planned} == {-1}
     assert sum(len(share.rows) for share in planned) == A.shape[0]
@@ -472,10 +470,10 @@ def test_plan_for_no_memory(monkeypatch):
 def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch):
     """On the CPU, or streamed through the GPU; every kind of vector."""
     A = matrix(case, dtype)
-    monkeypatch.setattr(placement, "_BUS_RATE", bus_rate)
+    monkeypatch.setattr(division, "_BUS_RATE", bus_rate)
     # A GPU that other tests use at the moment measures so slow that its share fits.
     monkeypatch.setattr(
-        placement,
+        division,
         "measured_powers",
         lambda csr, request, ordinals: [8.0 if o >= 0 else 1.0 for o in ordinals],
     )
@@ -509,7 +507,7 @@ def test_a_gpu_without_memory(gpu_names, monkeypatch):
         filler = cupy.cuda.runtime.malloc(free - 2**26)
         try:
             assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
-            monkeypatch.setattr(placement, "fit", lambda csr, request, divided: divided)
+            monkeypatch.setattr(division, "fit", lambda csr, request, divided, limit: divided)
             left = free_device_bytes(home)
             for _ in range(3):
                 with pytest.raises(MemoryError, match=r"\d.*free|free.*\d"):
@@ -588,7 +586,7 @@ def test_device_arrays_elsewhere(gpu_names, library):
     x = library.asarray(vector(A.shape[1], A.dtype), home)
     outside = [name for name in CUDA_DEVICES if name not in gpu_names]
     if outside:
-        with pytest.raises(ValueError, match="must be on"):
+        with pytest.raises(ValueError, match="but the operator is on"):
             op @ library.asarray(vector(A.shape[1], A.dtype), outside[0])
     other = [name for name in set(gpu_names) - {home, "cpu"}]
     if other:
@@ -626,5 +624,5 @@ def test_room_is_kept_for_a_matrix_cut_by_length(cut, dtype):
     """What a share is expected to take before it goes to a GPU, here for the CPU."""
     csr = canonical_csr(uniform(300, 250, 12), dtype=dtype)
     op = sg.aslinearoperator(csr, "partitioned", "cpu", separator=cut)
-    request = placement.Request(("cpu",), "partitioned", options=(("separator", cut),))
-    assert placement._bytes_needed(csr, request, CPU) == op.nbytes
+    request = Request("partitioned", {"separator": cut})
+    assert division._bytes_needed(csr, request, CPU) == op.nbytes

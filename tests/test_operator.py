@@ -1,5 +1,6 @@
 """The operator as a user meets it: attributes, pictures, algebra, products of all kinds."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -317,3 +318,37 @@ def test_time_products_wants_at_least_one(repeats):
     op = sg.aslinearoperator(np.eye(3), device="cpu")
     with pytest.raises(ValueError, match=f"repeats={repeats} is not allowed"):
         op.time_products(repeats)
+
+
+@pytest.mark.parametrize("asked", ["auto", ["auto", "cpu"]], ids=["one", "several"])
+def test_what_is_made_of_an_operator_stays_on_its_device(asked, monkeypatch):
+    """Whatever "auto" means by then, and what was asked for goes along."""
+    monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
+    A = uniform(90, 90, 5)
+    op = sg.aslinearoperator(A, "csr", asked, tune="off", budget=3, max_threads=2, stream=7, lanes_per_row=4)
+    monkeypatch.setenv("SPMVGPU_DEVICE", "no device")
+    for make in (lambda op: 2 * op, lambda op: op.T, lambda op: op[:5], lambda op: op.astype(np.float32)):
+        made = make(op)
+        assert (made.device, made.format, made.max_threads) == (op.device, op.format, op.max_threads)
+        assert (type(made), made._stream) == (type(op), 7)
+        if asked == "auto":
+            assert made.options["lanes_per_row"] == 4
+    monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
+    loaded = pickle.loads(pickle.dumps(op))
+    assert (type(loaded), loaded.device, loaded.max_threads) == (type(op), op.device, op.max_threads)
+    assert loaded._stream is None  # whose handle means nothing in another process
+
+
+def test_an_operator_is_given_back_where_nothing_else_is_asked_for(device):
+    op = sg.aslinearoperator(np.eye(3), "csr", device)
+    signature = inspect.signature(sg.aslinearoperator)
+    defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not p.empty}
+    assert len(defaults) == 13
+    assert sg.aslinearoperator(op, **defaults) is op
+    for name, other in [
+        ("dtype", np.float64),
+        ("symmetric", False),
+        ("reorder", False),
+        ("device", [device]),
+    ]:
+        assert sg.aslinearoperator(op, **{name: other}) is not op

@@ -15,9 +15,9 @@ from reference import assert_product
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.operator.build import build
+from spmvgpu.operator.description import Description, resolved
 from spmvgpu.operator.operator import SparseOperator
-from spmvgpu.operator.origins import OneDevice
-from spmvgpu.operator.stored import Stored
 from spmvgpu.planning import parts
 from spmvgpu.planning.parts import Part
 from support import (
@@ -37,8 +37,7 @@ SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
 def operator(A, choice, device):
     """The operator of `A` made as `choice` says, whose formats must hold their parts."""
     csr = canonical_csr(A)
-    made = parts.build(csr, choice, resolve_device(device))
-    return SparseOperator(Stored(made, csr.shape, OneDevice(choice, resolve_device(device), device)))
+    return SparseOperator(build(csr, Description(device, resolved(device), choice=choice)))
 
 
 def row_sets(A, kind):

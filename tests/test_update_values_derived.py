@@ -10,7 +10,8 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from reference import assert_product
-from support import assert_same_entries, formats_of, interrupted_everywhere, naming, over
+from spmvgpu.operator import algebra
+from support import asked_by_nobody, assert_same_entries, formats_of, interrupted_everywhere, naming, over
 from test_update_values import ROOMY
 
 POISSON = sp.csr_array(sg.gallery.poisson2d(6))
@@ -245,8 +246,8 @@ def made_of_many(op):
 def test_products_share_the_matrix_and_its_transpose(device, monkeypatch):
     """`T` is stored once, whoever asked for it first."""
     made = []
-    turned = sg.SparseOperator._made
-    monkeypatch.setattr(sg.SparseOperator, "_made", lambda op, which: made.append(which) or turned(op, which))
+    turned = algebra.variant
+    monkeypatch.setattr(algebra, "variant", lambda stored, which: made.append(which) or turned(stored, which))
     A, B = matrices("complex")
     op = sg.aslinearoperator(A, format="csr", device=device)
     own = op.nbytes
@@ -308,7 +309,7 @@ def is_one_of(op, *allowed):
     np.testing.assert_array_equal(op.T.toarray(), A.T.toarray())
     np.testing.assert_array_equal(op.H.toarray(), A.conj().T.toarray())
     assert op.T.T is op
-    assert op.format == op._stored.origin.choice.format
+    assert op.format == op._stored.description.choice.format
     return A
 
 
@@ -385,18 +386,10 @@ def test_ctrl_c_while_another_format_is_found(device):
     B = sp.csr_array((np.arange(1.0, A.nnz + 1), A.indices, A.indptr), shape=A.shape)
 
     def prepare():
-        found = sg.aslinearoperator(A, format="sdia", device=device, max_padding=1e6)
-        origin = found._origin
-        op = sg.SparseOperator(type(found._stored)(found._matrix, found.shape, asked_by_nobody(origin)))
+        op = asked_by_nobody(sg.aslinearoperator(A, format="sdia", device=device, max_padding=1e6))
         assert op.T is op
         return op
 
     for op in interrupted_everywhere(prepare, lambda op: op.update_values(B.data)):
         held = is_one_of(op, A, B)
         assert (op.format == "sdia") == (held is A) == (op.T is op)
-
-
-def asked_by_nobody(origin):
-    from dataclasses import replace
-
-    return replace(origin, is_format_asked=False)

@@ -19,8 +19,8 @@ from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu import cache
 from spmvgpu.devices import resolve_device
-from spmvgpu.operator.origins import OneDevice
-from spmvgpu.operator.stored import Stored
+from spmvgpu.operator.build import build as build_stored
+from spmvgpu.operator.description import Description
 from spmvgpu.papers.guo2011 import find_separator
 from spmvgpu.papers.guo2011_planning import model_of, partitioned
 from spmvgpu.planning import parts
@@ -148,7 +148,7 @@ class Models:
         self._record(
             "auto",
             sample,
-            choice=variant_name(op.format, op._origin.choice.options),
+            choice=variant_name(op.format, op._stored.description.choice.options),
             time_us=op.time_products(self.run.repeats),
             best=best,
             best_us=times[best],
@@ -193,11 +193,10 @@ class Models:
             for rows, variant in ((above, CSR_PART), (below, ELL_PART)):
                 part = parts.submatrix(csr, rows)
                 tuned = sg.aslinearoperator(part, variant.format, self.run.device, **variant.options)
-                choices.append(tuned._origin.choice)
+                choices.append(tuned._stored.description.choice)
             choice = partitioned((above, below), choices, "the paper's model cuts the matrix so")
-            matrix = parts.build(csr, choice, self.ordinal)
-            origin = OneDevice(choice, self.ordinal, self.run.device)
-            return sg.SparseOperator(Stored(matrix, csr.shape, origin))
+            description = Description(self.run.device, (self.ordinal,), choice=choice)
+            return sg.SparseOperator(build_stored(csr, description))
 
         return self._time(sample, BEST_CUT, lambda: checked(problem, make))
 

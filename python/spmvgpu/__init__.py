@@ -18,9 +18,9 @@ from .formats import estimate, format_options, formats
 if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import torch as torch
-    from .multi_device.spread import DistributedVector, MultiDeviceOperator
     from .operator.construct import aslinearoperator
-    from .operator.operator import SparseOperator
+    from .operator.distributed_vector import DistributedVector
+    from .operator.operator import MultiDeviceOperator, SparseOperator
     from .planning.predict import predict
     from .versions import show_versions
 
@@ -57,8 +57,8 @@ __all__ = [
 # Of these names, the modules that have them. They are imported at first use, so that a process starts sooner;
 # every other name is that of a module, or was imported above.
 _MODULE_OF = {
-    "DistributedVector": "multi_device.spread",
-    "MultiDeviceOperator": "multi_device.spread",
+    "DistributedVector": "operator.distributed_vector",
+    "MultiDeviceOperator": "operator.operator",
     "SparseOperator": "operator.operator",
     "aslinearoperator": "operator.construct",
     "predict": "planning.predict",

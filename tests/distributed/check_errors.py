@@ -195,7 +195,7 @@ def test_memory_that_one_rank_has_not(monkeypatch):
         raise MemoryError("asked for 8 bytes, 7 are free")
 
     if on_last:
-        monkeypatch.setattr("spmvgpu.distributed.construct.build", exhausted)
+        monkeypatch.setattr("spmvgpu.distributed.from_rows.build", exhausted)
     with pytest.raises(MemoryError, match=f"{who()}asked for 8 bytes"):
         build()
 

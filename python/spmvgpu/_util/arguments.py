@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 _Parameters = Mapping[str, inspect.Parameter]
 
 
-def _unexpected(function: str, parameters: _Parameters, keywords: Mapping[str, Any]) -> str | None:
+def _unexpected(function: str, parameters: _Parameters, keywords: Mapping[str, object]) -> str | None:
     """The message for a keyword that the function does not take."""
     names = [p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD]
     takes_options = len(names) < len(parameters)  # those of the storage formats
@@ -79,7 +79,9 @@ def _surplus(parameters: _Parameters, given: int) -> str | None:
     return f"give these by name: {', '.join(by_name)}"
 
 
-def _misplaced(parameters: _Parameters, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> str | None:
+def _misplaced(
+    parameters: _Parameters, args: tuple[object, ...], keywords: Mapping[str, object]
+) -> str | None:
     """The hint for an argument that suits another parameter, which has none that suits it."""
     given = {**dict(zip(parameters, args, strict=False)), **keywords}
     for name, value in given.items():
@@ -93,41 +95,41 @@ def _misplaced(parameters: _Parameters, args: tuple[Any, ...], keywords: Mapping
     return None
 
 
-def _is_format(value: Any) -> bool:
+def _is_format(value: object) -> bool:
     names = {"auto", *Plugins("request"), *(format["name"] for format in _core.describe_formats())}
     return isinstance(value, str) and value in names
 
 
-def _is_device(value: Any) -> bool:
+def _is_device(value: object) -> bool:
     if isinstance(value, list | tuple):
         return len(value) > 0 and all(map(_is_device, value))
     return isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is not None
 
 
-def _is_dtype(value: Any) -> bool:
+def _is_dtype(value: object) -> bool:
     if isinstance(value, str):
         return re.fullmatch(r"(float|complex|u?int)\d+|float|complex|int|bool", value) is not None
     numbers = (np.number, np.bool_, float, complex, int)
     return isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, numbers))
 
 
-def _is_preconditioner(value: Any) -> bool:
+def _is_preconditioner(value: object) -> bool:
     from scipy.sparse.linalg import LinearOperator  # which solvers have imported
 
     return isinstance(value, LinearOperator) or _is_array(value)  # of the inverse of a diagonal
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     kinds = ("__array__", "__dlpack__", "__cuda_array_interface__")
     return isinstance(value, list | tuple | range) or any(hasattr(value, kind) for kind in kinds)
 
 
-def _is_tolerance(value: Any) -> bool:
+def _is_tolerance(value: object) -> bool:
     return isinstance(value, float) and 0 < value < 1
 
 
 # What suits parameters of these names, which callers confuse.
-_SUITS: dict[str, Callable[[Any], bool]] = {
+_SUITS: dict[str, Callable[[object], bool]] = {
     "format": _is_format,
     "device": _is_device,
     "dtype": _is_dtype,
@@ -137,13 +139,13 @@ _SUITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _as_written(value: Any) -> str:
+def _as_written(value: object) -> str:
     if isinstance(value, type | np.dtype):
         return np.dtype(value).name
     return repr(value) if isinstance(value, str | float | list | tuple) else "..."
 
 
-def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
+def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
     """`value` itself, if it is one of the allowed names."""
     names = tuple(allowed)
     if isinstance(value, str) and value in names:
@@ -153,10 +155,10 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     raise kind(f"{name}={value!r} is not allowed; {allowed}")
 
 
-def whole_number(name: str, value: Any, lowest: int, highest: int | None = None) -> int:
+def whole_number(name: str, value: object, lowest: int, highest: int | None = None) -> int:
     """`value` as an int, if it is a whole number in this range; bool is none."""
     try:
-        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+        number = None if isinstance(value, bool | np.bool_) else operator.index(cast(SupportsIndex, value))
     except TypeError:
         number = None
     allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
@@ -167,15 +169,15 @@ def whole_number(name: str, value: Any, lowest: int, highest: int | None = None)
     return number
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether this is a number, also one of NumPy's; `numpy.isscalar` says so of texts and buffers, too."""
     return bool(np.isscalar(value)) and not isinstance(value, str | bytes | memoryview)
 
 
-def real_number(name: str, value: Any, allowed: str = "a real number") -> float:
+def real_number(name: str, value: object, allowed: str = "a real number") -> float:
     """`value` as a float, if it is a number and not NaN."""
-    is_number = isinstance(value, float | int | np.number) and not isinstance(value, bool | np.bool_)
-    if not is_number or isinstance(value, np.complexfloating):
+    is_real = not isinstance(value, bool | np.bool_ | np.complexfloating)
+    if not is_real or not isinstance(value, float | int | np.number):
         raise TypeError(f"{name}={value!r} is not allowed; give {allowed}")
     try:
         number = float(value)
@@ -186,7 +188,7 @@ def real_number(name: str, value: Any, allowed: str = "a real number") -> float:
     return number
 
 
-def plain_options(options: Mapping[str, Any]) -> dict[str, int | float | str]:
+def plain_options(options: Mapping[str, object]) -> dict[str, int | float | str]:
     """Options of a format as plain Python numbers and names: NumPy's cannot be written to a cache file.
 
     Whether a format has them, and in which range, the core says.
@@ -194,7 +196,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, int | float | str]:
     return {name: _plain(name, value) for name, value in options.items()}
 
 
-def _plain(name: str, value: Any) -> int | float | str:
+def _plain(name: str, value: object) -> int | float | str:
     if isinstance(value, str):
         if not value.isprintable():  # of which the core could not even say that it does not know them
             raise ValueError(f"option {name}={value!r} is not allowed; see format_options for what is")

@@ -41,7 +41,7 @@ class Brief:
         return fit(f"{type(self).__name__}({shown})")
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value in about `_LONGEST_TEXT` characters."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
@@ -60,7 +60,7 @@ def short(value: Any) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}...{text[-1]}"
 
 
-def _items(values: Iterable[Any], brackets: str = "[]") -> str:
+def _items(values: Iterable[object], brackets: str = "[]") -> str:
     return brackets[0] + ", ".join(_few([short(value) for value in values])) + brackets[1]
 
 

@@ -59,9 +59,9 @@ class Recording:
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
-def recorded() -> AbstractContextManager[Recording]:
-    """A context within which the steps of the calling thread are recorded."""
-    return _core.Within(_recording, Recording())
+def recorded(recording: Recording | None = None) -> AbstractContextManager[Recording]:
+    """A context within which the steps of the calling thread are recorded; a given recording goes on."""
+    return _core.Within(_recording, recording or Recording())
 
 
 def step(name: str, of: str = "") -> _Timed:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import _core
+from .types import DType
 
 if TYPE_CHECKING:  # the core's classes have no common names
+    from typing_extensions import TypeIs
+
     CsrSource: TypeAlias = _core._CsrSource
     Matrix: TypeAlias = _core._Matrix
     PartedMatrix: TypeAlias = _core._PartedMatrix
@@ -48,7 +52,7 @@ def _value_type(suffix: str, profile: str) -> ValueType:
     return ValueType(suffix, matrix, parted, streamed, distributed, source, profile)
 
 
-_VALUE_TYPES: dict[np.dtype[Any], ValueType] = {
+_VALUE_TYPES: dict[DType, ValueType] = {
     np.dtype(np.float32): _value_type("F32", "f32"),
     np.dtype(np.float64): _value_type("F64", "f64"),
     np.dtype(np.complex64): _value_type("C64", "f64"),
@@ -65,31 +69,31 @@ _STREAMED = tuple(entry.streamed for entry in _VALUE_TYPES.values())
 _DISTRIBUTED = tuple(entry.distributed for entry in _VALUE_TYPES.values())
 
 
-def is_in_one_format(matrix: AnyMatrix) -> TypeGuard[Matrix]:
+def is_in_one_format(matrix: AnyMatrix) -> TypeIs[Matrix]:
     return isinstance(matrix, _IN_ONE_FORMAT)
 
 
-def is_parted(matrix: AnyMatrix) -> TypeGuard[PartedMatrix]:
+def is_parted(matrix: AnyMatrix) -> TypeIs[PartedMatrix]:
     return isinstance(matrix, _PARTED)
 
 
-def is_streamed(matrix: AnyMatrix) -> TypeGuard[StreamedMatrix]:
+def is_streamed(matrix: AnyMatrix) -> TypeIs[StreamedMatrix]:
     return isinstance(matrix, _STREAMED)
 
 
-def is_distributed(matrix: AnyMatrix) -> TypeGuard[DistributedMatrix]:
+def is_distributed(matrix: AnyMatrix) -> TypeIs[DistributedMatrix]:
     return isinstance(matrix, _DISTRIBUTED)
 
 
-def is_value_type(dtype: np.dtype[Any]) -> bool:
+def is_value_type(dtype: DType) -> bool:
     return dtype in _VALUE_TYPES
 
 
-def value_type(dtype: Any) -> ValueType:
+def value_type(dtype: npt.DTypeLike) -> ValueType:
     """The entry of a type that is in the table."""
     return _VALUE_TYPES[np.dtype(dtype)]
 
 
-def core_class(name: str, dtype: Any) -> Any:
+def core_class(name: str, dtype: npt.DTypeLike) -> Any:
     """The core's class of a name for a value type."""
     return getattr(_core, name + value_type(dtype).suffix)

@@ -5,12 +5,12 @@ The module needs mpi4py: ``pip install 'spmvgpu[mpi]'``. Start a program with ``
 program.py``.
 """
 
-from .construct import aslinearoperator
+from .from_rows import aslinearoperator
 from .operator import DistributedOperator
 from .petsc_matrices import from_petsc, petsc
 from .ranges import Ranges
 from .readers import read_matrix
-from .spread import assemble, scatter
+from .scattering import assemble, scatter
 
 __all__ = [
     "DistributedOperator",

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .construct import aslinearoperator
 from .errors import agreement
+from .from_rows import aslinearoperator
 from .operator import DistributedOperator
 
 

@@ -40,7 +40,8 @@ class _BetweenGpus:
     _stream: int | None = None  # that of the vectors' library
 
     def __init__(self, inner: Any, matrix: Any) -> None:
-        self.shape, self.dtype, self._origin, self._matrix = inner.shape, inner.dtype, inner._origin, matrix
+        self.shape, self.dtype, self._matrix = inner.shape, inner.dtype, matrix
+        self._check_device = inner._check_device
 
     def multiply(self, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
         return operands.scaled_product(self, x, out, alpha, beta, None)

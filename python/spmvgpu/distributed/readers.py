@@ -10,8 +10,8 @@ from .._util.arguments import one_of
 from ..inputs.reading import as_path, check_readable
 from . import npz
 from .communicators import private
-from .construct import aslinearoperator
 from .errors import agreement, check_same
+from .from_rows import aslinearoperator
 from .matrix_market import read_triplets
 from .operator import DistributedOperator
 from .ranges import Ranges, balanced

@@ -52,7 +52,6 @@ class PieceOfSystem:
             self._ordinal = located.ordinal
         self.failure: Exception | None = None
         self._stream: int | None = None
-        self._origin = self
         self._solver_memory = op._memory_of_solvers(self._ordinal)
         self.shape = (op.local_shape[0], op.local_shape[0])
         self.unknowns: int = op.shape[0]
@@ -69,7 +68,7 @@ class PieceOfSystem:
     def solve_info(self, value: Any) -> None:
         self._op.solve_info = value
 
-    def check_device(self, name: str, located: Any, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: Any, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
             there, here = device_name(located.ordinal), device_name(self._ordinal)
             raise ValueError(

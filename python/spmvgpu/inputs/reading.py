@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.messages import quoted, reason
+from .._util.types import HostArray
 from .canonical import canonical_csr
 from .compressed import INDEX_LIMIT
 from .matrix_market import Header, read_content, read_header
@@ -83,7 +83,7 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
         raise _too_large(path, "matrix", error) from error
 
 
-def read_vector(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+def read_vector(path: str | os.PathLike[str]) -> HostArray:
     """Read a vector from a file.
 
     Parameters
@@ -133,14 +133,14 @@ def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Pa
     return path
 
 
-def with_suffix(path: Any, suffixes: tuple[str, ...]) -> Path:
+def with_suffix(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
     checked = as_path(path)
     if not checked.name.endswith(suffixes):
         raise ValueError(f"{path}: unknown kind of file; its name must end in {', '.join(suffixes)}")
     return checked
 
 
-def as_path(path: Any) -> Path:
+def as_path(path: str | os.PathLike[str]) -> Path:
     """What a caller gives as a path; TypeError if it is none."""
     try:
         return Path(path)
@@ -256,7 +256,7 @@ def _check_npz_size(stream: IO[bytes]) -> None:
     stream.seek(0)
 
 
-def _load_npy(path: Path) -> npt.NDArray[Any]:
+def _load_npy(path: Path) -> HostArray:
     try:
         with path.open("rb") as stream:
             _check_npy_size(stream, path.stat().st_size)

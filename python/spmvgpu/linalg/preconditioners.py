@@ -248,7 +248,7 @@ def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
 
 def requested_device(op: SparseOperator) -> str:
     """An operator's device as the caller named it, which pickles go by; if that is another now, its name."""
-    requested = getattr(op._origin, "requested", None)
+    requested = op._stored.description.device
     if isinstance(requested, str) and resolve_device(requested) == op._ordinal:
         return requested
     return device_name(op._ordinal)

@@ -52,10 +52,9 @@ class ForeignOperator:
         self._operator = operator
         self._ordinal = ordinal
         self._stream: int | None = None
-        self._origin = self
         self._solver_memory = _core.SolverMemory(ordinal)
 
-    def check_device(self, name: str, located: Any, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: Any, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
             raise ValueError(
                 f"{name} is on {device_name(located.ordinal)}, but b is on {device_name(self._ordinal)}; "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
+from .._util.types import HostArray
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,7 +24,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
         """An operator that has the values of this one, and keeps them."""
         return self
 
-    def dot(self, x: Any) -> Any:
+    def dot(self, x: object) -> Any:
         """Return the product with a vector, with the columns of an array, with an operator or with a number.
 
         Parameters
@@ -55,25 +55,25 @@ class Composable(LinearOperator):  # type: ignore[misc]
             return super().dot(x)
         return composed(LinearOperator.dot(self._snapshot(), keeping(x)))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return super().__mul__(plain(other))
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         other = plain(other)
         if not is_operand(other):
             return super().__rmul__(other)
         return composed(LinearOperator.__rmul__(self._snapshot(), keeping(other)))
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         divisor = plain(other)
         if not is_number(divisor):
             return NotImplemented
         return self * (1 / np.result_type(self.dtype, divisor).type(divisor))
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return composed(LinearOperator.__add__(self._snapshot(), keeping(other)))
 
-    def __pow__(self, exponent: Any) -> Any:
+    def __pow__(self, exponent: object) -> Any:
         return composed(LinearOperator.__pow__(self._snapshot(), exponent))
 
     def __neg__(self) -> Any:
@@ -94,20 +94,20 @@ class ComposedOperator(Composable):
         self.args: tuple[Any, ...] = made.args
         self._made = made
 
-    def _matvec(self, x: Any) -> npt.NDArray[Any]:
-        y: npt.NDArray[Any] = self._made.matvec(x)
+    def _matvec(self, x: object) -> HostArray:
+        y: HostArray = self._made.matvec(x)
         return y
 
-    def _matmat(self, X: Any) -> npt.NDArray[Any]:
-        Y: npt.NDArray[Any] = self._made.matmat(X)
+    def _matmat(self, X: object) -> HostArray:
+        Y: HostArray = self._made.matmat(X)
         return Y
 
-    def _rmatvec(self, x: Any) -> npt.NDArray[Any]:
-        y: npt.NDArray[Any] = self._made.rmatvec(x)
+    def _rmatvec(self, x: object) -> HostArray:
+        y: HostArray = self._made.rmatvec(x)
         return y
 
-    def _rmatmat(self, X: Any) -> npt.NDArray[Any]:
-        Y: npt.NDArray[Any] = self._made.rmatmat(X)
+    def _rmatmat(self, X: object) -> HostArray:
+        Y: HostArray = self._made.rmatmat(X)
         return Y
 
     def _adjoint(self) -> Any:
@@ -124,16 +124,16 @@ def composed(made: Any) -> Any:
     return ComposedOperator(made)
 
 
-def keeping(x: Any) -> Any:
+def keeping(x: object) -> Any:
     """What stands for an operand in what is made of it."""
     return x._snapshot() if isinstance(x, Composable) else x
 
 
-def is_operand(x: Any) -> bool:
+def is_operand(x: object) -> bool:
     """Whether SciPy makes an operator of this and another one."""
     return isinstance(x, LinearOperator) or is_number(x)
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """The number in a 0-d array; anything else as it is."""
     return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x

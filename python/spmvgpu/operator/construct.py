@@ -2,110 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, overload
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
 from .._util.arguments import one_of, plain_options, real_number, whole_number, with_hints
 from .._util.steps import recorded, step
-from .._util.types import Device, Format
+from .._util.types import Device, Devices, Format
 from ..arrays import stream_handle
-from ..devices import CPU, at_most, device_name, resolve_device, thread_count
+from ..devices import CPU, at_most, device_name, thread_count
 from ..formats import check_format
 from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from ..inputs.compressed import wanted_dtype
 from ..inputs.source import device_csr
-from ..multi_device.placement import checked_request
-from ..multi_device.spread import MultiDeviceOperator
-from ..planning import parts
+from ..multi_device.division import Division
+from ..partition import Partition
 from ..planning.budget import BUDGET
-from ..planning.choosing import MODES, choose
-from ..planning.reordering import Reorder, check_reorder, in_order
+from ..planning.choosing import MODES
+from ..planning.parts import CanonicalCsr
+from ..planning.reordering import Reorder, check_reorder
+from ..planning.request import Request
 from ..planning.requests import REQUESTS
 from ..planning.symmetry import declared
-from .operator import SparseOperator
-from .origins import OneDevice, spread
-from .stored import Stored
+from .build import build
+from .description import Description, resolved
+from .operator import MultiDeviceOperator, SparseOperator, operator_of
+
+P = ParamSpec("P")
 
 
-@overload
-def aslinearoperator(
-    A: Any,
-    format: Format = "auto",
-    device: Device = "auto",
-    dtype: Any = None,
-    *,
-    shape: tuple[int, int] | None = None,
-    symmetric: Symmetric = None,
-    reorder: Reorder = None,
-    stream: Any = None,
-    tune: str = "cached",
-    budget: float = BUDGET,
-    powers: Sequence[float] | None = None,
-    partition: Any = "nnz",
-    memory_limit: int | None = None,
-    max_threads: int | None = None,
-    **format_options: Any,
-) -> SparseOperator: ...
+class _ByDevice(Protocol[P]):
+    """What type checkers are told of `aslinearoperator`: for a list of devices, it gives another class."""
+
+    @overload
+    def __call__(
+        self, A: object, format: Format = ..., device: Device = ..., *args: P.args, **kwargs: P.kwargs
+    ) -> SparseOperator: ...
+    @overload
+    def __call__(
+        self, A: object, format: Format = ..., device: Devices = ..., *args: P.args, **kwargs: P.kwargs
+    ) -> MultiDeviceOperator: ...
 
 
-@overload
-def aslinearoperator(
-    A: Any,
-    format: Format = "auto",
-    *,
-    device: list[str] | tuple[str, ...],
-    dtype: Any = None,
-    shape: tuple[int, int] | None = None,
-    symmetric: Symmetric = None,
-    reorder: Reorder = None,
-    stream: Any = None,
-    tune: str = "cached",
-    budget: float = BUDGET,
-    powers: Sequence[float] | None = None,
-    partition: Any = "nnz",
-    memory_limit: int | None = None,
-    max_threads: int | None = None,
-    **format_options: Any,
-) -> MultiDeviceOperator: ...
+def _by_device(
+    function: Callable[Concatenate[object, Format, Device | Devices, P], SparseOperator],
+) -> _ByDevice[P]:
+    return function  # type: ignore[return-value]
 
 
-@overload
-def aslinearoperator(
-    A: Any,
-    format: Format,
-    device: list[str] | tuple[str, ...],
-    dtype: Any = None,
-    *,
-    shape: tuple[int, int] | None = None,
-    symmetric: Symmetric = None,
-    reorder: Reorder = None,
-    stream: Any = None,
-    tune: str = "cached",
-    budget: float = BUDGET,
-    powers: Sequence[float] | None = None,
-    partition: Any = "nnz",
-    memory_limit: int | None = None,
-    max_threads: int | None = None,
-    **format_options: Any,
-) -> MultiDeviceOperator: ...
-
-
+@_by_device  # type: ignore[arg-type]  # for its first three parameters may be given by name, too
 @with_hints
 def aslinearoperator(
-    A: Any,
+    A: object,
     format: Format = "auto",
-    device: Device | Sequence[str] = "auto",
-    dtype: Any = None,
+    device: Device | Devices = "auto",
+    dtype: object = None,
     *,
     shape: tuple[int, int] | None = None,
     symmetric: Symmetric = None,
     reorder: Reorder = None,
-    stream: Any = None,
+    stream: object = None,
     tune: str = "cached",
     budget: float = BUDGET,
     powers: Sequence[float] | None = None,
-    partition: Any = "nnz",
+    partition: str | Partition = "nnz",
     memory_limit: int | None = None,
     max_threads: int | None = None,
     **format_options: Any,
@@ -215,52 +175,53 @@ def aslinearoperator(
     >>> sg.aslinearoperator(A, device=["cpu", "cpu"]).device
     ('cpu', 'cpu')
     """
-    if isinstance(A, SparseOperator) and not format_options:
-        asked = (format, device, dtype, shape, symmetric, reorder, stream, tune, budget)
-        if _is_default(*asked, powers, partition, memory_limit, max_threads):
-            return A
-    default_stream = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
-    format_options = _checked(format, tune, reorder, format_options)
-    budget = _checked_budget(budget)
+    if isinstance(A, SparseOperator) and _all_left_out(locals()):
+        return A
+    handle = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
+    _check(format, tune, reorder)
+    options, budget = plain_options(format_options), _checked_budget(budget)
     checked_symmetry(symmetric)
-    is_spread = isinstance(device, list | tuple) or not (isinstance(partition, str) and partition == "nnz")
-    if is_spread or powers is not None or memory_limit is not None:
-        if reorder in ("rcm", "clusters"):
-            raise ValueError(
-                f"reorder={reorder!r} is for one device; reorder the matrix itself before it is spread"
-            )
-        request = checked_request(device, format, tune, format_options, powers, partition, memory_limit)
-        request = replace(request, threads=_checked_threads(max_threads, request.devices), budget=budget)
-        with at_most(request.threads):
-            csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-            return spread(csr, replace(request, symmetric=declared(symmetric, csr.dtype)), default_stream)
-    ordinal = resolve_device(device)
-    threads = _checked_threads(max_threads, [device])
-    with at_most(threads), recorded() as recording:
-        csr = _csr_for(A, format, ordinal, dtype, shape, symmetric, reorder)
-        order, stored = None, csr
-        if reorder:
-            with step("order"):
-                order, stored = in_order(csr, reorder, ordinal)
-        symmetry, is_free = declared(symmetric, csr.dtype), reorder is None
-        choice, matrix, tuning = choose(
-            stored, format, ordinal, tune, format_options, symmetry, budget, may_reorder=is_free
+    asks_for_several = powers is not None or memory_limit is not None or not _is_same(partition, "nnz")
+    if asks_for_several and isinstance(device, str):
+        device = (device,)
+    ordinals = resolved(device)
+    division = Division.checked(len(ordinals), powers, partition, memory_limit)
+    threads = _checked_threads(max_threads, ordinals)
+    if isinstance(device, list | tuple) and reorder in ("rcm", "clusters"):
+        raise ValueError(
+            f"reorder={reorder!r} is for one device; reorder the matrix itself before it is divided"
         )
-    tuning.steps = recording.steps()
-    if order is not None:
-        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
-    is_asked = format != "auto"
-    origin = OneDevice(choice, ordinal, device, symmetry, default_stream, tuning, threads, is_asked)
-    return SparseOperator(Stored(matrix, csr.shape, origin))
+    names = tuple(device) if isinstance(device, list) else device
+    needs_host = isinstance(names, tuple) or format in REQUESTS or reorder in ("rcm", "auto")
+    with at_most(threads), recorded() as recording:
+        csr = _read(A, CPU if needs_host else ordinals[0], dtype, shape, symmetric)
+        request = Request(format, options, tune, budget, declared(symmetric, csr.dtype))
+        description = Description(names, ordinals, request, division, reorder, handle, threads)
+        return operator_of(build(csr, description, recording))
 
 
-def _csr_for(
-    A: Any, format: str, ordinal: int, dtype: Any, shape: Any, symmetric: Symmetric, reorder: Reorder
-) -> Any:
-    """The canonical matrix, on a GPU where nothing needs it elsewhere."""
+def _all_left_out(given: Mapping[str, object]) -> bool:
+    """Whether all arguments of `aslinearoperator` but `A` are as if they were not given."""
+    return all(_is_same(given[name], default) for name, default in _DEFAULTS.items())
+
+
+def _is_same(given: object, default: object) -> bool:
+    return given is default or (isinstance(given, str | int | float | dict) and given == default)
+
+
+_DEFAULTS = {
+    name: {} if parameter.kind is parameter.VAR_KEYWORD else parameter.default
+    for name, parameter in inspect.signature(aslinearoperator).parameters.items()
+    if name != "A"
+}
+
+
+def _read(
+    A: object, ordinal: int, dtype: object, shape: tuple[int, int] | None, symmetric: Symmetric
+) -> CanonicalCsr:
+    """The canonical matrix, on the GPU if it is checked there."""
     said = checked_symmetry(symmetric)
-    needs_host = format in REQUESTS or reorder in ("rcm", "auto")
-    if ordinal != CPU and not needs_host and said in (None, True):
+    if ordinal != CPU and said in (None, True):
         found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
         if found is not None and (said is None or found.shape[0] == found.shape[1]):
             return found
@@ -268,7 +229,7 @@ def _csr_for(
         return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
 
 
-def _checked_budget(budget: Any) -> float:
+def _checked_budget(budget: object) -> float:
     allowed = "a number of products from 0 on, or math.inf"
     products = real_number("budget", budget, allowed)
     if products < 0:
@@ -276,35 +237,24 @@ def _checked_budget(budget: Any) -> float:
     return products
 
 
-def _checked_threads(max_threads: Any, devices: Sequence[Any]) -> int | None:
+def _checked_threads(max_threads: object, ordinals: Sequence[int]) -> int | None:
     """The bound of the CPU's threads, which an operator on GPUs alone has no use for."""
     if max_threads is None:
         return None
     count = thread_count("max_threads", max_threads)
-    names = [device_name(resolve_device(name)) for name in devices]
-    if "cpu" not in names:
+    if CPU not in ordinals:
         raise ValueError(
-            f"max_threads={max_threads!r} is for the CPU, and the operator would be on {', '.join(names)}; "
-            "leave it out, or give device='cpu'"
+            f"max_threads={max_threads!r} is for the CPU, and the operator would be on "
+            f"{', '.join(map(device_name, ordinals))}; leave it out, or give device='cpu'"
         )
     return count
 
 
-def _is_default(*asked: Any) -> bool:
-    """Whether the arguments after `A`, in the order of the signature, are all as if they were not given."""
-    defaults = ("auto", "auto", None, None, None, None, None, "cached", BUDGET, None, "nnz", None, None)
-    return all(
-        given is default or (isinstance(given, str | int | float) and given == default)
-        for given, default in zip(asked, defaults, strict=True)
-    )
-
-
-def _checked(format: Any, tune: Any, reorder: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as plain numbers and names; all four are refused here, before the matrix is converted."""
+def _check(format: object, tune: object, reorder: object) -> None:
+    """Refuse what is not allowed before the matrix is converted."""
     if not isinstance(format, str) or format not in ("auto", *REQUESTS):
         check_format(format)
     one_of("tune", tune, MODES)
     check_reorder(reorder)
     if format in REQUESTS and reorder:
         raise ValueError(f"reorder={reorder!r} does not go with format {format!r}, which orders the rows")
-    return plain_options(options)

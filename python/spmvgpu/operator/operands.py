@@ -27,7 +27,9 @@ class Multiplier(Protocol):
     dtype: np.dtype[Any]
     _matrix: AnyMatrix
     _stream: int | None
-    _origin: Any
+
+    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        """Refuse an array that lies elsewhere than the operator, or than x, which lies `beside`."""
 
 
 _BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
@@ -53,7 +55,7 @@ def multiply(op: Multiplier, x: Any, library: Library) -> Any:
             f"{located.shape}"
         )
     if not library.moves:
-        op._origin.check_device("x", located)
+        op._check_device("x", located)
     if located.host is not None:
         return library.from_host(_on_host(op, located), x)
     return _on_device(op, x, library, located)
@@ -331,7 +333,7 @@ def operand(
         )
     located = library.locate(x, name)
     if not library.moves:
-        op._origin.check_device(name, located, same_place)
+        op._check_device(name, located, same_place)
     dtype, shape = located.dtype, located.shape
     if dtype is not op.dtype and dtype != op.dtype:
         raise TypeError(f"{name} has dtype {dtype}; the operator needs {op.dtype}")
@@ -385,7 +387,7 @@ def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tup
             f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({n},) or ({n}, 1)"
         )
     if not library.moves:
-        op._origin.check_device(name, located)
+        op._check_device(name, located)
     if located.host is not None:
         host = np.require(located.host.reshape(-1), op.dtype, ["C", "A"])
         return host, located._replace(host=host, shape=(n,), dtype=op.dtype, contiguous=True)

@@ -1,29 +1,33 @@
-"""`SparseOperator`: a sparse matrix on a device, as a SciPy linear operator."""
+"""`SparseOperator`, a sparse matrix on a device as a SciPy linear operator, and `MultiDeviceOperator`."""
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from .._util.arguments import whole_number
+from .._util.arguments import is_number, whole_number
 from .._util.show import fit
-from .._util.value_types import AnyMatrix
-from ..arrays import Located
-from ..devices import at_most, device_name, resolve_device
-from ..formats import Choice
-from ..inputs.compressed import transpose
-from ..inputs.source import transpose_for
+from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
+from .._util.value_types import NAMES, AnyMatrix, DistributedMatrix
+from ..arrays import is_sparse, library_of, taken
+from ..devices import at_most, device_name
+from ..inputs.compressed import INDEX_LIMIT, storage_dtype, wanted_dtype
 from ..planning import parts
-from ..planning.symmetry import Symmetry, simplest
+from ..planning.symmetry import simplest
 from ..planning.tuning import Tuning
-from . import describe
-from .algebra import MatrixMethods
-from .products import ProductMethods
+from . import algebra, explain, operands
+from .build import restored
+from .composed import Composable, is_operand, plain
+from .description import Description, resolved
+from .distributed_vector import DistributedVector
+from .new_values import NewValues, replaced
 from .stored import Stored, Variant
-from .updating import UpdateMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,64 +37,7 @@ if TYPE_CHECKING:
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
 
-class Origin(Protocol):
-    """How an operator was asked for, on one device or several: it makes others like it.
-
-    Attributes
-    ----------
-    choice : Choice
-        Format, options, and why.
-    ordinal : int
-        The device that vectors of solvers are staged on.
-    symmetric : Symmetry or None
-        What was said of the matrix, or follows from what was said of the one that it was made of.
-    stream : int or None
-        That products with device arrays run on, where one was given.
-    tuning : Tuning or None
-        What finding the format took.
-    threads : int or None
-        The most threads of the CPU that the operator uses, where that was said.
-    """
-
-    @property
-    def choice(self) -> Choice: ...
-    @property
-    def ordinal(self) -> int: ...
-    @property
-    def symmetric(self) -> Symmetry | None: ...
-    @property
-    def stream(self) -> int | None: ...
-    @property
-    def tuning(self) -> Tuning | None: ...
-    @property
-    def threads(self) -> int | None: ...
-    @property
-    def device(self) -> Any:
-        """The name of the device, or a tuple of names."""
-
-    def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
-        """Refuse an array that lies on another device than the operator, or than x, which lies `beside`."""
-
-    def like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
-        """The operator of a canonical matrix of the same pattern, stored alike, or in another format."""
-
-    def like_part(self, csr: Any) -> SparseOperator:
-        """The operator of a canonical matrix of another shape, in the same format, or as CSR."""
-
-    def transposed(self, csr: Any) -> SparseOperator:
-        """The operator of the transposed matrix, which is given, in the same format, or as CSR."""
-
-    def moved(self, csr: Any, device: Any) -> SparseOperator:
-        """The operator on another device, or several."""
-
-    def explanation(self, op: Any) -> str:
-        """What `SparseOperator.explain` says."""
-
-    def rebuild(self, csr: Any) -> tuple[Any, ...]:
-        """What pickle needs: a function, and its arguments."""
-
-
-class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
+class SparseOperator(Composable):
     """A sparse matrix on a device; `aslinearoperator` makes it.
 
     It is a `scipy.sparse.linalg.LinearOperator`, so SciPy's functions accept it. A product with a NumPy array
@@ -133,17 +80,28 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
     120.0
     """
 
+    __pandas_priority__ = 5000  # above that of a data frame: pandas would multiply each entry by the operator
+
     _stored: Stored
     _matrix: AnyMatrix
-    _origin: Origin
+    _check_device: Callable[..., None]
+
+    if TYPE_CHECKING:  # what LinearOperator has, whose stubs do not know of which class it is here
+
+        @property
+        def T(self) -> Self: ...  # noqa: N802
+        @property
+        def H(self) -> Self: ...  # noqa: N802
+        def transpose(self) -> Self: ...
+        def adjoint(self) -> Self: ...
 
     def __init__(self, stored: Stored) -> None:
         super().__init__(stored.matrix.dtype, stored.shape)
-        self._ordinal, self._stream = stored.origin.ordinal, stored.origin.stream
+        self._ordinal, self._stream = stored.ordinal, stored.description.stream
         self._solver_memory = _core.SolverMemory(self._ordinal)
         self.solve_info: SolveInfo | None = None
-        self._copies: dict[Variant, SparseOperator] = {}  # `T` and `H` as they were asked for
-        self._copy_of: tuple[Variant, weakref.ref[SparseOperator]] | None = None  # as which, and of which
+        self._copies: dict[Variant, Self] = {}  # `T` and `H` as they were asked for
+        self._copy_of: tuple[Variant, weakref.ref[Self]] | None = None  # as which, and of which
         self._hold(stored)
 
     def _hold(self, stored: Stored) -> None:
@@ -151,7 +109,7 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         with stored.lock:
             stored.belongs_to(self)
             # One call of a dict, so that no signal handler finds, or leaves, half of it.
-            self.__dict__.update(_stored=stored, _matrix=stored.matrix, _origin=stored.origin)
+            self.__dict__.update(_stored=stored, _matrix=stored.matrix, _check_device=stored.check_device)
 
     def _snapshot(self) -> Self:
         """An operator that shares the matrix, and keeps the values that it has now."""
@@ -161,12 +119,11 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
     @property
     def format(self) -> str:
-        return self._origin.choice.format
+        return self._stored.description.choice.format
 
     @property
     def device(self) -> str:
-        name: str = self._origin.device
-        return name
+        return cast(str, self._stored.device)
 
     @property
     def nnz(self) -> int:
@@ -174,8 +131,8 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
     @property
     def nbytes(self) -> int:
-        solvers = [copy._solver_memory.nbytes for copy in (self, *list(self._copies.values()))]
-        return self._stored.nbytes + sum(solvers)
+        copies = sum(copy._solver_memory.nbytes for copy in list(self._copies.values()))
+        return self._stored.nbytes + self._solver_memory.nbytes + copies
 
     @property
     def options(self) -> dict[str, Any]:
@@ -187,24 +144,11 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
 
     @property
     def max_threads(self) -> int | None:
-        return self._origin.threads
+        return self._stored.description.threads
 
     @property
     def tuning(self) -> Tuning | None:
-        return self._origin.tuning
-
-    def tocsr(self) -> Any:
-        """Return the matrix as a new `scipy.sparse.csr_array` of the operator's dtype.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.tocsr().indices
-        array([0, 1, 1], dtype=int32)
-        """
-        with at_most(self.max_threads):
-            return parts.to_csr(self._matrix, self.shape)
+        return self._stored.tuning
 
     def explain(self) -> str:
         """Explain why the operator has its format, and compare the others with it.
@@ -221,27 +165,296 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         >>> print(op.explain().splitlines()[0])
         <2x2 SparseOperator of float64, 3 stored entries, format 'csr' on 'cpu', 48 bytes>
         """
-        return self._origin.explanation(self)
+        return explain.explanation(self._stored, self.nbytes)
 
     def __repr__(self) -> str:
-        return fit(self._summary())
-
-    def _summary(self) -> str:
-        """The first line of `explain`, however long it is."""
-        rows, cols = self.shape
-        return (
-            f"<{rows}x{cols} SparseOperator of {self.dtype}, {self.nnz} stored entries, "
-            f"format {self.format!r} on {self.device!r}, {self.nbytes} bytes"
-            f"{'' if self.max_threads is None else f', at most {self.max_threads} threads'}>"
-        )
+        return fit(explain.summary(self._stored, self.nbytes))
 
     def _repr_html_(self) -> str:
-        return describe.html_of(self, self._origin.choice.reason)
+        return explain.html(self._stored, self.nbytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._origin.rebuild(self.tocsr())
+        return _unpickled, (self.tocsr(), self._stored.description)
 
-    # What lies beneath
+    # Products
+
+    @overload
+    def __matmul__(self, x: HostArray | Sequence[float]) -> HostArray: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: object) -> Any: ...
+    def __matmul__(self, x: object) -> Any:
+        library = library_of(x)
+        if library is not None:
+            return operands.multiply(self, x, library)
+        _refuse_number(x)
+        return self.dot(x)
+
+    def dot(self, x: object) -> Any:
+        """Return ``A @ x``.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array, or sparse matrix with n rows
+            A NumPy array, an array of another library on the device of the operator, or a sequence that NumPy
+            converts. Any real or complex dtype and any memory layout. SciPy multiplies a SciPy sparse matrix,
+            and CuPy multiplies a CuPy sparse matrix. A `LinearOperator` or a number gives an operator, as in
+            SciPy.
+
+        Returns
+        -------
+        (m,) or (m, k) array
+            Of the library and on the device of `x`. Its dtype follows NumPy's promotion rules. A `csr_array`
+            for a SciPy sparse matrix, a `csr_matrix` for a CuPy one.
+
+        Raises
+        ------
+        TypeError
+            If `x` is not numeric, or cannot be converted by its library.
+        ValueError
+            If `x` has a shape that does not fit, or is on another device.
+
+        Notes
+        -----
+        `x` is converted to the dtype of the operator on its device. A real operator computes two products for
+        a complex `x`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.dot([1.0, 2.0])
+        array([6., 6.])
+        >>> op @ np.eye(2, dtype=np.complex64)
+        array([[4.+0.j, 1.+0.j],
+               [0.+0.j, 3.+0.j]])
+        """
+        library = library_of(x)
+        if library is not None:
+            return operands.multiply(self, x, library)
+        if is_sparse(x):
+            return algebra.multiply_sparse(self._stored, x)
+        if is_operand(x):
+            return super().dot(x)
+        return operands.multiply(self, *taken("x", x))
+
+    def __rmatmul__(self, x: object) -> Any:
+        _refuse_number(x)
+        return self._rdot(x)
+
+    def _rdot(self, x: object) -> Any:
+        """``x @ A``; what LinearOperator calls for ``x * A``, where `x` is no number."""
+        if is_sparse(x):
+            return algebra.multiply_sparse(self._stored, x, from_left=True)
+        if isinstance(x, LinearOperator):
+            return super()._rdot(x)
+        return operands.multiply_from_left(self, *taken("x", x))
+
+    def matvec(self, x: object) -> Any:
+        """Return ``A @ x`` for a vector.
+
+        Parameters
+        ----------
+        x : (n,) or (n, 1) array
+            As in `dot`.
+
+        Returns
+        -------
+        (m,) or (m, 1) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.matvec(np.ones(2))
+        array([5., 3.])
+        """
+        return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
+
+    def matmat(self, X: object) -> Any:
+        """Return ``A @ X`` for a 2-D array.
+
+        Parameters
+        ----------
+        X : (n, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (m, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.matmat(np.ones((2, 3)))
+        array([[5., 5., 5.],
+               [3., 3., 3.]])
+        """
+        return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
+
+    def rmatvec(self, x: object) -> Any:
+        """Return ``A.H @ x`` for a vector.
+
+        The first call builds the conjugate transpose `H`.
+
+        Parameters
+        ----------
+        x : (m,) or (m, 1) array
+            As in `dot`.
+
+        Returns
+        -------
+        (n,) or (n, 1) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.rmatvec(np.ones(2))
+        array([4., 4.])
+        """
+        return self.H.matvec(x)
+
+    def rmatmat(self, X: object) -> Any:
+        """Return ``A.H @ X`` for a 2-D array.
+
+        The first call builds the conjugate transpose `H`.
+
+        Parameters
+        ----------
+        X : (m, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (n, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `dot`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.rmatmat(np.ones((2, 1)))
+        array([[4.],
+               [4.]])
+        """
+        return self.H.matmat(X)
+
+    def _matvec(self, x: object) -> Any:
+        return self.dot(np.asarray(x))
+
+    def _matmat(self, X: object) -> Any:
+        return self.dot(np.asarray(X))
+
+    def spmv(
+        self,
+        x: OperandT,
+        out: OperandT | None = None,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
+        stream: object = None,
+    ) -> OperandT:
+        """Return ``alpha * A @ x + beta * out``.
+
+        The call allocates nothing if `out` is given.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array
+            Of the dtype of the operator. A NumPy array, or an array of another library on the device of the
+            operator. A vector must be contiguous. A 2-D array may have any memory layout.
+        out : (m,) or (m, k) array, optional
+            Of the library, dtype and device of `x`. A vector must be contiguous. It is overwritten and
+            returned. With ``beta=0`` it is not read.
+        alpha, beta : float or complex
+            Complex only if the operator is.
+        stream : int, CuPy stream or PyTorch stream, optional
+            CUDA stream, for arrays on a GPU. The call returns when the product is queued there.
+
+        Returns
+        -------
+        (m,) or (m, k) array
+            `out`, or a new array with the memory order of `x`.
+
+        Raises
+        ------
+        TypeError
+            If `x` has another dtype, `out` is of another library, `alpha` or `beta` is not a number or is
+            complex for a real operator, or `stream` is given for arrays in host memory.
+        ValueError
+            If an array has a shape, a layout or a device that does not fit, if `out` is read-only or overlaps
+            `x`, or if `beta` is given without `out`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> x, y = np.ones(2), np.array([10.0, 20.0])
+        >>> op.spmv(x, out=y, alpha=2.0, beta=1.0)
+        array([20., 26.])
+        >>> y
+        array([20., 26.])
+        """
+        result: OperandT = operands.scaled_product(self, x, out, alpha, beta, stream)
+        return result
+
+    def set_x(self, x: object) -> None:
+        """Gather from an array once for all products with it that follow.
+
+        This is for format "csr_m" (Yin 2012, CSR-M), which stores the gathered entries of x. Do not change
+        the array until the next call: with the same array after a change, with another array, or with None.
+        Products with other arrays are not affected.
+
+        Parameters
+        ----------
+        x : (n,) array or None
+            C-contiguous and of the dtype of the operator. A NumPy array, or an array of another library on
+            the device of the operator. The operator keeps a reference to it.
+
+        Raises
+        ------
+        TypeError
+            If the format is not "csr_m", or `x` has another dtype.
+        ValueError
+            If `x` has a length, a layout or a device that does not fit.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = np.array([[4.0, 1.0], [0.0, 3.0]])
+        >>> op = sg.aslinearoperator(A, format="csr_m", device="cpu")
+        >>> x = np.ones(2)
+        >>> op.set_x(x)
+        >>> op @ x, op @ x
+        (array([5., 3.]), array([5., 3.]))
+        >>> op.set_x(None)
+        """
+        located = None if x is None else operands.operand(self, "x", x, self.shape[1])[1]
+        self._matrix.set_x(0)  # first, so that no array is declared that may be freed
+        self._stored.declared_x = x
+        if located is not None:
+            self._matrix.set_x(operands.address(located))
 
     def time_products(self, repeats: int = 50) -> float:
         """Time products, to compare formats, options or devices.
@@ -271,7 +484,119 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         """
         return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
 
-    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+    # Its entries
+
+    def tocsr(self) -> sp.csr_array:
+        """Return the matrix as a new `scipy.sparse.csr_array` of the operator's dtype.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.tocsr().indices
+        array([0, 1, 1], dtype=int32)
+        """
+        return self._stored.to_csr()
+
+    def toarray(self) -> HostArray:
+        """Return the matrix as a dense array in host memory.
+
+        Returns
+        -------
+        (m, n) numpy.ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.toarray()
+        array([[4., 1.],
+               [0., 3.]])
+        """
+        dense: HostArray = self.tocsr().toarray()
+        return dense
+
+    def diagonal(self, k: int = 0) -> HostArray:
+        """Return a diagonal of the matrix.
+
+        Parameters
+        ----------
+        k : int, default 0
+            Which diagonal. ``k > 0`` is above the main diagonal.
+
+        Returns
+        -------
+        numpy.ndarray
+            In host memory.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `k` is not an integer, or out of range.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.diagonal(), op.diagonal(1)
+        (array([4., 3.]), array([1.]))
+        """
+        entries: HostArray = self.tocsr().diagonal(whole_number("k", k, -INDEX_LIMIT, INDEX_LIMIT))
+        return entries
+
+    def trace(self, offset: int = 0) -> Any:
+        """Return the sum of the entries of a diagonal.
+
+        Parameters
+        ----------
+        offset : int, default 0
+            Which diagonal, as `k` of `diagonal`.
+
+        Returns
+        -------
+        scalar
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `offset` is not an integer, or out of range.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> float(op.trace())
+        7.0
+        """
+        return self.tocsr().trace(whole_number("offset", offset, -INDEX_LIMIT, INDEX_LIMIT))
+
+    def sum(self, axis: int | None = None) -> Any:
+        """Sum the entries of the matrix, of each column or of each row.
+
+        Parameters
+        ----------
+        axis : {None, 0, 1, -1, -2}, optional
+            None: all entries. 0: the sum of each column. 1: the sum of each row.
+
+        Returns
+        -------
+        scalar or numpy.ndarray
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `axis` is not one of these.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.sum(axis=0)
+        array([4., 4.])
+        """
+        return self.tocsr().sum(None if axis is None else whole_number("axis", axis, -2, 1))
+
+    def arrays(self) -> dict[str, HostArray]:
         """Copy the arrays of the stored matrix to the host.
 
         Returns
@@ -288,7 +613,141 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         """
         return parts.arrays(self._matrix)
 
-    def to(self, device: Any) -> SparseOperator:
+    def update_values(self, data: object) -> None:
+        """Replace the values of the stored entries, as in Newton's method and time stepping.
+
+        The sparsity pattern, the format and its options stay. The operator does not choose or time formats
+        again.
+
+        Parameters
+        ----------
+        data : (nnz,) array
+            New values in the order of ``tocsr().data``: row by row, columns ascending, no duplicates. A NumPy
+            array, or an array of another library on the device of the operator. Its dtype must convert to the
+            dtype of the operator without loss.
+
+        Raises
+        ------
+        TypeError
+            If `data` is not an array, if its values would be rounded, or if the operator is on several
+            devices.
+        ValueError
+            If `data` has another length or is on another device. If the operator was made with
+            ``symmetric="hermitian"`` and the new matrix is not Hermitian. Symmetry is not checked.
+        FormatError
+            If the requested format cannot hold the new values: a symmetric format holds symmetric values
+            only, and "stencil" holds repeated rows only. If ``format="auto"`` chose the format, another one
+            is chosen instead.
+        MemoryError, CudaError
+            If the device has no memory left, or fails. After any error except `CudaError`, the operator has
+            the old values.
+
+        Notes
+        -----
+        Everything made from the operator keeps its values: copies, slices, multiples, sums, products, powers,
+        preconditioners, `T`, `H` and gradients that are still to be computed. `T` and `H` are rebuilt when
+        they are used next. Sums, products, powers and `linalg.chebyshev` share memory with the operator.
+        While one of them exists, an update allocates new arrays.
+
+        A `LinearOperator` of another library, such as ``other @ op``, refers to the operator and follows its
+        updates. Use ``op.copy()`` to keep the values.
+
+        "csr", "csr_b", "csr_m" and "coo" store values in the given order. Every other format computes the
+        positions of the values in the first update and keeps them. `nbytes` includes this memory: 4 bytes per
+        row, 8 in "hyb", 8 per 32 diagonals in "dia" and "sdia", 4 more per 32 blocks in "bsell", and 8 per
+        stored value in "tsmv". A reordered matrix needs 4 more bytes per stored value.
+
+        "packed_sell" and matrices in several parts are rebuilt in each update. "packed_sell" keeps the
+        sparsity pattern for this: 4 bytes per entry and 4 per row. After such an update, and after one that
+        allocates new arrays, capture CUDA graphs again that contain products.
+
+        An update waits for products that are queued. Do not run it at the same time as a product, a solve or
+        another update of the operator in another thread, nor while a product with device arrays is being
+        captured in a CUDA stream.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.update_values(np.array([8.0, 2.0, 6.0]))
+        >>> op @ np.ones(2)
+        array([10.,  6.])
+        """
+        values = NewValues(self._stored, data)
+        with self._stored.lock, at_most(self.max_threads):
+            stored = replaced(self._stored, values, self)
+            if stored is not self._stored:
+                self._hold(stored)
+            self._copies.clear()
+
+    # Other operators that are made of it
+
+    def astype(self, dtype: object, copy: bool = True) -> Self:
+        """Return the operator with its values in another dtype.
+
+        Parameters
+        ----------
+        dtype : {float32, float64, complex64, complex128}
+        copy : bool, default True
+            With False, return the operator itself if it has this dtype.
+
+        Returns
+        -------
+        SparseOperator
+
+        Raises
+        ------
+        TypeError
+            If `dtype` is not one of these, or is real and the operator is complex.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.astype(np.float32).dtype
+        dtype('float32')
+        """
+        wanted = wanted_dtype(dtype)
+        if wanted is None:
+            raise TypeError(f"dtype=None is not a dtype; allowed are {NAMES}")
+        if wanted == self.dtype and not copy:
+            return self
+        return self._multiple(lambda values: values.astype(storage_dtype(self.dtype, wanted)))
+
+    def conj(self) -> Self:
+        """Return the complex conjugate of the operator.
+
+        Returns
+        -------
+        SparseOperator
+            The operator itself if it is real.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0j], [0.0, 3.0]]), device="cpu")
+        >>> bool((op.conj().toarray() == op.toarray().conj()).all())
+        True
+        """
+        return self._multiple(np.conjugate) if self.dtype.kind == "c" else self
+
+    def copy(self) -> Self:
+        """Return a copy that shares no memory with the operator.
+
+        Returns
+        -------
+        SparseOperator
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.copy() is op
+        False
+        """
+        return self._multiple(lambda values: values)
+
+    def to(self, device: Device | Devices) -> SparseOperator:
         """Return the operator on another device, in the same format.
 
         ``aslinearoperator(op, device=device)`` chooses the format again, for that device.
@@ -312,25 +771,101 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         >>> op.to(["cpu", "cpu"]).device
         ('cpu', 'cpu')
         """
-        if self.device == (tuple(device) if isinstance(device, list | tuple) else _full_name(device)):
-            return self
-        return self._origin.moved(self.tocsr(), device)
+        there = self._stored.device
+        names = tuple(device) if isinstance(device, list | tuple) else device_name(*resolved(device))
+        return self if names == there else operator_of(algebra.moved(self._stored, device))
 
-    # What MatrixMethods and LinearOperator call
+    def __getitem__(self, key: object) -> Self:
+        """Select rows and columns: ``op[10:20]``, ``op[rows]`` or ``op[:, 5:]``.
 
-    def _like(self, csr: Any, symmetric: Symmetry | None) -> SparseOperator:
-        return self._origin.like(csr, symmetric)
+        Parameters
+        ----------
+        key : slice, 1-D array of int or bool, or a tuple of these for rows and columns
+            At least one of rows and columns must be a slice.
 
-    def _like_part(self, csr: Any) -> SparseOperator:
-        return self._origin.like_part(csr)
+        Returns
+        -------
+        SparseOperator
+            In the format of the operator, or in "csr" if that format cannot hold the submatrix.
 
-    def _adjoint(self) -> SparseOperator:
+        Raises
+        ------
+        TypeError
+            If `key` selects a single row, column or entry.
+        IndexError
+            If an index is out of range, or there are more than two.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op[1:].toarray()
+        array([[0., 3.]])
+        >>> op[:, [1, 0]].toarray()
+        array([[1., 4.],
+               [3., 0.]])
+        """
+        return type(self)(algebra.submatrix(self._stored, key))
+
+    def __neg__(self) -> Self:
+        return self._multiple(np.negative)
+
+    def __add__(self, other: object) -> Any:
+        return super().__add__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, 1)
+
+    def __radd__(self, other: object) -> Any:
+        return self._sum(other, 1, 1)
+
+    def __sub__(self, other: object) -> Any:
+        return super().__sub__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, -1)
+
+    def __rsub__(self, other: object) -> Any:
+        return self._sum(other, -1, 1)
+
+    def _sum(self, other: object, sign: int, other_sign: int) -> Any:
+        if is_number(other) and not other:  # what `sum` begins with
+            return self if sign == 1 else -self
+        stored = algebra.summed(self._stored, other, sign, other_sign)
+        return NotImplemented if stored is None else type(self)(stored)
+
+    @overload
+    def __mul__(self, other: float) -> Self: ...
+    @overload
+    def __mul__(self, other: object) -> Any: ...
+    def __mul__(self, other: object) -> Any:
+        factor = plain(other)
+        if algebra.is_factor(self.dtype, factor):
+            return self._multiple(lambda values: values * factor, factor)
+        return super().__mul__(factor)
+
+    @overload
+    def __rmul__(self, other: float) -> Self: ...
+    @overload
+    def __rmul__(self, other: object) -> Any: ...
+    def __rmul__(self, other: object) -> Any:
+        factor = plain(other)
+        return self * factor if is_number(factor) else self._rdot(other)
+
+    @overload
+    def __truediv__(self, other: float) -> Self: ...
+    @overload
+    def __truediv__(self, other: object) -> Any: ...
+    def __truediv__(self, other: object) -> Any:
+        divisor = plain(other)
+        if algebra.is_factor(self.dtype, divisor):
+            return self._multiple(lambda values: values / divisor, divisor)
+        return super().__truediv__(divisor)
+
+    def _multiple(self, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Self:
+        return type(self)(algebra.multiple(self._stored, function, factor))
+
+    def _adjoint(self) -> Self:
         return self._variant(True, True)
 
-    def _transpose(self) -> SparseOperator:
+    def _transpose(self) -> Self:
         return self._variant(True, False)
 
-    def _variant(self, transposed: bool, conjugated: bool) -> SparseOperator:
+    def _variant(self, transposed: bool, conjugated: bool) -> Self:
         """The operator transposed, conjugated or both: itself, or the one of which this is that."""
         own = self._stored
         which = simplest(own.symmetry, self.dtype, transposed, conjugated)
@@ -339,7 +874,7 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
         there = self._copies.get(which)
         if there is not None and there._stored is own.copies.get(which):
             return there  # without a lock: as a rule it was asked for before
-        stored = own.variant(which, lambda: self._made(which)._stored)
+        stored = own.variant(which, lambda: algebra.variant(own, which))
         with own.lock:
             others = [self._copies.get(which)]
             if self._copy_of is not None and self._copy_of[0] == which:
@@ -353,19 +888,193 @@ class SparseOperator(ProductMethods, MatrixMethods, UpdateMethods):
             self._copies[which] = made
             return made
 
-    def _made(self, which: Variant) -> SparseOperator:
-        """A copy of the matrix, transposed, conjugated or both."""
-        transposed, conjugated = which
-        if not transposed:
-            return self.conj()
-        with at_most(self.max_threads):
-            if not conjugated and isinstance(self.device, str):
-                return self._origin.transposed(transpose_for(self.tocsr(), self._ordinal))
-            csr = transpose(self.tocsr())
-            if conjugated:
-                csr.data = np.conjugate(csr.data)
-            return self._origin.transposed(csr)
+
+def _refuse_number(x: object) -> None:
+    if is_number(x):
+        raise ValueError("Scalar operands are not allowed, use '*' instead")
 
 
-def _full_name(device: Any) -> str:
-    return device_name(resolve_device(device))
+class MultiDeviceOperator(SparseOperator):
+    """A sparse matrix over several devices.
+
+    `aslinearoperator` makes one if `device` is a list. Each device holds a set of rows. The class is a
+    `SparseOperator` with these differences:
+
+    - `device` is a tuple of names.
+    - `format` is "parts" if the devices have different formats.
+    - `options` holds the options of each part.
+    - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
+    - `update_values` is not available.
+
+    Use a `DistributedVector` to keep the vectors of an iteration on the devices.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
+    >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+    >>> x, y = op.distribute(np.arange(6.0)), op.distribute()
+    >>> for _ in range(2):
+    ...     y = op.spmv(x, out=y)
+    ...     x, y = y, x
+    >>> x.collect()
+    array([-2.,  1.,  0.,  0., -6., 12.])
+    """
+
+    @property
+    def _several(self) -> DistributedMatrix:
+        return cast("DistributedMatrix", self._matrix)
+
+    @property
+    def device(self) -> tuple[str, ...]:  # type: ignore[override]
+        return cast("tuple[str, ...]", self._stored.device)
+
+    def distribute(self, x: object = None) -> DistributedVector:
+        """Return a vector in pieces on the devices of the operator.
+
+        Each device holds the entries that belong to its rows.
+
+        Parameters
+        ----------
+        x : (n,) array, optional
+            Initial contents, in host memory. Without it, the vector is not initialized.
+
+        Returns
+        -------
+        DistributedVector
+
+        Raises
+        ------
+        TypeError
+            If `x` is on a GPU.
+        ValueError
+            If the matrix is not square, if the rows of a device are not contiguous, or if `x` has another
+            shape.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> op.distribute(np.ones(4))
+        <DistributedVector of float64, length 4, on cpu, cpu>
+        """
+        vector = DistributedVector(self, self.device)
+        if x is not None:
+            vector.assign(x)
+        return vector
+
+    def update_values(self, data: object) -> NoReturn:
+        """Raise a TypeError: make a new operator instead.
+
+        Parameters
+        ----------
+        data : array
+            Not used.
+
+        Raises
+        ------
+        TypeError
+            Always.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        >>> A.data *= 2
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        """
+        raise TypeError(
+            f"an operator over several devices ({', '.join(self.device)}) cannot update its values; make a "
+            "new one with aslinearoperator(A, device=[...])"
+        )
+
+    def synchronize(self) -> None:
+        """Wait until all products with distributed vectors are done.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> y = op @ op.distribute(np.ones(4))
+        >>> op.synchronize()
+        """
+        self._several.synchronize()
+
+    def spmv(
+        self, x: object, out: object = None, alpha: complex = 1.0, beta: complex = 0.0, stream: object = None
+    ) -> Any:
+        """Return ``alpha * A @ x + beta * out``.
+
+        As `SparseOperator.spmv`, and also for distributed vectors. With these, the call returns when the
+        product is queued on the GPUs and done on the CPU. `out` can be the `x` of the next product at once.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array, or DistributedVector
+        out : like `x`, optional
+        alpha, beta : float or complex
+        stream : optional
+            Not for distributed vectors.
+
+        Returns
+        -------
+        array or DistributedVector
+            `out`, or a new one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `SparseOperator.spmv`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> x, y = op.distribute(np.ones(4)), op.distribute()
+        >>> op.spmv(x, out=y, alpha=3.0) is y
+        True
+        >>> y.collect()
+        array([3., 0., 0., 3.])
+        """
+        if not isinstance(x, DistributedVector):
+            return super().spmv(x, out, alpha, beta, stream)
+        if out is None and beta != 0:
+            raise ValueError(f"beta={beta} needs out=, the vector to scale and add to")
+        if out is None:
+            out = self.distribute()
+        elif not isinstance(out, DistributedVector):
+            raise TypeError(f"out must be a DistributedVector like x, not {type(out).__name__}")
+        if stream is not None:
+            raise TypeError(
+                "stream is not allowed with distributed vectors, which have their own streams; leave it out"
+            )
+        for name, vector in (("x", x), ("out", out)):
+            if vector.dtype != self.dtype:
+                raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")
+        scale, keep = operands.factor(self, "alpha", alpha), operands.factor(self, "beta", beta)
+        self._several.multiply_distributed(scale, x._core, keep, out._core)
+        return out
+
+    @overload
+    def __matmul__(self, x: HostArray | Sequence[float]) -> HostArray: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
+    @overload
+    def __matmul__(self, x: object) -> Any: ...
+    def __matmul__(self, x: object) -> Any:
+        return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)
+
+
+def operator_of(stored: Stored) -> SparseOperator:
+    """The operator of a stored matrix."""
+    return (MultiDeviceOperator if stored.description.is_divided else SparseOperator)(stored)
+
+
+def _unpickled(csr: sp.csr_array, description: Description) -> SparseOperator:
+    return operator_of(restored(csr, description))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import scipy.sparse as sp
 
 from .. import _core
 from .._util.value_types import AnyMatrix
+from ..arrays import Located
+from ..devices import CPU, at_most, device_name
 from ..formats import needs_symmetry
-from ..planning import parts
+from ..multi_device.division import DevicePart
+from ..planning.parts import options, to_csr
 from ..planning.symmetry import stored_as
+from ..planning.tuning import Tuning
+from .description import Description
 
 #: Whether a matrix is the transpose of another, and whether its conjugate.
 Variant: TypeAlias = tuple[bool, bool]
@@ -26,9 +33,18 @@ class Stored:
     ----------
     matrix : AnyMatrix
     shape : tuple of int
-    origin : spmvgpu.operator.Origin
+    description : Description
+        How it is stored.
+    parts : sequence of DevicePart
+        The rows on each of several devices; empty for one device.
+    tuning : Tuning or None
+        How the format was found, if that was when the matrix was stored.
     symmetry : Symmetry or None
-        What `origin` says, and what the format knows.
+        What the description says, and what the format knows.
+    ordinals : tuple of int
+        The devices that hold rows.
+    ordinal : int
+        The device that vectors of solvers are on.
     lock : _core.Hold
         For a ``with`` statement: no other thread makes copies meanwhile, or changes the values.
     copies : dict
@@ -37,22 +53,51 @@ class Stored:
         What the matrix keeps gathered values of.
     """
 
-    def __init__(self, matrix: AnyMatrix, shape: tuple[int, int], origin: Any) -> None:
-        if origin.threads is not None:
-            matrix.max_threads = origin.threads
+    def __init__(
+        self,
+        matrix: AnyMatrix,
+        description: Description,
+        parts: Sequence[DevicePart] = (),
+        tuning: Tuning | None = None,
+    ) -> None:
+        if description.threads is not None:
+            matrix.max_threads = description.threads
         self.matrix = matrix
-        self.shape = shape
-        self.origin = origin
+        self.shape = matrix.rows, matrix.cols
+        self.description = description
+        self.parts = parts
+        self.tuning = tuning
         # A format for symmetric matrices may hold some rows of one, of which it knows nothing then.
-        is_whole = needs_symmetry(origin.choice.format) and shape[0] == shape[1]
-        by_half = parts.options(matrix).get("symmetry") if is_whole else None
-        self.symmetry = stored_as(origin.symmetric, by_half, matrix.dtype)
+        is_whole = needs_symmetry(description.choice.format) and matrix.rows == matrix.cols
+        by_half = options(matrix).get("symmetry") if is_whole else None
+        self.symmetry = stored_as(description.request.symmetric, by_half, matrix.dtype)
+        self.ordinals = tuple(part.ordinal for part in parts) or description.ordinals
+        self.ordinal = next((ordinal for ordinal in self.ordinals if ordinal != CPU), CPU)
+        # Where arrays may lie: on the GPUs, or in host memory where there is none.
+        self._places = sorted({ordinal for ordinal in self.ordinals if ordinal != CPU}) or [CPU]
         self._lock = _core.Lock()
         self.copies: dict[Variant, Stored] = {}
-        self.declared_x: Any = None
+        self.declared_x: object = None
         self._copy_of: tuple[Variant, weakref.ref[Stored]] | None = None
         # Not a WeakSet: its callbacks are Python code, in which what a signal handler raises gets lost.
-        self._operators: list[weakref.ref[Any]] = []
+        self._operators: list[weakref.ref[object]] = []
+
+    @property
+    def device(self) -> str | tuple[str, ...]:
+        """The name of the device, or the names of several."""
+        names = tuple(map(device_name, self.ordinals))
+        return names if self.parts else names[0]
+
+    def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        """Refuse an array that lies on another device than the matrix, or than x, which lies `beside`."""
+        if located.ordinal in (self._places if beside is None else (beside,)):
+            return
+        if beside is None:
+            other = f"the operator is on {' or '.join(repr(device_name(place)) for place in self._places)}"
+        else:
+            other = f"x is on {device_name(beside)!r}"
+        there = device_name(located.ordinal)
+        raise ValueError(f"{name} is on {there!r}, but {other}; move one of them")
 
     @property
     def lock(self) -> _core.Hold:
@@ -62,6 +107,11 @@ class Stored:
     def nbytes(self) -> int:
         """Bytes on the device, those of the copies included."""
         return self.matrix.nbytes + sum(copy.nbytes for copy in list(self.copies.values()))
+
+    def to_csr(self) -> sp.csr_array:
+        """The entries as a new canonical ``csr_array``."""
+        with at_most(self.description.threads):
+            return to_csr(self.matrix)
 
     def belongs_to(self, op: object) -> None:
         """Count an operator that has it, as long as it lives and has no other; `lock` is held."""
@@ -73,8 +123,8 @@ class Stored:
     def is_shared(self, op: object) -> bool:
         """Whether anything but this operator relies on the values; `lock` is held."""
         alive = (reference() for reference in self._operators)
-        others = (other for other in alive if other is not None and other is not op)
-        return self._original() is not None or any(other._stored is self for other in others)
+        has_other = any(getattr(other, "_stored", None) is self for other in alive if other is not op)
+        return has_other or self._original() is not None
 
     def variant(self, which: Variant, make: Callable[[], Stored]) -> Stored:
         """The transpose or a conjugate, which is made once, and of which this one is the same."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
+from .._util.types import DType, HostArray
 from .._util.value_types import (
     AnyMatrix,
+    DistributedMatrix,
     Matrix,
     PartedMatrix,
-    is_distributed,
+    StreamedMatrix,
     is_in_one_format,
     is_parted,
     is_streamed,
@@ -23,8 +26,11 @@ from .._util.value_types import (
 from ..formats import Choice, Indices, Order, Part, build_in_one, estimate_csr, indices_of, pieces_for
 from ..inputs import compressed
 from ..inputs.compressed import narrowed
-from ..inputs.source import in_host_memory
+from ..inputs.source import DeviceCsr, in_host_memory
 from ..partition.partitions import check_sets
+
+#: A canonical matrix, in host memory or on a device.
+CanonicalCsr: TypeAlias = sp.csr_array | DeviceCsr
 
 
 def reordered(choice: Choice, order: Order) -> Choice:
@@ -49,8 +55,10 @@ def wrapped(matrix: AnyMatrix, order: Order) -> AnyMatrix:
     if isinstance(order, _core.Permutation) and is_in_one_format(matrix):
         return value_type(matrix.dtype).parted(matrix, order)
     rows = indices_of(order)
-    made = [(part, rows[own], rows[cols]) for part, own, cols in _made_of(matrix)]
-    return _parted((len(rows), len(rows)), matrix.dtype, made or [(matrix, rows, rows)])
+    made = [(matrix, rows, rows)]
+    if is_parted(matrix):
+        made = [(part, rows[own], rows[cols]) for part, own, cols in _made_of(matrix)]
+    return _parted((len(rows), len(rows)), matrix.dtype, made)
 
 
 def transposed(choice: Choice) -> Choice:
@@ -62,7 +70,7 @@ def transposed(choice: Choice) -> Choice:
     return Choice(choice.format, choice.options, reason, swapped)
 
 
-def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
+def build(csr: CanonicalCsr, choice: Choice, ordinal: int) -> AnyMatrix:
     """A matrix that is canonical CSR, as chosen, on a device.
 
     Raises
@@ -72,7 +80,7 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
     FormatError, MemoryError, CudaError
         As for a matrix in one format.
     """
-    made: list[tuple[AnyMatrix, Any, Any]] = []
+    made: list[tuple[AnyMatrix, int | Indices, int | Indices]] = []
     if choice.parts:
         # The core checks once more what would corrupt memory.
         check_sets([part.rows for part in choice.parts], csr.shape[0], "the parts must")
@@ -82,15 +90,19 @@ def build(csr: Any, choice: Choice, ordinal: int) -> AnyMatrix:
             made.append((stored, part.rows, 0 if part.cols is None else part.cols))
     else:
         first = 0
-        for piece in pieces_for(csr, choice.format):
-            made.append((build_in_one(piece, choice, ordinal), first, 0))
-            first += piece.shape[0]
+        for chunk in pieces_for(csr, choice.format):
+            made.append((build_in_one(chunk, choice, ordinal), first, 0))
+            first += chunk.shape[0]
         if len(made) == 1:
             return made[0][0]
     return _parted(csr.shape, csr.dtype, made)
 
 
-def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, Any, Any]]) -> PartedMatrix:
+def _parted(
+    shape: tuple[int, int],
+    dtype: DType,
+    made: Sequence[tuple[AnyMatrix, int | Indices, int | Indices]],
+) -> PartedMatrix:
     """The matrix of parts; one whose rows and columns are permuted alike has one array for both."""
     if len(made) == 1:
         matrix, rows, cols = made[0]
@@ -98,7 +110,7 @@ def _parted(shape: tuple[int, int], dtype: Any, made: Sequence[tuple[AnyMatrix, 
     return value_type(dtype).parted(*shape, made)
 
 
-def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
+def estimate(csr: CanonicalCsr, choice: Choice, ordinal: int) -> int:
     """Bytes that the matrix takes that `build` makes."""
     if not choice.parts:
         return int(estimate_csr(csr, choice.format, ordinal, choice.options)["bytes"])
@@ -110,7 +122,7 @@ def estimate(csr: Any, choice: Choice, ordinal: int) -> int:
     )
 
 
-def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
+def submatrix(csr: sp.csr_array, rows: Indices, cols: Indices | None = None) -> sp.csr_array:
     """``csr[rows][:, cols]`` as canonical CSR; every column without `cols`.
 
     Raises
@@ -133,37 +145,40 @@ def submatrix(csr: Any, rows: Any, cols: Any = None) -> Any:
     return narrowed(found.sorted_indices())
 
 
-def _made_of(matrix: Any) -> list[tuple[Any, Indices, Indices | None]]:
-    """The matrices that a matrix is made of, with their rows and columns; none if it is in one format."""
+def _made_of(matrix: PartedMatrix | DistributedMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
+    """The matrices that a matrix is made of, with their rows and columns."""
     if is_parted(matrix):
         return [
             (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
             for part, rows, cols in matrix.parts
         ]
-    if is_distributed(matrix):
-        return [(shard, _index_map(rows, shard.rows), None) for shard, rows, *_ in matrix.shards]
-    return []
+    return [(part, _index_map(rows, part.rows), None) for part, rows, *_ in matrix.shards]
+
+
+def _parts_of(matrix: PartedMatrix | DistributedMatrix) -> list[AnyMatrix]:
+    return [made[0] for made in (matrix.parts if is_parted(matrix) else matrix.shards)]
 
 
 def _index_map(indices: int | Indices, count: int) -> Indices:
     return np.arange(indices, indices + count, dtype=np.int32) if isinstance(indices, int) else indices
 
 
-def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
+def to_csr(matrix: AnyMatrix) -> sp.csr_array:
     """The matrix as a new canonical csr_array, whatever it is made of."""
-    made_of = _made_of(matrix)
-    if not made_of:
+    shape = matrix.rows, matrix.cols
+    if is_in_one_format(matrix) or is_streamed(matrix):
         return sp.csr_array(matrix.to_csr(), shape=shape)
+    made_of = _made_of(matrix)
     index_type = np.int32 if matrix.nnz <= compressed.ENTRY_LIMIT else np.int64
     data, indices = np.empty(matrix.nnz, matrix.dtype), np.empty(matrix.nnz, index_type)
     indptr = np.zeros(shape[0] + 1, index_type)
     row, begin = 0, 0
     for part, rows, cols in made_of:  # one at a time, for the memory's sake
-        piece = to_csr(part, (len(rows), shape[1] if cols is None else len(cols)))
-        end = begin + piece.nnz
-        data[begin:end] = piece.data
-        indices[begin:end] = piece.indices if cols is None else cols[piece.indices]
-        indptr[row + 1 : row + 1 + len(rows)] = begin + piece.indptr[1:].astype(index_type, copy=False)
+        own = to_csr(part)
+        end = begin + own.nnz
+        data[begin:end] = own.data
+        indices[begin:end] = own.indices if cols is None else cols[own.indices]
+        indptr[row + 1 : row + 1 + len(rows)] = begin + own.indptr[1:].astype(index_type, copy=False)
         row, begin = row + len(rows), end
     stacked = sp.csr_array((data, indices, indptr), shape=shape)
     every_row = np.concatenate([rows for _, rows, _ in made_of])
@@ -173,67 +188,65 @@ def to_csr(matrix: Any, shape: tuple[int, int]) -> Any:
     return stacked
 
 
-def formats_in(matrix: Any) -> set[str]:
+def _stored_in_one(matrix: AnyMatrix) -> Iterator[Matrix | StreamedMatrix]:
+    """The matrices in one format that a matrix is made of in the end; itself if it is one."""
+    if is_in_one_format(matrix) or is_streamed(matrix):
+        yield matrix
+    else:
+        for part in _parts_of(matrix):
+            yield from _stored_in_one(part)
+
+
+def formats_in(matrix: AnyMatrix) -> set[str]:
     """The formats that a matrix is stored in."""
-    made_of = _made_of(matrix)
-    if made_of:
-        return {name for part, _, _ in made_of for name in formats_in(part)}
-    return {"csr" if is_streamed(matrix) else matrix.format}
+    return {"csr" if is_streamed(part) else part.format for part in _stored_in_one(matrix)}
 
 
-def format_of(matrix: Any) -> str:
+def format_of(matrix: AnyMatrix) -> str:
     """The format, or those of the parts."""
-    made_of = _made_of(matrix)
-    if made_of:
-        return " + ".join(dict.fromkeys(format_of(part) for part, _, _ in made_of))
-    return "csr, streamed" if is_streamed(matrix) else str(matrix.format)
+    names = ("csr, streamed" if is_streamed(part) else part.format for part in _stored_in_one(matrix))
+    return " + ".join(dict.fromkeys(names))
 
 
-def options(matrix: Any) -> dict[str, Any]:
+def options(matrix: AnyMatrix) -> dict[str, Any]:
     """The tunables in force; of several parts a list of them, with their formats."""
-    every = [part for part, _, _ in _made_of(matrix)]
+    if is_in_one_format(matrix):
+        return dict(matrix.options)
+    if is_streamed(matrix):
+        return {}
+    every = _parts_of(matrix)
     if len(every) == 1:
         return options(every[0])
-    if every:
-        return {"parts": [{"format": format_of(part), **options(part)} for part in every]}
-    return {} if is_streamed(matrix) else dict(matrix.options)
+    return {"parts": [{"format": format_of(part), **options(part)} for part in every]}
 
 
-def counts(matrix: Any) -> dict[str, float]:
+def counts(matrix: AnyMatrix) -> dict[str, float]:
     """What the format counts of what it stores, by name; of parts the sums."""
-    every = [part for part, _, _ in _made_of(matrix)]
-    if not every:
-        return {} if is_streamed(matrix) else dict(matrix.counts)
-    total: dict[str, float] = {}
-    for part in every:
-        for name, count in counts(part).items():
-            total[name] = total.get(name, 0) + count
-    return total
+    total: Counter[str] = Counter()
+    for part in _stored_in_one(matrix):
+        total.update({} if is_streamed(part) else part.counts)  # which adds them
+    return dict(total)
 
 
-def takes_new_values(matrix: Any) -> TypeGuard[Matrix | PartedMatrix]:
+def takes_new_values(matrix: AnyMatrix) -> TypeGuard[Matrix | PartedMatrix]:
     """Whether the values of a matrix can be replaced where it is stored."""
     return matrix.is_permuted if is_parted(matrix) else is_in_one_format(matrix)
 
 
-def value_map_bytes(matrix: Any) -> int:
+def value_map_bytes(matrix: AnyMatrix) -> int:
     """What updates of the values have the matrix keep, besides its arrays."""
-    made_of = _made_of(matrix)
-    if made_of:
-        own = int(matrix.value_map_bytes) if is_parted(matrix) else 0
-        return own + sum(value_map_bytes(part) for part, _, _ in made_of)
-    return 0 if is_streamed(matrix) else int(matrix.value_map_bytes)
+    own = matrix.value_map_bytes if is_parted(matrix) else 0
+    return own + sum(0 if is_streamed(part) else part.value_map_bytes for part in _stored_in_one(matrix))
 
 
-def arrays(matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
+def arrays(matrix: AnyMatrix) -> dict[str, HostArray]:
     """Copies of the stored arrays by name; of parts with their number before it."""
+    if is_in_one_format(matrix):
+        return dict(matrix.arrays())
     if is_streamed(matrix):
         return dict(zip(("values", "col_indices", "row_offsets"), matrix.to_csr(), strict=True))
-    made_of = _made_of(matrix)
-    if not made_of:
-        return dict(matrix.arrays())
     named = {}
-    for number, (part, rows, cols) in enumerate(made_of):
+    for number, (part, rows, cols) in enumerate(_made_of(matrix)):
         stored = {"rows": rows, **({} if cols is None else {"cols": cols}), **arrays(part)}
         named.update({f"{number}.{name}": array for name, array in stored.items()})
     return named

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import Flag
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+
+from .._util.types import DType
 
 
 class Symmetry(Flag):
@@ -20,7 +22,7 @@ class Symmetry(Flag):
     BOTH = 3
 
 
-def declared(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry | None:
+def declared(symmetric: object, dtype: DType) -> Symmetry | None:
     """What is known of a matrix of which its owner says `symmetric`, as `aslinearoperator` takes it.
 
     A real matrix that is said to be Hermitian is known as that alone: its new values are looked at, too.
@@ -35,7 +37,7 @@ def declared(symmetric: Any, dtype: np.dtype[Any]) -> Symmetry | None:
 
 
 def stored_as(
-    known: Symmetry | None, by_half: Literal["symmetric", "hermitian"] | None, dtype: np.dtype[Any]
+    known: Symmetry | None, by_half: Literal["symmetric", "hermitian"] | None, dtype: DType
 ) -> Symmetry | None:
     """What is known of a stored matrix; `by_half` says of which kind it is where that is by half."""
     if by_half is None:
@@ -53,16 +55,14 @@ def of_part(known: Symmetry | None) -> Symmetry | None:
     return Symmetry.NEITHER if known == Symmetry.NEITHER else None
 
 
-def of_multiple(known: Symmetry | None, factor: Any) -> Symmetry | None:
+def of_multiple(known: Symmetry | None, factor: complex) -> Symmetry | None:
     """Of the matrix times a number, or divided by one: what is Hermitian stays so if the number is real."""
     if not known or np.imag(factor) == 0:
         return known
     return Symmetry.SYMMETRIC if Symmetry.SYMMETRIC in known else None
 
 
-def simplest(
-    known: Symmetry | None, dtype: np.dtype[Any], transposed: bool, conjugated: bool
-) -> tuple[bool, bool]:
+def simplest(known: Symmetry | None, dtype: DType, transposed: bool, conjugated: bool) -> tuple[bool, bool]:
     """The least that makes a matrix its transpose, its conjugate or both: to transpose, to conjugate.
 
     ``(False, False)``: it is that already.

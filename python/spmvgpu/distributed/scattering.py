@@ -13,8 +13,8 @@ from .._util.arguments import one_of, whole_number
 from ..partition import Partition, by_nnz, by_rows
 from .blocks import local_rows
 from .communicators import private
-from .construct import aslinearoperator
 from .errors import agreement, check_same
+from .from_rows import aslinearoperator
 from .operator import DistributedOperator
 from .ranges import Ranges, checked_offsets
 

@@ -1,0 +1,327 @@
+"""A matrix over several devices of one process: which rows each one gets, and in which format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import _core
+from .._util.arguments import whole_number
+from .._util.plugins import Plugins
+from .._util.types import HostArray
+from .._util.value_types import AnyMatrix, DistributedMatrix, value_type
+from ..devices import CPU, device_name
+from ..formats import Choice, Indices, build_in_one, reads_all_of_x, reads_diagonals
+from ..inputs.compressed import narrowed, pieces_of, rows_of
+from ..partition.partitions import Partition, by_nnz, by_rows, check_powers
+from ..planning.choosing import choose, general_formats
+from ..planning.parts import estimate, formats_in
+from ..planning.predict import predict_csr
+from ..planning.profile import calibrated_power, device_model, load_profile
+from ..planning.request import Request
+from ..planning.requests import requested
+from ..planning.symmetry import of_part
+
+# What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
+_MEMORY_KEPT_FREE = 0.03
+_LEAST_KEPT_FREE = 16 << 20  # memory comes in pages, and every stream takes some
+
+# Entries of the rows that are timed where powers must be measured.
+_SAMPLE_ENTRIES = 8_000_000
+
+# Bytes per second from page-locked memory to the device, as measured on an H200.
+_BUS_RATE = 54e9
+
+# Bytes in one transfer of rows that are streamed: large beside what a transfer costs of itself.
+_LARGEST_CHUNK = 64 << 20
+
+# Entries of an interior that is worth kernels of its own: its product takes longer than their launches.
+_LEAST_INTERIOR = 4_000_000
+
+Rows: TypeAlias = range | Indices
+PARTITIONS: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Plugins(
+    "partition", nnz=by_nnz, rows=by_rows
+)
+
+
+@dataclass(frozen=True)
+class Division:
+    """How the rows of a matrix are divided among devices: arguments of `aslinearoperator`.
+
+    Attributes
+    ----------
+    powers : tuple of float or None
+        Relative computing powers of the devices; None to measure unlike ones.
+    partition : str or Partition
+        A key of `PARTITIONS`, or the sets of rows themselves.
+    memory_limit : int or None
+        Largest number of bytes on a GPU; None for what is free.
+    """
+
+    powers: tuple[float, ...] | None = None
+    partition: str | Partition = "nnz"
+    memory_limit: int | None = None
+
+    @classmethod
+    def checked(cls, devices: int, powers: object, partition: object, memory_limit: object) -> Division:
+        """The division among so many devices that a caller asks for.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For a value that is not allowed.
+        """
+        given = None if powers is None else tuple(check_powers(powers).tolist())
+        if given is not None and len(given) != devices:
+            raise ValueError(
+                f"there are {len(given)} powers for {devices} devices; give one power per device"
+            )
+        limit = None if memory_limit is None else whole_number("memory_limit", memory_limit, 0)
+        if isinstance(partition, Partition) or (isinstance(partition, str) and partition in PARTITIONS):
+            return cls(given, partition, limit)
+        kind = ValueError if isinstance(partition, str) else TypeError
+        allowed = ", ".join(map(repr, PARTITIONS))
+        raise kind(f"partition={partition!r} is not allowed; give {allowed} or a Partition")
+
+
+@dataclass(frozen=True, eq=False)
+class DevicePart:
+    """Some rows of the matrix, on one device.
+
+    Attributes
+    ----------
+    rows : range or array of int32
+    ordinal : int
+        The device.
+    resident : int or None
+        How many of the rows stay in the memory of the GPU; the others pass through it in every product. None:
+        all stay.
+    chunk : int
+        Bytes of each of the two buffers that those others pass through.
+    is_full : bool
+        The rows were chosen to fill the memory in the format that is predicted to be the fastest, so that
+        there is no room to try others.
+    reason : str
+        Why rows are not where the partition put them, or not in the memory of their GPU; empty if they are.
+    """
+
+    rows: Rows
+    ordinal: int
+    resident: int | None = None
+    chunk: int = 0
+    is_full: bool = False
+    reason: str = ""
+
+
+def divide(
+    csr: sp.csr_array, division: Division, request: Request, ordinals: Sequence[int]
+) -> list[DevicePart]:
+    """The rows that each device gets."""
+    given = division.partition
+    if isinstance(given, Partition):
+        if len(given.sets) != len(ordinals):
+            raise ValueError(
+                f"the partition has {len(given.sets)} sets of rows for {len(ordinals)} devices; give one set "
+                "per device"
+            )
+        given.check_rows(csr.shape[0])
+        sets = given.sets
+    else:
+        powers = division.powers or measured_powers(csr, request, ordinals)
+        sets = PARTITIONS[given](np.diff(csr.indptr), powers).sets
+    return [DevicePart(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
+
+
+def measured_powers(csr: sp.csr_array, request: Request, ordinals: Sequence[int]) -> tuple[float, ...]:
+    """Equal ones if all devices are of one kind; else as calibrated, or from products with some rows."""
+    kinds = {ordinal: device_model(ordinal) for ordinal in ordinals}
+    if len(set(kinds.values())) == 1:
+        return (1.0,) * len(ordinals)
+    calibrated = [calibrated_power(ordinal, csr.dtype) for ordinal in ordinals]
+    if None not in calibrated:
+        return tuple(power for power in calibrated if power is not None)
+    sample = _sample(csr, min(_room(ordinal) for ordinal in kinds if ordinal != CPU))
+    times: dict[str, float] = {}
+    for ordinal, kind in kinds.items():
+        if kind not in times:
+            times[kind] = _store(sample, request, ordinal).time_products(10)
+    return tuple(1 / times[kinds[ordinal]] for ordinal in ordinals)
+
+
+def fit(
+    csr: sp.csr_array, request: Request, parts: Sequence[DevicePart], memory_limit: int | None = None
+) -> list[DevicePart]:
+    """The parts, less the rows that do not fit the memory of their GPU.
+
+    Those are done by the CPU, or streamed through the GPU in every product, whichever is expected to take
+    less time.
+    """
+    fitting: list[DevicePart] = []
+    for part in parts:
+        if part.ordinal == CPU:
+            fitting.append(part)
+        else:
+            room = _room(part.ordinal) if memory_limit is None else memory_limit
+            fitting += _split(csr, request, part, room // sum(p.ordinal == part.ordinal for p in parts))
+    return fitting
+
+
+def _split(csr: sp.csr_array, request: Request, part: DevicePart, available: int) -> list[DevicePart]:
+    own = _rows_in(csr, part.rows)
+    vectors = own.dtype.itemsize * (own.shape[0] + own.shape[1])
+    needed = _bytes_needed(own, request, part.ordinal)
+    if needed + vectors <= available or own.nnz == 0:
+        return [part]
+    chunk = min(_LARGEST_CHUNK, available // 16)  # of each of two buffers
+    for_matrix = max(0, available - 2 * chunk - vectors)
+    resident = int(np.searchsorted(own.indptr, own.nnz * for_matrix / needed, side="right")) - 1
+    rest = _rows_in(own, range(resident, own.shape[0]))
+    streamed_ms, cpu_ms = _streamed_ms(rest), _cpu_ms(rest)
+    reason = (
+        f"{needed + vectors} bytes do not fit into the {available} bytes of {device_name(part.ordinal)}: "
+        f"streaming {rest.shape[0]} rows takes {streamed_ms:.3g} ms, and computing them on the CPU takes "
+        f"{cpu_ms:.3g} ms"
+    )
+    if streamed_ms < cpu_ms:
+        streamed = f"{reason}; streaming was chosen"
+        return [replace(part, resident=resident, chunk=chunk, is_full=True, reason=streamed)]
+    on_cpu = DevicePart(part.rows[resident:], CPU, reason=f"{reason}; the CPU was chosen")
+    return [replace(part, rows=part.rows[:resident], is_full=True), on_cpu] if resident else [on_cpu]
+
+
+def _streamed_ms(csr: sp.csr_array) -> float:
+    entries, rows = int(csr.nnz), int(csr.shape[0])
+    return 1e3 * (entries * (int(csr.dtype.itemsize) + 4) + rows * 4) / _BUS_RATE
+
+
+def _cpu_ms(csr: sp.csr_array) -> float:
+    sample = _sample(csr)
+    microseconds = build_in_one(sample, Choice("csr"), CPU).time_products(5)
+    return 1e-3 * microseconds * int(csr.nnz) / max(int(sample.nnz), 1)
+
+
+def _room(ordinal: int) -> int:
+    """Bytes of a GPU's memory that may be taken."""
+    _core.release_idle_memory(ordinal)  # for blocks larger than those that are kept
+    free = int(_core.device_properties(ordinal)["memory_free"])
+    return max(0, free - max(_LEAST_KEPT_FREE, int(free * _MEMORY_KEPT_FREE)))
+
+
+def _sample(csr: sp.csr_array, room: int | None = None) -> sp.csr_array:
+    """The first rows, as many as are worth timing and leave most of the room free."""
+    entries = _SAMPLE_ENTRIES
+    if room is not None:
+        entries = min(entries, room // (8 * (csr.dtype.itemsize + 4)))
+    end = int(np.searchsorted(csr.indptr, entries, side="right")) - 1
+    return narrowed(rows_of(csr, range(min(max(end, 1), csr.shape[0]))))
+
+
+def _bytes_needed(own: sp.csr_array, request: Request, ordinal: int) -> int:
+    choice = requested(own, request.format, ordinal, dict(request.options))
+    if request.format == "auto" and ordinal == CPU:
+        choice = Choice("csr")
+    elif request.format == "auto":
+        names = general_formats(of_part(request.symmetric), "cuda")  # those that `choose` asks
+        expected = predict_csr(own, ordinal, "roofline", load_profile(ordinal), names, True).best
+        choice = Choice(expected.format, expected.options)
+    return estimate(own, choice, ordinal)
+
+
+def _store(own: sp.csr_array, request: Request, ordinal: int, *, untuned: bool = False) -> AnyMatrix:
+    """Some rows in a format of their own on a device."""
+    tune, known = "off" if untuned else request.tune, of_part(request.symmetric)
+    return choose(own, request.format, ordinal, tune, dict(request.options), known, request.budget)[1]
+
+
+def build(csr: sp.csr_array, request: Request, parts: Sequence[DevicePart]) -> DistributedMatrix:
+    """The matrix whose parts are on their devices."""
+    has_pieces = len(parts) > 1 and csr.shape[0] == csr.shape[1]  # so have vectors then
+    made = []
+    for part in parts:
+        own = _rows_in(csr, part.rows)
+        interior = _interior(own, part) if has_pieces else range(0)
+        matrix = _store_part(own, request, part, interior)
+        first = part.rows.start if isinstance(part.rows, range) else part.rows
+        made.append((matrix, first, *_window(own, matrix), 1 if interior else 0))
+    return value_type(csr.dtype).distributed(csr.shape[0], csr.shape[1], made)
+
+
+def _store_part(own: sp.csr_array, request: Request, part: DevicePart, interior: range) -> AnyMatrix:
+    """The rows of a part: in one format, or the interior first and the others in formats of their own.
+
+    Those that do not stay in memory come last and are streamed.
+    """
+    if not interior and part.resident is None:
+        return _store(own, request, part.ordinal, untuned=part.is_full)
+    made: list[tuple[AnyMatrix, int, int]] = []
+    resident = [interior, range(interior.start), range(interior.stop, own.shape[0])]
+    if part.resident is not None:
+        resident = [range(part.resident)]
+    for rows in filter(len, resident):
+        untuned = part.is_full or (bool(interior) and rows is not interior)
+        made.append((_store(_rows_in(own, rows), request, part.ordinal, untuned=untuned), rows.start, 0))
+    if part.resident is not None:
+        streamed, first = value_type(own.dtype).streamed, part.resident
+        for some in pieces_of(rows_of(own, range(first, own.shape[0]))):
+            arrays = (some.indptr, some.indices, some.data)
+            made.append((streamed(*arrays, own.shape[1], part.ordinal, part.chunk), first, 0))
+            first += some.shape[0]
+    return made[0][0] if len(made) == 1 else value_type(own.dtype).parted(own.shape[0], own.shape[1], made)
+
+
+def _interior(own: sp.csr_array, part: DevicePart) -> range:
+    """The rows of a part, counted from its first, that are multiplied while it gets its halo of x.
+
+    They are those further from its first and last row than any of its entries is from the diagonal, so that
+    no format reads the halo for them. None on the CPU, where rows do not stay, and where they are too few.
+    """
+    nothing, rows = range(0), part.rows
+    stays = part.ordinal != CPU and part.resident is None and not part.is_full
+    if not stays or not isinstance(rows, range) or own.nnz < 2 * _LEAST_INTERIOR:
+        return nothing
+    filled, first, last = _ends_of_rows(own)
+    below, above = int((filled + rows.start - first).max()), int((last - filled - rows.start).max())
+    start = 0 if rows.start == 0 else max(0, below)
+    stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, above)
+    worthwhile = start < stop and own.indptr[stop] - own.indptr[start] >= max(_LEAST_INTERIOR, own.nnz // 2)
+    return range(start, stop) if worthwhile and stop - start < len(rows) else nothing
+
+
+def _ends_of_rows(csr: sp.csr_array) -> tuple[HostArray, HostArray, HostArray]:
+    """The rows of a canonical matrix that are not empty, and the columns of their first and last entries."""
+    filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
+    first = csr.indices[csr.indptr[filled]].astype(np.int64)
+    last = csr.indices[csr.indptr[filled + 1] - 1].astype(np.int64)
+    return filled, first, last
+
+
+def _window(csr: sp.csr_array, matrix: AnyMatrix) -> tuple[int, int]:
+    """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
+    names = formats_in(matrix)
+    if any(map(reads_all_of_x, names)):
+        return 0, csr.shape[1]
+    filled, first, last = _ends_of_rows(csr)
+    if not filled.size:
+        return 0, 0
+    if any(map(reads_diagonals, names)):  # along diagonals, from one end of the rows to the other
+        return max(0, int((first - filled).min())), min(
+            csr.shape[1], csr.shape[0] + int((last - filled).max())
+        )
+    return int(first.min()), int(last.max()) + 1
+
+
+def _rows_in(csr: sp.csr_array, rows: Rows) -> sp.csr_array:
+    """Some rows of a canonical matrix, in the order given."""
+    return narrowed(rows_of(csr, rows) if isinstance(rows, range) else csr[rows])
+
+
+def _as_rows(rows: Indices) -> Rows:
+    if len(rows) == 0:
+        return range(0)
+    if rows[-1] - rows[0] + 1 == len(rows):  # each of them once, as in every partition
+        return range(int(rows[0]), int(rows[-1]) + 1)
+    return np.ascontiguousarray(rows, dtype=np.int32)

@@ -1,0 +1,119 @@
+"""From a matrix and a description to what is stored, also where a format refuses the matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .. import _core
+from .._util.steps import Recording, recorded, step
+from ..devices import at_most
+from ..formats import Choice
+from ..inputs.canonical import canonical_csr
+from ..inputs.source import in_host_memory
+from ..multi_device import division
+from ..planning import parts
+from ..planning.choosing import choose
+from ..planning.parts import CanonicalCsr
+from ..planning.reordering import in_order
+from ..planning.symmetry import Symmetry
+from .description import Description
+from .stored import Stored
+
+
+def build(csr: CanonicalCsr, description: Description, recording: Recording | None = None) -> Stored:
+    """Store a canonical matrix as described.
+
+    `recording` has the steps that were taken before, such as the checks of the matrix, and goes on.
+
+    Raises
+    ------
+    FormatError, MemoryError, CudaError
+        As `aslinearoperator`.
+    """
+    with at_most(description.threads):
+        if description.is_divided:
+            return _on_several_devices(csr, description)
+        if description.choice.format == "auto":
+            return _in_chosen_format(csr, description, recording)
+        return Stored(parts.build(csr, description.choice, *description.ordinals), description)
+
+
+def _in_chosen_format(csr: CanonicalCsr, description: Description, recording: Recording | None) -> Stored:
+    (ordinal,), request = description.ordinals, description.request
+    with recorded(recording) as recording:
+        order, ordered = None, csr
+        if description.reorder:
+            with step("order"):
+                order, ordered = in_order(csr, description.reorder, ordinal)
+        choice, matrix, tuning = choose(
+            ordered,
+            request.format,
+            ordinal,
+            request.tune,
+            dict(request.options),
+            request.symmetric,
+            request.budget,
+            may_reorder=description.reorder is None,
+        )
+    tuning.steps = recording.steps()
+    if order is not None:
+        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
+    return Stored(matrix, replace(description, choice=choice), tuning=tuning)
+
+
+def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
+    csr, request, how = in_host_memory(csr), description.request, description.division
+    divided = division.divide(csr, how, request, description.ordinals)
+    fitting = division.fit(csr, request, divided, how.memory_limit)
+    matrix = division.build(csr, request, fitting)
+    formats = {parts.format_of(part) for part, *_ in matrix.shards}
+    reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
+    choice = Choice(formats.pop() if len(formats) == 1 else "parts", reason=reason)
+    return Stored(matrix, replace(description, choice=choice), fitting)
+
+
+def build_values(csr: CanonicalCsr, description: Description, symmetric: Symmetry | None) -> Stored:
+    """Store a matrix with the pattern of the one described and values of which `symmetric` is known.
+
+    If the format was chosen automatically and cannot hold the values, another one is chosen.
+
+    Raises
+    ------
+    FormatError
+        If the format was asked for and cannot hold the values.
+    """
+    new = description.knowing(symmetric)
+    try:
+        return build(csr, new)
+    except _core.FormatError:
+        if not description.gives_way:
+            raise
+    return build(csr, new.unchosen())
+
+
+def build_multiple(csr: CanonicalCsr, description: Description, symmetric: Symmetry | None) -> Stored:
+    """Store new values as `build_values`, or in CSR if the format that was asked for cannot hold them."""
+    try:
+        return build_values(csr, description, symmetric)
+    except _core.FormatError as refused:
+        return build(csr, description.knowing(symmetric).in_csr(_reason(description, "new", refused)))
+
+
+def build_derived(csr: CanonicalCsr, description: Description, which: str) -> Stored:
+    """Store the "new" or "transposed" matrix as described, or in CSR if the format cannot hold it."""
+    try:
+        return build(csr, description)
+    except _core.FormatError as refused:
+        return build(csr, description.in_csr(_reason(description, which, refused)))
+
+
+def _reason(description: Description, which: str, refused: _core.FormatError) -> str:
+    return f"{description.choice.format} cannot hold the {which} matrix: {refused}"
+
+
+def restored(csr: object, description: Description) -> Stored:
+    """Store a matrix that comes from a pickle, on the devices that its description names in this process."""
+    here = replace(description.on(description.device), stream=None)
+    with at_most(here.threads):
+        # A copy: arrays that come from a pickle may lie in buffers that somebody else writes to.
+        return build(canonical_csr(csr), here)

@@ -1,0 +1,95 @@
+"""What `explain` says of an operator, and the table that notebooks show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._util.show import html_table, in_bytes, short, wrapped
+from .._util.steps import in_words
+from .._util.value_types import DistributedMatrix, is_distributed
+from ..devices import CPU, device_name
+from ..formats import traits
+from ..inputs import compressed
+from ..multi_device.division import DevicePart
+from ..planning.budget import takes_long_to_plan
+from ..planning.parts import counts, format_of, options, value_map_bytes
+from ..planning.predict import predict_csr
+from ..planning.profile import load_profile
+from .stored import Stored
+
+
+def summary(stored: Stored, nbytes: int) -> str:
+    """The facts of an operator that holds so many bytes, in one line however long."""
+    (rows, cols), matrix, threads = stored.shape, stored.matrix, stored.description.threads
+    return (
+        f"<{rows}x{cols} SparseOperator of {matrix.dtype}, {matrix.nnz} stored entries, "
+        f"format {stored.description.choice.format!r} on {stored.device!r}, {nbytes} bytes"
+        f"{'' if threads is None else f', at most {threads} threads'}>"
+    )
+
+
+def explanation(stored: Stored, nbytes: int) -> str:
+    """Why the format is in use, what is stored, and what other formats are predicted to cost."""
+    head = wrapped(summary(stored, nbytes))
+    matrix = stored.matrix
+    return "\n".join([head, *(_divided(matrix, stored.parts) if is_distributed(matrix) else _alone(stored))])
+
+
+def _divided(matrix: DistributedMatrix, parts: Sequence[DevicePart]) -> list[str]:
+    """Which part of the matrix each device has."""
+    lines = ["", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
+    for part, (own, *_) in zip(parts, matrix.shards, strict=True):
+        facts = f"{device_name(part.ordinal):8s} {own.rows:12,d} {own.nnz:14,d} {own.nbytes:16,d}"
+        lines.append(f"{facts}   {format_of(own)}")
+    return lines + [wrapped(part.reason) for part in parts if part.reason]
+
+
+def _alone(stored: Stored) -> list[str]:
+    matrix, choice, tuning = stored.matrix, stored.description.choice, stored.tuning
+    lines = [f"chosen because {choice.reason}"]
+    if tuning is not None:
+        if tuning.trials:
+            trials = (f"{trial.name} {trial.time_us:.2f} us" for trial in tuning.trials)
+            took = f"{tuning.products} products and {tuning.seconds:.3f} s"
+            lines.append(f"tuning took {took}: {', '.join(trials)}")
+        if tuning.steps:
+            lines.append(f"made in {in_words(tuning.steps)}")
+    if matrix.nnz > compressed.ENTRY_LIMIT:
+        lines.append(f"stored in chunks of some rows each: a format holds {compressed.ENTRY_LIMIT} entries")
+    counted = ", ".join(f"{name} {count:.0f}" for name, count in counts(matrix).items() if count)
+    if counted:
+        lines.append(f"stored with: {counted}")
+    if map_bytes := value_map_bytes(matrix):
+        lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
+    (ordinal,) = stored.ordinals
+    kind = "cpu" if ordinal == CPU else "cuda"
+    predictions = predict_csr(stored.to_csr(), ordinal, "roofline", load_profile(ordinal))
+    lines += ["", predictions.caption]
+    table, best = predictions.table(choice.format, options(matrix)), predictions.best.format
+    known, notes = traits(best), []
+    if choice.format != best and known.only_if_asked:
+        notes.append(f"{best} is there for experiments: only format={best!r} gives it")
+    elif choice.format != best and takes_long_to_plan(best, kind):
+        asked = "symmetric=True or tune='full'" if known.needs_symmetry else "tune='full'"
+        notes.append(
+            f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
+        )
+    elif choice.format != best and kind == "cuda" and known.needs_few_values:
+        notes.append(f"{best} is considered with tune='full', or for few values on near columns")
+    return [*map(wrapped, lines), table, *map(wrapped, notes)]
+
+
+def html(stored: Stored, nbytes: int) -> str:
+    """The facts of an operator that holds so many bytes, as an HTML table."""
+    choice = stored.description.choice
+    facts = {
+        "shape": f"{stored.shape[0]:,} x {stored.shape[1]:,}",
+        "dtype": stored.matrix.dtype,
+        "non-zeros": f"{stored.matrix.nnz:,}",
+        "format": choice.format,
+        "options": ", ".join(f"{name}={short(value)}" for name, value in options(stored.matrix).items()),
+        "chosen because": choice.reason,
+        "device": ", ".join(map(device_name, stored.ordinals)),
+        "memory": in_bytes(nbytes),
+    }
+    return html_table("SparseOperator", [(name, value) for name, value in facts.items() if value])
