@@ -19,6 +19,15 @@ MAY_INCLUDE = {
     "bindings": {"core", "gpu", "formats", "matrix", "multi", "planning", "solvers"},
 }
 
+# The same of the folders in `solvers`; "" stands for the files beside them, which bring all together.
+SOLVERS_MAY_INCLUDE = {
+    "system": set(),
+    "engines": {"system"},
+    "preconditioners": {"system", "engines"},
+    "methods": {"system", "engines"},
+    "": {"system", "engines", "preconditioners", "methods"},
+}
+
 FILES = sorted(path for path in CPP.rglob("*") if path.suffix in {".cpp", ".hpp", ".cu", ".cuh"})
 
 
@@ -45,9 +54,10 @@ def test_every_room_is_known():
     assert {room(path) for path in FILES} == set(MAY_INCLUDE)
 
 
-def test_rooms_do_not_include_each_other_in_a_circle():
+@over("table", [MAY_INCLUDE, SOLVERS_MAY_INCLUDE])
+def test_rooms_do_not_include_each_other_in_a_circle(table):
     above = set()
-    for name, below in MAY_INCLUDE.items():
+    for name, below in table.items():
         assert below <= above, name
         above.add(name)
 
@@ -61,6 +71,19 @@ def test_a_file_includes_only_what_its_room_may(path):
     )
     generated = {"bindings/build_info.hpp"}
     assert not {name for name in ours - generated if not (CPP / name).is_file()}
+
+
+def in_solvers(name):
+    """The folder of `solvers` that holds a file, or "" for one beside the folders."""
+    return "/".join(Path(name).parts[1:-1])
+
+
+@over("path", [path for path in FILES if room(path) == "solvers"])
+def test_a_file_of_solvers_includes_only_what_its_folder_may(path):
+    own = in_solvers(path.relative_to(CPP))
+    allowed = {own, *SOLVERS_MAY_INCLUDE[own]}
+    ours, _ = included(path)
+    assert {in_solvers(name) for name in ours if name.startswith("solvers/")} <= allowed
 
 
 @over("path", FILES)

@@ -68,99 +68,6 @@ private:
     Device device_;
 };
 
-const char* name_of(Status status) {
-    switch (status) {
-        case Status::kRunning:
-            return "running";
-        case Status::kConverged:
-            return "converged";
-        case Status::kExhausted:
-            return "exhausted";
-        case Status::kNotFinite:
-            return "not_finite";
-        case Status::kIndefinite:
-            return "indefinite";
-        case Status::kBadPreconditioner:
-            return "bad_preconditioner";
-        case Status::kRho:
-            return "rho";
-        case Status::kOmega:
-            return "omega";
-        case Status::kSingular:
-            return "singular";
-        case Status::kUnsymmetric:
-            return "unsymmetric";
-        case Status::kUnsymmetricM:
-            return "unsymmetric_preconditioner";
-        case Status::kLeastSquares:
-            return "least_squares";
-        case Status::kStagnated:
-            return "stagnated";
-        case Status::kOutOfRange:
-            return "out_of_range";
-    }
-    return "unknown";
-}
-
-Method method_of(const std::string& name) {
-    if (name == "cg") return Method::kCg;
-    if (name == "bicgstab") return Method::kBicgstab;
-    if (name == "gmres") return Method::kGmres;
-    if (name == "minres") return Method::kMinres;
-    throw std::invalid_argument("there is no solver '" + name + "'");
-}
-
-Limits limits_of(const py::dict& given) {
-    Limits limits{};
-    for (const auto& [key, value] : given) {
-        const auto name = key.cast<std::string>();
-        if (name == "rtol") {
-            limits.rtol = value.cast<double>();
-        } else if (name == "atol") {
-            limits.atol = value.cast<double>();
-        } else if (name == "maxiter") {
-            limits.maxiter = value.cast<std::int64_t>();
-        } else if (name == "restart") {
-            limits.restart = value.cast<int>();
-        } else if (name == "legacy") {
-            limits.legacy = value.cast<bool>();
-        } else if (name == "guess_is_mb") {
-            limits.guess_is_mb = value.cast<bool>();
-        } else if (name == "check") {
-            limits.check = value.cast<bool>();
-        } else if (name == "shift") {
-            limits.shift = value.cast<double>();
-        } else if (name == "look_each") {
-            limits.look_each = value.cast<bool>();
-        } else if (name == "look_restarts") {
-            limits.look_restarts = value.cast<bool>();
-        } else if (name == "look_every") {
-            limits.look_every = value.cast<int>();
-        } else if (name == "record") {
-            limits.record = value.cast<bool>();
-        } else if (name == "recorded") {
-            limits.recorded = value.cast<bool>();
-        } else if (name == "cooperative") {
-            limits.cooperative = value.cast<bool>();
-        } else {
-            throw std::invalid_argument("a solver has no limit '" + name + "'");
-        }
-    }
-    return limits;
-}
-
-py::dict dict_of(const Report& report) {
-    return py::dict(py::arg("status") = name_of(report.status), py::arg("iterations") = report.iterations,
-                    py::arg("offending_value") = report.offending_value, py::arg("residual") = report.residual,
-                    py::arg("true_residual") = report.true_residual, py::arg("goal") = report.goal,
-                    py::arg("norm_b") = report.norm_b, py::arg("seconds") = report.seconds,
-                    py::arg("product_seconds") = report.product_seconds,
-                    py::arg("precondition_seconds") = report.precondition_seconds,
-                    py::arg("products") = report.products, py::arg("preconditionings") = report.preconditionings,
-                    py::arg("resident") = report.resident, py::arg("chained") = report.chained,
-                    py::arg("pieces") = report.pieces, py::arg("residuals") = report.residuals);
-}
-
 template <class T>
 std::optional<std::pair<index_t, Wide<T>>> row_and_value(const std::optional<Pivot<T>>& pivot) {
     if (!pivot) return std::nullopt;
@@ -249,11 +156,10 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
         "y = map(x), of vectors on a device; complete on return.");
     module.def(
         "solve",
-        [](const std::string& method, const Map& A, const std::optional<std::shared_ptr<Map>>& M, index_t n,
-           int ordinal, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const py::dict& given,
-           SolverMemory& memory, std::optional<std::uintptr_t> stream, std::optional<int> threads,
-           const py::object& callback, const py::object& ranks) {
-            const Limits limits = limits_of(given);
+        [](const std::string& method, const Map& A, const Map* M, index_t n, int ordinal, std::uintptr_t b,
+           std::uintptr_t guess, std::uintptr_t x, const Limits& limits, SolverMemory& memory,
+           std::optional<std::uintptr_t> stream, std::optional<int> threads, const py::object& callback,
+           const py::object& ranks) {
             const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
                 GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
             };
@@ -261,7 +167,7 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
             const System<T> system{n,
                                    Device{ordinal},
                                    &A,
-                                   M ? M->get() : nullptr,
+                                   M,
                                    reinterpret_cast<const T*>(b),
                                    reinterpret_cast<const T*>(guess),
                                    reinterpret_cast<T*>(x),
@@ -275,13 +181,9 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
                 check_interrupt();
             };
             const Stream after = reinterpret_cast<Stream>(stream.value_or(0));
-            Report report;
-            {
-                const GilRelease release;
-                const ThreadLimit limit(threads.value_or(std::numeric_limits<int>::max()));
-                report = solve(method_of(method), system, limits, memory, stream ? &after : nullptr, look);
-            }
-            return dict_of(report);
+            const GilRelease release;
+            const ThreadLimit limit(threads.value_or(std::numeric_limits<int>::max()));
+            return solve(method, system, limits, memory, stream ? &after : nullptr, look);
         },
         py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("ordinal"), py::arg("b"), py::arg("guess"),
         py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"), py::arg("threads"), py::arg("callback"),
@@ -289,6 +191,43 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
         "Solves with vectors on one device, given by address (0: none). Starts after what the stream holds; complete "
         "on return. Of vectors in pieces, `ranks` adds what the other ranks have to an array of sums, or is an "
         "NcclCommunicator.");
+}
+
+void register_limits_and_report(py::module_& module) {
+    py::class_<Limits>(module, "SolverLimits", "When a solve ends, and how it is done.")
+        .def(py::init())
+        .def_readwrite("rtol", &Limits::rtol)
+        .def_readwrite("atol", &Limits::atol)
+        .def_readwrite("maxiter", &Limits::maxiter)
+        .def_readwrite("restart", &Limits::restart)
+        .def_readwrite("legacy", &Limits::legacy)
+        .def_readwrite("guess_is_mb", &Limits::guess_is_mb)
+        .def_readwrite("check", &Limits::check)
+        .def_readwrite("shift", &Limits::shift)
+        .def_readwrite("look_each", &Limits::look_each)
+        .def_readwrite("look_restarts", &Limits::look_restarts)
+        .def_readwrite("look_every", &Limits::look_every)
+        .def_readwrite("record", &Limits::record)
+        .def_readwrite("recorded", &Limits::recorded)
+        .def_readwrite("cooperative", &Limits::cooperative);
+    py::class_<Report>(module, "SolverReport", "How a solve went.")
+        .def_property_readonly("status",
+                               [](const Report& report) { return kStatusNames[static_cast<int>(report.status)]; })
+        .def_readonly("iterations", &Report::iterations)
+        .def_readonly("offending_value", &Report::offending_value)
+        .def_readonly("residual", &Report::residual)
+        .def_readonly("true_residual", &Report::true_residual)
+        .def_readonly("goal", &Report::goal)
+        .def_readonly("norm_b", &Report::norm_b)
+        .def_readonly("seconds", &Report::seconds)
+        .def_readonly("product_seconds", &Report::product_seconds)
+        .def_readonly("precondition_seconds", &Report::precondition_seconds)
+        .def_readonly("products", &Report::products)
+        .def_readonly("preconditionings", &Report::preconditionings)
+        .def_readonly("pieces", &Report::pieces)
+        .def_readonly("resident", &Report::resident)
+        .def_readonly("chained", &Report::chained)
+        .def_readonly("residuals", &Report::residuals);
 }
 
 }  // namespace
@@ -307,6 +246,8 @@ void register_solvers(py::module_& module) {
         },
         py::arg("rows"), py::arg("entries"), py::arg("longest_row"),
         "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
+    module.def("solver_names", &method_names, "The solvers that solve() knows.");
+    register_limits_and_report(module);
     for_each_value_type([&]<class T>() { register_solver_types<T>(module, value_suffix<T>()); });
 }
 

@@ -9,8 +9,8 @@
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
 #include "multi/parted_matrix.hpp"
-#include "solvers/memory.hpp"
-#include "solvers/solve.hpp"
+#include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
@@ -25,14 +25,17 @@ public:
             return nullptr;
         }
         if (limits.look_each || limits.look_restarts) return nullptr;
-        return system.M == nullptr || system.M->diagonal() != nullptr ? matrix : nullptr;
+        return system.has_operator() ? nullptr : matrix;
     }
 
     // Takes b, the guess and the diagonal as they are once what the stream holds is done; null: they are there.
     PermutedSystem(const System<T>& given, const PartedMatrix<T>& matrix, SolverMemory& memory, const Stream* after)
         : given_(given),
           order_(matrix.parts().front().rows.indices),
-          lease_(memory, 4 * vector_bytes(), given.device),
+          lease_(memory, given.device,
+                 [this](Arena& arena) {
+                     for (T*& vector : vectors_) vector = arena.take<T>(given_.n);
+                 }),
           A_(matrix.parts().front().matrix),
           inside_(given) {
         if (after != nullptr) cuda::synchronize(*after, given.device);
@@ -41,7 +44,7 @@ public:
         inside_.b = permuted(0, given.b);
         if (given.guess != nullptr) inside_.guess = permuted(1, given.guess);
         if (given.M != nullptr) inside_.M = &M_.emplace(permuted(2, given.M->diagonal()));
-        inside_.x = vector(3);
+        inside_.x = vectors_[3];
         finish();
     }
 
@@ -54,17 +57,16 @@ public:
     }
 
 private:
-    std::size_t vector_bytes() const { return (given_.n * sizeof(T) + 255) / 256 * 256; }
-    T* vector(int i) { return reinterpret_cast<T*>(lease_.data() + i * vector_bytes()); }
     const T* permuted(int i, const T* from) {
-        cuda::gather(vector(i), from, order_, stream_.get());
-        return vector(i);
+        cuda::gather(vectors_[i], from, order_, stream_.get());
+        return vectors_[i];
     }
     void finish() const { cuda::synchronize(stream_.get(), given_.device); }
 
     const System<T>& given_;
     Array<index_t> order_;
     std::shared_ptr<void> stream_;
+    T* vectors_[4];  // b, the guess, the diagonal and x
     SolverMemory::Lease lease_;
     MatrixMap<T> A_;
     std::optional<DiagonalMap<T>> M_;

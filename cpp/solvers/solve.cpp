@@ -3,10 +3,11 @@
 #include <optional>
 
 #include "solvers/engines/host_pieces.hpp"
-#include "solvers/engines/pieces.hpp"
+#include "solvers/in_pieces.hpp"
+#include "solvers/methods/methods.hpp"
 #include "solvers/permuted_system.hpp"
 #ifdef SPMVGPU_CUDA
-#include "solvers/engines/cuda.hpp"
+#include "solvers/on_gpus.hpp"
 #endif
 
 namespace spmvgpu {
@@ -14,21 +15,21 @@ namespace spmvgpu {
 namespace {
 
 template <class T>
-Report solve_in_pieces(const SystemInPieces<T>& system, Method method, const Limits& limits, SolverMemory& memory,
-                       const std::function<void(const Look&)>& look) {
+Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
+                       SolverMemory& memory, const LookAt& look) {
     const std::size_t count = system.halos.lanes().size();
-    const std::size_t bytes = system.bytes(method, limits);
-    SolverMemory::Lease lease(memory, count * bytes, Device{});
+    const Needs needs = system.needs(method, limits);
+    SolverMemory::Lease lease(memory, count * aligned(needs.bytes), Device{});
     std::vector<char*> of_pieces;
-    for (std::size_t k = 0; k < count; ++k) of_pieces.push_back(lease.data() + k * bytes);
-    HostPieces queues(static_cast<int>(count), sum_bytes<T>(limits));
-    return run_in_pieces(queues, system, of_pieces, std::vector<Stream>(count), method, limits, look);
+    for (std::size_t k = 0; k < count; ++k) of_pieces.push_back(lease.data() + k * aligned(needs.bytes));
+    HostPieces queues(static_cast<int>(count), needs.sums * sizeof(Wide<T>));
+    return run_in_pieces(method, queues, system, limits, of_pieces, std::vector<Stream>(count), look);
 }
 
 // The way that suits the system.
 template <class T>
-Report run(Method method, System<T> system, const Limits& limits, SolverMemory& memory, const Stream* after,
-           const std::function<void(const Look&)>& look) {
+Report run(std::string_view method, System<T> system, const Limits& limits, SolverMemory& memory, const Stream* after,
+           const LookAt& look) {
     if (const PartedMatrix<T>* const matrix = PermutedSystem<T>::matrix_of(system, limits)) {
         PermutedSystem<T> permuted(system, *matrix, memory, after);
         const Report report = run(method, permuted.inside(), limits, memory, after, look);
@@ -40,29 +41,33 @@ Report run(Method method, System<T> system, const Limits& limits, SolverMemory& 
     if (const Halos<T>* const halos = SystemInPieces<T>::divides(system)) {
         const SystemInPieces<T> in_pieces(system, *halos);
 #ifdef SPMVGPU_CUDA
-        if (halos->has_gpus()) return cuda::solve_in_pieces(in_pieces, method, limits, memory, after, look);
+        if (halos->has_gpus()) return cuda::solve_in_pieces(method, in_pieces, limits, memory, after, look);
 #endif
-        return solve_in_pieces(in_pieces, method, limits, memory, look);
+        return solve_in_pieces(method, in_pieces, limits, memory, look);
     }
-    const std::size_t bytes = work_bytes<T>(method, system.n, limits);
 #ifdef SPMVGPU_CUDA
-    if (system.gpus_of_ranks != nullptr) {
-        return cuda::solve_over_ranks(system, *system.gpus_of_ranks, method, limits, memory, bytes, after, look);
-    }
-    if (system.device.is_cuda()) return cuda::solve(method, system, limits, memory, bytes, after, look);
+    if (system.gpus_of_ranks != nullptr) return cuda::solve_over_ranks(method, system, limits, memory, after, look);
+    if (system.device.is_cuda()) return cuda::solve_on_gpu(method, system, limits, memory, after, look);
 #endif
-    SolverMemory::Lease lease(memory, bytes, system.device);
+    const Needs needs = needs_of(method, system, limits);
+    SolverMemory::Lease lease(memory, needs.bytes, system.device);
     // As one piece, so that solvers are compiled once for the CPU.
-    HostPieces pieces(1, sum_bytes<T>(limits), system.ranks);
+    HostPieces pieces(1, needs.sums * sizeof(Wide<T>), system.ranks);
     PiecesQueue queue(pieces, {{system.n, 0, 0}});
-    return run_method(method, queue, system, limits, lease.data(), bytes, look);
+    return run_method(method, queue, system, limits, lease.data(), look);
 }
 
 }  // namespace
 
+std::vector<std::string> method_names() {
+    std::vector<std::string> names;
+    Methods<double>::for_each_name([&](const char* name) { names.emplace_back(name); });
+    return names;
+}
+
 template <class T>
-Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, const Stream* after,
-             const std::function<void(const Look&)>& look) {
+Report solve(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+             const Stream* after, const LookAt& look) {
     const auto start = std::chrono::steady_clock::now();
     Report report = run(method, system, limits, memory, after, look);
     if (report.status == Status::kOutOfRange) {
@@ -75,9 +80,9 @@ Report solve(Method method, const System<T>& system, const Limits& limits, Solve
     return report;
 }
 
-#define INSTANTIATE(T)                                                                           \
-    template Report solve(Method, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
-                          const std::function<void(const Look&)>&);
+#define INSTANTIATE(T)                                                                                     \
+    template Report solve(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
+                          const LookAt&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -1,98 +1,22 @@
-// Krylov solvers on the device where the vectors are: what one is asked for, and what it says in the end.
+// Krylov solvers on the device where the vectors are.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "gpu/nccl.hpp"
-#include "solvers/engines/ranks.hpp"
-#include "solvers/linear_map.hpp"
-#include "solvers/memory.hpp"
+#include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
-enum class Method : int { kCg, kBicgstab, kGmres, kMinres };
+std::vector<std::string> method_names();  // of the list in methods/methods.hpp
 
-enum class Status : std::int32_t {
-    kRunning,
-    kConverged,
-    kExhausted,          // all iterations that were allowed are done
-    kNotFinite,          // NaN or inf came up
-    kIndefinite,         // p.Ap <= 0
-    kBadPreconditioner,  // r.Mr <= 0
-    kRho,                // bicgstab: the residual is orthogonal to the first one
-    kOmega,              // bicgstab: no step along A s makes the residual smaller
-    kSingular,           // gmres: the basis ended, and the residual is not small
-    kUnsymmetric,        // minres: A is not symmetric, as far as its checks see
-    kUnsymmetricM,       // minres: the same of M
-    kLeastSquares,       // minres: |A r| is small, and |r| is not: the system has no solution, and x comes nearest
-    kStagnated,          // the true residual is not small enough, and going on from it does not help
-    kOutOfRange,         // numbers of the first iteration are so large or small that the system has to be scaled
-};
-
-// Vectors of length n on one device, where they are also given if A is over several that keep pieces of them. Of a
-// system over the ranks of a communicator every rank has a piece of length n, on a device of its own.
+// Solves by the method of this name. Complete when it returns. On a GPU the work starts after what the stream `after`
+// holds, if that is given. look() may throw, which ends the solve. Throws std::invalid_argument, with the names that
+// there are, for another name.
 template <class T>
-struct System {
-    index_t n;
-    Device device;
-    const LinearMap<T>* A;
-    const LinearMap<T>* M;  // the preconditioner; null: none
-    const T* b;
-    const T* guess;                       // null: zero
-    T* x;                                 // result; need not be initialised, must not overlap the others
-    const AddOverRanks* ranks = nullptr;  // of such a system, through host memory; null: none
-    const cuda::NcclCommunicator* gpus_of_ranks = nullptr;  // the same between GPUs
-};
-
-struct Limits {
-    double rtol, atol;           // done when |b - A x| <= max(rtol |b|, atol)
-    std::int64_t maxiter;        // of gmres, restarts unless legacy is set
-    int restart = 20;            // gmres
-    bool legacy = false;         // gmres: maxiter counts its inner iterations
-    bool guess_is_mb = false;    // the guess is M b
-    bool check = false;          // minres: look whether A and M are symmetric
-    double shift = 0;            // minres solves (A - shift I) x = b
-    bool look_each = false;      // look() after every iteration, and not now and then
-    bool look_restarts = false;  // gmres: after every restart
-    int look_every = 0;          // after so many iterations; 0: ever more rarely
-    bool record = false;         // whether the report has all residuals
-    bool recorded = true;        // whether iterations may be recorded as a CUDA graph
-    bool cooperative = true;     // whether kernels may have blocks that wait for each other (resident.hpp, chained.cuh)
-    bool scaled = false;         // b, A and M are multiplied by powers of two (scales.hpp)
-};
-
-// What the caller sees of a solve under way.
-struct Look {
-    std::int64_t iterations;
-    double residual;  // as the method updates it
-    double norm_b;
-};
-
-struct Report {
-    Status status = Status::kRunning;
-    std::int64_t iterations = 0;
-    double offending_value = 0;
-    double residual = 0;       // as the method updates it
-    double true_residual = 0;  // |b - A x| in the end
-    double goal = 0;           // what the residual was to fall below
-    double norm_b = 0;
-    double seconds = 0;          // all of it
-    double product_seconds = 0;  // in products with A; on a GPU from those of one iteration
-    double precondition_seconds = 0;
-    std::int64_t products = 0, preconditionings = 0;  // that the method made use of
-    int pieces = 1;                                   // of the vectors, each on a device of its own
-    bool resident = false;                            // whether the iterations were done within one kernel
-    bool chained = false;                             // whether the sweeps between two products were
-    std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
-};
-
-// Complete when it returns. On a GPU the work starts after what the stream `after` holds, if that is given. look() may
-// throw, which ends the solve.
-template <class T>
-Report solve(Method method, const System<T>& system, const Limits& limits, SolverMemory& memory, const Stream* after,
-             const std::function<void(const Look&)>& look);
+Report solve(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+             const Stream* after, const LookAt& look);
 
 }  // namespace spmvgpu

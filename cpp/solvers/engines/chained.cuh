@@ -38,8 +38,7 @@ struct Chain {
     index_t n;
     bool has_operator;  // M is one
     const T* diagonal;  // that M is; null: M is none, or not a diagonal
-    Wide<T>* dots;      // that products leave, null if they leave none
-    index_t dot_parts;
+    index_t dot_parts;  // that products leave of x.y
     unsigned* arrivals;
     Wide<T>* partials;
 };
@@ -62,18 +61,19 @@ public:
 
     // See Context.
     template <class S, class Then>
-    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Wide<T>* parts,
+                                                     const Then& then) {
         ++segment_;
         if (segment_ != wanted_) return;
-        if (chain_.dots == nullptr) {
-            return sweep(
+        if (parts == nullptr) {
+            return reduce(
                 s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
         }
         if (s->stopped) return;
         Sums<T, 1> sums;
         const index_t threads = static_cast<index_t>(gridDim.x) * ChainTuning::kBlockSize;
         for (index_t i = blockIdx.x * ChainTuning::kBlockSize + threadIdx.x; i < chain_.dot_parts; i += threads) {
-            sums.value[0] += chain_.dots[i];
+            sums.value[0] += parts[i];
         }
         add_up(s, sums, then);
     }
@@ -88,19 +88,14 @@ public:
         return to;
     }
 
-    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
-                                          const Writes<T, kWrites>& writes, const Step& step, const Then& then) {
+                                          const Writes<T, kWrites>& writes, const Step& step, const Then& then = {}) {
         if (segment_ == wanted_) sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});
     }
-    template <class S, int kReads, unsigned kMissing, int kWrites, class Step>
-    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
-                                          const Writes<T, kWrites>& writes, const Step& step) {
-        sweep(s, reads, writes, step, Nothing{});
-    }
     template <class S, int kReads, unsigned kMissing, class Step, class Then>
-    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
-                                          const Then& then) {
+    __device__ __forceinline__ void reduce(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
+                                           const Then& then) {
         sweep(s, reads, Writes<T, 0>{}, step, then);
     }
 
@@ -162,13 +157,12 @@ public:
           scalars_(scalars),
           iteration_(iteration),
           chain_{solve.n,
-                 solve.has_operator(),
-                 solve.diagonal(),
-                 nullptr,
-                 solve.system().A->dot_parts(),
+                 solve.work.has_operator(),
+                 solve.work.diagonal(),
+                 solve.work.system.A->dot_parts(),
                  solve.queue.partials().arrivals + 1,
                  reinterpret_cast<Wide<T>*>(solve.queue.partials().sums)} {
-        const int ordinal = solve.system().device.ordinal;
+        const int ordinal = solve.work.system.device.ordinal;
         const int most = std::min<int>(properties(ordinal).multiprocessors, ChainTuning::kMaxBlocks);
         blocks_ = std::clamp<int>(static_cast<int>(blocks_for(solve.n, ChainTuning::kBlockSize)), 1, most);
         can_run_ = can_cooperate(kKernel, blocks_, ChainTuning::kBlockSize, ordinal);
@@ -190,13 +184,12 @@ public:
         solve_.multiply(x, y);
     }
     template <class Then>
-    void multiply_and_dot(S*, const T* from, T* to, const Then&) {
+    void multiply_and_dot(S*, const T* from, T* to, Wide<T>* parts, const Then&) {
         end_segment();
-        if (chain_.dot_parts == 0) {
+        if (parts == nullptr) {
             solve_.multiply(from, to);
         } else {
-            if (chain_.dots == nullptr) chain_.dots = solve_.template take<Wide<T>>(chain_.dot_parts);
-            solve_.multiply_leaving_dots(from, to, chain_.dots);
+            solve_.work.system.A->apply_and_dot(from, to, parts, solve_.queue.stream());
         }
         has_sweeps_ = true;
     }
@@ -213,6 +206,10 @@ public:
 
     template <class... Given>
     void sweep(const Given&...) {
+        has_sweeps_ = true;
+    }
+    template <class... Given>
+    void reduce(const Given&...) {
         has_sweeps_ = true;
     }
 
@@ -243,7 +240,7 @@ private:
 // however often somebody looks at the solve.
 template <class T, class S, class Iteration>
 bool iterate_chained(Context<T, CudaQueue>& solve, S* s, int period, const Iteration& iteration) {
-    if (!solve.limits.cooperative || solve.system().ranks != nullptr) return false;
+    if (!solve.limits.cooperative || solve.work.system.ranks != nullptr) return false;
     ChainQueue<T, S, Iteration> chain(solve, s, iteration);
     if (!chain.can_run()) return false;
     solve.repeat(s, period, 1, [&](std::int64_t k) { chain.iterate(k); });

@@ -1,110 +1,62 @@
-// What all solvers share: their vectors, products, first residual and stopping, so that a solver's own file has its
-// formulas and nothing else.
+// What all solvers share: products, the first residual and stopping, so that a method's own file has its formulas and
+// nothing else.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
 
+#include "solvers/engines/engine.hpp"
 #include "solvers/engines/pace.hpp"
 #include "solvers/engines/progress.hpp"
 #include "solvers/engines/scales.hpp"
-#include "solvers/engines/sweep.hpp"
-#include "solvers/solve.hpp"
+#include "solvers/engines/work.hpp"
 
 namespace spmvgpu {
 
 template <class T, class Queue>
 class Context {
+    static_assert(Engine<Queue>);
+
 public:
-    Context(Queue& queue, const System<T>& system, const Limits& limits, char* memory, std::size_t bytes,
-            const std::function<void(const Look&)>& look)
-        : queue(queue),
-          n(system.n),
-          x(system.x),
-          b(system.b),
-          limits(limits),
-          system_(system),
-          memory_(memory),
-          end_(memory + bytes),
-          look_(look),
-          diagonal_(system.M == nullptr ? nullptr : system.M->diagonal()) {
+    Context(Queue& queue, Work<T>& work, const LookAt& look)
+        : queue(queue), work(work), limits(work.limits), n(work.n()), x(work.x()), look_(look) {
         if (limits.scaled) scale();
     }
 
     Queue& queue;
+    const Work<T>& work;
+    const Limits& limits;
     const index_t n;
     T* const x;
-    const T* b;
-    const Limits& limits;
+
+    const T* b() const { return work.b(); }
     double shift() const { return std::ldexp(limits.shift, scales_.A); }
-
-    const System<T>& system() const { return system_; }
-
-    // Memory for the solve, on its device.
-    template <class U>
-    U* take(std::size_t count) {
-        char* const from = memory_;
-        memory_ += aligned(count * sizeof(U));
-        if (memory_ > end_) throw std::logic_error("a solver takes more memory than it said");
-        return reinterpret_cast<U*>(from);
-    }
-    T* vector() { return take<T>(n); }
-    static constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-    // The scalars of a solver, on the device.
-    template <class S>
-    S* scalars(S initial, int history_size = kHistory) {
-        history_ = take<double>(history_size);
-        initial.maxiter = limits.maxiter;
-        initial.rtol = limits.rtol;
-        initial.atol = std::ldexp(limits.atol, scales_.b);
-        if (!limits.scaled) {
-            constexpr int kExponent = sizeof(Real<T>) == sizeof(float) ? 100 : 512;
-            initial.lowest = std::ldexp(1.0, -kExponent);
-            initial.highest = std::ldexp(1.0, kExponent);
-        }
-        initial.history = history_;
-        initial.history_size = history_size_ = history_size;
-        S* const s = take<S>(1);
-        queue.put_scalars(s, initial);
-        return s;
-    }
+    bool has_preconditioner() const { return work.has_preconditioner(); }
 
     void multiply(const T* from, T* to) {
         report.products += !iterates_;
-        timed(report.product_seconds, [&] { system_.A->apply(from, to, queue.stream()); });
+        timed(report.product_seconds, [&] { work.system.A->apply(from, to, queue.stream()); });
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
-    // to = A from,  then(scalars, from.to)
+    // to = A from,  then(scalars, from.to). `parts` are Work::parts_of_dot(), for runs that have products leave them.
     template <class S, class Then>
-    void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+    void multiply_and_dot(S* s, const T* from, T* to, Wide<T>* /*parts*/, const Then& then) {
         multiply(from, to);
-        queue.sweep(
-            s, n, read(from, to), SPMVGPU_LAMBDA(const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+        reduce(
+            s, read(from, to), [=] SPMVGPU_DEVICE(const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
     }
-
-    // The same by a product that leaves from.to at `dots`, in parts.
-    void multiply_leaving_dots(const T* from, T* to, Wide<T>* dots) {
-        system_.A->apply_and_dot(from, to, dots, queue.stream());
-    }
-
-    // M's diagonal, null if M is none; solvers that read it as ones then need no step for either case.
-    const T* diagonal() const { return diagonal_; }
-    bool has_preconditioner() const { return system_.M != nullptr; }
-    bool has_operator() const { return system_.M != nullptr && diagonal() == nullptr; }
 
     // M from, which is `from` itself where there is no preconditioner, and otherwise put into `to`.
     template <class S>
     const T* precondition(S* s, const T* from, T* to) {
-        if (system_.M == nullptr) return from;
-        if (const T* const m = diagonal()) {
-            queue.sweep(
-                s, n, read(from, m), write(to), SPMVGPU_LAMBDA(const S&, T r, T m) { return put(m * r); });
+        if (!has_preconditioner()) return from;
+        if (const T* const m = work.diagonal()) {
+            sweep(s, read(from, m), write(to), [=] SPMVGPU_DEVICE(const S&, T r, T m) { return put(m * r); });
         } else {
             report.preconditionings += !iterates_;
-            timed(report.precondition_seconds, [&] { system_.M->apply(from, to, queue.stream()); });
+            timed(report.precondition_seconds, [&] { work.system.M->apply(from, to, queue.stream()); });
             if (scales_.M != 0) scale_by_power(queue, n, to, to, scales_.M);
         }
         return to;
@@ -116,78 +68,94 @@ public:
     // and rotate().
     template <class S>
     void orthogonalise(S* s, const Basis<T>& v, int count, Wide<T>* h, Wide<T>* again) {
-        if constexpr (Queue::kMayCooperate) {
-            if (orthogonalise_together(*this, s, v, count, h, again)) return;
-        }
+        if (Queue::Shortcuts::orthogonalise(*this, s, v, count, h, again)) return;
         T* const w = v[count];
-        queue.dots(s, n, v, count + 1, w, h, SPMVGPU_LAMBDA(S&){});
+        queue.dots(s, n, v, count + 1, w, h, [=] SPMVGPU_DEVICE(S&) {});
         queue.combine(
-            s, n, v, SPMVGPU_LAMBDA(const S&) { return count; }, h, -1, w, Nothing{});
-        queue.dots(s, n, v, count, w, again, SPMVGPU_LAMBDA(S&){});
+            s, n, v, [=] SPMVGPU_DEVICE(const S&) { return count; }, h, -1, w, Nothing{});
+        queue.dots(s, n, v, count, w, again, [=] SPMVGPU_DEVICE(S&) {});
         queue.combine(
-            s, n, v, SPMVGPU_LAMBDA(const S&) { return count; }, again, -1, w,
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                s.measure(real_of(sums[0]));
+            s, n, v, [=] SPMVGPU_DEVICE(const S&) { return count; }, again, -1, w,
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
+                s.measure(sums.real(0));
                 s.rotate();
             });
-        queue.sweep(
-            s, n, read(w), write(w), SPMVGPU_LAMBDA(const S& s, T w) { return put(Real<T>(s.scale) * w); });
+        sweep(s, read(w), write(w), [=] SPMVGPU_DEVICE(const S& s, T w) { return put(s.scale * w); });
+    }
+
+    // One pass over vectors, and what it sums.
+    template <class S, class R, class W, class Step, class Then = Nothing>
+    void sweep(S* s, const R& reads, const W& writes, const Step& step, const Then& then = {}) {
+        queue.sweep(s, n, reads, writes, step, then);
+    }
+    // A sweep that only sums.
+    template <class S, class R, class Step, class Then>
+    void reduce(S* s, const R& reads, const Step& step, const Then& then) {
+        queue.sweep(s, n, reads, Writes<T, 0>{}, step, then);
+    }
+    // Scalar work alone.
+    template <class S, class Scalars>
+    void compute(S* s, const Scalars& scalars) {
+        queue.compute(s, scalars);
     }
 
     template <class S>
-    void copy(S* s, const T* from, T* to) {
-        queue.sweep(
-            s, n, read(from), write(to), SPMVGPU_LAMBDA(const S&, T value) { return put(value); });
+    S read_scalars(const S* s) {
+        return queue.read_scalars(s);
     }
-
     template <class S>
-    void clear(S* s, T* to) {
-        queue.sweep(
-            s, n, read(b), write(to), SPMVGPU_LAMBDA(const S&, T) { return put(T(0)); });
+    void put_scalars(S* s, const S& value) {
+        queue.put_scalars(s, value);
     }
 
     // x = the guess, r = b - A x, with the norms of b and r; and what they mean for the solve. False if it is over.
     template <class S>
-    bool start(S* s, T* r) {
-        if (system_.guess != nullptr || limits.guess_is_mb) {
-            const double shift = this->shift();
-            const T* const guess = limits.guess_is_mb ? precondition(s, b, r) : system_.guess;
-            copy(s, guess, x);
+    bool start(S* s, S initial, T* r) {
+        initial.maxiter = limits.maxiter;
+        initial.rtol = limits.rtol;
+        initial.atol = std::ldexp(limits.atol, scales_.b);
+        if (!limits.scaled) {
+            constexpr int kExponent = sizeof(Real<T>) == sizeof(float) ? 100 : 512;
+            initial.lowest = std::ldexp(1.0, -kExponent);
+            initial.highest = std::ldexp(1.0, kExponent);
+        }
+        initial.history = work.history;
+        initial.history_size = work.history_size;
+        put_scalars(s, initial);
+        if (work.system.guess != nullptr || limits.guess_is_mb) {
+            const T* const guess = limits.guess_is_mb ? precondition(s, b(), r) : work.system.guess;
+            sweep(s, read(guess), write(x), [=] SPMVGPU_DEVICE(const S&, T guess) { return put(guess); });
             if (limits.scaled)
                 scale_by_power(queue, n, x, x, limits.guess_is_mb ? -scales_.A - scales_.M : scales_.x());
+            const Factor<double> shift = this->shift();
             multiply(x, r);
-            queue.sweep(
-                s, n, read(b, r, x), write(r),
-                SPMVGPU_LAMBDA(const S&, T b, T ax, T x) {
-                    const T r = b - (ax - Real<T>(shift) * x);
+            sweep(
+                s, read(b(), r, x), write(r),
+                [=] SPMVGPU_DEVICE(const S&, T b, T ax, T x) {
+                    const T r = b - (ax - shift * x);
                     return put(r).sum(square(b), square(r));
                 },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) { begin(s, real_of(sums[0]), real_of(sums[1])); });
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) { begin(s, sums.real(0), sums.real(1)); });
         } else {
-            queue.sweep(
-                s, n, read(b), write(x, r), SPMVGPU_LAMBDA(const S&, T b) { return put(T(0), b).sum(square(b)); },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { begin(s, real_of(sums[0]), real_of(sums[0])); });
+            sweep(
+                s, read(b()), write(x, r), [=] SPMVGPU_DEVICE(const S&, T b) { return put(T(0), b).sum(square(b)); },
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { begin(s, sums.real(0), sums.real(0)); });
         }
-        const S now = queue.read_scalars(s);
-        if (now.status == Status::kConverged && now.norm_b == 0) clear(s, x);
+        const S now = read_scalars(s);
+        if (now.status == Status::kConverged && now.norm_b == 0) {
+            sweep(s, read(b()), write(x), [=] SPMVGPU_DEVICE(const S&, T) { return put(T(0)); });
+        }
         return now.status == Status::kRunning;
     }
 
-    // A sweep over whole vectors.
-    template <class S, class... Given>
-    void sweep(S* s, const Given&... given) {
-        queue.sweep(s, n, given...);
-    }
-
     // Iterates until the scalars say that it is over: iteration(run, s, k) does the k-th iteration, where `run` is this
-    // context or, in a kernel that does many of them or a part of one, what stands for it there (see resident.hpp and
-    // chained.cuh). After `period` iterations the vectors play the same parts again.
+    // context or, in a kernel that does many of them or a part of one, what has the same has_preconditioner(),
+    // multiply(), multiply_and_dot(), precondition(), sweep() and reduce() there (see resident.cuh and chained.cuh).
+    // After `period` iterations the vectors play the same parts again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
         const Iterating iterating(*this);
-        if constexpr (Queue::kMayCooperate) {
-            if (iterate_resident(*this, s, iteration) || iterate_chained(*this, s, period, iteration)) return;
-        }
+        if (Queue::Shortcuts::iterate(*this, s, period, iteration)) return;
         repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });
     }
 
@@ -197,19 +165,19 @@ public:
         const Iterating iterating(*this);
         Pace pace;
         // Ranks do the same work all at once, so none of them may have some queued beyond the end.
-        pace.each = limits.look_each || limits.look_restarts || system_.ranks != nullptr;
+        pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr;
         pace.period = period;
         pace.first = std::max(1, pace.first / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
-        pace.most = std::max(1, static_cast<int>(history_size_ - 1) / iterations_each);
-        pace.recordable =
-            limits.recorded && system_.A->can_be_recorded() && (system_.M == nullptr || system_.M->can_be_recorded());
+        pace.most = std::max(1, static_cast<int>(work.history_size - 1) / iterations_each);
+        pace.recordable = limits.recorded && work.system.A->can_be_recorded() &&
+                          (!has_preconditioner() || work.system.M->can_be_recorded());
         queue.repeat(pace, iterate, [&] { return !look(s); });
     }
 
     // Iterations that may pass between two looks at the solve, of one that stops by itself.
     std::int64_t iterations_per_look() const {
-        const std::int64_t recorded = history_size_ - 1;
+        const std::int64_t recorded = work.history_size - 1;
         if (limits.look_each) return 1;
         return limits.look_every > 0 ? std::min<std::int64_t>(limits.look_every, recorded) : recorded;
     }
@@ -246,15 +214,15 @@ public:
         if (limits.scaled) round_x();
         now.stopped = 0;
         queue.put_scalars(s, now);
-        const double shift = this->shift();
+        const Factor<double> shift = this->shift();
         multiply(x, r);
-        queue.sweep(
-            s, n, read(b, x, r), write(r),
-            SPMVGPU_LAMBDA(const S&, T b, T x, T ax) {
-                const T r = b - (ax - Real<T>(shift) * x);
+        sweep(
+            s, read(b(), x, r), write(r),
+            [=] SPMVGPU_DEVICE(const S&, T b, T x, T ax) {
+                const T r = b - (ax - shift * x);
                 return put(r).sum(square(r));
             },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.residual = root(real_of(sums[0])); });
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.residual = root(sums.real(0)); });
         const double before = true_residual_;
         true_residual_ = queue.read_scalars(s).residual;
         const Status said = now.status;
@@ -310,7 +278,7 @@ public:
         report.iterations = now.iterations;
         report.offending_value = now.offending_value;
         report.products += now.products;
-        report.preconditionings = has_operator() ? report.preconditionings + now.preconditionings : 0;
+        report.preconditionings = work.has_operator() ? report.preconditionings + now.preconditionings : 0;
         report.residual = std::ldexp(now.residual, -scales_.b);
         report.true_residual = finite(true_residual_) ? std::ldexp(true_residual_, -scales_.b) : report.residual;
         report.goal = std::ldexp(now.asked, -scales_.b);
@@ -319,62 +287,46 @@ public:
 
     Report report;
 
-    static constexpr int kHistory = 1024;
-
     static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 private:
     // The calls of iterations, which may be recorded, or be more than the iterations that count: scalars count those.
     class Iterating {
     public:
-        explicit Iterating(Context& solve) : solve_(solve), before_(solve.iterates_), memory_(solve.memory_) {
-            solve.iterates_ = true;
-        }
-        ~Iterating() {
-            solve_.iterates_ = before_;
-            solve_.memory_ = memory_;
-        }
+        explicit Iterating(Context& solve) : solve_(solve), before_(solve.iterates_) { solve.iterates_ = true; }
+        ~Iterating() { solve_.iterates_ = before_; }
 
     private:
         Context& solve_;
         const bool before_;
-        char* const memory_;
     };
 
     // Measures the system and makes it another one, whose numbers are near 1.
     void scale() {
-        const T* const given = b;
-        T* const scaled = vector();
-        T* const scaled_diagonal = diagonal_ == nullptr ? nullptr : vector();
-        Magnitude* const memory = take<Magnitude>(1);
-        char* const kept = memory_;
-        const auto exponent = [&](const T* v) { return exponent_of(queue, memory, n, v); };
+        const auto& [magnitude, scaled_b, scaled_diagonal, az] = work.scaled;
+        const auto exponent = [this, memory = magnitude](const T* v) { return exponent_of(queue, memory, n, v); };
         // The exponent that makes one vector as large as another; 0 where either has no size.
         const auto towards = [](std::optional<int> wanted, std::optional<int> is) {
             return wanted && is ? *wanted - *is : 0;
         };
-        scales_.b = towards(0, exponent(given));
-        scale_by_power(queue, n, given, scaled, scales_.b);
-        b = scaled;
-        const std::optional<int> size = exponent(b);
-        const T* const mb = precondition(memory, b, x);
+        scales_.b = towards(0, exponent(work.system.b));
+        scale_by_power(queue, n, work.system.b, scaled_b, scales_.b);
+        const std::optional<int> size = exponent(scaled_b);
+        if (scaled_diagonal != nullptr) scale_by_power(queue, n, work.system.diagonal(), scaled_diagonal, 0);
+        const T* const mb = precondition(magnitude, scaled_b, x);
         scales_.M = towards(size, exponent(mb));
-        if (diagonal_ != nullptr) {
-            scale_by_power(queue, n, diagonal_, scaled_diagonal, scales_.M);
-            diagonal_ = scaled_diagonal;
-        }
-        T *const z = vector(), *const az = vector();
+        if (scaled_diagonal != nullptr) scale_by_power(queue, n, scaled_diagonal, scaled_diagonal, scales_.M);
+        T* const z = x;
         scale_by_power(queue, n, mb, z, scales_.M);
         multiply(z, az);
         scales_.A = towards(exponent(z), exponent(az));
         // A product is scaled once it is there; it and the vector that it is made of are to be as far from the limits.
-        const int of_M = has_operator() ? scales_.M : 0,
+        const int of_M = work.has_operator() ? scales_.M : 0,
                   middle = (std::max({0, scales_.A, of_M}) + std::min({0, scales_.A, of_M})) / 2;
         constexpr int kMost = sizeof(Real<T>) == sizeof(float) ? 40 : 200;
         const int raised = std::clamp(middle, -kMost, kMost);
-        scale_by_power(queue, n, scaled, scaled, raised);
+        scale_by_power(queue, n, scaled_b, scaled_b, raised);
         scales_.b += raised;
-        memory_ = kept;
     }
 
     // x as the caller will get it, and back: what its type does not hold is lost.
@@ -419,21 +371,15 @@ private:
     template <class S>
     void keep_residuals(const S& now) {
         if (!limits.record || now.status == Status::kOutOfRange) return;
-        std::vector<double> ring(std::min(now.iterations + 1, history_size_));
-        queue.download(ring.data(), history_, ring.size() * sizeof(double));
+        std::vector<double> ring(std::min(now.iterations + 1, work.history_size));
+        queue.download(ring.data(), work.history, ring.size() * sizeof(double));
         for (auto k = static_cast<std::int64_t>(report.residuals.size()); k <= now.iterations; ++k) {
-            report.residuals.push_back(std::ldexp(ring[k % history_size_], exponent_of_residuals<S>()));
+            report.residuals.push_back(std::ldexp(ring[k % work.history_size], exponent_of_residuals<S>()));
         }
     }
 
-    const System<T>& system_;
-    char* memory_;
-    char* const end_;
-    const std::function<void(const Look&)>& look_;
-    double* history_ = nullptr;
-    std::int64_t history_size_ = 0;
+    const LookAt& look_;
     std::int64_t told_ = 0;
-    const T* diagonal_;
     Scales scales_;
     bool iterates_ = false;
     double true_residual_ = kInfinity;

@@ -14,14 +14,17 @@
 #include "gpu/stream.hpp"
 #include "gpu/transfer.hpp"
 #include "solvers/engines/cuda_sweeps.cuh"
-#include "solvers/engines/pace.hpp"
-#include "solvers/engines/ranks.hpp"
+#include "solvers/engines/engine.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu::cuda {
 
+struct CudaShortcuts;  // cuda_shortcuts.cuh
+
 class CudaQueue {
 public:
-    static constexpr bool kIsGpu = true, kMayCooperate = true;
+    static constexpr bool kIsGpu = true;
+    using Shortcuts = CudaShortcuts;
 
     // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
     static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {
@@ -43,9 +46,9 @@ public:
     Stream stream() const { return stream_; }
     Partials partials() const { return partials_; }
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
-               Then then) {
+               Then then = {}) {
         if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
             if (ranks_ != nullptr) {
                 return over_ranks<T>(scalars, then, [&](auto keep) { sweep(scalars, n, reads, writes, step, keep); });
@@ -55,15 +58,6 @@ public:
                                                                                        then, partials_);
         check_launch("sweep_grid_stride");
     }
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
-    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-        sweep(scalars, n, reads, writes, step, Nothing{});
-    }
-    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
-    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
-        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
-    }
-
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
@@ -106,7 +100,7 @@ public:
         check_launch("compute_one_thread");
     }
 
-    // False where it could only be asked by waiting, unless ranks wait anyway and must go the same way.
+    // Ranks wait anyway, and must go the same way.
     template <class S>
     bool knows_idle(const S* scalars) {
         return ranks_ != nullptr && read_scalars(scalars).stopped != 0;
@@ -219,5 +213,7 @@ private:
     std::shared_ptr<void> pinned_;
     std::size_t pinned_bytes_ = 0;
 };
+
+static_assert(Engine<CudaQueue>);
 
 }  // namespace spmvgpu::cuda

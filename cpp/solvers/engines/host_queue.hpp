@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/parallel.hpp"
-#include "solvers/engines/pace.hpp"
-#include "solvers/engines/ranks.hpp"
+#include "solvers/engines/engine.hpp"
 #include "solvers/engines/sweep.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
@@ -81,11 +81,12 @@ public:
     explicit HostQueue(const AddOverRanks* ranks = nullptr) : ranks_(ranks) {}
 
     Stream stream() const { return nullptr; }
-    static constexpr bool kIsGpu = false, kMayCooperate = false;
+    static constexpr bool kIsGpu = false;
+    using Shortcuts = NoShortcuts;
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
-               Then then) {
+               Then then = {}) {
         if (scalars->stopped) return;
         using Result = decltype(of_element(step, *scalars, reads, 0, std::make_integer_sequence<int, kReads>{}));
         constexpr int kSums = Result::kSums;
@@ -99,24 +100,12 @@ public:
         }
     }
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
-    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-        sweep(scalars, n, reads, writes, step, Nothing{});
-    }
-    // A sweep that writes nothing.
-    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
-    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
-        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
-    }
-
-    // A sweep without scalars, which is never idle: step(values...).
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         NoScalars none;
         sweep(&none, n, reads, writes, WithoutScalars<Step>{step});
     }
 
-    // Products of the first `count` vectors of a basis with w: results[k] = v_k.w, and then the scalar work.
     template <class S, class T, class Then>
     void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
         if (scalars->stopped) return;
@@ -134,7 +123,6 @@ public:
         then(*scalars);
     }
 
-    // target = target + sign * (sum of factors[k] v_k), for k below what `count` says; with the sum of its squares.
     template <class S, class T, class Count, class Then>
     void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
                  Then then) {
@@ -156,13 +144,11 @@ public:
         }
     }
 
-    // Scalar work alone, which is done although the solver has stopped.
     template <class S, class Work>
     void compute(S* scalars, Work work) {
         work(*scalars);
     }
 
-    // Whether it is known here and now that sweeps are idle, without waiting for that.
     template <class S>
     bool knows_idle(const S* scalars) const {
         return scalars->stopped != 0;
@@ -182,7 +168,6 @@ public:
 
     void download(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
-    // Calls iterate(k), which queues the k-th iteration, for as long as look() finds that there is more to do.
     template <class Iterate, class Look>
     void repeat(const Pace&, Iterate&& iterate, Look&& look) {
         std::int64_t k = 0;
@@ -206,5 +191,7 @@ private:
 
     const AddOverRanks* ranks_;
 };
+
+static_assert(Engine<HostQueue>);
 
 }  // namespace spmvgpu

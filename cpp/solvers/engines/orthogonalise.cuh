@@ -85,11 +85,12 @@ template <class T, class S>
 bool orthogonalise_together(Context<T, CudaQueue>& solve, S* s, const Basis<T>& basis, int count, Wide<T>* h,
                             Wide<T>* again) {
     using Tuning = OrthogonaliseTuning;
-    if (!solve.limits.cooperative || solve.system().ranks != nullptr || solve.limits.restart >= Tuning::kMaxVectors) {
+    if (!solve.limits.cooperative || solve.work.system.ranks != nullptr ||
+        solve.limits.restart >= Tuning::kMaxVectors) {
         return false;
     }
     constexpr auto kKernel = orthogonalise_grid<T, S>;
-    const int ordinal = solve.system().device.ordinal;
+    const int ordinal = solve.work.system.device.ordinal;
     const auto blocks = std::clamp<unsigned>(blocks_for(solve.n, Tuning::kBlockSize), 1u,
                                              static_cast<unsigned>(properties(ordinal).multiprocessors));
     if (!solve.report.chained && !can_cooperate(kKernel, blocks, Tuning::kBlockSize, ordinal)) return false;

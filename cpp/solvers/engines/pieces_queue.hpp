@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "solvers/engines/pace.hpp"
+#include "solvers/engines/engine.hpp"
 #include "solvers/engines/sweep.hpp"
 
 namespace spmvgpu {
@@ -40,29 +40,20 @@ private:
 template <class Pieces>
 class PiecesQueue {
 public:
-    static constexpr bool kIsGpu = Pieces::Queue::kIsGpu, kMayCooperate = false;
+    static constexpr bool kIsGpu = Pieces::Queue::kIsGpu;
+    using Shortcuts = NoShortcuts;
 
     PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
 
     Stream stream() const { return pieces_.stream(); }  // of the first piece; products of several know those of all
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
-    void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step, Then then) {
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+               Then then = {}) {
         over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
             queue.sweep(piece.own(scalars), piece.n, moved(reads, piece), moved(writes, piece), step, keep);
         });
     }
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
-    void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-        each_piece([&](auto& queue, const SymmetricPiece& piece) {
-            queue.sweep(piece.own(scalars), piece.n, moved(reads, piece), moved(writes, piece), step);
-        });
-    }
-    template <class S, class T, int kReads, unsigned kMissing, class Step, class Then>
-    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Step step, Then then) {
-        sweep(scalars, n, reads, Writes<T, 0>{}, step, then);
-    }
-
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void each(index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         each_piece([&](auto& queue, const SymmetricPiece& piece) {

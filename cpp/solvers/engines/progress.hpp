@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "solvers/engines/scalar.hpp"
-#include "solvers/solve.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 

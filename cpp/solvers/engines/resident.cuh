@@ -151,9 +151,9 @@ public:
 
     // See Context.
     template <class S, class Then>
-    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Then& then) {
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Wide<T>*, const Then& then) {
         multiply(from, to);
-        sweep(
+        reduce(
             s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
     }
     template <class S>
@@ -163,19 +163,14 @@ public:
         return to;
     }
 
-    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
-                                          const Writes<T, kWrites>& writes, const Step& step, const Then& then) {
+                                          const Writes<T, kWrites>& writes, const Step& step, const Then& then = {}) {
         sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});
     }
-    template <class S, int kReads, unsigned kMissing, int kWrites, class Step>
-    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
-                                          const Writes<T, kWrites>& writes, const Step& step) {
-        sweep(s, reads, writes, step, Nothing{});
-    }
     template <class S, int kReads, unsigned kMissing, class Step, class Then>
-    __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
-                                          const Then& then) {
+    __device__ __forceinline__ void reduce(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
+                                           const Then& then) {
         sweep(s, reads, Writes<T, 0>{}, step, then);
     }
 
@@ -271,7 +266,7 @@ __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
 // None if the system is not small, or has no rows or no diagonal that the kernel could read.
 template <class T>
 std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const Partials& partials) {
-    if (system.M != nullptr && system.M->diagonal() == nullptr) return std::nullopt;
+    if (system.has_operator()) return std::nullopt;
     const Matrix<T>* const matrix = system.A->matrix();
     if (matrix == nullptr) return std::nullopt;
     return std::visit(
@@ -284,7 +279,7 @@ std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const 
                 return ResidentSystem<T>{system.n,
                                          *shape,
                                          rows_of(format),
-                                         system.M != nullptr ? system.M->diagonal() : nullptr,
+                                         system.diagonal(),
                                          partials.arrivals + 1,
                                          reinterpret_cast<Wide<T>*>(partials.sums)};
             } else {
@@ -299,10 +294,10 @@ std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const 
 template <class T, class S, class Iteration>
 bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
     if (!solve.limits.cooperative) return false;
-    const auto system = resident_system(solve.system(), solve.queue.partials());
+    const auto system = resident_system(solve.work.system, solve.queue.partials());
     if (!system) return false;
     const auto kernel = iterate_resident_grid<T, S, Iteration>;
-    if (!can_cooperate(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.system().device.ordinal)) {
+    if (!can_cooperate(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.work.system.device.ordinal)) {
         return false;
     }
     std::int64_t first = 0, count = solve.iterations_per_look();

@@ -30,6 +30,25 @@ SPMVGPU_SCALAR double root(double value) { return ::sqrt(value); }
 SPMVGPU_SCALAR double size_of(double value) { return ::fabs(value); }
 SPMVGPU_SCALAR double size_of(Complex<double> value) { return ::hypot(value.real, value.imag); }
 
+// A scalar of a solver that elements of vectors are multiplied by: as wide as sums are, and narrowed for the product.
+template <class W>
+struct Factor {
+    W value{};
+
+    constexpr Factor() = default;
+    constexpr Factor(W value) : value(value) {}
+    constexpr operator W() const { return value; }
+
+    template <class T>
+    friend constexpr T operator*(Factor factor, T element) {
+        if constexpr (kIsComplex<W>) {
+            return T(factor.value) * element;
+        } else {
+            return Real<T>(factor.value) * element;
+        }
+    }
+};
+
 // The distance from 1 to the next number that T's parts have.
 template <class T>
 constexpr double epsilon() {

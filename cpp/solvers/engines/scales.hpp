@@ -42,15 +42,15 @@ template <class T, class Queue>
 std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const T* v) {
     queue.put_scalars(memory, Magnitude{});
     queue.sweep(
-        memory, n, read(v),
-        SPMVGPU_LAMBDA(const Magnitude&, T v) {
+        memory, n, read(v), Writes<T, 0>{},
+        [=] SPMVGPU_DEVICE(const Magnitude&, T v) {
             constexpr double kUp = 0x1p100, kDown = 0x1p-100;
             const double size = size_of(Wide<T>(v));
             return sum<T>(size * kUp, size * kDown);
         },
-        SPMVGPU_LAMBDA(Magnitude & m, const Sums<T, 2>& sums) {
-            m.raised = real_of(sums[0]);
-            m.lowered = real_of(sums[1]);
+        [=] SPMVGPU_DEVICE(Magnitude & m, const Sums<T, 2>& sums) {
+            m.raised = sums.real(0);
+            m.lowered = sums.real(1);
         });
     return queue.read_scalars(memory).exponent();
 }
@@ -61,8 +61,7 @@ void scale_by_power(Queue& queue, index_t n, const T* from, T* to, int exponent)
     const int most = std::numeric_limits<Real<T>>::max_exponent - 1;
     const int half = std::clamp(exponent / 2, -most, most), rest = std::clamp(exponent - half, -most, most);
     const Real<T> first = std::ldexp(Real<T>(1), half), second = std::ldexp(Real<T>(1), rest);
-    queue.each(
-        n, read(from), write(to), SPMVGPU_LAMBDA(T v) { return put(first * (second * v)); });
+    queue.each(n, read(from), write(to), [=] SPMVGPU_DEVICE(T v) { return put(first * (second * v)); });
 }
 
 }  // namespace spmvgpu

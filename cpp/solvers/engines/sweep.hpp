@@ -4,11 +4,11 @@
 //
 //     // r = r - alpha q,  rr = r.r
 //     queue.sweep(scalars, n, read(r, q), write(r),
-//                 SPMVGPU_LAMBDA(const S& s, T r, T q) {
-//                     r -= s.alpha * q;
+//                 [=] SPMVGPU_DEVICE(const S& s, T r, T q) {
+//                     r = r - s.alpha * q;
 //                     return put(r).sum(square(r));
 //                 },
-//                 SPMVGPU_LAMBDA(S& s, const Sums<T, 1>& sums) { s.rr = sums[0]; });
+//                 [=] SPMVGPU_DEVICE(S& s, const Sums<T, 1>& sums) { s.rr = sums.real(0); });
 //
 // The first lambda gets the solver's scalars and an element of each vector that is read; what it puts goes to the
 // vectors that are written, in their order. The second one gets the sums over all elements, once, and does what scalar
@@ -25,17 +25,18 @@
 #include "core/types.hpp"
 #include "solvers/engines/scalar.hpp"
 
-// How a lambda of a solver begins, which is compiled for the GPU where nvcc compiles it and for the CPU otherwise.
+// What stands behind the captures of a solver's lambda, which is compiled for the GPU where nvcc compiles it and for
+// the CPU otherwise.
 //
 // How the function begins that does an iteration: it is compiled for the host, which does the sweeps or queues them,
 // and for kernels that do whole iterations. Which of the two a `Run` is for nvcc cannot tell, and is told not to ask.
 #ifdef __CUDACC__
-#define SPMVGPU_LAMBDA [=] __device__
+#define SPMVGPU_DEVICE __device__
 #define SPMVGPU_ITERATION                                 \
     _Pragma("nv_exec_check_disable") template <class Run> \
     __host__ __device__ __forceinline__
 #else
-#define SPMVGPU_LAMBDA [=]
+#define SPMVGPU_DEVICE
 #define SPMVGPU_ITERATION template <class Run>
 #endif
 
@@ -46,6 +47,7 @@ struct Sums {
     Wide<T> value[kCount > 0 ? kCount : 1] = {};
 
     constexpr Wide<T> operator[](int i) const { return value[i]; }
+    constexpr double real(int i) const { return real_of(value[i]); }
     constexpr Sums& operator+=(const Sums& other) {
         for (int i = 0; i < kCount; ++i) value[i] += other.value[i];
         return *this;

@@ -17,9 +17,10 @@
 namespace spmvgpu {
 
 struct CgScalars : Progress {
-    double alpha = 0, beta = 0, rho = 0;
+    Factor<double> alpha, beta;
+    double rho = 0;
 
-    constexpr void curvature(double pq) {
+    constexpr void set_alpha(double pq) {
         if (status != Status::kRunning) {
             stopped = 1;  // the iteration that ended the solve has updated x by now
             return;
@@ -32,7 +33,7 @@ struct CgScalars : Progress {
         stopped = 1;
     }
 
-    constexpr void next_rho(double r_mr) {
+    constexpr void set_beta(double r_mr) {
         beta = r_mr / rho;
         rho = r_mr;
         if (leaves_range(rho)) return;
@@ -41,73 +42,82 @@ struct CgScalars : Progress {
 };
 
 template <class T>
-struct CgIteration {
-    T *x, *r, *p, *q;
-    T* stored_z;  // M r, if M is no diagonal
-    const T* m;   // otherwise the diagonal, if there is any M
+struct Cg {
+    static constexpr const char* kName = "cg";
+    using S = CgScalars;
 
-    SPMVGPU_ITERATION void operator()(Run& run, CgScalars* s, std::int64_t) const {
-        using S = CgScalars;
-        const bool has_rho = stored_z == nullptr;
-        const T* const z = has_rho ? r : stored_z;  // to be multiplied by m
+    S* s;
+    T *x, *r, *p, *q;
+    T* z;        // M r; null if M is a diagonal m or none, whose M r is m r
+    const T* m;  // that diagonal; null: ones
+    Wide<T>* p_dot_q;
+
+    explicit Cg(Work<T>& work)
+        : s(work.template scalars<S>()),
+          x(work.x()),
+          r(work.vector()),
+          p(work.vector()),
+          q(work.vector()),
+          z(work.has_operator() ? work.vector() : nullptr),
+          m(work.diagonal()),
+          p_dot_q(work.parts_of_dot()) {}
+
+    template <class Solve>
+    S initial(const Solve&) const {
+        return {};
+    }
+
+    SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t) const {
+        const bool stores_z = z != nullptr;
+        const T* const r_or_z = stores_z ? z : r;  // to be multiplied by m
 
         // q = A p,  alpha = rho / p.q
-        run.multiply_and_dot(
-            s, p, q, SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.curvature(real_of(sums[0])); });
+        run.multiply_and_dot(s, p, q, p_dot_q,
+                             [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_alpha(sums.real(0)); });
 
         // r = r - alpha q,  beta = r.Mr / rho
         run.sweep(
             s, read(r, q, maybe(m)), write(r),
-            SPMVGPU_LAMBDA(const S& s, T r, T q, T m) {
-                r = r - Real<T>(s.alpha) * q;
+            [=] SPMVGPU_DEVICE(const S& s, T r, T q, T m) {
+                r = r - s.alpha * q;
                 return put(r).sum(square(r), dot(r, T(m * r)));
             },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
                 ++s.iterations;
-                s.judge(root(real_of(sums[0])));
-                if (has_rho) s.next_rho(real_of(sums[1]));
+                s.judge(root(sums.real(0)));
+                if (!stores_z) s.set_beta(sums.real(1));
             });
-        if (!has_rho) {
-            run.precondition(s, r, stored_z);
-            run.sweep(
-                s, read(r, z), SPMVGPU_LAMBDA(const S&, T r, T z) { return sum<T>(dot(r, z)); },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
+        if (stores_z) {
+            run.precondition(s, r, z);
+            run.reduce(
+                s, read(r, r_or_z), [=] SPMVGPU_DEVICE(const S&, T r, T z) { return sum<T>(dot(r, z)); },
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
                     ++s.preconditionings;
-                    s.next_rho(real_of(sums[0]));
+                    s.set_beta(sums.real(0));
                 });
         }
 
         // x = x + alpha p,  p = M r + beta p
-        run.sweep(
-            s, read(x, p, z, maybe(m)), write(x, p), SPMVGPU_LAMBDA(const S& s, T x, T p, T z, T m) {
-                return put(x + Real<T>(s.alpha) * p, m * z + Real<T>(s.beta) * p);
-            });
+        run.sweep(s, read(x, p, r_or_z, maybe(m)), write(x, p), [=] SPMVGPU_DEVICE(const S& s, T x, T p, T z, T m) {
+            return put(x + s.alpha * p, m * z + s.beta * p);
+        });
+    }
+
+    template <class Solve>
+    void run(Solve& solve) const {
+        do {
+            // p = M r,  rho = r.Mr
+            const T* const r_or_z = z != nullptr ? solve.precondition(s, r, z) : r;
+            solve.sweep(
+                s, read(r, r_or_z, maybe(m)), write(p),
+                [=] SPMVGPU_DEVICE(const S&, T r, T z, T m) {
+                    const T mr = m * z;
+                    return put(mr).sum(dot(r, mr));
+                },
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_beta(sums.real(0)); });
+            solve.iterate(s, 1, *this);
+        } while (solve.goes_on(s, r));
     }
 };
-
-template <class T, class Queue>
-void cg(Context<T, Queue>& solve) {
-    using S = CgScalars;
-    auto& queue = solve.queue;
-    const index_t n = solve.n;
-    T *const x = solve.x, *const r = solve.vector(), *const p = solve.vector(), *const q = solve.vector();
-    T* const stored_z = solve.has_operator() ? solve.vector() : nullptr;
-    const T* const m = solve.diagonal();
-    S* const s = solve.scalars(S{});
-    if (!solve.start(s, r)) return solve.finish(s);
-
-    do {
-        const T* const z = stored_z != nullptr ? solve.precondition(s, r, stored_z) : r;  // to be multiplied by m
-        queue.sweep(
-            s, n, read(r, z, maybe(m)), write(p),
-            SPMVGPU_LAMBDA(const S&, T r, T z, T m) {
-                const T mr = m * z;
-                return put(mr).sum(dot(r, mr));
-            },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.next_rho(real_of(sums[0])); });
-        solve.iterate(s, 1, CgIteration<T>{x, r, p, q, stored_z, m});
-    } while (solve.goes_on(s, r));
-    solve.finish(s);
-}
 
 }  // namespace spmvgpu

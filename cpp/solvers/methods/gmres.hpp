@@ -21,7 +21,8 @@ struct GmresScalars : Progress {
     using W = Wide<T>;
     static constexpr bool kRecordsMr = true;
     double eps = 0, ptol = 0, ptol_factor = 1, presid = 0;
-    double scale = 0, left = 0;  // 1 / |w|, |w|
+    Factor<double> scale;  // 1 / |w|
+    double left = 0;       // |w|
     std::int64_t cycles = 0;
     std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
     // On the device: h and its correction, the columns of R, the rotations, the right-hand side, and y.
@@ -136,50 +137,55 @@ struct GmresScalars : Progress {
     constexpr void set_ptol(double size, double ratio) { ptol = size * (ratio < ptol_factor ? ratio : ptol_factor); }
 };
 
-// Residuals that must be kept between two looks, which a whole cycle may lie between.
-constexpr int gmres_history(int restart) { return restart < 512 ? 1024 : 2 * restart; }
-
-template <class T, class Queue>
-void gmres(Context<T, Queue>& solve) {
+template <class T>
+struct Gmres {
+    static constexpr const char* kName = "gmres";
     using S = GmresScalars<T>;
     using W = Wide<T>;
-    auto& queue = solve.queue;
-    const index_t n = solve.n;
-    const int restart = solve.limits.restart;
-    T *const x = solve.x, *const r = solve.vector(), *const product = solve.vector();
-    const std::size_t stride = Context<T, Queue>::aligned(n * sizeof(T)) / sizeof(T);
-    const Basis<T> v{solve.template take<T>((restart + 1) * stride), stride};
-    S initial;
-    initial.eps = epsilon<T>();
-    initial.legacy = solve.limits.legacy;
-    initial.leading = restart + 1;
-    initial.h = solve.template take<W>(restart + 2);
-    initial.again = solve.template take<W>(restart + 2);
-    initial.R = solve.template take<W>((restart + 1) * restart);
-    initial.sines = solve.template take<W>(restart);
-    initial.rhs = solve.template take<W>(restart + 1);
-    initial.cosines = solve.template take<double>(restart);
-    const S at = initial;                                    // where its arrays are
-    queue.zero(v.data, (restart + 1) * stride * sizeof(T));  // products read what no iteration has written
-    S* const s = solve.scalars(initial, gmres_history(restart));
-    if (!solve.start(s, r)) return solve.finish(s);
 
-    const T* const mb = solve.precondition(s, solve.b, product);
-    queue.sweep(
-        s, n, read(mb), SPMVGPU_LAMBDA(const S&, T mb) { return sum<T>(square(mb)); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.set_ptol(root(real_of(sums[0])), s.goal / s.norm_b); });
+    int restart;
+    S* s;
+    T *x, *r, *product;
+    Basis<T> v;
+    W *h, *again, *R, *sines, *rhs;  // see GmresScalars
+    double* cosines;
 
-    const auto cycle = [&](std::int64_t) {
-        queue.compute(
-            s, SPMVGPU_LAMBDA(S & s) { s.begin_cycle(); });
+    explicit Gmres(Work<T>& work)
+        : restart(work.limits.restart),
+          s(work.template scalars<S>(restart < 512 ? 1024 : 2 * restart)),  // a whole cycle may lie between two looks
+          x(work.x()),
+          r(work.vector()),
+          product(work.vector()),
+          v(work.basis(restart + 1)),
+          h(work.template take<W>(restart + 2)),
+          again(work.template take<W>(restart + 2)),
+          R(work.template take<W>((restart + 1) * restart)),
+          sines(work.template take<W>(restart)),
+          rhs(work.template take<W>(restart + 1)),
+          cosines(work.template take<double>(restart)) {}
+
+    template <class Solve>
+    S initial(const Solve& solve) const {
+        S initial;
+        initial.eps = epsilon<T>();
+        initial.legacy = solve.limits.legacy;
+        initial.leading = restart + 1;
+        initial.h = h, initial.again = again, initial.R = R;
+        initial.sines = sines, initial.cosines = cosines, initial.rhs = rhs;
+        return initial;
+    }
+
+    template <class Solve>
+    void cycle(Solve& solve) const {
+        // v_0 = M r / |M r|
+        solve.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.begin_cycle(); });
         const T* const mr = solve.precondition(s, r, v[0]);
-        queue.sweep(
-            s, n, read(mr), SPMVGPU_LAMBDA(const S&, T mr) { return sum<T>(square(mr)); },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.begin_basis(real_of(sums[0])); });
-        queue.sweep(
-            s, n, read(mr), write(v[0]), SPMVGPU_LAMBDA(const S& s, T mr) { return put(Real<T>(s.scale) * mr); });
+        solve.reduce(
+            s, read(mr), [=] SPMVGPU_DEVICE(const S&, T mr) { return sum<T>(square(mr)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.begin_basis(sums.real(0)); });
+        solve.sweep(s, read(mr), write(v[0]), [=] SPMVGPU_DEVICE(const S& s, T mr) { return put(s.scale * mr); });
 
-        for (int col = 0; col < restart && !queue.knows_idle(s); ++col) {
+        for (int col = 0; col < restart && !solve.queue.knows_idle(s); ++col) {
             // w = M A v_col
             T* const w = v[col + 1];
             if (solve.has_preconditioner()) {
@@ -190,27 +196,35 @@ void gmres(Context<T, Queue>& solve) {
             }
 
             // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
-            solve.orthogonalise(s, v, col + 1, at.h, at.again);
+            solve.orthogonalise(s, v, col + 1, h, again);
             if (solve.limits.look_each && solve.look_within(s)) break;
         }
 
         // x = x + sum of y_k v_k,  r = b - A x
-        queue.compute(
-            s, SPMVGPU_LAMBDA(S & s) { s.end_basis(); });
-        queue.combine(
-            s, n, v, SPMVGPU_LAMBDA(const S& s) { return int(s.col); }, at.rhs, 1, x, Nothing{});
+        solve.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.end_basis(); });
+        const auto columns = [=] SPMVGPU_DEVICE(const S& s) { return int(s.col); };
+        solve.queue.combine(s, solve.n, v, columns, rhs, 1, x, Nothing{});
         solve.multiply(x, product);
-        queue.sweep(
-            s, n, read(solve.b, product), write(r),
-            SPMVGPU_LAMBDA(const S&, T b, T ax) {
+        solve.sweep(
+            s, read(solve.b(), product), write(r),
+            [=] SPMVGPU_DEVICE(const S&, T b, T ax) {
                 const T r = b - ax;
                 return put(r).sum(square(r));
             },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.end_cycle(real_of(sums[0])); });
-    };
-    do solve.repeat(s, 1, restart, cycle);
-    while (solve.goes_on(s, r));
-    solve.finish(s);
-}
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.end_cycle(sums.real(0)); });
+    }
+
+    template <class Solve>
+    void run(Solve& solve) const {
+        const std::size_t bytes = (restart + 1) * v.stride * sizeof(T);
+        solve.queue.zero(v.data, bytes);  // products read what no iteration has written
+        const T* const mb = solve.precondition(s, solve.b(), product);
+        solve.reduce(
+            s, read(mb), [=] SPMVGPU_DEVICE(const S&, T mb) { return sum<T>(square(mb)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_ptol(root(sums.real(0)), s.goal / s.norm_b); });
+        do solve.repeat(s, 1, restart, [&](std::int64_t) { cycle(solve); });
+        while (solve.goes_on(s, r));
+    }
+};
 
 }  // namespace spmvgpu

@@ -1,7 +1,10 @@
-// The solvers by name, for a queue of either kind: included where they are compiled, once for CPUs and once for GPUs.
+// THE list of methods: a method that is added here is compiled for all engines and reachable from Python by its name.
+// Included where methods are compiled, once for CPUs and once for each kind of GPU engine.
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include "solvers/methods/bicgstab.hpp"
 #include "solvers/methods/cg.hpp"
@@ -10,51 +13,53 @@
 
 namespace spmvgpu {
 
-// Bytes that a method takes from its context.
-template <class T>
-std::size_t work_bytes(Method method, index_t n, const Limits& limits) {
-    const auto aligned = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
-    const std::size_t vector = aligned(n * sizeof(T)), scalars = 4096;
-    const std::size_t restart = limits.restart, history = aligned(gmres_history(limits.restart) * sizeof(double));
-    const std::size_t shared = scalars + history + (limits.scaled ? 2 * vector + scalars : 0);
-    switch (method) {
-        case Method::kCg:
-            return 4 * vector + shared + aligned(parts_of_rows(n) * sizeof(Wide<T>));
-        case Method::kBicgstab:
-            return 7 * vector + shared;
-        case Method::kMinres:
-            return 8 * vector + shared;
-        case Method::kGmres:
-            return (restart + 3) * vector + shared + (restart + 8) * (restart + 8) * sizeof(Wide<T>) + 2048;
+template <class... Method>
+struct MethodList {
+    // Calls call(name) for all of them, in order.
+    template <class Call>
+    static void for_each_name(const Call& call) {
+        (call(Method::kName), ...);
     }
-    throw std::logic_error("no such method");
-}
 
-// Bytes of the sums that a method asks for at once, of whole vectors or of one of their pieces.
+    // Calls call.operator()<Method>() for the one of this name, and returns what it gives.
+    template <class Result, class Call>
+    static Result with(std::string_view name, const Call& call) {
+        Result result{};
+        if (((name == Method::kName && (result = call.template operator()<Method>(), true)) || ...)) return result;
+        std::string allowed;
+        for_each_name([&](const char* known) { allowed += (allowed.empty() ? "" : ", ") + std::string(known); });
+        throw std::invalid_argument("there is no solver '" + std::string(name) + "'; allowed are " + allowed);
+    }
+};
+
 template <class T>
-std::size_t sum_bytes(const Limits& limits) {
-    return std::max(kMaxSums, limits.restart + 2) * sizeof(Wide<T>);
+using Methods = MethodList<Bicgstab<T>, Cg<T>, Gmres<T>, Minres<T>>;
+
+template <class T>
+Needs needs_of(std::string_view method, const System<T>& system, const Limits& limits) {
+    return Methods<T>::template with<Needs>(method, [&]<class Method>() {
+        Work<T> work(system, limits);
+        const Method takes(work);
+        return work.needs();
+    });
 }
 
+template <class Method, class T, class Queue>
+Report run_method(Queue& queue, const System<T>& system, const Limits& limits, char* memory, const LookAt& look) {
+    Work<T> work(system, limits, memory);
+    const Method method(work);
+    Context<T, Queue> solve(queue, work, look);
+    if (solve.start(method.s, method.initial(solve), method.r)) method.run(solve);
+    solve.finish(method.s);
+    return solve.report;
+}
+
+// Solves with memory for what needs_of() says.
 template <class T, class Queue>
-Report run_method(Method method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
-                  std::size_t bytes, const std::function<void(const Look&)>& look) {
-    Context<T, Queue> context(queue, system, limits, memory, bytes, look);
-    switch (method) {
-        case Method::kCg:
-            cg(context);
-            break;
-        case Method::kBicgstab:
-            bicgstab(context);
-            break;
-        case Method::kMinres:
-            minres(context);
-            break;
-        case Method::kGmres:
-            gmres(context);
-            break;
-    }
-    return context.report;
+Report run_method(std::string_view method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
+                  const LookAt& look) {
+    return Methods<T>::template with<Report>(
+        method, [&]<class Method>() { return run_method<Method>(queue, system, limits, memory, look); });
 }
 
 }  // namespace spmvgpu

@@ -20,9 +20,11 @@
 namespace spmvgpu {
 
 struct MinresScalars : Progress {
-    double eps = 0, shift = 0;
+    double eps = 0;
+    Factor<double> shift;
     double beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0;
-    double gmax = 0, oldeps = 0, delta = 0, inverse_gamma = 1, phi = 0, rootl = 0;
+    double gmax = 0, rootl = 0;
+    Factor<double> oldeps, delta, inverse_gamma = 1, phi;
     double ratio = 1;         // of |r| to phibar
     double first_phibar = 0;  // where these Lanczos vectors began
     bool has_m = false;
@@ -42,6 +44,15 @@ struct MinresScalars : Progress {
         if (status != Status::kRunning) return;
         const double difference = size_of(one - other), allowed = (one + eps) * ::cbrt(eps);
         if (difference > allowed) stop(otherwise, difference);
+    }
+
+    constexpr void set_alfa(double v_y) {
+        if (status != Status::kRunning) {
+            stopped = 1;
+            return;
+        }
+        ++products;
+        alfa = v_y;
     }
 
     // The rest of the iteration's coefficients, from alfa and y.My.
@@ -93,44 +104,49 @@ struct MinresScalars : Progress {
     }
 };
 
-// SciPy's check: w = A y and A w, and the same of M.
-template <class T, class Queue>
-void check_symmetry(Context<T, Queue>& solve, MinresScalars* s, const T* r, const T* y, T* w, T* aw) {
-    using S = MinresScalars;
-    auto& queue = solve.queue;
-    solve.multiply(y, w);
-    solve.multiply(w, aw);
-    queue.sweep(
-        s, solve.n, read(w, y, aw), SPMVGPU_LAMBDA(const S&, T w, T y, T aw) { return sum<T>(square(w), dot(y, aw)); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-            s.compare(real_of(sums[0]), real_of(sums[1]), Status::kUnsymmetric);
-        });
-    if (!solve.has_preconditioner()) return;
-    const T* const my = solve.precondition(s, y, w);
-    queue.sweep(
-        s, solve.n, read(y, r, my), SPMVGPU_LAMBDA(const S&, T y, T r, T my) { return sum<T>(square(y), dot(r, my)); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-            s.compare(real_of(sums[0]), real_of(sums[1]), Status::kUnsymmetricM);
-        });
-}
-
 template <class T>
-struct MinresIteration {
-    T *x, *v;
-    T* product;  // A v, which is queued beyond the end, too, and so has a place of its own; then M y, if there is an M
+struct Minres {
+    static constexpr const char* kName = "minres";
+    using S = MinresScalars;
+
+    S* s;
+    T *x, *r;        // r is the first of the places of y
+    T *v, *product;  // A v, which is queued beyond the end, too, and so has a place of its own; then M y, if there is M
     T *ys[3], *ws[3];
 
+    explicit Minres(Work<T>& work)
+        : s(work.template scalars<S>()),
+          x(work.x()),
+          r(work.vector()),
+          v(work.vector()),
+          product(work.vector()),
+          ys{r, work.vector(), work.vector()},
+          ws{work.vector(), work.vector(), work.vector()} {}
+
+    template <class Solve>
+    S initial(const Solve& solve) const {
+        S initial;
+        initial.eps = epsilon<T>();
+        initial.shift = solve.shift();
+        initial.has_m = solve.has_preconditioner();
+        return initial;
+    }
+
     // The same after so many iterations, counted from 0 again.
-    MinresIteration after(std::int64_t k) const {
-        const auto at = [k](T* const(&vectors)[3], int i) { return vectors[(k + i) % 3]; };
-        return {x, v, product, {at(ys, 0), at(ys, 1), at(ys, 2)}, {at(ws, 0), at(ws, 1), at(ws, 2)}};
+    Minres after(std::int64_t k) const {
+        Minres later = *this;
+        for (int i = 0; i < 3; ++i) {
+            later.ys[i] = ys[(k + i) % 3];
+            later.ws[i] = ws[(k + i) % 3];
+        }
+        later.r = later.ys[0];
+        return later;
     }
 
     // Where the next iteration puts its y, which no iteration reads before.
     T* unread() const { return ys[1]; }
 
-    SPMVGPU_ITERATION void operator()(Run& run, MinresScalars* s, std::int64_t k) const {
-        using S = MinresScalars;
+    SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t k) const {
         const bool is_plain = !run.has_preconditioner();
         const std::int64_t first = k % 3, second = (k + 1) % 3, third = (k + 2) % 3;
         T *const r1 = ys[third], *const r2 = ys[first], *const y = ys[second];
@@ -140,129 +156,128 @@ struct MinresIteration {
         run.multiply(v, product);
         run.sweep(
             s, read(product, v, r1), write(y),
-            SPMVGPU_LAMBDA(const S& s, T av, T v, T r1) {
-                const double ratio = s.oldb > 0 ? s.beta / s.oldb : 0;
-                const T y = av - Real<T>(s.shift) * v - Real<T>(ratio) * r1;
+            [=] SPMVGPU_DEVICE(const S& s, T av, T v, T r1) {
+                const Factor<double> ratio = s.oldb > 0 ? s.beta / s.oldb : 0;
+                const T y = av - s.shift * v - ratio * r1;
                 return put(y).sum(dot(v, y));
             },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                if (s.status != Status::kRunning) {
-                    s.stopped = 1;
-                    return;
-                }
-                ++s.products;
-                s.alfa = real_of(sums[0]);
-            });
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_alfa(sums.real(0)); });
 
         // y = y - (alfa / beta) r2,  beta = sqrt(y.My)
         run.sweep(
             s, read(y, r2), write(y),
-            SPMVGPU_LAMBDA(const S& s, T y, T r2) {
-                y = y - Real<T>(s.alfa / s.beta) * r2;
+            [=] SPMVGPU_DEVICE(const S& s, T y, T r2) {
+                y = y - Factor<double>(s.alfa / s.beta) * r2;
                 return put(y).sum(square(y));
             },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                if (is_plain) s.rotate(real_of(sums[0]));
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
+                if (is_plain) s.rotate(sums.real(0));
             });
         const T* const my = run.precondition(s, y, product);
         if (!is_plain) {
-            run.sweep(
-                s, read(y, my), SPMVGPU_LAMBDA(const S&, T y, T my) { return sum<T>(dot(y, my)); },
-                SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) { s.rotate(real_of(sums[0])); });
+            run.reduce(
+                s, read(y, my), [=] SPMVGPU_DEVICE(const S&, T y, T my) { return sum<T>(dot(y, my)); },
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.rotate(sums.real(0)); });
         }
 
         // w = (v - oldeps w1 - delta w2) / gamma,  x = x + phi w,  v = M y / beta
         run.sweep(
             s, read(v, w1, w2, x, my), write(w, x, v),
-            SPMVGPU_LAMBDA(const S& s, T v, T w1, T w2, T x, T my) {
-                const T w = Real<T>(s.inverse_gamma) * (v - Real<T>(s.oldeps) * w1 - Real<T>(s.delta) * w2);
-                x = x + Real<T>(s.phi) * w;
-                return put(w, x, s.beta > 0 ? Real<T>(1 / s.beta) * my : T(0)).sum(square(x));
+            [=] SPMVGPU_DEVICE(const S& s, T v, T w1, T w2, T x, T my) {
+                const T w = s.inverse_gamma * (v - s.oldeps * w1 - s.delta * w2);
+                x = x + s.phi * w;
+                return put(w, x, s.beta > 0 ? Factor<double>(1 / s.beta) * my : T(0)).sum(square(x));
             },
-            SPMVGPU_LAMBDA(S & s, const Sums<T, 1>& sums) {
-                if (s.status == Status::kRunning) s.test(real_of(sums[0]));
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
+                if (s.status == Status::kRunning) s.test(sums.real(0));
             });
     }
-};
 
-// Begins with the Lanczos vectors of a residual, which is the first of the places of y.
-template <class T, class Queue>
-void begin_minres(Context<T, Queue>& solve, MinresScalars* s, const MinresIteration<T>& iteration) {
-    using S = MinresScalars;
-    T *const v = iteration.v, *const *const ys = iteration.ys, *const *const ws = iteration.ws;
-    const T* const r = ys[0];
-    const T* const my = solve.precondition(s, r, iteration.product);
-    if (solve.limits.check) check_symmetry(solve, s, r, my, ys[1], ys[2]);
-    solve.sweep(
-        s, read(r, my), write(v, ws[0], ws[1]),
-        SPMVGPU_LAMBDA(const S&, T r, T my) { return put(my, T(0), T(0)).sum(dot(r, my), square(r)); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-            if (s.status == Status::kRunning) s.begin_lanczos(real_of(sums[0]), real_of(sums[1]));
-        });
-    solve.sweep(
-        s, read(v, r), write(v, ys[2]),
-        SPMVGPU_LAMBDA(const S& s, T v, T) { return put(Real<T>(1 / s.beta) * v, T(0)); });
-}
+    // v = M r / beta, from r in the first of the places of y.
+    template <class Solve>
+    void begin(Solve& solve) const {
+        const T* const my = solve.precondition(s, r, product);
+        if (solve.limits.check) check_symmetry(solve, my, ys[1], ys[2]);
+        solve.sweep(
+            s, read(r, my), write(v, ws[0], ws[1]),
+            [=] SPMVGPU_DEVICE(const S&, T r, T my) { return put(my, T(0), T(0)).sum(dot(r, my), square(r)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                if (s.status == Status::kRunning) s.begin_lanczos(sums.real(0), sums.real(1));
+            });
+        solve.sweep(s, read(v, r), write(v, ys[2]),
+                    [=] SPMVGPU_DEVICE(const S& s, T v, T) { return put(Factor<double>(1 / s.beta) * v, T(0)); });
+    }
 
-// Looks whether |A r| is as small as the iterations say, which without M is that of r = b - A x.
-template <class T, class Queue>
-void check_least_squares(Context<T, Queue>& solve, MinresScalars* s, const T* r, T* ar) {
-    using S = MinresScalars;
-    const double shift = solve.shift();
-    solve.multiply(r, ar);
-    solve.sweep(
-        s, read(r, ar),
-        SPMVGPU_LAMBDA(const S&, T r, T ar) { return sum<T>(square(r), square(T(ar - Real<T>(shift) * r))); },
-        SPMVGPU_LAMBDA(S & s, const Sums<T, 2>& sums) {
-            const double allowed = 10 * root(s.eps) * s.gmax * root(real_of(sums[0]));
-            if (!(root(real_of(sums[1])) <= allowed)) s.status = Status::kStagnated;
-        });
-}
+    // SciPy's check, of y = M r: w = A y and A w, and the same of M.
+    template <class Solve>
+    void check_symmetry(Solve& solve, const T* y, T* w, T* aw) const {
+        solve.multiply(y, w);
+        solve.multiply(w, aw);
+        solve.reduce(
+            s, read(w, y, aw), [=] SPMVGPU_DEVICE(const S&, T w, T y, T aw) { return sum<T>(square(w), dot(y, aw)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                s.compare(sums.real(0), sums.real(1), Status::kUnsymmetric);
+            });
+        if (!solve.has_preconditioner()) return;
+        const T* const my = solve.precondition(s, y, w);
+        solve.reduce(
+            s, read(y, r, my), [=] SPMVGPU_DEVICE(const S&, T y, T r, T my) { return sum<T>(square(y), dot(r, my)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                s.compare(sums.real(0), sums.real(1), Status::kUnsymmetricM);
+            });
+    }
 
-template <class T, class Queue>
-void minres(Context<T, Queue>& solve) {
-    using Truth = typename Context<T, Queue>::Truth;
-    MinresIteration<T> iteration{solve.x, solve.vector(), solve.vector(), {}, {}};
-    for (T*& y : iteration.ys) y = solve.vector();
-    for (T*& w : iteration.ws) w = solve.vector();
-    MinresScalars initial;
-    initial.eps = epsilon<T>();
-    initial.shift = solve.shift();
-    initial.has_m = solve.has_preconditioner();
-    MinresScalars* const s = solve.scalars(initial);
-    if (!solve.start(s, iteration.ys[0])) return solve.finish(s);
+    // Looks whether |A r| is as small as the iterations say, which without M is that of r = b - A x.
+    template <class Solve>
+    void check_least_squares(Solve& solve, const T* r, T* ar) const {
+        const Factor<double> shift = solve.shift();
+        solve.multiply(r, ar);
+        solve.reduce(
+            s, read(r, ar),
+            [=] SPMVGPU_DEVICE(const S&, T r, T ar) { return sum<T>(square(r), square(T(ar - shift * r))); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                const double allowed = 10 * root(s.eps) * s.gmax * root(sums.real(0));
+                if (!(root(sums.real(1)) <= allowed)) s.status = Status::kStagnated;
+            });
+    }
 
-    begin_minres(solve, s, iteration);
-    // With an M, |r| may not be what phibar says of it, so the same Lanczos vectors get a second chance.
-    const int chances = solve.has_preconditioner() ? 2 : 1;
-    int misses = 0;
-    for (double began_at = solve.kInfinity;;) {
-        const std::int64_t before = solve.queue.read_scalars(s).iterations;
-        if (!solve.look(s)) solve.iterate(s, 3, iteration);
-        const MinresScalars said = solve.queue.read_scalars(s);
-        iteration = iteration.after(said.iterations - before);
-        T* const r = iteration.unread();
-        const Truth truth = solve.verify(s, r);
-        misses = truth == Truth::kNoBetter ? misses + 1 : 0;
-        const bool is_at_end = truth == Truth::kNoBetter && (misses == chances || said.status != Status::kConverged);
-        if (truth == Truth::kOver || (is_at_end && !(solve.true_residual() < 0.5 * began_at))) {
-            const bool is_nearest = solve.queue.read_scalars(s).status == Status::kLeastSquares;
-            if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, s, r, iteration.product);
-            return solve.finish(s);
-        }
-        if (truth == Truth::kNoBetter && !solve.revive(s)) return solve.finish(s);
-        MinresScalars now = solve.queue.read_scalars(s);
-        const double ratio = solve.true_residual() / now.phibar;
-        if (is_at_end || !(now.phibar > 0) || !finite(ratio)) {
-            began_at = solve.true_residual();
-            misses = 0;
-            iteration = iteration.after(1);
-            begin_minres(solve, s, iteration);
-        } else {
-            now.ratio = ratio;
-            solve.queue.put_scalars(s, now);
+    template <class Solve>
+    void run(Solve& solve) const {
+        using Truth = typename Solve::Truth;
+        Minres iteration = *this;
+        iteration.begin(solve);
+        // With an M, |r| may not be what phibar says of it, so the same Lanczos vectors get a second chance.
+        const int chances = solve.has_preconditioner() ? 2 : 1;
+        int misses = 0;
+        for (double began_at = solve.kInfinity;;) {
+            const std::int64_t before = solve.read_scalars(s).iterations;
+            if (!solve.look(s)) solve.iterate(s, 3, iteration);
+            const S said = solve.read_scalars(s);
+            iteration = iteration.after(said.iterations - before);
+            T* const true_r = iteration.unread();
+            const Truth truth = solve.verify(s, true_r);
+            misses = truth == Truth::kNoBetter ? misses + 1 : 0;
+            const bool is_at_end =
+                truth == Truth::kNoBetter && (misses == chances || said.status != Status::kConverged);
+            if (truth == Truth::kOver || (is_at_end && !(solve.true_residual() < 0.5 * began_at))) {
+                const bool is_nearest = solve.read_scalars(s).status == Status::kLeastSquares;
+                if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, true_r, product);
+                return;
+            }
+            if (truth == Truth::kNoBetter && !solve.revive(s)) return;
+            S now = solve.read_scalars(s);
+            const double ratio = solve.true_residual() / now.phibar;
+            if (is_at_end || !(now.phibar > 0) || !finite(ratio)) {
+                began_at = solve.true_residual();
+                misses = 0;
+                iteration = iteration.after(1);
+                iteration.begin(solve);
+            } else {
+                now.ratio = ratio;
+                solve.put_scalars(s, now);
+            }
         }
     }
-}
+};
 
 }  // namespace spmvgpu

@@ -5,9 +5,6 @@
 
 #include "solvers/engines/host_queue.hpp"
 #include "solvers/preconditioners/cycle_steps.hpp"
-#ifdef SPMVGPU_CUDA
-#include "solvers/engines/cuda.hpp"
-#endif
 
 namespace spmvgpu {
 
@@ -25,18 +22,13 @@ CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory
 template <class T>
 void CycleMap<T>::take_vectors() const {
     if (lease_) return;
-    const auto aligned = [](std::size_t rows) { return (rows * sizeof(T) + 255) / 256 * 256 / sizeof(T); };
-    std::size_t count = 0;
-    for (const auto& level : levels_) {
-        count += 4 * aligned((level.inverse ? level.inverse : level.A)->rows());
-    }
-    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, count * sizeof(T));
-    T* next = reinterpret_cast<T*>(lease_->data());
-    for (const auto& level : levels_) {
-        const std::size_t size = aligned((level.inverse ? level.inverse : level.A)->rows());
-        vectors_.push_back({next, next + size, next + 2 * size, next + 3 * size});
-        next += 4 * size;
-    }
+    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, memory_->device(), [&](Arena& arena) {
+        vectors_.clear();
+        for (const auto& level : levels_) {
+            const auto take = [&] { return arena.take<T>((level.inverse ? level.inverse : level.A)->rows()); };
+            vectors_.push_back({take(), take(), take(), take()});
+        }
+    });
 }
 
 template <class T>

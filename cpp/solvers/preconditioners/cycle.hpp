@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "solvers/linear_map.hpp"
-#include "solvers/memory.hpp"
+#include "solvers/system/linear_map.hpp"
+#include "solvers/system/memory.hpp"
 
 namespace spmvgpu {
 
@@ -54,5 +54,13 @@ private:
     mutable std::unique_ptr<SolverMemory::Lease> lease_;  // from the first application on
     mutable std::vector<Vectors> vectors_;
 };
+
+namespace cuda {
+
+// A cycle with matrices and vectors on a GPU, queued on the stream.
+template <class T>
+void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream);
+
+}  // namespace cuda
 
 }  // namespace spmvgpu

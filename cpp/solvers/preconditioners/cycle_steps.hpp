@@ -22,30 +22,26 @@ void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, co
     const double theta = (level.high + level.low) / 2, delta = (level.high - level.low) / 2, sigma = theta / delta;
     const double first = 1 / theta;
     if (from_zero) {
-        queue.each(
-            n, read(b, m), write(r, d, x), SPMVGPU_LAMBDA(T b, T m) {
-                const T step = Real<T>(first) * (m * b);
-                return put(b, step, step);
-            });
+        queue.each(n, read(b, m), write(r, d, x), [=] SPMVGPU_DEVICE(T b, T m) {
+            const T step = Real<T>(first) * (m * b);
+            return put(b, step, step);
+        });
     } else {
-        queue.each(
-            n, read(b), write(r), SPMVGPU_LAMBDA(T b) { return put(b); });
+        queue.each(n, read(b), write(r), [=] SPMVGPU_DEVICE(T b) { return put(b); });
         multiply(T(-1), x, T(1), r);
-        queue.each(
-            n, read(r, m, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T x) {
-                const T step = Real<T>(first) * (m * r);
-                return put(step, x + step);
-            });
+        queue.each(n, read(r, m, x), write(d, x), [=] SPMVGPU_DEVICE(T r, T m, T x) {
+            const T step = Real<T>(first) * (m * r);
+            return put(step, x + step);
+        });
     }
     double rho = 1 / sigma;
     for (int k = 1; k < level.degree; ++k) {
         multiply(T(-1), d, T(1), r);
         const double next = 1 / (2 * sigma - rho), keep = next * rho, add = 2 * next / delta;
-        queue.each(
-            n, read(r, m, d, x), write(d, x), SPMVGPU_LAMBDA(T r, T m, T d, T x) {
-                const T step = Real<T>(keep) * d + Real<T>(add) * (m * r);
-                return put(step, x + step);
-            });
+        queue.each(n, read(r, m, d, x), write(d, x), [=] SPMVGPU_DEVICE(T r, T m, T d, T x) {
+            const T step = Real<T>(keep) * d + Real<T>(add) * (m * r);
+            return put(step, x + step);
+        });
         rho = next;
     }
 }
@@ -62,8 +58,7 @@ void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const
     if (!level.R) return;
 
     const auto& coarse = cycle.vectors(number + 1);
-    queue.each(
-        level.A->rows(), read(b), write(own.residual), SPMVGPU_LAMBDA(T b) { return put(b); });
+    queue.each(level.A->rows(), read(b), write(own.residual), [=] SPMVGPU_DEVICE(T b) { return put(b); });
     multiply(T(-1), x, T(1), own.residual);
     level.R->spmv({own.residual, coarse.b}, queue.stream());
     run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);

@@ -293,11 +293,11 @@ template <class T>
 FactorsMap<T>::FactorsMap(std::shared_ptr<const IncompleteFactors<T>> factors, std::shared_ptr<SolverMemory> memory)
     : factors_(std::move(factors)), memory_(std::move(memory)) {
     if (factors_->failed()) throw std::invalid_argument("a factorisation that failed cannot be solved with");
-    const std::size_t vector = (factors_->rows() * sizeof(T) + 255) / 256 * 256;
-    const std::size_t state = factors_->device().is_cuda() ? cuda::solve_state_size(factors_->rows()) : 0;
-    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, vector + state * sizeof(unsigned));
-    between_ = reinterpret_cast<T*>(lease_->data());
-    state_ = reinterpret_cast<unsigned*>(lease_->data() + vector);
+    const Device device = factors_->device();
+    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device, [&](Arena& arena) {
+        between_ = arena.take<T>(factors_->rows());
+        state_ = arena.take<unsigned>(device.is_cuda() ? cuda::solve_state_size(factors_->rows()) : 0);
+    });
 }
 
 template <class T>

@@ -8,8 +8,8 @@
 
 #include "core/array.hpp"
 #include "core/csr_matrix.hpp"
-#include "solvers/linear_map.hpp"
-#include "solvers/memory.hpp"
+#include "solvers/system/linear_map.hpp"
+#include "solvers/system/memory.hpp"
 
 namespace spmvgpu {
 

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
+from spmvgpu._core import SolverLimits
 from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
 from spmvgpu.linalg.systems import solve as solve_system
 
@@ -209,15 +210,11 @@ def _solve(
     with counting(solver, "iterations", quiet=args.quiet) as bar:
 
         def step(right: Array, goal: float, most: int, relative: float) -> tuple[Array, int]:
-            limits = {
-                "rtol": goal,
-                "atol": 0.0,
-                "maxiter": most,
-                "legacy": True,
-                "restart": min(args.restart, len(right)),
-            }
+            limits = SolverLimits()
+            limits.rtol, limits.atol, limits.maxiter = goal, 0.0, most
+            limits.legacy, limits.restart = True, min(args.restart, len(right))
             if solver == "minres":  # whose test is beside the norms of the matrix and the solution
-                limits["rtol"] = min(goal, 1e-3) / 100
+                limits.rtol = min(goal, 1e-3) / 100
             done = bar.n
 
             def watch(iterations: int, residual: float, norm_b: float) -> None:

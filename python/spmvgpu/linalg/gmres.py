@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number, with_hints
 from .stopping import check_limits
 from .systems import solve
@@ -103,16 +104,15 @@ def gmres(
     (array([1., 1.]), 0)
     """
 
-    def limits(unknowns: int, callback: Any) -> dict[str, Any]:
+    def limits(unknowns: int, callback: Any) -> SolverLimits:
         kind = one_of("callback_type", "legacy" if callback_type is None else callback_type, _KINDS)
         length = 20 if restart is None else whole_number("restart", restart, 1, 2**20)
-        return {
-            **check_limits(rtol, atol, maxiter, 10 * unknowns, callback),
-            "restart": min(length, unknowns),
-            "legacy": callback is not None and kind == "legacy",
-            "look_each": callback is not None and kind != "x",
-            "look_restarts": callback is not None and kind == "x",
-        }
+        limits = check_limits(rtol, atol, maxiter, 10 * unknowns, callback)
+        limits.restart = min(length, unknowns)
+        limits.legacy = callback is not None and kind == "legacy"
+        limits.look_each = callback is not None and kind != "x"
+        limits.look_restarts = callback is not None and kind == "x"
+        return limits
 
     x, info, _ = solve(
         "gmres",

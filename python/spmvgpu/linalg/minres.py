@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._core import SolverLimits
 from .._util.arguments import real_number, with_hints
 from .stopping import check_limits
 from .systems import solve
@@ -108,12 +109,10 @@ def minres(
     (array([1., 1.]), 0)
     """
 
-    def limits(unknowns: int, callback: Any) -> dict[str, Any]:
-        return {
-            **check_limits(rtol, atol, maxiter, 5 * unknowns, callback),
-            "shift": real_number("shift", shift),
-            "check": bool(check),
-        }
+    def limits(unknowns: int, callback: Any) -> SolverLimits:
+        limits = check_limits(rtol, atol, maxiter, 5 * unknowns, callback)
+        limits.shift, limits.check = real_number("shift", shift), bool(check)
+        return limits
 
     history: list[float] | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from .._core import SolverLimits, SolverReport
 from .._util.arguments import real_number, whole_number
 from .._util.show import Brief
 
@@ -92,16 +93,30 @@ class SolveInfo(Brief):
     resident: bool
     chained: bool
 
+    @classmethod
+    def of(cls, solver: str, report: SolverReport) -> SolveInfo:
+        """From the report of the core, whose names are these."""
+        return cls(solver, *(getattr(report, field.name) for field in fields(cls)[1:]))
 
-def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -> dict[str, Any]:
+
+def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -> SolverLimits:
     """Check the limits of a solve and return them as the core takes them.
 
     `most` is the default of `maxiter`. With a callback, the core stops after each iteration.
     """
+    limits = SolverLimits()
     limit = most if maxiter is None else whole_number("maxiter", maxiter, 0)
-    limits = {"rtol": tolerance("rtol", rtol), "atol": tolerance("atol", atol)}
+    limits.maxiter = min(limit, _MOST_ITERATIONS)
+    limits.rtol, limits.atol = tolerance("rtol", rtol), tolerance("atol", atol)
     check_callback(callback)
-    return {**limits, "maxiter": min(limit, _MOST_ITERATIONS), "look_each": callback is not None}
+    limits.look_each = callback is not None
+    return limits
+
+
+def values_of(limits: SolverLimits) -> dict[str, float]:
+    """All limits by name."""
+    names = [name for name, kind in vars(SolverLimits).items() if isinstance(kind, property)]
+    return {name: getattr(limits, name) for name in names}
 
 
 def check_callback(callback: Any) -> None:

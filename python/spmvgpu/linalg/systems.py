@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse.linalg as sla
 
 from .. import _core
+from .._core import SolverLimits
 from .._util.arguments import whole_number
 from ..arrays import is_sparse, taken
 from ..devices import CPU, device_name
@@ -26,7 +27,7 @@ from .preconditioners import (
     map_of_preconditioner,
     taken_map,
 )
-from .stopping import SolveInfo, check_residuals, info_of
+from .stopping import SolveInfo, check_residuals, info_of, values_of
 from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed
 
 _SINGLE = (np.float32, np.complex64)
@@ -97,7 +98,7 @@ class _Prepared(NamedTuple):
     """What the core is called with."""
 
     system: Any
-    limits: dict[str, Any]
+    limits: SolverLimits
     vectors: Vectors
     right: DeviceVector
     guess: DeviceVector
@@ -111,7 +112,7 @@ def solve(
     b: Any,
     x0: Any,
     M: Any,
-    limits: Callable[[int, Any], dict[str, Any]],
+    limits: Callable[[int, Any], SolverLimits],
     *,
     callback: Callable[[Any], object] | None = None,
     residuals: list[float] | None = None,
@@ -130,7 +131,7 @@ def solve(
     with nullcontext() if ranks is None else ranks.agreement():
         given = _prepare(A, b, x0, M, limits, callback, residuals, check_every)
     system, vectors = given.system, given.vectors
-    wants_norm = solver == "gmres" and not given.limits.get("look_restarts")
+    wants_norm = solver == "gmres" and not given.limits.look_restarts
 
     def look(iterations: int, residual: float, norm_b: float) -> None:
         assert callback is not None
@@ -138,7 +139,7 @@ def solve(
 
     looked = watch if callback is None else look
     if ranks is not None:
-        system.check_same(**given.limits, x0=_kind_of_guess(x0), M=_kind_of(given.preconditioner))
+        system.check_same(**values_of(given.limits), x0=_kind_of_guess(x0), M=_kind_of(given.preconditioner))
         looked = looked and system.together(looked)
     report = _core.solve(
         solver,
@@ -157,10 +158,10 @@ def solve(
         None if ranks is None else system.ranks,
     )
     if residuals is not None:
-        residuals.extend(report["residuals"])
-    how = SolveInfo(solver, *(report[name] for name in SolveInfo.__dataclass_fields__ if name != "solver"))
+        residuals.extend(report.residuals)
+    how = SolveInfo.of(solver, report)
     system.solve_info = how
-    info = info_of(solver, system.dtype, how, report["offending_value"], given.limits["maxiter"])
+    info = info_of(solver, system.dtype, how, report.offending_value, given.limits.maxiter)
     return vectors.result(), info, how
 
 
@@ -169,7 +170,7 @@ def _prepare(
     b: Any,
     x0: Any,
     M: Any,
-    limits: Callable[[int, Any], dict[str, Any]],
+    limits: Callable[[int, Any], SolverLimits],
     callback: Any,
     residuals: Any,
     check_every: Any,
@@ -180,14 +181,11 @@ def _prepare(
     over_ranks = is_distributed(A)
     check_residuals(residuals)
     guess_is_mb = isinstance(x0, str) and x0 == "Mb"
-    every = {
-        **limits(system.unknowns if over_ranks else system.shape[0], callback),
-        "look_every": 0 if check_every is None else whole_number("check_every", check_every, 1, 2**30),
-        "guess_is_mb": guess_is_mb,
-        "record": residuals is not None,
-        "cooperative": COOPERATIVE,
-        "recorded": RECORDED,
-    }
+    every = limits(system.unknowns if over_ranks else system.shape[0], callback)
+    if check_every is not None:
+        every.look_every = whole_number("check_every", check_every, 1, 2**30)
+    every.guess_is_mb, every.record = guess_is_mb, residuals is not None
+    every.cooperative, every.recorded = COOPERATIVE, RECORDED
     M = taken_map(M)
     vectors = system.vectors() if over_ranks else Vectors(system, b, keeps_pieces(system, M))
     right = vectors.take("b", b)

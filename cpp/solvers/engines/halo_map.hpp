@@ -6,7 +6,7 @@
 #include "gpu/stream.hpp"
 #include "multi/halos.hpp"
 #include "solvers/engines/pieces_queue.hpp"
-#include "solvers/linear_map.hpp"
+#include "solvers/system/linear_map.hpp"
 
 namespace spmvgpu {
 

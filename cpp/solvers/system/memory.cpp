@@ -1,4 +1,4 @@
-#include "solvers/memory.hpp"
+#include "solvers/system/memory.hpp"
 
 #include <algorithm>
 #include <mutex>

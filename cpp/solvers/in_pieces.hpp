@@ -5,12 +5,26 @@
 #include <memory>
 #include <vector>
 
+#include "solvers/engines/halo_map.hpp"
 #include "solvers/engines/pieces_queue.hpp"
-#include "solvers/halo_map.hpp"
 #include "solvers/methods/methods.hpp"
 #include "solvers/preconditioners/cycle_steps.hpp"
 
 namespace spmvgpu {
+
+// The vectors of a system, as its devices have their pieces; null where there are none.
+template <class T>
+struct GivenInPieces {
+    T *b, *guess, *x;
+    T* diagonal;  // of M, or the inverse one of the A that M is a polynomial in
+    T *r, *d;     // what such a polynomial works with
+
+    GivenInPieces(const System<T>& whole, index_t room, Arena& arena) {
+        const auto vector = [&](bool exists) { return exists ? arena.take<T>(room) : nullptr; };
+        b = vector(true), guess = vector(whole.guess != nullptr), x = vector(true);
+        diagonal = vector(whole.M != nullptr), r = vector(whole.has_operator()), d = vector(whole.has_operator());
+    }
+};
 
 template <class T>
 struct SystemInPieces {
@@ -25,8 +39,7 @@ struct SystemInPieces {
     static const Halos<T>* divides(const System<T>& system) {
         const DistributedMatrix<T>* const matrix = system.A->distributed();
         if (matrix == nullptr || system.ranks != nullptr || matrix->solver_pieces() < 2) return nullptr;
-        const bool suits = system.M == nullptr || system.M->diagonal() != nullptr || polynomial(system) != nullptr;
-        return suits ? matrix->halos() : nullptr;
+        return system.has_operator() && polynomial(system) == nullptr ? nullptr : matrix->halos();
     }
 
     // M, if it is a polynomial in A.
@@ -44,12 +57,15 @@ struct SystemInPieces {
         return is_whole && halos->lanes()[0].device() == system.device ? halos->lanes()[0].shard->matrix : nullptr;
     }
 
-    std::size_t vector_bytes() const { return (layout.room() * sizeof(T) + 255) / 256 * 256; }
-
-    // Bytes on each device: b, x, the guess, a diagonal and two vectors of a polynomial, and what the solver takes.
-    std::size_t given_bytes() const { return (polynomial(whole) == nullptr ? 4 : 6) * vector_bytes(); }
-    std::size_t bytes(Method method, const Limits& limits) const {
-        return given_bytes() + (work_bytes<T>(method, layout.room(), limits) + 255) / 256 * 256;
+    // Of each device.
+    Needs needs(std::string_view method, const Limits& limits) const {
+        System<T> piece = whole;
+        piece.n = layout.room();
+        Needs needs = needs_of(method, piece, limits);
+        Arena arena;
+        const GivenInPieces<T> given(whole, piece.n, arena);
+        needs.bytes += arena.bytes();
+        return needs;
     }
 };
 
@@ -73,42 +89,38 @@ private:
     T *r_, *d_;
 };
 
-// `memory` has as many bytes as the system says, on each of the devices, and `streams` are those of `queues`, which are
-// HostPieces or cuda::CudaPieces.
+// `memory` has as many bytes as the system needs, on each of the devices, and `streams` are those of `queues`, which
+// are HostPieces or cuda::CudaPieces.
 template <class T, class Pieces>
-Report run_in_pieces(Pieces& queues, const SystemInPieces<T>& system, const std::vector<char*>& memory,
-                     const std::vector<Stream>& streams, Method method, const Limits& limits,
-                     const std::function<void(const Look&)>& look) {
+Report run_in_pieces(std::string_view method, Pieces& queues, const SystemInPieces<T>& system, const Limits& limits,
+                     const std::vector<char*>& memory, const std::vector<Stream>& streams, const LookAt& look) {
     const System<T>& whole = system.whole;
     const auto& lanes = system.halos.lanes();
     const std::vector<SymmetricPiece> pieces = system.layout.in(memory);
     const HaloMap<T> A(system.halos, pieces, streams);
     PiecesQueue<Pieces> queue(queues, pieces);
 
-    char* next = memory[0];
-    const auto vector = [&] {
-        next += system.vector_bytes();
-        return reinterpret_cast<T*>(next - system.vector_bytes());
-    };
+    Arena arena(memory[0]);
+    const GivenInPieces<T> given(whole, system.layout.room(), arena);
     // Complete when it returns.
-    const auto copy_of = [&](const T* from, Device device) {
-        T* const to = vector();
+    const auto copy = [&](const T* from, Device device, T* to) {
         for (std::size_t k = 0; k < lanes.size() && from != nullptr; ++k) {
             copy_bytes(pieces[k].own_vector(to), lanes[k].device(), from + lanes[k].begin(), device,
                        pieces[k].n * sizeof(T));
         }
-        return from == nullptr ? nullptr : to;
     };
-    T *const b = copy_of(whole.b, whole.device), *const guess = copy_of(whole.guess, whole.device);
-    T* const x = vector();
+    copy(whole.b, whole.device, given.b);
+    copy(whole.guess, whole.device, given.guess);
+    T* const x = given.x;
     std::unique_ptr<const LinearMap<T>> M;
     if (const CycleMap<T>* const polynomial = SystemInPieces<T>::polynomial(whole)) {
         Level<T> level = *polynomial->polynomial();
-        level.inverse_diagonal = copy_of(level.inverse_diagonal, polynomial->device());
-        T *const r = vector(), *const d = vector();
-        M = std::make_unique<PolynomialOfPieces<T, PiecesQueue<Pieces>>>(queue, A, level, r, d);
+        copy(level.inverse_diagonal, polynomial->device(), given.diagonal);
+        level.inverse_diagonal = given.diagonal;
+        M = std::make_unique<PolynomialOfPieces<T, PiecesQueue<Pieces>>>(queue, A, level, given.r, given.d);
     } else if (whole.M != nullptr) {
-        M = std::make_unique<DiagonalMap<T>>(copy_of(whole.M->diagonal(), whole.device));
+        copy(whole.M->diagonal(), whole.device, given.diagonal);
+        M = std::make_unique<DiagonalMap<T>>(given.diagonal);
     }
     const auto collect_x = [&] {
         queues.synchronize();
@@ -117,14 +129,13 @@ Report run_in_pieces(Pieces& queues, const SystemInPieces<T>& system, const std:
                        pieces[k].n * sizeof(T));
         }
     };
-    const std::function<void(const Look&)> look_at_x = [&](const Look& seen) {
+    const LookAt look_at_x = [&](const Look& seen) {
         if (limits.look_each || limits.look_restarts) collect_x();  // somebody may want to see it
         look(seen);
     };
 
-    const System<T> in_pieces{system.layout.room(), lanes[0].device(), &A, M.get(), b, guess, x};
-    const std::size_t given = system.given_bytes(), bytes = system.bytes(method, limits) - given;
-    Report report = run_method(method, queue, in_pieces, limits, memory[0] + given, bytes, look_at_x);
+    const System<T> in_pieces{system.layout.room(), lanes[0].device(), &A, M.get(), given.b, given.guess, x};
+    Report report = run_method(method, queue, in_pieces, limits, memory[0] + arena.bytes(), look_at_x);
     collect_x();
     report.pieces = static_cast<int>(lanes.size());
     return report;

@@ -1,4 +1,4 @@
-#include "solvers/halo_map.hpp"
+#include "solvers/engines/halo_map.hpp"
 
 #include <algorithm>
 

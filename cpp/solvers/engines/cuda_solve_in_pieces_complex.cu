@@ -1,8 +1,0 @@
-#include "solvers/engines/cuda_solve_in_pieces.cuh"
-
-namespace spmvgpu::cuda {
-
-SPMVGPU_SOLVERS_IN_PIECES_OF(Complex<float>)
-SPMVGPU_SOLVERS_IN_PIECES_OF(Complex<double>)
-
-}  // namespace spmvgpu::cuda

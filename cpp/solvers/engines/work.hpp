@@ -1,0 +1,84 @@
+// The memory of a solve. A method takes its vectors, bases and scalars in its constructor, and has no others: without
+// memory, the same constructor says how much a solve needs.
+#pragma once
+
+#include <algorithm>
+
+#include "solvers/engines/scales.hpp"
+#include "solvers/engines/sweep.hpp"
+#include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
+
+namespace spmvgpu {
+
+// What a solve takes: bytes, and sums that it asks for at once.
+struct Needs {
+    std::size_t bytes;
+    int sums;
+};
+
+template <class T>
+class Work {
+public:
+    Work(const System<T>& system, const Limits& limits, char* memory = nullptr)
+        : system(system), limits(limits), arena_(memory), b_(system.b), diagonal_(system.diagonal()) {
+        if (!limits.scaled) return;
+        scaled.magnitude = take<Magnitude>(1);
+        b_ = scaled.b = vector();
+        if (diagonal_ != nullptr) diagonal_ = scaled.diagonal = vector();
+        scaled.product = vector();
+    }
+
+    const System<T>& system;
+    const Limits& limits;
+
+    // The system as the method sees it.
+    index_t n() const { return system.n; }
+    T* x() const { return system.x; }
+    const T* b() const { return b_; }
+    const T* diagonal() const { return diagonal_; }  // that M is; null if it is none
+    bool has_preconditioner() const { return system.M != nullptr; }
+    bool has_operator() const { return system.has_operator(); }  // whether M is more than a diagonal
+
+    template <class U>
+    U* take(std::size_t count) {
+        return arena_.take<U>(count);
+    }
+    T* vector() { return take<T>(n()); }
+    Basis<T> basis(int vectors) {
+        sums_ = std::max(sums_, vectors);
+        const std::size_t stride = aligned(n() * sizeof(T)) / sizeof(T);
+        return {take<T>(vectors * stride), stride};
+    }
+    // Where a product leaves x.y in parts; null if it leaves none.
+    Wide<T>* parts_of_dot() {
+        const index_t parts = system.A->dot_parts();
+        return parts > 0 ? take<Wide<T>>(parts) : nullptr;
+    }
+    // The scalars of the method, with so many residuals as may be kept between two looks at the solve.
+    template <class S>
+    S* scalars(int residuals = 1024) {
+        history = take<double>(residuals);
+        history_size = residuals;
+        return take<S>(1);
+    }
+
+    Needs needs() const { return {arena_.bytes(), sums_}; }
+
+    double* history = nullptr;
+    std::int64_t history_size = 0;
+
+    // Of a system whose numbers are scaled: see Context::scale().
+    struct {
+        Magnitude* magnitude = nullptr;
+        T *b = nullptr, *diagonal = nullptr, *product = nullptr;
+    } scaled;
+
+private:
+    Arena arena_;
+    const T* b_;
+    const T* diagonal_;
+    int sums_ = kMaxSums;
+};
+
+}  // namespace spmvgpu

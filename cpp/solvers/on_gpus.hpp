@@ -1,0 +1,31 @@
+// Solves with vectors on GPUs, as nvcc compiles them.
+#pragma once
+
+#include <string_view>
+
+#include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
+
+namespace spmvgpu {
+template <class T>
+struct SystemInPieces;
+}
+
+namespace spmvgpu::cuda {
+
+// As solve(), with vectors on a GPU.
+template <class T>
+Report solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                    const Stream* after, const LookAt& look);
+
+// The same with vectors in pieces on several GPUs.
+template <class T>
+Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
+                       SolverMemory& memory, const Stream* after, const LookAt& look);
+
+// The same with this rank's pieces of vectors over the GPUs of all ranks.
+template <class T>
+Report solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                        const Stream* after, const LookAt& look);
+
+}  // namespace spmvgpu::cuda

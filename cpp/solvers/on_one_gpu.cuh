@@ -1,0 +1,32 @@
+// The solvers with vectors on a GPU, for files that compile them for some types each, side by side.
+#pragma once
+
+#include "solvers/engines/cuda_queue.cuh"
+#include "solvers/engines/cuda_shortcuts.cuh"
+#include "solvers/engines/wait_for_stream.cuh"
+#include "solvers/methods/methods.hpp"
+#include "solvers/on_gpus.hpp"
+
+namespace spmvgpu::cuda {
+
+template <class T>
+Report solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                    const Stream* after, const LookAt& look) {
+    const int ordinal = system.device.ordinal;
+    const DeviceGuard guard(ordinal);
+    const Needs needs = needs_of(method, system, limits);
+    const std::size_t partials = aligned(
+        std::max(CudaQueue::partial_bytes(ordinal, needs.sums, sizeof(Wide<T>)), CudaShortcuts::partial_bytes<T>()));
+    SolverMemory::Lease lease(memory, partials + needs.bytes, system.device);
+    const std::shared_ptr<void> stream = lease_stream(ordinal);
+    const WaitForStream wait(stream.get());
+    if (after) order_after(stream.get(), *after);
+    CudaQueue queue(ordinal, stream.get(), lease.data(), system.ranks);
+    return run_method(method, queue, system, limits, lease.data() + partials, look);
+}
+
+#define SPMVGPU_SOLVE_ON_GPU(T)                                                                                   \
+    template Report solve_on_gpu(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
+                                 const LookAt&);
+
+}  // namespace spmvgpu::cuda

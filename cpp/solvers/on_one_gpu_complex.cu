@@ -1,0 +1,8 @@
+#include "solvers/on_one_gpu.cuh"
+
+namespace spmvgpu::cuda {
+
+SPMVGPU_SOLVE_ON_GPU(Complex<float>)
+SPMVGPU_SOLVE_ON_GPU(Complex<double>)
+
+}  // namespace spmvgpu::cuda

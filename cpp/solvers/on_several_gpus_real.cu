@@ -1,0 +1,8 @@
+#include "solvers/on_several_gpus.cuh"
+
+namespace spmvgpu::cuda {
+
+SPMVGPU_SOLVE_ON_GPUS(float)
+SPMVGPU_SOLVE_ON_GPUS(double)
+
+}  // namespace spmvgpu::cuda

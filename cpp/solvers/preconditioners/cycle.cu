@@ -1,0 +1,18 @@
+#include "core/value_types.hpp"
+#include "solvers/engines/cuda_queue.cuh"
+#include "solvers/preconditioners/cycle_steps.hpp"
+
+namespace spmvgpu::cuda {
+
+template <class T>
+void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream) {
+    const DeviceGuard guard(ordinal);
+    CudaQueue queue(ordinal, stream, nullptr);
+    spmvgpu::run_cycle(queue, cycle, 0, x, y);
+}
+
+#define INSTANTIATE(T) template void run_cycle(const CycleMap<T>&, int, const T*, T*, Stream);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu::cuda
