@@ -23,7 +23,7 @@ template <class T>
 Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
                        SolverMemory& memory, const Stream* after, const LookAt& look);
 
-// The same with this rank's pieces of vectors over the GPUs of all ranks.
+// The same with this rank's pieces of vectors, of which the other ranks have the others.
 template <class T>
 Report solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                         const Stream* after, const LookAt& look);

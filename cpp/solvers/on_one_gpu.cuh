@@ -21,7 +21,7 @@ Report solve_on_gpu(std::string_view method, const System<T>& system, const Limi
     const std::shared_ptr<void> stream = lease_stream(ordinal);
     const WaitForStream wait(stream.get());
     if (after) order_after(stream.get(), *after);
-    CudaQueue queue(ordinal, stream.get(), lease.data(), system.ranks);
+    CudaQueue queue(ordinal, stream.get(), lease.data());
     return run_method(method, queue, system, limits, lease.data() + partials, look);
 }
 

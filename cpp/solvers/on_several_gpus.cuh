@@ -45,7 +45,8 @@ Report solve_over_ranks(std::string_view method, const System<T>& system, const 
     SolverMemory::Lease lease(memory, partials + needs.bytes, system.device);
     const std::shared_ptr<void> stream = lease_stream(ordinal);
     if (after) order_after(stream.get(), *after);
-    CudaPieces pieces({ordinal, stream.get(), lease.data()}, needs.sums * sizeof(Wide<T>), *system.gpus_of_ranks);
+    CudaPieces pieces({ordinal, stream.get(), lease.data()}, needs.sums * sizeof(Wide<T>), system.gpus_of_ranks,
+                      system.ranks);
     const WaitForStream wait(stream.get());
     PiecesQueue<CudaPieces> queue(pieces, {{system.n, 0, 0}});  // its memory is that of the first piece
     return run_method(method, queue, system, limits, lease.data() + partials, look);

@@ -46,8 +46,11 @@ Report run(std::string_view method, System<T> system, const Limits& limits, Solv
         return solve_in_pieces(method, in_pieces, limits, memory, look);
     }
 #ifdef SPMVGPU_CUDA
-    if (system.gpus_of_ranks != nullptr) return cuda::solve_over_ranks(method, system, limits, memory, after, look);
-    if (system.device.is_cuda()) return cuda::solve_on_gpu(method, system, limits, memory, after, look);
+    if (system.device.is_cuda()) {
+        const bool over_ranks = system.ranks != nullptr || system.gpus_of_ranks != nullptr;
+        return over_ranks ? cuda::solve_over_ranks(method, system, limits, memory, after, look)
+                          : cuda::solve_on_gpu(method, system, limits, memory, after, look);
+    }
 #endif
     const Needs needs = needs_of(method, system, limits);
     SolverMemory::Lease lease(memory, needs.bytes, system.device);

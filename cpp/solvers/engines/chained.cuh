@@ -240,7 +240,7 @@ private:
 // however often somebody looks at the solve.
 template <class T, class S, class Iteration>
 bool iterate_chained(Context<T, CudaQueue>& solve, S* s, int period, const Iteration& iteration) {
-    if (!solve.limits.cooperative || solve.work.system.ranks != nullptr) return false;
+    if (!solve.limits.cooperative) return false;
     ChainQueue<T, S, Iteration> chain(solve, s, iteration);
     if (!chain.can_run()) return false;
     solve.repeat(s, period, 1, [&](std::int64_t k) { chain.iterate(k); });

@@ -93,20 +93,6 @@ public:
     void reduce(S* s, const R& reads, const Step& step, const Then& then) {
         queue.sweep(s, n, reads, Writes<T, 0>{}, step, then);
     }
-    // Scalar work alone.
-    template <class S, class Scalars>
-    void compute(S* s, const Scalars& scalars) {
-        queue.compute(s, scalars);
-    }
-
-    template <class S>
-    S read_scalars(const S* s) {
-        return queue.read_scalars(s);
-    }
-    template <class S>
-    void put_scalars(S* s, const S& value) {
-        queue.put_scalars(s, value);
-    }
 
     // x = the guess, r = b - A x, with the norms of b and r; and what they mean for the solve. False if it is over.
     template <class S>
@@ -114,6 +100,9 @@ public:
         initial.maxiter = limits.maxiter;
         initial.rtol = limits.rtol;
         initial.atol = std::ldexp(limits.atol, scales_.b);
+        initial.eps = epsilon<T>();
+        initial.shift = shift();
+        initial.has_m = has_preconditioner();
         if (!limits.scaled) {
             constexpr int kExponent = sizeof(Real<T>) == sizeof(float) ? 100 : 512;
             initial.lowest = std::ldexp(1.0, -kExponent);
@@ -121,7 +110,7 @@ public:
         }
         initial.history = work.history;
         initial.history_size = work.history_size;
-        put_scalars(s, initial);
+        queue.put_scalars(s, initial);
         if (work.system.guess != nullptr || limits.guess_is_mb) {
             const T* const guess = limits.guess_is_mb ? precondition(s, b(), r) : work.system.guess;
             sweep(s, read(guess), write(x), [=] SPMVGPU_DEVICE(const S&, T guess) { return put(guess); });
@@ -141,7 +130,7 @@ public:
                 s, read(b()), write(x, r), [=] SPMVGPU_DEVICE(const S&, T b) { return put(T(0), b).sum(square(b)); },
                 [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { begin(s, sums.real(0), sums.real(0)); });
         }
-        const S now = read_scalars(s);
+        const S now = queue.read_scalars(s);
         if (now.status == Status::kConverged && now.norm_b == 0) {
             sweep(s, read(b()), write(x), [=] SPMVGPU_DEVICE(const S&, T) { return put(T(0)); });
         }
@@ -154,15 +143,17 @@ public:
     // After `period` iterations the vectors play the same parts again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
-        const Iterating iterating(*this);
-        if (Queue::Shortcuts::iterate(*this, s, period, iteration)) return;
-        repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });
+        iterates_ = true;
+        if (!Queue::Shortcuts::iterate(*this, s, period, iteration)) {
+            repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });
+        }
+        iterates_ = false;
     }
 
     // The same for iterations that are more than that: iterate(k) queues the k-th one.
     template <class S, class Iterate>
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
-        const Iterating iterating(*this);
+        iterates_ = true;
         Pace pace;
         // Ranks do the same work all at once, so none of them may have some queued beyond the end.
         pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr;
@@ -172,7 +163,8 @@ public:
         pace.most = std::max(1, static_cast<int>(work.history_size - 1) / iterations_each);
         pace.recordable = limits.recorded && work.system.A->can_be_recorded() &&
                           (!has_preconditioner() || work.system.M->can_be_recorded());
-        queue.repeat(pace, iterate, [&] { return !look(s); });
+        queue.repeat(pace, iterate, [&] { return !is_over(s); });
+        iterates_ = false;
     }
 
     // Iterations that may pass between two looks at the solve, of one that stops by itself.
@@ -182,20 +174,16 @@ public:
         return limits.look_every > 0 ? std::min<std::int64_t>(limits.look_every, recorded) : recorded;
     }
 
-    // Looks at the solve; true if it is over.
+    // Looks at the solve, which is over or not, as the scalars say.
     template <class S>
-    bool look(S* s) {
+    S look(S* s) {
         const S now = queue.read_scalars(s);
         if (!limits.look_each || now.iterations > told_) tell(s, now);
-        return now.status != Status::kRunning;
+        return now;
     }
-
-    // The same in the middle of an iteration; true if the rest of it is idle.
     template <class S>
-    bool look_within(S* s) {
-        const S now = queue.read_scalars(s);
-        if (now.iterations > told_) tell(s, now);
-        return now.stopped != 0;
+    bool is_over(S* s) {
+        return look(s).status != Status::kRunning;
     }
 
     // What the true residual says of iterations that have ended.
@@ -290,17 +278,6 @@ public:
     static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 private:
-    // The calls of iterations, which may be recorded, or be more than the iterations that count: scalars count those.
-    class Iterating {
-    public:
-        explicit Iterating(Context& solve) : solve_(solve), before_(solve.iterates_) { solve.iterates_ = true; }
-        ~Iterating() { solve_.iterates_ = before_; }
-
-    private:
-        Context& solve_;
-        const bool before_;
-    };
-
     // Measures the system and makes it another one, whose numbers are near 1.
     void scale() {
         const auto& [magnitude, scaled_b, scaled_diagonal, az] = work.scaled;
@@ -381,7 +358,7 @@ private:
     const LookAt& look_;
     std::int64_t told_ = 0;
     Scales scales_;
-    bool iterates_ = false;
+    bool iterates_ = false;  // then products may be recorded, or be more than count: scalars count those that do
     double true_residual_ = kInfinity;
 };
 

@@ -8,6 +8,8 @@
 #include "gpu/memory.hpp"
 #include "gpu/nccl.hpp"
 #include "solvers/engines/cuda_queue.cuh"
+#include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -30,11 +32,7 @@ __global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t st
         totals[k] = sum;
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        S changed = *scalars;
-        work(changed);
-        *scalars = changed;
-    }
+    work_on(scalars, *scalars, work);
 }
 
 class CudaPieces {
@@ -49,13 +47,15 @@ public:
 
     // No more than so many bytes of sums are kept of a piece at once.
     CudaPieces(const std::vector<Place>& places, std::size_t sum_bytes)
-        : CudaPieces(places, slot_of(sum_bytes), allocate_pinned(2 * places.size() * slot_of(sum_bytes))) {}
+        : CudaPieces(places, aligned(sum_bytes), allocate_pinned(2 * places.size() * aligned(sum_bytes))) {}
 
-    // The same for the only piece of a rank, whose sums are over all ranks.
-    CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator& ranks)
-        : CudaPieces({place}, slot_of(sum_bytes), allocate(2 * slot_of(sum_bytes), place.ordinal)) {
-        ranks_ = &ranks;
-        of_ranks_ = allocate(ranks.ranks() * slot_bytes_, place.ordinal);
+    // The same for the only piece of a rank, whose sums are over all ranks: between GPUs, or through host memory, for
+    // which the host waits at every sum.
+    CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator* gpus, const AddOverRanks* ranks)
+        : CudaPieces({place}, aligned(sum_bytes), allocate(2 * aligned(sum_bytes), place.ordinal)) {
+        gpus_of_ranks_ = gpus;
+        ranks_ = ranks;
+        if (gpus != nullptr) of_ranks_ = allocate(gpus->ranks() * slot_bytes_, place.ordinal);
     }
 
     Stream stream() const { return lanes_[0].queue->stream(); }
@@ -65,6 +65,12 @@ public:
     void on(int piece, Call&& call) {
         const DeviceGuard guard(lanes_[piece].ordinal);
         call(*lanes_[piece].queue);
+    }
+
+    // Ranks wait for every sum anyway, and must go the same way.
+    template <class S>
+    bool knows_idle(const S* scalars) {
+        return ranks_ != nullptr && lanes_[0].queue->read_scalars(scalars).stopped != 0;
     }
 
     void synchronize() {
@@ -98,18 +104,22 @@ public:
     // The scalar work of each piece with the sums of all of them: scalars_of(k) are those of the k-th.
     template <class T, class ScalarsOf, class Then>
     void add_sums(ScalarsOf&& scalars_of, Then then) {
-        add<Wide<T>>(kMaxSums, [&](int piece, const auto& launch) {
-            // Behind the counters, where no kernel leaves partial sums any more.
-            auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
-            launch(scalars_of(piece), totals, UseSums<T, Then>{{totals}, then});
-        });
+        add<Wide<T>>(
+            kMaxSums, [&] { return knows_idle(scalars_of(0)); },
+            [&](int piece, const auto& launch) {
+                // Behind the counters, where no kernel leaves partial sums any more.
+                auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
+                launch(scalars_of(piece), totals, UseSums<T, Then>{{totals}, then});
+            });
     }
 
     // The same for so many products with a basis, which each piece gets all of.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         using W = std::remove_pointer_t<decltype(results_of(0))>;
-        add<W>(count, [&](int piece, const auto& launch) { launch(scalars_of(piece), results_of(piece), then); });
+        add<W>(
+            count, [&] { return knows_idle(scalars_of(0)); },
+            [&](int piece, const auto& launch) { launch(scalars_of(piece), results_of(piece), then); });
     }
 
 private:
@@ -121,8 +131,6 @@ private:
             lanes_.push_back({place.ordinal, std::move(queue), {}});
         }
     }
-
-    static std::size_t slot_of(std::size_t sum_bytes) { return (sum_bytes + 255) / 256 * 256; }
 
     struct Lane {
         int ordinal;
@@ -141,12 +149,21 @@ private:
         }
     }
 
-    template <class W, class Call>
-    void add(int count, Call&& call) {
-        if (ranks_ != nullptr) {
+    template <class W, class IsIdle, class Call>
+    void add(int count, IsIdle&& is_idle, Call&& call) {
+        CudaQueue& first = *lanes_[0].queue;
+        if (gpus_of_ranks_ != nullptr) {
             auto* const all = static_cast<W*>(of_ranks_.get());
-            ranks_->all_gather(kept<W>(0), all, count * sizeof(W), lanes_[0].queue->stream());
-            return add_up(0, call, all, ranks_->ranks(), count, count);
+            gpus_of_ranks_->all_gather(kept<W>(0), all, count * sizeof(W), first.stream());
+            return add_up(0, call, all, gpus_of_ranks_->ranks(), count, count);
+        }
+        if (ranks_ != nullptr) {
+            if (is_idle()) return;
+            std::vector<W> sums(count);
+            first.download(sums.data(), kept<W>(0), count * sizeof(W));
+            (*ranks_)(reinterpret_cast<double*>(sums.data()), count * doubles_in<W>());
+            first.upload(kept<W>(0), sums.data(), count * sizeof(W));
+            return add_up(0, call, kept<W>(0), 1, count, count);
         }
         for (Lane& lane : lanes_) lane.kept.record(lane.queue->stream());
         for (int piece = 0; piece < static_cast<int>(lanes_.size()); ++piece) {
@@ -173,7 +190,8 @@ private:
 
     std::size_t slot_bytes_;
     std::shared_ptr<void> kept_, of_ranks_;
-    const NcclCommunicator* ranks_ = nullptr;
+    const NcclCommunicator* gpus_of_ranks_ = nullptr;
+    const AddOverRanks* ranks_ = nullptr;
     std::vector<Lane> lanes_;
     int turn_ = 0;
 };

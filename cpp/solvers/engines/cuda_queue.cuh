@@ -15,7 +15,6 @@
 #include "gpu/transfer.hpp"
 #include "solvers/engines/cuda_sweeps.cuh"
 #include "solvers/engines/engine.hpp"
-#include "solvers/system/system.hpp"
 
 namespace spmvgpu::cuda {
 
@@ -32,12 +31,10 @@ public:
     }
 
     // Work goes to the stream, whose device is the current one whenever anything is called. `partials` is memory of
-    // partial_bytes(); null if nothing is summed. Sums are over these ranks, for which the host waits at every one of
-    // them; null: there is only this one.
-    CudaQueue(int ordinal, Stream stream, void* partials, const AddOverRanks* ranks = nullptr)
+    // partial_bytes(); null if nothing is summed.
+    CudaQueue(int ordinal, Stream stream, void* partials)
         : max_blocks_(max_blocks(ordinal)),
           stream_(stream),
-          ranks_(ranks),
           partials_{partials == nullptr ? nullptr : reinterpret_cast<double*>(static_cast<char*>(partials) + 256),
                     static_cast<unsigned*>(partials)} {
         if (partials != nullptr) check(cudaMemsetAsync(partials, 0, 256, native(stream)), "cudaMemsetAsync");
@@ -49,11 +46,6 @@ public:
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then = {}) {
-        if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
-            if (ranks_ != nullptr) {
-                return over_ranks<T>(scalars, then, [&](auto keep) { sweep(scalars, n, reads, writes, step, keep); });
-            }
-        }
         sweep_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, reads, writes, step,
                                                                                        then, partials_);
         check_launch("sweep_grid_stride");
@@ -67,14 +59,6 @@ public:
 
     template <class S, class T, class Then>
     void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
-        if constexpr (!std::is_same_v<Then, Nothing>) {
-            if (ranks_ != nullptr) {
-                if (knows_idle(scalars)) return;
-                dots(scalars, n, basis, count, w, results, Nothing{});
-                add_over_ranks(results, count);
-                return compute(scalars, then);
-            }
-        }
         dots_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, basis, count, w,
                                                                                       results, then, partials_);
         check_launch("dots_grid_stride");
@@ -83,12 +67,6 @@ public:
     template <class S, class T, class Count, class Then>
     void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
                  Then then) {
-        if constexpr (!std::is_same_v<Then, Nothing> && !std::is_same_v<Then, KeepSums<Wide<T>>>) {
-            if (ranks_ != nullptr) {
-                return over_ranks<T>(
-                    scalars, then, [&](auto keep) { combine(scalars, n, basis, count, factors, sign, target, keep); });
-            }
-        }
         combine_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
             n, scalars, basis, count, factors, sign, target, then, partials_);
         check_launch("combine_grid_stride");
@@ -100,10 +78,9 @@ public:
         check_launch("compute_one_thread");
     }
 
-    // Ranks wait anyway, and must go the same way.
     template <class S>
-    bool knows_idle(const S* scalars) {
-        return ranks_ != nullptr && read_scalars(scalars).stopped != 0;
+    bool knows_idle(const S*) const {
+        return false;  // it could only be asked by waiting
     }
 
     void zero(void* memory, std::size_t bytes) {
@@ -174,24 +151,6 @@ public:
     }
 
 private:
-    // A call that sums, which keeps what it sums, and the scalar work with the sums over all ranks.
-    template <class T, class S, class Then, class Call>
-    void over_ranks(S* scalars, Then then, Call&& call) {
-        if (knows_idle(scalars)) return;
-        // Behind the counters, where no kernel leaves partial sums any more.
-        auto* const sums = reinterpret_cast<Wide<T>*>(partials_.sums);
-        call(KeepSums<Wide<T>>{sums});
-        add_over_ranks(sums, kMaxSums);
-        compute(scalars, UseSums<T, Then>{{sums}, then});
-    }
-    template <class W>
-    void add_over_ranks(W* on_device, int count) {
-        std::vector<W> sums(count);
-        download(sums.data(), on_device, count * sizeof(W));
-        (*ranks_)(reinterpret_cast<double*>(sums.data()), count * static_cast<int>(sizeof(W) / sizeof(double)));
-        upload(on_device, sums.data(), count * sizeof(W));
-    }
-
     static std::size_t max_blocks(int ordinal) {
         return SweepTuning::kBlocksPerProcessor * properties(ordinal).multiprocessors;
     }
@@ -208,7 +167,6 @@ private:
 
     std::size_t max_blocks_;
     Stream stream_;
-    const AddOverRanks* ranks_;
     Partials partials_;
     std::shared_ptr<void> pinned_;
     std::size_t pinned_bytes_ = 0;

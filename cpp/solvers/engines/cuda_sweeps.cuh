@@ -21,6 +21,15 @@ struct Partials {
     unsigned* arrivals;  // 64 counters, of which sweeps use the first
 };
 
+// Scalar work of the first thread, from the scalars as they are now.
+template <class S, class Work, class... Given>
+__device__ __forceinline__ void work_on(S* scalars, const S& now, const Work& work, const Given&... given) {
+    if (threadIdx.x != 0) return;
+    S changed = now;
+    work(changed, given...);
+    *scalars = changed;
+}
+
 // Whether this block is the last to arrive here; the others' writes before it are visible to it then.
 __device__ __forceinline__ bool arrives_last(unsigned* arrivals) {
     __shared__ bool is_last;
@@ -158,11 +167,7 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
         if (!arrives_last(partials.arrivals)) return;
 #pragma unroll
         for (int k = 0; k < kSums; ++k) sums.value[k] = sum_of_blocks(of_blocks, k);
-        if (threadIdx.x == 0) {
-            S changed = now;
-            then(changed, sums);
-            *scalars = changed;
-        }
+        work_on(scalars, now, then, sums);
     }
 }
 
@@ -243,11 +248,7 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     leave_dots<kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count, w, of_blocks);
     if (!arrives_last(partials.arrivals)) return;
     sums_of_blocks<kBlockSize>(of_blocks, count, results);
-    if (threadIdx.x == 0) {
-        S changed = now;
-        then(changed);
-        *scalars = changed;
-    }
+    work_on(scalars, now, then);
 }
 
 template <class S, class T, class Count, class Then>
@@ -265,18 +266,12 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     if (threadIdx.x == 0) of_blocks[blockIdx.x] = total;
     if (!arrives_last(partials.arrivals)) return;
     const Sums<T, 1> sums{{sum_of_blocks(of_blocks, 0)}};
-    if (threadIdx.x == 0) {
-        S changed = now;
-        then(changed, sums);
-        *scalars = changed;
-    }
+    work_on(scalars, now, then, sums);
 }
 
 template <class S, class Work>
 __global__ void compute_one_thread(S* scalars, Work work) {
-    S changed = *scalars;
-    work(changed);
-    *scalars = changed;
+    work_on(scalars, *scalars, work);
 }
 
 // Scalar work with sums that are in memory.

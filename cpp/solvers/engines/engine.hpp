@@ -31,16 +31,13 @@ struct ProbeScalars {
     template <class Visit>
     void visit_pointers(Visit&&) {}
 };
-struct ProbeStep {
+// A step, scalar work and what a repetition calls.
+struct Probe {
     Element<float, 1, 1> operator()(const ProbeScalars&, float) const;
     Element<float, 1, 0> operator()(float) const;
-};
-struct ProbeWork {
     int operator()(const ProbeScalars&) const;
     void operator()(ProbeScalars&) const;
     void operator()(ProbeScalars&, const Sums<float, 1>&) const;
-};
-struct ProbeLook {
     bool operator()() const;
     void operator()(std::int64_t) const;
 };
@@ -49,7 +46,7 @@ struct ProbeLook {
 
 template <class E>
 concept Engine = requires(E engine, detail::ProbeScalars* s, index_t n, const float* v, float* w, Basis<float> basis,
-                          double* sums, detail::ProbeStep step, detail::ProbeWork work, detail::ProbeLook look) {
+                          double* sums, detail::Probe step, detail::Probe work, detail::Probe call) {
     // One pass over vectors, and what it sums (see sweep.hpp); each() has no scalars, and is never idle.
     engine.sweep(s, n, read(v), write(w), step, work);
     engine.sweep(s, n, read(v), write(w), step);
@@ -65,7 +62,7 @@ concept Engine = requires(E engine, detail::ProbeScalars* s, index_t n, const fl
     // Whether it is known, without waiting, that the solver has stopped.
     { engine.knows_idle(s) } -> std::same_as<bool>;
     // Calls the first with 0, 1, 2, ..., which queues that iteration, for as long as the second finds more to do.
-    engine.repeat(Pace{}, look, look);
+    engine.repeat(Pace{}, call, call);
 
     // The scalars are on the device; to read them waits for all that is queued.
     engine.put_scalars(s, *s);

@@ -25,6 +25,13 @@ public:
         }
     }
 
+    // For all threads of all blocks.
+    __device__ __forceinline__ void wait_for_all() {
+        __syncthreads();
+        if (threadIdx.x == 0) arrive_and_wait();
+        __syncthreads();
+    }
+
 private:
     static constexpr unsigned kPhase = 1u << 31;
 

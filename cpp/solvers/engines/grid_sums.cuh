@@ -71,11 +71,7 @@ public:
         __syncthreads();
     }
 
-    __device__ __forceinline__ void wait_for_all() {
-        __syncthreads();
-        if (threadIdx.x == 0) barrier_.arrive_and_wait();
-        __syncthreads();
-    }
+    __device__ __forceinline__ void wait_for_all() { barrier_.wait_for_all(); }
 
 private:
     GridBarrier barrier_;

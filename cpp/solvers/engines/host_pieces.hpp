@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "solvers/engines/host_queue.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
@@ -11,15 +12,20 @@ class HostPieces {
 public:
     using Queue = HostQueue;
 
-    // No more than so many bytes of sums are kept of a piece at once. Sums of a single piece may be over ranks.
+    // No more than so many bytes of sums are kept of a piece at once. Those of a single piece may be over ranks.
     HostPieces(int pieces, std::size_t sum_bytes, const AddOverRanks* ranks = nullptr)
-        : queue_(ranks), kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))) {}
+        : kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))), ranks_(ranks) {}
 
     Stream stream() const { return nullptr; }
 
     template <class Call>
     void on(int, Call&& call) {
         call(queue_);
+    }
+
+    template <class S>
+    bool knows_idle(const S* scalars) {
+        return queue_.knows_idle(scalars);
     }
 
     void synchronize() {}
@@ -65,10 +71,12 @@ private:
             totals[k] = W(0);
             for (int piece = 0; piece < size(); ++piece) totals[k] += kept<W>(piece)[k];
         }
+        if (ranks_ != nullptr) (*ranks_)(reinterpret_cast<double*>(totals), count * doubles_in<W>());
     }
 
     Queue queue_;
     std::vector<std::vector<double>> kept_;
+    const AddOverRanks* ranks_;
 };
 
 }  // namespace spmvgpu

@@ -10,7 +10,6 @@
 #include "core/parallel.hpp"
 #include "solvers/engines/engine.hpp"
 #include "solvers/engines/sweep.hpp"
-#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
@@ -77,9 +76,6 @@ SPMVGPU_SIMD_CLONES static void combine_part(Basis<T> basis, int vectors, const 
 
 class HostQueue {
 public:
-    // Sums are over these ranks; null: there is only this one.
-    explicit HostQueue(const AddOverRanks* ranks = nullptr) : ranks_(ranks) {}
-
     Stream stream() const { return nullptr; }
     static constexpr bool kIsGpu = false;
     using Shortcuts = NoShortcuts;
@@ -91,13 +87,10 @@ public:
         using Result = decltype(of_element(step, *scalars, reads, 0, std::make_integer_sequence<int, kReads>{}));
         constexpr int kSums = Result::kSums;
         const S now = *scalars;
-        auto sums = parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
+        const auto sums = parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
             return sweep_part<kSums>(begin, end, now, reads, writes, step);
         });
-        if constexpr (!std::is_same_v<Then, Nothing>) {
-            add_over_ranks(sums);
-            then(*scalars, sums);
-        }
+        then(*scalars, sums);
     }
 
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
@@ -119,7 +112,6 @@ public:
             });
             for (int k = 0; k < here; ++k) results[first + k] = sums[k];
         }
-        if (ranks_ != nullptr) add_over_ranks(results, count);
         then(*scalars);
     }
 
@@ -128,7 +120,7 @@ public:
                  Then then) {
         if (scalars->stopped) return;
         const int vectors = count(*scalars);
-        auto sums =
+        const auto sums =
             parallel_sum<Sums<T, 1>>(n, std::int64_t(n) * (1 + vectors / 2), [&](std::int64_t begin, std::int64_t end) {
                 Sums<T, 1> part;
                 for (std::int64_t i = begin; i < end; i += kHostTile) {
@@ -138,10 +130,7 @@ public:
                 }
                 return part;
             });
-        if constexpr (!std::is_same_v<Then, Nothing>) {
-            add_over_ranks(sums);
-            then(*scalars, sums);
-        }
+        then(*scalars, sums);
     }
 
     template <class S, class Work>
@@ -174,22 +163,6 @@ public:
         do iterate(k++);
         while (look());
     }
-
-private:
-    template <class T, int kSums>
-    void add_over_ranks(Sums<T, kSums>& sums) const {
-        if (ranks_ == nullptr) return;
-        Wide<T> padded[kMaxSums] = {};
-        std::copy_n(sums.value, kSums, padded);
-        add_over_ranks(padded, kMaxSums);
-        std::copy_n(padded, kSums, sums.value);
-    }
-    template <class W>
-    void add_over_ranks(W* sums, int count) const {
-        (*ranks_)(reinterpret_cast<double*>(sums), count * static_cast<int>(sizeof(W) / sizeof(double)));
-    }
-
-    const AddOverRanks* ranks_;
 };
 
 static_assert(Engine<HostQueue>);

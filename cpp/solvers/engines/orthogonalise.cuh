@@ -38,13 +38,8 @@ __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     W* const factors = reinterpret_cast<W*>(memory);
     T* const w = basis[count];
     GridBarrier barrier(arrivals);
-    const auto wait_for_all = [&] {
-        __syncthreads();
-        if (threadIdx.x == 0) barrier.arrive_and_wait();
-        __syncthreads();
-    };
     const auto factors_of = [&](const W* of_blocks, int sums, W* results) {
-        wait_for_all();
+        barrier.wait_for_all();
         sums_of_blocks<kBlockSize>(of_blocks, sums, factors);
         if (blockIdx.x != 0) return;
         for (int k = threadIdx.x; k < sums; k += kBlockSize) results[k] = factors[k];
@@ -61,7 +56,7 @@ __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     const W left = sum_block<W, kBlockSize>(combine_elements<kBlockSize, kVectors>(n, basis, count, factors, -1, w));
 
     if (threadIdx.x == 0) partials[blockIdx.x] = left;
-    wait_for_all();
+    barrier.wait_for_all();
     sums_of_blocks<kBlockSize>(partials, 1, factors);
     S changed;
     if (threadIdx.x == 0) {
@@ -85,10 +80,7 @@ template <class T, class S>
 bool orthogonalise_together(Context<T, CudaQueue>& solve, S* s, const Basis<T>& basis, int count, Wide<T>* h,
                             Wide<T>* again) {
     using Tuning = OrthogonaliseTuning;
-    if (!solve.limits.cooperative || solve.work.system.ranks != nullptr ||
-        solve.limits.restart >= Tuning::kMaxVectors) {
-        return false;
-    }
+    if (!solve.limits.cooperative || solve.limits.restart >= Tuning::kMaxVectors) return false;
     constexpr auto kKernel = orthogonalise_grid<T, S>;
     const int ordinal = solve.work.system.device.ordinal;
     const auto blocks = std::clamp<unsigned>(blocks_for(solve.n, Tuning::kBlockSize), 1u,

@@ -91,9 +91,7 @@ public:
 
     template <class S>
     bool knows_idle(const S* scalars) {
-        bool idle = false;
-        pieces_.on(0, [&](auto& queue) { idle = queue.knows_idle(scalars); });
-        return idle;
+        return pieces_.knows_idle(scalars);
     }
 
     void zero(void* memory, std::size_t bytes) {

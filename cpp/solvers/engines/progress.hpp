@@ -17,6 +17,9 @@ struct Progress {
     std::int64_t iterations = 0, maxiter = 0;
     std::int64_t products = 0, preconditionings = 0;  // those of iterations that counted
     double rtol = 0, atol = 0;
+    double eps = 0;  // of the vectors' type
+    Factor<double> shift;
+    bool has_m = false;
     double lowest = 0, highest = 0;  // sizes that numbers of the first iteration may have; none are checked if zero
     double norm_b = 0, residual = 0, offending_value = 0;
     double asked = 0, goal = 0;  // what the true residual is to fall below, and the one that the method updates

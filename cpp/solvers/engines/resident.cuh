@@ -305,7 +305,7 @@ bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
         launch_cooperative(kernel, system->shape.blocks, ResidentTuning::kBlockSize, solve.queue.stream(), *system, s,
                            iteration, first, count);
         first += count;
-    } while (!solve.look(s));
+    } while (!solve.is_over(s));
     return solve.report.resident = true;
 }
 

@@ -24,9 +24,9 @@ public:
         : system(system), limits(limits), arena_(memory), b_(system.b), diagonal_(system.diagonal()) {
         if (!limits.scaled) return;
         scaled.magnitude = take<Magnitude>(1);
-        b_ = scaled.b = vector();
-        if (diagonal_ != nullptr) diagonal_ = scaled.diagonal = vector();
-        scaled.product = vector();
+        vectors(scaled.b, scaled.product);
+        if (diagonal_ != nullptr) vectors(scaled.diagonal);
+        b_ = scaled.b, diagonal_ = scaled.diagonal;
     }
 
     const System<T>& system;
@@ -42,9 +42,12 @@ public:
 
     template <class U>
     U* take(std::size_t count) {
-        return arena_.take<U>(count);
+        return arena_.template take<U>(count);
     }
-    T* vector() { return take<T>(n()); }
+    template <class... Vectors>
+    void vectors(Vectors*&... vectors) {
+        ((vectors = take<T>(n())), ...);
+    }
     Basis<T> basis(int vectors) {
         sums_ = std::max(sums_, vectors);
         const std::size_t stride = aligned(n() * sizeof(T)) / sizeof(T);

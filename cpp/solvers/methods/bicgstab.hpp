@@ -20,8 +20,8 @@ struct BicgstabScalars : Progress {
 
     Factor<W> alpha, beta, omega;
     W rho{};
-    double tiny = 0;    // below which a cosine is taken for zero
-    double norm_f = 0;  // |f|
+    double norm_f = 0;                                            // |f|
+    static constexpr double kTiny = epsilon<T>() * epsilon<T>();  // below which a cosine is taken for zero
 
     SPMVGPU_SCALAR void set_alpha(W fv) {
         if (status != Status::kRunning) {
@@ -42,14 +42,14 @@ struct BicgstabScalars : Progress {
         omega = W(0);
         if (status != Status::kRunning || leaves_range(tt)) return;
         // The cosine of the angle between t and r; where it is zero, no step along M r is of use.
-        const bool is_useful = size > tiny * root(tt) * root(rr);
+        const bool is_useful = size > kTiny * root(tt) * root(rr);
         if (is_useful || !finite(size)) omega = tr / tt;
     }
 
     SPMVGPU_SCALAR void set_rho(W fr, double norm_r) {
         rho = fr;
         if (leaves_range(size_of(rho))) return;
-        if (status == Status::kRunning && !(size_of(rho) > tiny * norm_f * norm_r)) stop(Status::kRho, size_of(rho));
+        if (status == Status::kRunning && !(size_of(rho) > kTiny * norm_f * norm_r)) stop(Status::kRho, size_of(rho));
     }
 
     SPMVGPU_SCALAR void set_beta(W fr, double norm_r) {
@@ -70,23 +70,12 @@ struct Bicgstab {
     T *x, *r, *f, *p, *v, *t;
     T *for_mp, *for_mr;  // M p and M r; null if there is no M
 
-    explicit Bicgstab(Work<T>& work)
-        : s(work.template scalars<S>()),
-          x(work.x()),
-          r(work.vector()),
-          f(work.vector()),
-          p(work.vector()),
-          v(work.vector()),
-          t(work.vector()),
-          for_mp(work.has_preconditioner() ? work.vector() : nullptr),
-          for_mr(work.has_preconditioner() ? work.vector() : nullptr) {}
-
-    template <class Solve>
-    S initial(const Solve&) const {
-        S initial;
-        initial.tiny = epsilon<T>() * epsilon<T>();
-        return initial;
+    explicit Bicgstab(Work<T>& work) : s(work.template scalars<S>()), x(work.x()), for_mp(nullptr), for_mr(nullptr) {
+        work.vectors(r, f, p, v, t);
+        if (work.has_preconditioner()) work.vectors(for_mp, for_mr);
     }
+
+    S initial() const { return {}; }
 
     SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t) const {
         // v = A M p,  alpha = rho / f.v

@@ -48,24 +48,17 @@ struct Cg {
 
     S* s;
     T *x, *r, *p, *q;
-    T* z;        // M r; null if M is a diagonal m or none, whose M r is m r
-    const T* m;  // that diagonal; null: ones
-    Wide<T>* p_dot_q;
+    T* z;              // M r; null if M is a diagonal m or none, whose M r is m r
+    const T* m;        // that diagonal; null: ones
+    Wide<T>* p_dot_q;  // its parts, where the product leaves them
 
-    explicit Cg(Work<T>& work)
-        : s(work.template scalars<S>()),
-          x(work.x()),
-          r(work.vector()),
-          p(work.vector()),
-          q(work.vector()),
-          z(work.has_operator() ? work.vector() : nullptr),
-          m(work.diagonal()),
-          p_dot_q(work.parts_of_dot()) {}
-
-    template <class Solve>
-    S initial(const Solve&) const {
-        return {};
+    explicit Cg(Work<T>& work) : s(work.template scalars<S>()), x(work.x()), z(nullptr), m(work.diagonal()) {
+        work.vectors(r, p, q);
+        if (work.has_operator()) work.vectors(z);
+        p_dot_q = work.parts_of_dot();
     }
+
+    S initial() const { return {}; }
 
     SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t) const {
         const bool stores_z = z != nullptr;

@@ -16,18 +16,24 @@
 
 namespace spmvgpu {
 
+// On the device: h and its correction, the columns of R, the rotations, and the right-hand side, which y takes over.
 template <class T>
-struct GmresScalars : Progress {
+struct GmresArrays {
+    Wide<T>*h, *again, *R, *sines, *rhs;
+    double* cosines;
+};
+
+template <class T>
+struct GmresScalars : Progress, GmresArrays<T> {
     using W = Wide<T>;
+    using GmresArrays<T>::h, GmresArrays<T>::again, GmresArrays<T>::R, GmresArrays<T>::sines, GmresArrays<T>::rhs,
+        GmresArrays<T>::cosines;
     static constexpr bool kRecordsMr = true;
-    double eps = 0, ptol = 0, ptol_factor = 1, presid = 0;
+    double ptol = 0, ptol_factor = 1, presid = 0;
     Factor<double> scale;  // 1 / |w|
     double left = 0;       // |w|
     std::int64_t cycles = 0;
     std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
-    // On the device: h and its correction, the columns of R, the rotations, the right-hand side, and y.
-    W *h = nullptr, *again = nullptr, *R = nullptr, *sines = nullptr, *rhs = nullptr;
-    double* cosines = nullptr;
     std::int64_t leading = 0;  // dimension of R
 
     template <class Visit>
@@ -141,44 +147,38 @@ template <class T>
 struct Gmres {
     static constexpr const char* kName = "gmres";
     using S = GmresScalars<T>;
-    using W = Wide<T>;
 
     int restart;
     S* s;
     T *x, *r, *product;
     Basis<T> v;
-    W *h, *again, *R, *sines, *rhs;  // see GmresScalars
-    double* cosines;
+    GmresArrays<T> arrays;
+    bool legacy;
 
     explicit Gmres(Work<T>& work)
         : restart(work.limits.restart),
           s(work.template scalars<S>(restart < 512 ? 1024 : 2 * restart)),  // a whole cycle may lie between two looks
           x(work.x()),
-          r(work.vector()),
-          product(work.vector()),
-          v(work.basis(restart + 1)),
-          h(work.template take<W>(restart + 2)),
-          again(work.template take<W>(restart + 2)),
-          R(work.template take<W>((restart + 1) * restart)),
-          sines(work.template take<W>(restart)),
-          rhs(work.template take<W>(restart + 1)),
-          cosines(work.template take<double>(restart)) {}
+          legacy(work.limits.legacy) {
+        work.vectors(r, product);
+        v = work.basis(restart + 1);
+        const auto take = [&](std::size_t count) { return work.template take<Wide<T>>(count); };
+        arrays = {take(restart + 2), take(restart + 2), take((restart + 1) * restart),
+                  take(restart),     take(restart + 1), work.template take<double>(restart)};
+    }
 
-    template <class Solve>
-    S initial(const Solve& solve) const {
+    S initial() const {
         S initial;
-        initial.eps = epsilon<T>();
-        initial.legacy = solve.limits.legacy;
+        static_cast<GmresArrays<T>&>(initial) = arrays;
+        initial.legacy = legacy;
         initial.leading = restart + 1;
-        initial.h = h, initial.again = again, initial.R = R;
-        initial.sines = sines, initial.cosines = cosines, initial.rhs = rhs;
         return initial;
     }
 
     template <class Solve>
     void cycle(Solve& solve) const {
         // v_0 = M r / |M r|
-        solve.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.begin_cycle(); });
+        solve.queue.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.begin_cycle(); });
         const T* const mr = solve.precondition(s, r, v[0]);
         solve.reduce(
             s, read(mr), [=] SPMVGPU_DEVICE(const S&, T mr) { return sum<T>(square(mr)); },
@@ -196,14 +196,14 @@ struct Gmres {
             }
 
             // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
-            solve.orthogonalise(s, v, col + 1, h, again);
-            if (solve.limits.look_each && solve.look_within(s)) break;
+            solve.orthogonalise(s, v, col + 1, arrays.h, arrays.again);
+            if (solve.limits.look_each && solve.look(s).stopped != 0) break;
         }
 
         // x = x + sum of y_k v_k,  r = b - A x
-        solve.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.end_basis(); });
+        solve.queue.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.end_basis(); });
         const auto columns = [=] SPMVGPU_DEVICE(const S& s) { return int(s.col); };
-        solve.queue.combine(s, solve.n, v, columns, rhs, 1, x, Nothing{});
+        solve.queue.combine(s, solve.n, v, columns, arrays.rhs, 1, x, Nothing{});
         solve.multiply(x, product);
         solve.sweep(
             s, read(solve.b(), product), write(r),

@@ -49,7 +49,7 @@ Report run_method(Queue& queue, const System<T>& system, const Limits& limits, c
     Work<T> work(system, limits, memory);
     const Method method(work);
     Context<T, Queue> solve(queue, work, look);
-    if (solve.start(method.s, method.initial(solve), method.r)) method.run(solve);
+    if (solve.start(method.s, method.initial(), method.r)) method.run(solve);
     solve.finish(method.s);
     return solve.report;
 }

@@ -20,14 +20,11 @@
 namespace spmvgpu {
 
 struct MinresScalars : Progress {
-    double eps = 0;
-    Factor<double> shift;
     double beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0;
     double gmax = 0, rootl = 0;
     Factor<double> oldeps, delta, inverse_gamma = 1, phi;
     double ratio = 1;         // of |r| to phibar
     double first_phibar = 0;  // where these Lanczos vectors began
-    bool has_m = false;
 
     // The first Lanczos vector, from r.Mr and r.r.
     SPMVGPU_SCALAR void begin_lanczos(double r_mr, double rr) {
@@ -114,23 +111,12 @@ struct Minres {
     T *v, *product;  // A v, which is queued beyond the end, too, and so has a place of its own; then M y, if there is M
     T *ys[3], *ws[3];
 
-    explicit Minres(Work<T>& work)
-        : s(work.template scalars<S>()),
-          x(work.x()),
-          r(work.vector()),
-          v(work.vector()),
-          product(work.vector()),
-          ys{r, work.vector(), work.vector()},
-          ws{work.vector(), work.vector(), work.vector()} {}
-
-    template <class Solve>
-    S initial(const Solve& solve) const {
-        S initial;
-        initial.eps = epsilon<T>();
-        initial.shift = solve.shift();
-        initial.has_m = solve.has_preconditioner();
-        return initial;
+    explicit Minres(Work<T>& work) : s(work.template scalars<S>()), x(work.x()) {
+        work.vectors(v, product, ys[0], ys[1], ys[2], ws[0], ws[1], ws[2]);
+        r = ys[0];
     }
+
+    S initial() const { return {}; }
 
     // The same after so many iterations, counted from 0 again.
     Minres after(std::int64_t k) const {
@@ -250,9 +236,9 @@ struct Minres {
         const int chances = solve.has_preconditioner() ? 2 : 1;
         int misses = 0;
         for (double began_at = solve.kInfinity;;) {
-            const std::int64_t before = solve.read_scalars(s).iterations;
-            if (!solve.look(s)) solve.iterate(s, 3, iteration);
-            const S said = solve.read_scalars(s);
+            const std::int64_t before = solve.queue.read_scalars(s).iterations;
+            if (!solve.is_over(s)) solve.iterate(s, 3, iteration);
+            const S said = solve.queue.read_scalars(s);
             iteration = iteration.after(said.iterations - before);
             T* const true_r = iteration.unread();
             const Truth truth = solve.verify(s, true_r);
@@ -260,12 +246,12 @@ struct Minres {
             const bool is_at_end =
                 truth == Truth::kNoBetter && (misses == chances || said.status != Status::kConverged);
             if (truth == Truth::kOver || (is_at_end && !(solve.true_residual() < 0.5 * began_at))) {
-                const bool is_nearest = solve.read_scalars(s).status == Status::kLeastSquares;
+                const bool is_nearest = solve.queue.read_scalars(s).status == Status::kLeastSquares;
                 if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, true_r, product);
                 return;
             }
             if (truth == Truth::kNoBetter && !solve.revive(s)) return;
-            S now = solve.read_scalars(s);
+            S now = solve.queue.read_scalars(s);
             const double ratio = solve.true_residual() / now.phibar;
             if (is_at_end || !(now.phibar > 0) || !finite(ratio)) {
                 began_at = solve.true_residual();
@@ -274,7 +260,7 @@ struct Minres {
                 iteration.begin(solve);
             } else {
                 now.ratio = ratio;
-                solve.put_scalars(s, now);
+                solve.queue.put_scalars(s, now);
             }
         }
     }
