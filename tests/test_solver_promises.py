@@ -341,14 +341,14 @@ def test_products_are_counted(solver, symmetric, guess, device):
     solve = getattr(linalg, solver)
     x0 = np.roll(b, 1) if guess else None
     hows = []
-    original = linalg.systems.ForeignOperator.__init__
+    original = linalg.systems.ForeignSystem.__init__
 
     def noted(self, *args):
         original(self, *args)
         hows.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linalg.systems.ForeignOperator, "__init__", noted)
+        patch.setattr(linalg.systems.ForeignSystem, "__init__", noted)
         assert solve(counted, b, x0, M=M, rtol=1e-8)[1] == 0
     how = hows[0].solve_info
     assert (how.products, how.preconditionings) == (counted.calls, M.calls)

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 import spmvgpu as sg
 from spmvgpu._core import SolverLimits
 from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
-from spmvgpu.linalg.systems import solve as solve_system
+from spmvgpu.linalg.solve import solve as solve_system
 
 from .._util.messages import said
 from .advice import OTHER_SOLVER, RESTART, Choice, choose

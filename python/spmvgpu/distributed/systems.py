@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,22 @@ from .. import _core
 from .._util.value_types import core_class
 from ..arrays import taken
 from ..devices import CPU, device_name
-from ..linalg.vectors import DeviceVector, Vectors, check_square
+from ..linalg.stopping import SolveInfo
+from ..linalg.systems import System, check_square
+from ..linalg.vectors import DeviceVector, Vectors
 from .errors import agreement, check_same, raise_together
 from .pieces import check_shape
 from .staging import staging_of
 
 
-class PieceOfSystem:
-    """This rank's piece of a square system, as `SparseOperator` is the whole of one.
+class PieceOfSystem(System):
+    """This rank's piece of a square system.
 
     Vectors are where `b` is, or on the rank's GPU. Inner products are added up over all ranks, in the order
     of the ranks, so that all of them do the same and the same again.
 
     Attributes
     ----------
-    unknowns : int
-        Of the whole system.
     failure : Exception or None
         What this rank's preconditioner has raised, and the others do not know of yet.
     """
@@ -41,32 +42,29 @@ class PieceOfSystem:
             )
         b, library = taken("b", b)
         located = library.locate(b, "b")
-        self._op, self._library, self._b = op, library, b
-        self._matrix = op._core_matrix
-        if self._matrix is not None:  # vectors are where it is, also those of NumPy
-            self._ordinal: int = op._shared.blocks.inner._ordinal
+        matrix = op._core_matrix
+        if matrix is not None:  # vectors are where it is, also those of NumPy
+            ordinal: int = op._shared.blocks.inner._ordinal
         elif located.host is not None:
-            self._ordinal = CPU
+            ordinal = CPU
         else:
             staging_of(b)  # refuses what its entries cannot be picked of
-            self._ordinal = located.ordinal
+            ordinal = located.ordinal
+        super().__init__(b, library, op.local_shape[0], op.dtype, ordinal, op._memory_of_solvers(ordinal))
+        self._op, self._matrix, self.unknowns = op, matrix, op.shape[0]
         self.failure: Exception | None = None
-        self._stream: int | None = None
-        self._solver_memory = op._memory_of_solvers(self._ordinal)
-        self.shape = (op.local_shape[0], op.local_shape[0])
-        self.unknowns: int = op.shape[0]
-        self.dtype: np.dtype[Any] = op.dtype
-        self.max_threads: int | None = op._shared.threads
+        self.max_threads = op._shared.threads
         # What the core adds sums with; the only rank has no need of it.
-        self.ranks: Any = op._shared.transport.nccl if self._matrix is not None else self._add_over_ranks
+        self.ranks = op._shared.transport.nccl if matrix is not None else self._add_over_ranks
 
-    @property
-    def solve_info(self) -> Any:
-        return self._op.solve_info
+    def report(self, how: SolveInfo) -> None:
+        self._op.solve_info = how
 
-    @solve_info.setter
-    def solve_info(self, value: Any) -> None:
-        self._op.solve_info = value
+    def agreement(self) -> AbstractContextManager[None]:
+        return agreement(self._op.comm)
+
+    def shared_callback(self, callback: Any) -> Any:
+        return self._op._shared_callback(callback)
 
     def _check_device(self, name: str, located: Any, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
@@ -75,8 +73,12 @@ class PieceOfSystem:
                 f"{name} is on {there}, but the vectors of the solve are on {here}; move {name} there"
             )
 
-    def vectors(self) -> Vectors:
-        return _Pieces(self, self._b)
+    @property
+    def pieces(self) -> int:
+        return 1
+
+    def vectors(self, in_pieces: bool) -> Vectors:
+        return _Pieces(self)
 
     def map_of(self, op: Any) -> Any:
         """The products with a distributed operator, as the core calls them."""
@@ -96,8 +98,8 @@ class PieceOfSystem:
         def multiply(x: int, y: int) -> None:
             op._multiply(self._array_at(x), self._array_at(y))
             if self._ordinal != CPU:
-                located = self._library.locate(self._b, "b")
-                _core.synchronize(self._library.stream(located), self._ordinal)
+                located = self.library.locate(self.b, "b")
+                _core.synchronize(self.library.stream(located), self._ordinal)
 
         return core_class("InPlaceMap", self.dtype)(multiply, self._ordinal)
 
@@ -106,7 +108,7 @@ class PieceOfSystem:
 
     def _array_at(self, address: int) -> Any:
         """The piece of a vector at an address, as an array of the library of `b`, or of NumPy."""
-        like = np.empty(0) if self._ordinal == CPU else self._b
+        like = np.empty(0) if self._ordinal == CPU else self.b
         return staging_of(like).array_at(address, self.shape[0], self.dtype, self._ordinal)
 
     def _add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
@@ -140,8 +142,6 @@ class PieceOfSystem:
         return called
 
     def together(self, call: Callable[..., object]) -> Callable[..., None]:
-        """A function that all ranks call, and all ranks raise what it raises on any of them."""
-
         def called(*arguments: Any) -> None:
             with agreement(self._op.comm):
                 call(*arguments)
@@ -149,20 +149,23 @@ class PieceOfSystem:
         return called
 
     def check_same(self, **values: Any) -> None:
-        """Refuse, with ValueError, values that differ: ranks would go different ways."""
         check_same(self._op.comm, **values)
 
 
 class _Pieces(Vectors):
+    def __init__(self, system: PieceOfSystem) -> None:
+        super().__init__(system, system.b, system.library)
+        self._piece = system
+
     def result(self) -> Any:
         """The result for the caller; or all ranks raise what failed on one after the last sums were added."""
-        raise_together(self._op._op.comm, self._op.failure)
+        raise_together(self._piece._op.comm, self._piece.failure)
         return super().result()
 
     def take(self, name: str, array: Any) -> DeviceVector:
         array, library = taken(name, array)
         shape = tuple(library.locate(array, name).shape)
-        n = self._op.shape[0]
+        n = self._piece.shape[0]
         if shape != (n, 1):
-            check_shape(self._op._op, name, shape, n, (1,))
+            check_shape(self._piece._op, name, shape, n, (1,))
         return super().take(name, array)

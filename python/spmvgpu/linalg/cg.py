@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .._util.arguments import with_hints
+from .solve import solve
 from .stopping import check_limits
-from .systems import solve
+from .systems import Callback
 
 
 @with_hints
 def cg(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: object,
+    b: object,
+    x0: object = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
+    M: object = None,
+    callback: Callback | None = None,
     residuals: list[float] | None = None,
     check_every: int | None = None,
 ) -> tuple[Any, int]:

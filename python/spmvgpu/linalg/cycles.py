@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import one_of, real_number, whole_number, with_hints
-from .._util.value_types import core_class
+from .._util.value_types import AnyMatrix, core_class
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
@@ -21,7 +20,10 @@ from .preconditioners import (
     requested_device,
     what_fits,
 )
-from .vectors import NOTHING, staged
+from .vectors import NOTHING, DType, HostArray, staged
+
+if TYPE_CHECKING:
+    from .._core import _LinearMap as LinearMap
 
 _EIGENVALUE_STEPS = 15  # of the power method, whose estimate is then raised by a tenth
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
@@ -32,7 +34,7 @@ class _Level(NamedTuple):
     """A grid: the matrix, what its smoother needs, and the ways to the next one."""
 
     A: SparseOperator | None = None
-    inverse_diagonal: npt.NDArray[Any] | None = None
+    inverse_diagonal: HostArray | None = None
     low: float = 1.0
     high: float = 1.0
     degree: int = 1
@@ -79,11 +81,11 @@ class Cycle(DevicePreconditioner):
             for level in self._levels
         ]
 
-    def _is_polynomial_in(self, op: SparseOperator) -> bool:
+    def _is_polynomial_in(self, matrix: object) -> bool:
         finest = self._levels[0].A
-        return len(self._levels) == 1 and finest is not None and finest._matrix is op._matrix
+        return len(self._levels) == 1 and finest is not None and finest._matrix is matrix
 
-    def _core_map(self) -> Any:
+    def _core_map(self) -> LinearMap:
         levels = [
             (
                 _matrix(level.A),
@@ -97,7 +99,8 @@ class Cycle(DevicePreconditioner):
             )
             for level, diagonal in zip(self._levels, self._diagonals, strict=True)
         ]
-        return core_class("CycleMap", self.dtype)(levels, self._memory)
+        made: LinearMap = core_class("CycleMap", self.dtype)(levels, self._memory)
+        return made
 
     def _conjugate_transposed(self) -> Cycle:
         finest = self._finest.H
@@ -105,11 +108,11 @@ class Cycle(DevicePreconditioner):
             return self
         return Cycle(finest, [level.adjoint() for level in self._levels])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Cycle, (self._finest, self._levels)
 
 
-def _matrix(op: SparseOperator | None) -> Any:
+def _matrix(op: SparseOperator | None) -> AnyMatrix | None:
     return None if op is None else op._matrix
 
 
@@ -162,7 +165,7 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
     return Cycle(op, [_smoothed(op, degree, ratio, inverse)])
 
 
-def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: npt.NDArray[Any]) -> _Level:
+def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray) -> _Level:
     """A level with a Chebyshev smoother. The power method estimates the largest eigenvalue."""
     v = np.random.default_rng(1).standard_normal(op.shape[0]).astype(op.dtype)
     largest = 1.0
@@ -181,7 +184,7 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: npt.NDArra
 
 @with_hints
 def aspreconditioner(
-    ml: Any, *, device: str = "auto", dtype: Any = None, smoother: str = "chebyshev", degree: int = 2
+    ml: object, *, device: str = "auto", dtype: object = None, smoother: str = "chebyshev", degree: int = 2
 ) -> Cycle:
     """Return a multigrid hierarchy of pyamg as a preconditioner on a device.
 
@@ -234,7 +237,7 @@ def aspreconditioner(
         )
     common = _common_dtype([matrix for grid in grids for matrix in grid.values()], dtype)
 
-    def build(matrix: Any) -> SparseOperator:
+    def build(matrix: object) -> SparseOperator:
         op: SparseOperator = aslinearoperator(matrix, device=device, dtype=common)
         return op
 
@@ -259,12 +262,12 @@ def aspreconditioner(
     return Cycle(levels[0].A or inverse_matrix, levels)
 
 
-def _grids_of(ml: Any) -> list[dict[str, Any]]:
+def _grids_of(ml: object) -> list[dict[str, sp.csr_array]]:
     """The matrices A, R and P of all levels, of the coarsest one A alone, as CSR that fits together."""
     grids = getattr(ml, "levels", None)
     if not grids:
         raise TypeError(f"ml must be a pyamg hierarchy with levels, not {type(ml).__name__}")
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, sp.csr_array]] = []
     for number, grid in enumerate(grids):
         names = ("A", "R", "P") if number + 1 < len(grids) else ("A",)
         for name in names:
@@ -288,7 +291,7 @@ def _grids_of(ml: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _common_dtype(matrices: list[Any], dtype: Any) -> np.dtype[Any]:
+def _common_dtype(matrices: list[sp.csr_array], dtype: object) -> DType:
     """The type of a hierarchy: as asked for, or that of the finest level, complex where any matrix is."""
     wanted = wanted_dtype(dtype)
     if wanted is not None:
@@ -351,10 +354,10 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     return made
 
 
-def _inverses(blocks: npt.NDArray[Any], op: SparseOperator, size: int) -> npt.NDArray[Any]:
+def _inverses(blocks: HostArray, op: SparseOperator, size: int) -> HostArray:
     """The inverses of blocks, or LinAlgError that says which one has none."""
     try:
-        inverses: npt.NDArray[Any] = np.linalg.inv(blocks)
+        inverses: HostArray = np.linalg.inv(blocks)
     except np.linalg.LinAlgError:
         inverses = np.array([_inverse_or_nan(block) for block in blocks])
     with np.errstate(all="ignore"):
@@ -376,9 +379,9 @@ def _inverses(blocks: npt.NDArray[Any], op: SparseOperator, size: int) -> npt.ND
     return inverses
 
 
-def _inverse_or_nan(block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _inverse_or_nan(block: HostArray) -> HostArray:
     try:
-        inverse: npt.NDArray[Any] = np.linalg.inv(block)
+        inverse: HostArray = np.linalg.inv(block)
     except np.linalg.LinAlgError:
         return np.full_like(block, np.nan)
     return inverse

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number, with_hints
+from .solve import solve
 from .stopping import check_limits
-from .systems import solve
+from .systems import Callback
 
 
 @with_hints
 def gmres(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: object,
+    b: object,
+    x0: object = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
     restart: int | None = None,
     maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
+    M: object = None,
+    callback: Callback | None = None,
     callback_type: str | None = None,
     residuals: list[float] | None = None,
     check_every: int | None = None,
@@ -104,7 +104,7 @@ def gmres(
     (array([1., 1.]), 0)
     """
 
-    def limits(unknowns: int, callback: Any) -> SolverLimits:
+    def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
         kind = one_of("callback_type", "legacy" if callback_type is None else callback_type, _KINDS)
         length = 20 if restart is None else whole_number("restart", restart, 1, 2**20)
         limits = check_limits(rtol, atol, maxiter, 10 * unknowns, callback)
@@ -124,6 +124,7 @@ def gmres(
         callback=callback,
         residuals=residuals,
         check_every=check_every,
+        shows_norm=callback_type != "x",
     )
     return x, info
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,11 @@ from ..devices import resolve_device
 from ..inputs.compressed import transpose
 from ..operator.operator import SparseOperator
 from .preconditioners import DevicePreconditioner, check_operator, requested_device, what_fits
+from .vectors import DType
+
+if TYPE_CHECKING:  # which the compiled module does not name
+    from .._core import _IncompleteFactors as Factors
+    from .._core import _LinearMap as LinearMap
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -32,7 +37,7 @@ class IncompleteFactors(DevicePreconditioner):
     array([1.5, 1. ])
     """
 
-    def __init__(self, factors: Any, dtype: np.dtype[Any], n: int, ordinal: int, requested: str) -> None:
+    def __init__(self, factors: Factors, dtype: DType, n: int, ordinal: int, requested: str) -> None:
         super().__init__(dtype, (n, n), ordinal)
         self._factors = factors
         self._requested = requested  # the device as the caller named it, which pickles go by
@@ -41,10 +46,11 @@ class IncompleteFactors(DevicePreconditioner):
     def nbytes(self) -> int:
         return int(self._factors.nbytes)
 
-    def _core_map(self) -> Any:
-        return core_class("FactorsMap", self.dtype)(self._factors, self._memory)
+    def _core_map(self) -> LinearMap:
+        made: LinearMap = core_class("FactorsMap", self.dtype)(self._factors, self._memory)
+        return made
 
-    def _stored(self) -> Any:
+    def _stored(self) -> sp.csr_array:
         """Both factors in one matrix, with the inverse pivots on its diagonal."""
         stored = sp.csr_array(self._factors.to_csr(), shape=self.shape)
         stored.has_canonical_format = True
@@ -55,18 +61,20 @@ class IncompleteFactors(DevicePreconditioner):
         stored.data = stored.data.conj()
         return _of_stored(stored, not self._factors.pivots_in_lower, self._ordinal, self._requested)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self._stored(), self._factors.pivots_in_lower, self._requested)
 
 
-def _of_stored(stored: Any, pivots_in_lower: bool, ordinal: int, requested: str) -> IncompleteFactors:
+def _of_stored(
+    stored: sp.csr_array, pivots_in_lower: bool, ordinal: int, requested: str
+) -> IncompleteFactors:
     # What comes from a pickle may lie in buffers that are aligned in any way.
     arrays = (np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data))
     factors = core_class("IncompleteFactors", stored.dtype)(*arrays, ordinal, pivots_in_lower)
     return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
 
 
-def _restored(stored: Any, pivots_in_lower: bool, requested: str) -> IncompleteFactors:
+def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> IncompleteFactors:
     """What pickle calls."""
     return _of_stored(stored, pivots_in_lower, resolve_device(requested), requested)
 
@@ -154,12 +162,14 @@ def ic0(op: SparseOperator) -> IncompleteFactors:
     return _factorised(op, factors)
 
 
-def _factors(op: Any) -> Any:
+def _factors(op: SparseOperator) -> Factors:
     check_operator(op)
     csr = op.tocsr()
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
-    factors = core_class("IncompleteFactors", op.dtype)(csr.indptr, csr.indices, csr.data, op._ordinal)
+    factors: Factors = core_class("IncompleteFactors", op.dtype)(
+        csr.indptr, csr.indices, csr.data, op._ordinal
+    )
     if factors.failed:
         row, pivot = factors.failed
         is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
@@ -174,5 +184,5 @@ def _factors(op: Any) -> Any:
     return factors
 
 
-def _factorised(op: SparseOperator, factors: Any) -> IncompleteFactors:
+def _factorised(op: SparseOperator, factors: Factors) -> IncompleteFactors:
     return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op))

@@ -14,11 +14,11 @@ from ..operator.construct import aslinearoperator
 
 @with_hints
 def lobpcg(
-    A: Any,
-    X: Any,
-    B: Any = None,
-    M: Any = None,
-    Y: Any = None,
+    A: object,
+    X: object,
+    B: object = None,
+    M: object = None,
+    Y: object = None,
     tol: float | None = None,
     maxiter: int | None = None,
     largest: bool = True,
@@ -89,7 +89,7 @@ def lobpcg(
     )
 
 
-def _operator(matrix: Any) -> Any:
+def _operator(matrix: object) -> object:
     """A matrix as one of our operators; operators and functions as they are."""
     has_products = callable(matrix) or hasattr(matrix, "matvec")
     return matrix if matrix is None or has_products else aslinearoperator(matrix)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .._core import SolverLimits
 from .._util.arguments import real_number, with_hints
+from .solve import solve
 from .stopping import check_limits
-from .systems import solve
+from .systems import Callback
 
 
 @with_hints
 def minres(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: object,
+    b: object,
+    x0: object = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
     shift: float = 0.0,
     maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
+    M: object = None,
+    callback: Callback | None = None,
     show: bool = False,
     check: bool = False,
     residuals: list[float] | None = None,
@@ -109,7 +109,7 @@ def minres(
     (array([1., 1.]), 0)
     """
 
-    def limits(unknowns: int, callback: Any) -> SolverLimits:
+    def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
         limits = check_limits(rtol, atol, maxiter, 5 * unknowns, callback)
         limits.shift, limits.check = real_number("shift", shift), bool(check)
         return limits

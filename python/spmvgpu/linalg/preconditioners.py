@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.value_types import core_class
-from .._util.value_types import is_distributed as is_spread
 from ..arrays import host_array, library_of, taken
 from ..devices import device_name, resolve_device
 from ..inputs.sparse import scipy_sparse
@@ -23,20 +19,27 @@ from ..operator.composed import Composable
 from ..operator.construct import aslinearoperator
 from ..operator.operands import promoted
 from ..operator.operator import SparseOperator
-from .vectors import DeviceVector, Vectors, check_square, is_distributed, staged, staged_numpy
+from .systems import OverRanks, System, callback_map, check_square
+from .vectors import DeviceVector, DType, HostArray, Vectors, staged, staged_numpy
+
+if TYPE_CHECKING:
+    from .._core import _LinearMap as LinearMap
+
+# What `taken_map` makes of a preconditioner: an array is the inverse of a diagonal or a dense matrix.
+Given: TypeAlias = Any
 
 
 class Preconditioner(Composable):
     """A preconditioner of this package beside NumPy arrays, of which it takes what an operator takes."""
 
-    def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _columns(self, X: HostArray) -> HostArray:
         """The products with the columns of an array, which is real where the preconditioner is."""
         raise NotImplementedError
 
-    def _matvec(self, x: Any) -> npt.NDArray[Any]:
+    def _matvec(self, x: object) -> HostArray:
         return self._matmat(np.asarray(x).reshape(-1, 1))
 
-    def _matmat(self, X: Any) -> npt.NDArray[Any]:
+    def _matmat(self, X: object) -> HostArray:
         X = np.asarray(X)
         target = promoted(self, X.dtype)
         if X.dtype.kind != "c" or self.dtype.kind == "c":
@@ -45,7 +48,7 @@ class Preconditioner(Composable):
         result.real, result.imag = self._columns(X.real), self._columns(X.imag)
         return result
 
-    def _transpose(self) -> Any:
+    def _transpose(self) -> LinearOperator:
         return super()._transpose() if self.dtype.kind == "c" else self.adjoint()
 
 
@@ -68,19 +71,19 @@ class Jacobi(Preconditioner):
     array([0.25, 0.5 ])
     """
 
-    def __init__(self, inverse_diagonal: Any) -> None:
+    def __init__(self, inverse_diagonal: object) -> None:
         own = np.array(host_array("inverse_diagonal", inverse_diagonal)).reshape(-1)
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
         self._inverse_diagonal = own
-        self._copies: dict[tuple[int, np.dtype[Any]], DeviceVector] = {}
+        self._copies: dict[tuple[int, DType], DeviceVector] = {}
 
     @property
-    def inverse_diagonal(self) -> npt.NDArray[Any]:
+    def inverse_diagonal(self) -> HostArray:
         return self._inverse_diagonal
 
-    def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        Y: npt.NDArray[Any] = self.inverse_diagonal[:, np.newaxis] * X
+    def _columns(self, X: HostArray) -> HostArray:
+        Y: HostArray = self.inverse_diagonal[:, np.newaxis] * X
         return Y
 
     def _adjoint(self) -> Jacobi:
@@ -89,16 +92,15 @@ class Jacobi(Preconditioner):
     def _transpose(self) -> Jacobi:
         return self
 
-    def _on_device(self, op: SparseOperator, ordinal: int) -> DeviceVector:
-        """A copy for an operator of the same size, made once for each device and dtype."""
-        if op.shape != self.shape:
-            raise ValueError(f"M has shape {self.shape}; it must have the shape of the operator, {op.shape}")
-        key = ordinal, op.dtype
+    def _on_device(self, system: System, ordinal: int) -> DeviceVector:
+        """A copy for a system of the same size, made once for each device and dtype."""
+        _check_shape(system, self)
+        key = ordinal, system.dtype
         if key not in self._copies:
-            self._copies[key] = staged_numpy(op, self.inverse_diagonal, ordinal)
+            self._copies[key] = staged_numpy(system, self.inverse_diagonal, ordinal)
         return self._copies[key]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Jacobi, (self.inverse_diagonal,)
 
 
@@ -108,14 +110,14 @@ class DevicePreconditioner(Preconditioner):
     A `LinearOperator`, so that SciPy's solvers take it too, with NumPy vectors.
     """
 
-    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, int], ordinal: int) -> None:
+    def __init__(self, dtype: DType, shape: tuple[int, int], ordinal: int) -> None:
         super().__init__(dtype, shape)
         self._ordinal = ordinal
         self._memory = _core.SolverMemory(ordinal)
         self._own_adjoint: DevicePreconditioner | None = None  # made at first use
         self._adjoint_of: weakref.ref[DevicePreconditioner] | None = None
 
-    def _core_map(self) -> Any:
+    def _core_map(self) -> LinearMap:
         """What the core applies, with memory for one solve."""
         raise NotImplementedError
 
@@ -123,13 +125,13 @@ class DevicePreconditioner(Preconditioner):
         """The adjoint, which may be itself."""
         raise NotImplementedError
 
-    def _is_polynomial_in(self, op: SparseOperator) -> bool:
-        """Whether it is made of products with `op` alone, and sums."""
+    def _is_polynomial_in(self, matrix: object) -> bool:
+        """Whether it is made of products with this matrix of the core alone, and sums."""
         return False
 
-    def _map_for(self, op: Any, ordinal: int) -> PreconditionerMap | None:
-        """Itself for an operator of its size; None for another type, or for vectors on another device."""
-        if not keeps_pieces(op, self) and (ordinal != self._ordinal or op.dtype != self.dtype):
+    def _map_for(self, system: System, ordinal: int) -> PreconditionerMap | None:
+        """Itself for a system of its size; None for another type, or for vectors on another device."""
+        if not keeps_pieces(system, self) and (ordinal != self._ordinal or system.dtype != self.dtype):
             return None
         return PreconditionerMap(self._core_map(), self)
 
@@ -146,19 +148,18 @@ class DevicePreconditioner(Preconditioner):
             self._own_adjoint = made
         return self._own_adjoint
 
-    def _columns(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _columns(self, X: HostArray) -> HostArray:
         given = np.require(X.T, self.dtype, ["C", "A"])
         results = np.empty_like(given)
         own_map = self._core_map()
         for x, y in zip(given, results, strict=True):
             source, target = staged(x, self._ordinal), staged(y, self._ordinal, upload=False)
             _core.apply_map(own_map, source.pointer, target.pointer, self._ordinal)
-            if target.owner is not y:
-                target.owner.download(y)
+            target.download(y)
         return results.T
 
 
-def jacobi(op: Any) -> Jacobi:
+def jacobi(op: SparseOperator | OverRanks) -> Jacobi:
     """Return the Jacobi preconditioner of a positive definite matrix.
 
     It multiplies by the inverse of the diagonal.
@@ -188,7 +189,7 @@ def jacobi(op: Any) -> Jacobi:
     >>> sg.linalg.jacobi(op).inverse_diagonal
     array([0.25, 0.5 ])
     """
-    if is_distributed(op):
+    if isinstance(op, OverRanks):
         with op.agreement():
             check_square(op)
             return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype, op.row_ranges.begin))
@@ -196,13 +197,13 @@ def jacobi(op: Any) -> Jacobi:
     return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype))
 
 
-def check_operator(op: Any) -> None:
+def check_operator(op: object) -> None:
     if not isinstance(op, SparseOperator):
         raise TypeError(f"op must be a SparseOperator from spmvgpu.aslinearoperator, not {type(op).__name__}")
     check_square(op)
 
 
-def inverse_of(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def inverse_of(diagonal: HostArray, dtype: DType) -> HostArray:
     """The inverse of a diagonal; not finite where there is none.
 
     Imaginary parts that are rounding errors, of a Hermitian matrix that was computed, are left out.
@@ -210,14 +211,12 @@ def inverse_of(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[
     rounding = np.sqrt(np.finfo(diagonal.dtype).eps)
     is_real = np.abs(diagonal.imag) <= rounding * np.abs(diagonal.real)
     with np.errstate(all="ignore"):
-        inverse: npt.NDArray[Any] = (1 / np.where(is_real, diagonal.real, diagonal)).astype(dtype)
+        inverse: HostArray = (1 / np.where(is_real, diagonal.real, diagonal)).astype(dtype)
     inverse[~np.isfinite(diagonal)] = np.nan
     return inverse
 
 
-def positive_inverse(
-    name: str, diagonal: npt.NDArray[Any], dtype: np.dtype[Any], first_row: int = 0
-) -> npt.NDArray[Any]:
+def positive_inverse(name: str, diagonal: HostArray, dtype: DType, first_row: int = 0) -> HostArray:
     """The inverse of a diagonal, or of a piece from `first_row` on; LinAlgError if it is not positive."""
     inverse = inverse_of(diagonal, dtype)
     bad = np.flatnonzero(~((inverse.real > 0) & (inverse.imag == 0) & np.isfinite(inverse)))
@@ -227,11 +226,11 @@ def positive_inverse(
             f"diagonal entries are not positive or have no finite inverse in {dtype}, the first in row "
             f"{first_row + bad[0]} ({diagonal[bad[0]]:g}); use {what_fits(diagonal, dtype)}"
         )
-    positive: npt.NDArray[Any] = inverse.real.astype(dtype)
+    positive: HostArray = inverse.real.astype(dtype)
     return positive
 
 
-def what_fits(diagonal: npt.NDArray[Any], dtype: np.dtype[Any]) -> str:
+def what_fits(diagonal: HostArray, dtype: DType) -> str:
     """What solves with a matrix that a preconditioner refuses, for its message."""
     if not np.isfinite(diagonal).all():
         return "a matrix without inf or NaN"
@@ -257,12 +256,12 @@ def requested_device(op: SparseOperator) -> str:
 class PreconditionerMap(NamedTuple):
     """A preconditioner as the core applies it."""
 
-    core: Any
-    owner: Any  # kept alive as long as the core uses it
+    core: LinearMap
+    owner: object  # kept alive as long as the core uses it
     is_diagonal: bool = False
 
 
-def taken_map(M: Any) -> Any:
+def taken_map(M: Given) -> Given:
     """A preconditioner that a caller gave: what has products of its own, a sparse matrix, or an array.
 
     Raises
@@ -270,7 +269,7 @@ def taken_map(M: Any) -> Any:
     TypeError
         For what is none of these.
     """
-    if M is None or isinstance(M, LinearOperator) or hasattr(M, "matvec") or is_distributed(M):
+    if M is None or isinstance(M, LinearOperator) or hasattr(M, "matvec") or isinstance(M, OverRanks):
         return M
     sparse = scipy_sparse(M)
     if sparse is not None:
@@ -289,74 +288,53 @@ def taken_map(M: Any) -> Any:
     return M if located.host is None else located.host
 
 
-def map_of_preconditioner(op: Any, M: Any, vectors: Vectors) -> PreconditionerMap | None:
+def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> PreconditionerMap | None:
     """What `taken_map` gives for the core: on the device if possible, or a function that the core calls."""
     if M is None:
         return None
-    if is_distributed(M):
-        if not hasattr(op, "map_of"):
-            raise TypeError(
-                "M is distributed over ranks, but the system is not; give a preconditioner that is not "
-                "distributed"
-            )
-        return PreconditionerMap(op.map_of(M), M)
+    if isinstance(M, OverRanks):
+        return PreconditionerMap(system.map_of(M), M)
     if isinstance(M, Jacobi):
-        return _diagonal_map(op, M._on_device(op, vectors.ordinal))
-    if is_diagonal(op, M):
+        return _diagonal_map(system, M._on_device(system, vectors.ordinal))
+    if is_diagonal(system, M):
         of_numpy = isinstance(M, np.ndarray)
-        return _diagonal_map(op, staged_numpy(op, M, vectors.ordinal) if of_numpy else vectors.take("M", M))
+        return _diagonal_map(
+            system, staged_numpy(system, M, vectors.ordinal) if of_numpy else vectors.take("M", M)
+        )
+    _check_shape(system, M)
     if sp.issparse(M) or isinstance(M, np.ndarray):
-        _check_shape(op, M)
-        M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=op.dtype)
-    _check_shape(op, M)
-    if isinstance(M, DevicePreconditioner) and (there := M._map_for(op, vectors.ordinal)):
+        M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=system.dtype)
+    if isinstance(M, DevicePreconditioner) and (there := M._map_for(system, vectors.ordinal)):
         return there
-    if isinstance(M, SparseOperator) and M._ordinal == vectors.ordinal and M.dtype == op.dtype:
+    if isinstance(M, SparseOperator) and M._ordinal == vectors.ordinal and M.dtype == system.dtype:
         return PreconditionerMap(_core.matrix_map(M._matrix), M)
-    matvec = sla.aslinearoperator(M).matvec
-    return PreconditionerMap(callback_map(op, partial(checked_product, "M", matvec), vectors.ordinal), M)
+    return PreconditionerMap(callback_map(system, "M", sla.aslinearoperator(M).matvec, vectors.ordinal), M)
 
 
-def is_diagonal(op: Any, M: Any) -> bool:
+def is_diagonal(system: System, M: Given) -> bool:
     """Whether a preconditioner is a diagonal, or the array of one."""
     if isinstance(M, Jacobi | LinearOperator):
         return isinstance(M, Jacobi)
     if isinstance(M, np.ndarray):
-        return M.ndim == 1 or M.shape == (op.shape[0], 1)
+        return M.ndim == 1 or M.shape == (system.shape[0], 1)
     return library_of(M) is not None
 
 
-def keeps_pieces(op: Any, M: Any) -> bool:
+def keeps_pieces(system: System, M: Given) -> bool:
     """Whether the core keeps the vectors in pieces on several devices, wherever they are given."""
-    if not isinstance(op, SparseOperator) or not is_spread(op._matrix) or op._matrix.solver_pieces < 2:
+    if system.pieces < 2:
         return False
     if isinstance(M, DevicePreconditioner):
-        return M._is_polynomial_in(op)
-    return M is None or is_diagonal(op, M)
+        return M._is_polynomial_in(system._matrix)
+    return M is None or is_diagonal(system, M)
 
 
-def _check_shape(op: Any, M: Any) -> None:
-    if tuple(M.shape) != tuple(op.shape):
-        raise ValueError(f"M has shape {tuple(M.shape)}; it must have the shape of the operator, {op.shape}")
+def _check_shape(system: System, M: Given) -> None:
+    if tuple(M.shape) != system.shape:
+        raise ValueError(
+            f"M has shape {tuple(M.shape)}; it must have the shape of the operator, {system.shape}"
+        )
 
 
-def _diagonal_map(op: Any, diagonal: DeviceVector) -> PreconditionerMap:
-    return PreconditionerMap(core_class("DiagonalMap", op.dtype)(diagonal.pointer), diagonal, True)
-
-
-def callback_map(op: Any, function: Callable[[Any], Any], ordinal: int) -> Any:
-    """A function of NumPy vectors as what the core multiplies by, of vectors on a device."""
-    if hasattr(op, "guarded"):  # a rank's piece of a system: the others must hear of what it raises
-        function = op.guarded(function)
-    return core_class("CallbackMap", op.dtype)(function, op.shape[0], ordinal)
-
-
-def checked_product(name: str, multiply: Callable[[Any], Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The product that a callback computes, as the core takes it; TypeError or ValueError for any other."""
-    y = np.asarray(multiply(x))
-    if y.shape not in (x.shape, (len(x), 1)):
-        raise ValueError(f"{name} returned a vector of shape {y.shape}; it must have shape {x.shape}")
-    if y.dtype.kind not in ("biufc" if x.dtype.kind == "c" else "biuf"):
-        kind = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
-        raise TypeError(f"{name} returned a vector of dtype {y.dtype}; allowed are {kind}")
-    return np.ascontiguousarray(y.reshape(-1), x.dtype)
+def _diagonal_map(system: System, diagonal: DeviceVector) -> PreconditionerMap:
+    return PreconditionerMap(core_class("DiagonalMap", system.dtype)(diagonal.pointer), diagonal, True)

@@ -93,13 +93,8 @@ class SolveInfo(Brief):
     resident: bool
     chained: bool
 
-    @classmethod
-    def of(cls, solver: str, report: SolverReport) -> SolveInfo:
-        """From the report of the core, whose names are these."""
-        return cls(solver, *(getattr(report, field.name) for field in fields(cls)[1:]))
 
-
-def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -> SolverLimits:
+def check_limits(rtol: object, atol: object, maxiter: object, most: int, callback: object) -> SolverLimits:
     """Check the limits of a solve and return them as the core takes them.
 
     `most` is the default of `maxiter`. With a callback, the core stops after each iteration.
@@ -113,23 +108,28 @@ def check_limits(rtol: Any, atol: Any, maxiter: Any, most: int, callback: Any) -
     return limits
 
 
+def info_from(solver: str, report: SolverReport) -> SolveInfo:
+    """The report of the core, whose names are those of `SolveInfo`."""
+    return SolveInfo(solver, *(getattr(report, field.name) for field in fields(SolveInfo)[1:]))
+
+
 def values_of(limits: SolverLimits) -> dict[str, float]:
     """All limits by name."""
     names = [name for name, kind in vars(SolverLimits).items() if isinstance(kind, property)]
     return {name: getattr(limits, name) for name in names}
 
 
-def check_callback(callback: Any) -> None:
+def check_callback(callback: object) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
 
 
-def check_residuals(residuals: Any) -> None:
+def check_residuals(residuals: object) -> None:
     if residuals is not None and not isinstance(residuals, list):
         raise TypeError(f"residuals={residuals!r} is not allowed; give a list, which is filled, or None")
 
 
-def tolerance(name: str, value: Any) -> float:
+def tolerance(name: str, value: object) -> float:
     allowed = "a non-negative real number"
     number = real_number(name, value, allowed)
     if number < 0:
@@ -137,7 +137,7 @@ def tolerance(name: str, value: Any) -> float:
     return number
 
 
-def info_of(solver: str, dtype: Any, how: SolveInfo, offending: float, maxiter: int) -> int:
+def info_of(how: SolveInfo, dtype: np.dtype[Any], offending: float, maxiter: int) -> int:
     """Return SciPy's `info` for the way a solve ended, and warn about a breakdown or stagnation.
 
     Raises
@@ -145,7 +145,7 @@ def info_of(solver: str, dtype: Any, how: SolveInfo, offending: float, maxiter: 
     ValueError
         Where SciPy raises it: `minres` found that the matrix or `M` is not as it must be.
     """
-    status = how.status
+    solver, status = how.solver, how.status
     if status in ("converged", "least_squares"):
         return 0
     if status == "exhausted":

@@ -1,92 +1,194 @@
-"""What solvers are given, made into what the core solves, and its answer made into theirs."""
+"""Systems of equations as solvers see them: of an operator, of a foreign one, or a rank's piece of one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import scipy.sparse.linalg as sla
 
 from .. import _core
-from .._core import SolverLimits
-from .._util.arguments import whole_number
-from ..arrays import is_sparse, taken
+from .._util.value_types import AnyMatrix, core_class, is_distributed
+from ..arrays import Library, Located, is_sparse, taken
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
 from ..operator.construct import aslinearoperator
 from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
-from .preconditioners import (
-    PreconditionerMap,
-    callback_map,
-    checked_product,
-    keeps_pieces,
-    map_of_preconditioner,
-    taken_map,
-)
-from .stopping import SolveInfo, check_residuals, info_of, values_of
-from .vectors import NOTHING, DeviceVector, Vectors, check_square, is_distributed
+from .stopping import SolveInfo
+from .vectors import DType, HostArray, Vectors
+
+if TYPE_CHECKING:  # which the compiled module does not name
+    from .._core import _LinearMap as LinearMap
 
 _SINGLE = (np.float32, np.complex64)
 
-# Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
-# without.
-COOPERATIVE = True
-# Whether it may record iterations as a CUDA graph. Tests do without.
-RECORDED = True
+Callback: TypeAlias = Callable[[Any], object]
+Function: TypeAlias = Callable[[HostArray], HostArray]
+Ranks: TypeAlias = Callable[[HostArray], object] | _core.NcclCommunicator
 
 
-class ForeignOperator:
-    """A LinearOperator that is none of ours, as the machinery of vectors sees it; products are callbacks.
+class System:
+    """What a solver asks of a system of equations; subclasses say where the products come from.
 
-    Vectors are where `b` is.
+    A process alone has nobody to agree with. The piece of a system that a rank has overrides what says so.
+
+    Attributes
+    ----------
+    b, library : array
+        The right-hand side, as `taken` gives it.
+    shape, dtype : tuple of int, numpy.dtype
+        Of what this process has of the system.
+    unknowns : int
+        Of the whole system.
+    max_threads : int or None
+        Of the CPU.
+    ranks : callable, NcclCommunicator or None
+        What the core adds sums over ranks with.
     """
 
-    def __init__(self, operator: Any, dtype: np.dtype[Any], ordinal: int) -> None:
-        self.shape: tuple[int, int] = operator.shape
-        self.dtype = dtype
-        self.max_threads: int | None = None
-        self.solve_info: SolveInfo | None = None
-        self._operator = operator
-        self._ordinal = ordinal
-        self._stream: int | None = None
-        self._solver_memory = _core.SolverMemory(ordinal)
+    max_threads: int | None = None
+    ranks: Ranks | None = None
+    solve_info: SolveInfo | None = None
+    _matrix: AnyMatrix | None = None  # that the core multiplies by, if it has one
+    _stream: int | None = None
 
-    def _check_device(self, name: str, located: Any, beside: int | None = None) -> None:
+    def __init__(
+        self, b: object, library: Library, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
+    ) -> None:
+        self.b, self.library = b, library
+        self.shape, self.dtype, self.unknowns = (n, n), dtype, n
+        self._ordinal, self.memory = ordinal, memory
+
+    def core_map(self) -> LinearMap:
+        """The products with the system, as the core does them."""
+        assert self._matrix is not None
+        return _core.matrix_map(self._matrix)
+
+    @property
+    def pieces(self) -> int:
+        """On how many devices the core keeps pieces of the vectors."""
+        matrix = self._matrix
+        return matrix.solver_pieces if matrix is not None and is_distributed(matrix) else 1
+
+    def vectors(self, in_pieces: bool) -> Vectors:
+        """The vectors of a solve."""
+        return Vectors(self, self.b, self.library, in_pieces)
+
+    def report(self, how: SolveInfo) -> None:
+        """Tell the operator how the solve went."""
+        self.solve_info = how
+
+    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        """Refuse, with ValueError, a vector that is on another device."""
         if located.host is None and located.ordinal != self._ordinal:
             raise ValueError(
                 f"{name} is on {device_name(located.ordinal)}, but b is on {device_name(self._ordinal)}; "
                 "move one of them"
             )
 
-    def core_map(self) -> Any:
-        return callback_map(self, partial(checked_product, "A", self._operator.matvec), self._ordinal)
+    # Among ranks
+
+    def agreement(self) -> AbstractContextManager[None]:
+        """A block at whose end all ranks raise what any of them has raised within."""
+        return nullcontext()
+
+    def shared_callback(self, callback: Callback | None) -> Callback | None:
+        """A callback for all ranks if any of them has one."""
+        return callback
+
+    def check_same(self, **values: object) -> None:
+        """Refuse, with ValueError, values that are not the same on all ranks."""
+
+    def together(self, call: Callable[..., object]) -> Callable[..., object]:
+        """A function that all ranks call, and all ranks raise what it raises on any of them."""
+        return call
+
+    def guarded(self, function: Function) -> Function:
+        """A function that this rank calls alone: the others hear of what it raises."""
+        return function
+
+    def map_of(self, op: OverRanks) -> LinearMap:
+        """The products with another operator over the ranks."""
+        raise TypeError(
+            "M is distributed over ranks, but the system is not; give a preconditioner that is not "
+            "distributed"
+        )
 
 
-def _system_of(A: Any, b: Any) -> Any:
-    """`A` as something that is solved with: a `SparseOperator`, or what stands for one."""
-    if is_distributed(A):
-        return A._piece_of_system(b)
-    if not isinstance(A, SparseOperator):
-        b, library = taken("b", b)
-        located = library.locate(b, "b")
+@runtime_checkable
+class OverRanks(Protocol):
+    """An operator over ranks, all of which call a solver; `spmvgpu.distributed` has it."""
+
+    shape: tuple[int, int]
+    dtype: DType
+    row_ranges: Any
+
+    def agreement(self) -> AbstractContextManager[None]:
+        """As `System.agreement`."""
+
+    def diagonal(self) -> HostArray:
+        """This rank's piece of the diagonal."""
+
+    def _piece_of_system(self, b: object) -> System:
+        """This rank's piece of a system."""
+
+
+class OperatorSystem(System):
+    """The system of an operator of this process."""
+
+    def __init__(self, op: SparseOperator, b: object, library: Library) -> None:
+        check_square(op)
+        super().__init__(b, library, op.shape[0], op.dtype, op._ordinal, op._solver_memory)
+        self._op, self._stream = op, op._stream
+        self._matrix, self.max_threads = op._matrix, op.max_threads
+        self._check_device = op._origin.check_device  # type: ignore[method-assign]
+
+    def report(self, how: SolveInfo) -> None:
+        self._op.solve_info = how
+
+
+class ForeignSystem(System):
+    """The system of another LinearOperator: products are callbacks, and vectors are where `b` is."""
+
+    def __init__(self, op: sla.LinearOperator, b: object, library: Library, located: Located) -> None:
+        check_square(op)
         ordinal = CPU if located.host is not None else located.ordinal
+        dtype = _common_type(np.dtype(op.dtype), located.dtype)
+        super().__init__(b, library, op.shape[0], dtype, ordinal, _core.SolverMemory(ordinal))
+        self._op = op
+
+    def core_map(self) -> LinearMap:
+        return callback_map(self, "A", self._op.matvec, self._ordinal)
+
+
+def system_of(A: object, b: object) -> System:
+    """The system of what a caller gave to a solver."""
+    if isinstance(A, OverRanks):
+        with A.agreement():
+            return A._piece_of_system(b)
+    b, library = taken("b", b)
+    if not isinstance(A, SparseOperator):
+        located = library.locate(b, "b")
         if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
-            A = sla.aslinearoperator(A)
-            A = ForeignOperator(A, _common_type(np.dtype(A.dtype), located.dtype), ordinal)
-        else:
-            A = A if is_sparse(A) and hasattr(A, "dtype") else matrix_of(A)  # one of CuPy's stays on its GPU
-            dtype = _common_type(np.dtype(A.dtype), located.dtype)
-            where = "auto" if library.moves else device_name(ordinal)
-            A = aslinearoperator(A, device=where, dtype=dtype)
-    check_square(A)
-    return A
+            return ForeignSystem(sla.aslinearoperator(A), b, library, located)
+        matrix: Any = A if is_sparse(A) and hasattr(A, "dtype") else matrix_of(A)  # CuPy's stays on its GPU
+        where = "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
+        dtype = _common_type(np.dtype(matrix.dtype), located.dtype)
+        A = aslinearoperator(matrix, device=where, dtype=dtype)
+    return OperatorSystem(A, b, library)
 
 
-def _common_type(matrix: np.dtype[Any], b: Any) -> np.dtype[Any]:
+def check_square(op: SparseOperator | sla.LinearOperator | OverRanks) -> None:
+    """Refuse, with ValueError, an operator that is no system of equations."""
+    if op.shape[0] != op.shape[1]:
+        raise ValueError(f"the operator has shape {op.shape}; this needs a square one")
+
+
+def _common_type(matrix: DType, b: object) -> DType:
     """SciPy's rule: complex if either is, and single precision only where both are."""
     are_single = matrix in _SINGLE and (b in _SINGLE or not isinstance(b, np.dtype))
     if "c" in (matrix.kind, kind_of(b)):
@@ -94,117 +196,19 @@ def _common_type(matrix: np.dtype[Any], b: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if are_single else np.float64)
 
 
-class _Prepared(NamedTuple):
-    """What the core is called with."""
-
-    system: Any
-    limits: SolverLimits
-    vectors: Vectors
-    right: DeviceVector
-    guess: DeviceVector
-    preconditioner: PreconditionerMap | None
-    x: DeviceVector
+def callback_map(system: System, name: str, multiply: Function, ordinal: int) -> LinearMap:
+    """A function of NumPy vectors as what the core multiplies vectors on a device by."""
+    function = system.guarded(partial(_checked_product, name, multiply))
+    made: LinearMap = core_class("CallbackMap", system.dtype)(function, system.shape[0], ordinal)
+    return made
 
 
-def solve(
-    solver: str,
-    A: Any,
-    b: Any,
-    x0: Any,
-    M: Any,
-    limits: Callable[[int, Any], SolverLimits],
-    *,
-    callback: Callable[[Any], object] | None = None,
-    residuals: list[float] | None = None,
-    check_every: int | None = None,
-    watch: Callable[[int, float, float], object] | None = None,
-) -> tuple[Any, int, SolveInfo]:
-    """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
-
-    ``limits(unknowns, callback)`` says when it ends. `watch` gets the iterations, the residual and the norm
-    of b whenever the host looks at the solve. Of a distributed system all ranks raise what any of them finds
-    wrong with what it was given.
-    """
-    ranks = A if is_distributed(A) else None
-    if ranks is not None:
-        callback = ranks._shared_callback(callback)
-    with nullcontext() if ranks is None else ranks.agreement():
-        given = _prepare(A, b, x0, M, limits, callback, residuals, check_every)
-    system, vectors = given.system, given.vectors
-    wants_norm = solver == "gmres" and not given.limits.look_restarts
-
-    def look(iterations: int, residual: float, norm_b: float) -> None:
-        assert callback is not None
-        callback(residual / norm_b if wants_norm else vectors.result())
-
-    looked = watch if callback is None else look
-    if ranks is not None:
-        system.check_same(**values_of(given.limits), x0=_kind_of_guess(x0), M=_kind_of(given.preconditioner))
-        looked = looked and system.together(looked)
-    report = _core.solve(
-        solver,
-        _map_of(system),
-        None if given.preconditioner is None else given.preconditioner.core,
-        system.shape[0],
-        vectors.ordinal,
-        given.right.pointer,
-        given.guess.pointer,
-        given.x.pointer,
-        given.limits,
-        system._solver_memory,
-        vectors.stream,
-        system.max_threads,
-        looked,
-        None if ranks is None else system.ranks,
-    )
-    if residuals is not None:
-        residuals.extend(report.residuals)
-    how = SolveInfo.of(solver, report)
-    system.solve_info = how
-    info = info_of(solver, system.dtype, how, report.offending_value, given.limits.maxiter)
-    return vectors.result(), info, how
-
-
-def _prepare(
-    A: Any,
-    b: Any,
-    x0: Any,
-    M: Any,
-    limits: Callable[[int, Any], SolverLimits],
-    callback: Any,
-    residuals: Any,
-    check_every: Any,
-) -> _Prepared:
-    """Check and convert what the caller gave."""
-    b, _ = taken("b", b)  # once, as reading it may take its time
-    system = _system_of(A, b)
-    over_ranks = is_distributed(A)
-    check_residuals(residuals)
-    guess_is_mb = isinstance(x0, str) and x0 == "Mb"
-    every = limits(system.unknowns if over_ranks else system.shape[0], callback)
-    if check_every is not None:
-        every.look_every = whole_number("check_every", check_every, 1, 2**30)
-    every.guess_is_mb, every.record = guess_is_mb, residuals is not None
-    every.cooperative, every.recorded = COOPERATIVE, RECORDED
-    M = taken_map(M)
-    vectors = system.vectors() if over_ranks else Vectors(system, b, keeps_pieces(system, M))
-    right = vectors.take("b", b)
-    guess = NOTHING if x0 is None or guess_is_mb else vectors.take("x0", x0)
-    preconditioner = map_of_preconditioner(system, M, vectors)
-    return _Prepared(system, every, vectors, right, guess, preconditioner, vectors.new())
-
-
-def _kind_of_guess(x0: Any) -> str:
-    return "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
-
-
-def _kind_of(preconditioner: PreconditionerMap | None) -> str:
-    if preconditioner is None:
-        return "none"
-    return "diagonal" if preconditioner.is_diagonal else "operator"
-
-
-def _map_of(system: Any) -> Any:
-    if isinstance(system, SparseOperator):
-        return _core.matrix_map(system._matrix)
-    return system.core_map()
+def _checked_product(name: str, multiply: Function, x: HostArray) -> HostArray:
+    """The product that a callback computes, as the core takes it; TypeError or ValueError for any other."""
+    y = np.asarray(multiply(x))
+    if y.shape not in (x.shape, (len(x), 1)):
+        raise ValueError(f"{name} returned a vector of shape {y.shape}; it must have shape {x.shape}")
+    if y.dtype.kind not in ("biufc" if x.dtype.kind == "c" else "biuf"):
+        kind = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
+        raise TypeError(f"{name} returned a vector of dtype {y.dtype}; allowed are {kind}")
+    return np.ascontiguousarray(y.reshape(-1), x.dtype)

@@ -375,7 +375,7 @@ def factor(op: Multiplier, name: str, value: Any) -> complex:
 # Vectors of solvers, and those that stay on several devices
 
 
-def converted_vector(op: Multiplier, name: str, x: Any, library: Library) -> tuple[Any, Located]:
+def converted_vector(op: Any, name: str, x: Any, library: Library) -> tuple[Any, Located]:
     """A vector that fits a square operator, converted to its type; a copy only if need be."""
     n = op.shape[0]
     located = library.locate(x, name)

@@ -1,0 +1,96 @@
+"""What solvers are given, made into what the core solves, and its answer made into theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import _core
+from .._core import SolverLimits
+from .._util.arguments import whole_number
+from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
+from .stopping import SolveInfo, check_residuals, info_from, info_of, values_of
+from .systems import Callback, system_of
+from .vectors import NOTHING
+
+# Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
+# without.
+COOPERATIVE = True
+# Whether it may record iterations as a CUDA graph. Tests do without.
+RECORDED = True
+
+
+def solve(
+    solver: str,
+    A: object,
+    b: object,
+    x0: object,
+    M: object,
+    limits: Callable[[int, Callback | None], SolverLimits],
+    *,
+    callback: Callback | None = None,
+    residuals: list[float] | None = None,
+    check_every: int | None = None,
+    shows_norm: bool = False,
+    watch: Callable[[int, float, float], object] | None = None,
+) -> tuple[Any, int, SolveInfo]:
+    """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
+
+    ``limits(unknowns, callback)`` says when it ends. `callback` gets x or, if `shows_norm`, the relative
+    residual. `watch` gets the iterations, the residual and the norm of b whenever the host looks at the
+    solve. Of a distributed system all ranks raise what any of them finds wrong with what it was given.
+    """
+    system = system_of(A, b)
+    callback = system.shared_callback(callback)
+    with system.agreement():
+        check_residuals(residuals)
+        asked = limits(system.unknowns, callback)
+        if check_every is not None:
+            asked.look_every = whole_number("check_every", check_every, 1, 2**30)
+        asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
+        asked.cooperative, asked.recorded = COOPERATIVE, RECORDED
+        M = taken_map(M)
+        vectors = system.vectors(keeps_pieces(system, M))
+        right = vectors.take("b", system.b)
+        guess = NOTHING if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
+        preconditioner = map_of_preconditioner(system, M, vectors)
+        x = vectors.new()
+    system.check_same(**values_of(asked), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
+
+    def look(iterations: int, residual: float, norm_b: float) -> None:
+        assert callback is not None
+        callback(residual / norm_b if shows_norm else vectors.result())
+
+    looked = watch if callback is None else look
+    report = _core.solve(
+        solver,
+        system.core_map(),
+        None if preconditioner is None else preconditioner.core,
+        system.shape[0],
+        vectors.ordinal,
+        right.pointer,
+        guess.pointer,
+        x.pointer,
+        asked,
+        system.memory,
+        vectors.stream,
+        system.max_threads,
+        looked and system.together(looked),
+        system.ranks,
+    )
+    if residuals is not None:
+        residuals.extend(report.residuals)
+    how = info_from(solver, report)
+    system.report(how)
+    info = info_of(how, system.dtype, report.offending_value, asked.maxiter)
+    return vectors.result(), info, how
+
+
+def _kind_of_guess(x0: object) -> str:
+    return "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
+
+
+def _kind_of(preconditioner: PreconditionerMap | None) -> str:
+    if preconditioner is None:
+        return "none"
+    return "diagonal" if preconditioner.is_diagonal else "operator"
