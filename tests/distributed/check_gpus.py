@@ -15,7 +15,7 @@ from battery import vector
 from ranks import COMM, SYSTEMS, case, each_division, each_system_and_solver, operator, piece
 from reference import assert_product
 from spmvgpu import gallery, linalg
-from spmvgpu.distributed.communicators import trouble_of_cuda
+from spmvgpu.distributed.transports import trouble_of_cuda
 from spmvgpu.linalg import solve as solver_settings
 
 GPUS = [info.name for info in sg.devices() if info.name != "cpu"]

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import vector
 from ranks import COMM, assert_multiplies, case, each_division, operator
-from spmvgpu.distributed import between_gpus, communicators, products, staging
-from spmvgpu.distributed.between_gpus import _Place, choose
+from spmvgpu.distributed import communicators, products, staging, transports
+from spmvgpu.distributed.transports import _Rank, choose
 
 LAST = COMM.size - 1
 several = pytest.mark.skipif(COMM.size == 1, reason="takes two ranks")
@@ -27,10 +27,10 @@ def build(**arguments):
 def have(monkeypatch, of_all, of_last=None):
     """Give ranks what they find on their machines; the last one may find something else."""
     place = of_last if of_last is not None and COMM.rank == LAST else of_all
-    monkeypatch.setattr(between_gpus, "_place", lambda _: place)
+    monkeypatch.setattr(transports, "_rank", lambda _: place)
 
 
-SHARED = _Place(("host", "bus"), 22808)
+SHARED = _Rank(("host", "bus"), 22808)
 NOT_AWARE = SHARED._replace(mpi_trouble="the library is not CUDA-aware")
 
 
@@ -66,7 +66,7 @@ def test_mpi_of_one_rank_that_is_not_cuda_aware(monkeypatch):
 @several
 @pytest.mark.parametrize("transport", ["nccl", "cuda_mpi"])
 def test_one_rank_without_a_gpu(transport, monkeypatch):
-    have(monkeypatch, SHARED, _Place(None))
+    have(monkeypatch, SHARED, _Rank(None))
     reason = f"rank {LAST} does not compute on one GPU"
     with pytest.raises(ValueError, match=f"transport='{transport}' is not available: {reason}"):
         choose(COMM, 0, transport)
@@ -75,8 +75,8 @@ def test_one_rank_without_a_gpu(transport, monkeypatch):
 
 @several
 def test_one_rank_without_nccl(monkeypatch):
-    of_last = _Place(("host", "another bus"), 0, "NCCL cannot be loaded")
-    have(monkeypatch, _Place(("host", str(COMM.rank)), 22808), of_last)
+    of_last = _Rank(("host", "another bus"), 0, "NCCL cannot be loaded")
+    have(monkeypatch, _Rank(("host", str(COMM.rank)), 22808), of_last)
     assert choose(COMM, 0, "auto") == (None, True, f"rank {LAST}: NCCL cannot be loaded")
 
 
@@ -86,10 +86,10 @@ def test_nccl_that_fails(cuda_aware, monkeypatch):
     def fail(*_):
         raise sg.CudaError("no shared memory")
 
-    place = _Place(("host", str(COMM.rank)), 22808, "", "" if cuda_aware else "not CUDA-aware")
+    place = _Rank(("host", str(COMM.rank)), 22808, "", "" if cuda_aware else "not CUDA-aware")
     have(monkeypatch, place)
-    monkeypatch.setattr(between_gpus._core, "make_nccl_id", lambda _: b"")
-    monkeypatch.setattr(between_gpus._core, "NcclCommunicator", fail)
+    monkeypatch.setattr(transports._core, "make_nccl_id", lambda _: b"")
+    monkeypatch.setattr(transports._core, "NcclCommunicator", fail)
     with pytest.raises(sg.CudaError, match="no shared memory"):
         build(transport="nccl")
     told = (
@@ -131,7 +131,7 @@ def test_explain_says_that_mpi_is_cuda_aware(monkeypatch):
 
 
 def test_this_library_says_the_same_on_every_rank():
-    said = COMM.allgather(communicators.trouble_of_cuda())
+    said = COMM.allgather(transports.trouble_of_cuda())
     assert said == said[:1] * COMM.size
     assert said[0] in ("", f"{communicators.library()} is not CUDA-aware")
 
@@ -155,8 +155,8 @@ def test_what_libraries_say(of_kind, query, monkeypatch):
         loaded.MPIX_GPU_query_support = ask_of_kind
     if query is not None:
         loaded.MPIX_Query_cuda_support = ask
-    monkeypatch.setattr(communicators.ctypes, "CDLL", lambda _: loaded)
-    trouble = communicators.trouble_of_cuda.__wrapped__()
+    monkeypatch.setattr(transports.ctypes, "CDLL", lambda _: loaded)
+    trouble = transports.trouble_of_cuda.__wrapped__()
     said = query if of_kind is None else of_kind
     if said == 1:
         assert trouble == ""

@@ -16,7 +16,7 @@ import spmvgpu as sg
 from spmvgpu import distributed, linalg
 from spmvgpu.distributed.communicators import library, mpi
 from spmvgpu.distributed.errors import agreement
-from spmvgpu.distributed.readers import SUFFIXES
+from spmvgpu.distributed.from_files import SUFFIXES
 from spmvgpu.linalg import SolverWarning, jacobi
 
 from .._util.messages import said

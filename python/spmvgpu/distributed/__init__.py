@@ -5,12 +5,12 @@ The module needs mpi4py: ``pip install 'spmvgpu[mpi]'``. Start a program with ``
 program.py``.
 """
 
-from .from_rows import aslinearoperator
+from .from_files import read_matrix
+from .from_root import scatter
+from .from_rows import aslinearoperator, assemble
 from .operator import DistributedOperator
 from .petsc_matrices import from_petsc, petsc
 from .ranges import Ranges
-from .readers import read_matrix
-from .scattering import assemble, scatter
 
 __all__ = [
     "DistributedOperator",

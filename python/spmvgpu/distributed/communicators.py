@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-_CUDA = 0  # MPIX_GPU_SUPPORT_CUDA of MPICH's mpi.h
+if TYPE_CHECKING:  # importing it starts MPI
+    from mpi4py.MPI import Intracomm
+
+    Communicator: TypeAlias = Intracomm
+else:
+    Communicator = Any
 
 _keyval: int | None = None
 
@@ -29,11 +32,11 @@ def mpi() -> Any:
     return MPI
 
 
-def private(comm: Any) -> Any:
-    """A duplicate of the caller's communicator, on which no message of the caller's can be met.
+def private(comm: Communicator) -> Communicator:
+    """A duplicate of the caller's communicator, which carries no message of the caller's.
 
-    It is made once, by all ranks together, and kept with the communicator that it belongs to: there are only
-    some thousands to be had.
+    All ranks make it together, once for a communicator. It is kept with that communicator, because an MPI
+    library has only some thousands of them.
 
     Raises
     ------
@@ -52,7 +55,7 @@ def private(comm: Any) -> Any:
     global _keyval
     if _keyval is None:
         _keyval = MPI.Comm.Create_keyval(delete_fn=_free)
-    own = comm.Get_attr(_keyval)
+    own: Communicator | None = comm.Get_attr(_keyval)
     if own is None:
         own = comm.Dup()
         own.Set_attr(_keyval, own)  # the private communicator of a private one is itself
@@ -60,8 +63,8 @@ def private(comm: Any) -> Any:
     return own
 
 
-def _free(comm: Any, _: int, own: Any) -> None:
-    """Called by MPI when it frees the caller's communicator."""
+def _free(comm: Communicator, _: int, own: Communicator) -> None:
+    """Free the private communicator; MPI calls this when it frees the caller's."""
     if own != comm:
         own.Free()
 
@@ -70,22 +73,3 @@ def library() -> str:
     """Name and version of the MPI in use, as in ``"Open MPI 5.0.11"``."""
     name, version = mpi().get_vendor()
     return f"{name} {'.'.join(map(str, version))}"
-
-
-@cache
-def trouble_of_cuda() -> str:
-    """Why MPI cannot send and receive memory of GPUs, as far as it says so; empty if it can.
-
-    mpi4py has no function for it, so the one of the library that mpi4py has loaded is called.
-    """
-    loaded = ctypes.CDLL(mpi().__file__)
-    is_supported = ctypes.c_int(0)
-    # MPICH has both functions; before 4.0 the second ends the program where it was built without CUDA.
-    if ask_of_kind := getattr(loaded, "MPIX_GPU_query_support", None):
-        failed = ask_of_kind(_CUDA, ctypes.byref(is_supported))
-        cuda_aware = not failed and bool(is_supported.value)
-    elif ask := getattr(loaded, "MPIX_Query_cuda_support", None):  # Open MPI, MVAPICH
-        cuda_aware = bool(ask())
-    else:
-        return f"{library()} does not say whether it is CUDA-aware"
-    return "" if cuda_aware else f"{library()} is not CUDA-aware"

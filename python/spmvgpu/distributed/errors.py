@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from .._core import CudaError, FormatError
 from .._util.messages import said
-from .communicators import mpi
+from .communicators import Communicator, mpi
 
 # What is raised elsewhere for an exception of one rank: the first that it is one of.
 _KINDS: tuple[type[Exception], ...] = (
-    FormatError,
-    CudaError,
-    np.linalg.LinAlgError,
-    ValueError,
-    TypeError,
-    MemoryError,
-    ImportError,
-    OSError,
-    RuntimeError,
+    *(FormatError, CudaError, np.linalg.LinAlgError, ValueError, TypeError),
+    *(MemoryError, ImportError, OSError, RuntimeError),
 )
 
 
 @contextmanager
-def agreement(comm: Any) -> Iterator[None]:
+def agreement(comm: Communicator) -> Iterator[None]:
     """Raise the exception of any rank on all ranks, at the end of the block.
 
     All ranks enter the block, and no rank waits for another inside it. The message names the ranks that
@@ -41,14 +33,13 @@ def agreement(comm: Any) -> Iterator[None]:
     raise_together(comm, failure)
 
 
-def raise_together(comm: Any, failure: Exception | None) -> None:
+def raise_together(comm: Communicator, failure: Exception | None) -> None:
     """Raise on every rank if any rank has an exception; the first rank's, where they differ."""
     any_failed = np.zeros(1, np.int32)
     comm.Allreduce(np.array([failure is not None], np.int32), any_failed, mpi().MAX)
     if not any_failed[0]:
         return
-    told = None if failure is None else (_kind(failure), said(failure))
-    outcomes = comm.allgather(told)
+    outcomes = comm.allgather(None if failure is None else (_kind(failure), said(failure)))
     failed = [rank for rank, outcome in enumerate(outcomes) if outcome is not None]
     kind, message = first = outcomes[failed[0]]
     alike = [rank for rank in failed if outcomes[rank] == first]
@@ -59,7 +50,7 @@ def raise_together(comm: Any, failure: Exception | None) -> None:
     raise _KINDS[kind](message) from failure
 
 
-def check_same(comm: Any, **values: Any) -> None:
+def check_same(comm: Communicator, **values: object) -> None:
     """Refuse values of arguments that differ from rank to rank.
 
     Raises

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from .communicators import mpi
-from .ranges import Ranges
+from .communicators import Communicator, mpi
+from .ranges import Array, Ranges
 from .staging import Event, Staging, device_of
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from mpi4py.MPI import Prequest
+
+#: A rank's piece of a vector, or of the rows of a 2-D array: an array of NumPy, CuPy or PyTorch.
+Piece: TypeAlias = Any
 
 _TAG = 1  # of all messages: on a communicator of our own, those between two ranks keep their order
 
@@ -52,20 +54,16 @@ class Exchange:
         needed : array of int64
             Indices of x, ascending, each once, none of this rank's own.
         """
-        comm = ranges.comm
         self.ranges = ranges
         self.halo = len(needed)
-        wanted = np.bincount(ranges.owners(needed), minlength=comm.size).astype(np.int64)
-        asked = np.empty_like(wanted)
-        comm.Alltoall(wanted, asked)
-        indices = np.empty(int(asked.sum()), np.int64)
-        comm.Alltoallv([needed.astype(np.int64), wanted], [indices, asked])
+        owners = ranges.owners(needed)
+        asked, (indices,) = send_to(ranges.comm, owners, needed)
         self.indices = (indices - ranges.begin).astype(np.intp)
-        self.sources = _messages(wanted)
+        self.sources = _messages(np.bincount(owners, minlength=ranges.comm.size))
         self.targets = _messages(asked)
-        self._channels: dict[tuple[Any, ...], Channel] = {}
+        self._channels: dict[tuple[object, ...], Channel] = {}
 
-    def channel(self, staging: Staging, x: Any, back: bool = False) -> Channel:
+    def channel(self, staging: Staging, x: Piece, back: bool = False) -> Channel:
         """The messages for arrays of the type, device and columns of `x`; `back` for the opposite direction.
 
         Those of vectors are kept, and of blocks of columns the latest.
@@ -78,6 +76,34 @@ class Exchange:
                 del self._channels[other]
             found = self._channels[key] = Channel(self, staging, x, back)
         return found
+
+
+def send_to(comm: Communicator, to: Array, *arrays: Array) -> tuple[Array, list[Array]]:
+    """Send each entry of some arrays to a rank; all ranks do so together.
+
+    Parameters
+    ----------
+    comm : communicator
+    to : array of int
+        The rank that each entry goes to.
+    *arrays : array
+        As long as `to`.
+
+    Returns
+    -------
+    counts : array of int64
+        Entries that come from each rank.
+    arrays : list of array
+        What comes, in the order of the ranks that it comes from.
+    """
+    order = np.argsort(to, kind="stable")
+    counts = np.bincount(to, minlength=comm.size).astype(np.int64)
+    coming = np.empty_like(counts)
+    comm.Alltoall(counts, coming)
+    received = [np.empty(int(coming.sum()), array.dtype) for array in arrays]
+    for array, target in zip(arrays, received, strict=True):
+        comm.Alltoallv([array[order], counts], [target, coming])
+    return coming, received
 
 
 def _messages(counts: Array) -> tuple[Message, ...]:
@@ -98,7 +124,7 @@ class Channel:
         In the order of the exchange's `indices` and of the halo, or the other way round on the way back.
     """
 
-    def __init__(self, exchange: Exchange, staging: Staging, x: Any, back: bool) -> None:
+    def __init__(self, exchange: Exchange, staging: Staging, x: Piece, back: bool) -> None:
         """Of arrays of the type and columns of `x`, while its device is the current one."""
         comm = exchange.ranges.comm
         lengths = len(exchange.indices), exchange.halo
@@ -132,7 +158,7 @@ class Channel:
         self._queued.record()
 
 
-def _free(requests: Iterable[Any], queued: Event) -> None:
+def _free(requests: list[Prequest], queued: Event) -> None:
     queued.synchronize()  # the memory of the buffers may be used otherwise from now on
     if not mpi().Is_finalized():
         for request in requests:

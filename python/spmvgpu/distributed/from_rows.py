@@ -1,39 +1,45 @@
-"""`distributed.aslinearoperator`: one operator from the rows of each rank."""
+"""Operators from the rows of each rank: given as a matrix, or by a function that makes them."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 
-from .._util.arguments import one_of, plain_options, with_hints
-from ..devices import CPU
+from .. import _core
+from .._util.arguments import one_of, plain_options, whole_number, with_hints
+from .._util.types import Device, Format
+from ..devices import CPU, automatic_device, devices
 from ..planning.symmetry import declared
-from . import between_gpus
-from .blocks import build, local_rows, split
-from .communicators import private
-from .describe import Summary
+from .communicators import Communicator, mpi, private
 from .errors import agreement, check_same
 from .exchange import Exchange
+from .explain import Summary
 from .operator import DistributedOperator, Shared
-from .placement import place
-from .ranges import Ranges
+from .ranges import Array, Offsets, Ranges
+from .rows import build, checked_rows
+from .transports import TRANSPORTS, choose
 
 
 @with_hints
 def aslinearoperator(
-    A_local: Any,
-    comm: Any,
+    A_local: sp.sparray | Array,
+    comm: Communicator,
     *,
-    row_ranges: Any = None,
-    col_ranges: Any = None,
-    format: str = "auto",
-    device: Any = "auto",
-    dtype: Any = None,
-    symmetric: bool | str | None = None,
+    row_ranges: Offsets | None = None,
+    col_ranges: Offsets | None = None,
+    format: Format = "auto",
+    device: Device = "auto",
+    dtype: npt.DTypeLike | None = None,
+    symmetric: Literal["hermitian"] | bool | None = None,
     tune: str = "cached",
     transport: str = "auto",
-    **format_options: Any,
+    **format_options: int | float | str,
 ) -> DistributedOperator:
     """Make one operator from the rows of each rank.
 
@@ -96,9 +102,9 @@ def aslinearoperator(
     with agreement(own):
         if symmetric not in (None, False, True, "hermitian"):
             raise ValueError(f"symmetric={symmetric!r} is not allowed; give None, False, True or 'hermitian'")
-        one_of("transport", transport, between_gpus.TRANSPORTS)
+        one_of("transport", transport, TRANSPORTS)
         options = plain_options(format_options)
-        csr = local_rows(A_local, dtype)
+        csr = checked_rows(A_local, dtype)
         given = A_local.dtype if dtype is None else csr.dtype
     check_same(own, symmetric=symmetric or False, transport=transport)
     facts = own.allgather((*csr.shape, given.name, csr.dtype))
@@ -109,11 +115,12 @@ def aslinearoperator(
                 f"A_local has {csr.shape[1]} columns, and {total_columns} on rank 0; give rows with all "
                 "columns of the matrix on every rank"
             )
-    rows = _ranges(own, "row_ranges", row_ranges, csr.shape[0])
-    if col_ranges is None and rows.total == total_columns:
-        cols = rows
+    rows = _row_ranges(own, row_ranges, csr.shape[0])
+    if col_ranges is not None:
+        cols = Ranges(own, col_ranges)
     else:
-        cols = Ranges.even(own, total_columns) if col_ranges is None else Ranges(own, col_ranges)
+        cols = rows if rows.total == total_columns else Ranges.even(own, total_columns)
+    local_rank, threads = _local_rank(own)
     with agreement(own):
         if cols.total != total_columns:
             raise ValueError(
@@ -123,44 +130,134 @@ def aslinearoperator(
             raise ValueError(
                 f"symmetric={symmetric!r} needs a square matrix with the same row_ranges and col_ranges"
             )
-        inner, halo, boundary, needed = split(csr.astype(common, copy=False), cols)
-    exchange = Exchange(cols, needed)
-    placement = place(own)
+        device = _device(device, local_rank)
+        csr = csr.astype(common, copy=False)
+        local = build(csr, cols, format, device, symmetric, tune, options)
+    exchange = Exchange(cols, local.needed)
+    summaries = tuple(own.allgather(Summary.of(own.rank, local, exchange)))
+    ordinal = local.block._ordinal if isinstance(local.block.device, str) else CPU
+    carrier = choose(own, ordinal, transport)
+    known = declared(symmetric, common)
+    return DistributedOperator(Shared(local, exchange, rows, cols, carrier, summaries, known, threads))
+
+
+def assemble(
+    function: Callable[[int, int], sp.sparray],
+    comm: Communicator,
+    shape: int | tuple[int, int],
+    *,
+    row_ranges: Offsets | None = None,
+    **options: Any,
+) -> DistributedOperator:
+    """Make one operator from a function that returns the rows of a rank.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(begin, end)`` returns rows `begin` to ``end - 1`` as a SciPy sparse matrix, with the column
+        numbers of the whole matrix. Each rank calls it once. It must not communicate.
+    comm : mpi4py communicator
+    shape : int or tuple of int
+        Number of rows and columns of the whole matrix. An integer for a square matrix.
+    row_ranges : sequence of int or Ranges, optional
+        First row of each rank, and the number of rows. By default the rows are divided evenly.
+    **options
+        As in `distributed.aslinearoperator`.
+
+    Returns
+    -------
+    DistributedOperator
+
+    Raises
+    ------
+    TypeError, ValueError, FormatError, MemoryError, CudaError, ImportError
+        As `distributed.aslinearoperator`, on all ranks.
+    Exception
+        Any exception of the function, on all ranks.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from mpi4py import MPI
+    >>> from spmvgpu import distributed
+    >>> def laplacian(begin, end):
+    ...     whole = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
+    ...     return whole.tocsr()[begin:end]
+    >>> op = distributed.assemble(laplacian, MPI.COMM_SELF, 6)
+    >>> op @ np.ones(6)
+    array([1., 0., 0., 0., 0., 1.])
+    """
+    own = private(comm)
     with agreement(own):
-        wanted = {"device": placement.device(device), "tune": tune, "symmetric": symmetric}
-        blocks = build(inner, halo, boundary, needed, format, dtype=common, **wanted, **options)
-    summaries = own.allgather(Summary.of(own.rank, blocks, exchange))
-    ordinal = blocks.inner._ordinal if isinstance(blocks.inner.device, str) else CPU
-    carried = between_gpus.choose(own, ordinal, transport)
-    told = tuple(summaries), declared(symmetric, common), placement.threads
-    shared = Shared(blocks, exchange, rows, cols, carried, *told)
-    return DistributedOperator(shared)
+        if not callable(function):
+            raise TypeError(f"function={function!r} is not allowed; give a function of (begin, end)")
+        rows, cols = shape if isinstance(shape, tuple | list) else (shape, shape)
+        rows, cols = whole_number("rows", rows, 0), whole_number("columns", cols, 0)
+    check_same(own, shape=(rows, cols))
+    ranges = Ranges.even(own, rows) if row_ranges is None else Ranges(own, row_ranges)
+    with agreement(own):
+        if ranges.total != rows:
+            raise ValueError(f"row_ranges end at {ranges.total}; they must end at {rows}, the number of rows")
+        A_local = function(ranges.begin, ranges.end)
+        found = getattr(A_local, "shape", None)
+        if found != (len(ranges), cols):
+            raise ValueError(
+                f"function({ranges.begin}, {ranges.end}) must return a sparse matrix of shape "
+                f"{(len(ranges), cols)}, not a {type(A_local).__name__} of shape {found}"
+            )
+    return aslinearoperator(A_local, own, row_ranges=ranges, **options)
 
 
-def _ranges(comm: Any, name: str, given: Any, count: int) -> Ranges:
-    """The ranges that the caller gives, or those of as many as this rank has."""
-    check_same(comm, **{f"{name} is None": given is None})
+def _row_ranges(comm: Communicator, given: Offsets | None, count: int) -> Ranges:
+    """The ranges of rows that the caller gives, or those of as many rows as this rank has."""
+    check_same(comm, **{"row_ranges is None": given is None})
     if given is None:
         return Ranges.from_counts(comm, count)
     ranges = Ranges(comm, given)
     with agreement(comm):
         if len(ranges) != count:
             raise ValueError(
-                f"{name} assign rows {ranges.begin} to {ranges.end} to this rank, {len(ranges)} rows, but "
-                f"A_local has {count}"
+                f"row_ranges assign rows {ranges.begin} to {ranges.end} to this rank, {len(ranges)} rows, "
+                f"but A_local has {count}"
             )
     return ranges
 
 
 def _common_type(facts: list[tuple[int, int, str, np.dtype[Any]]]) -> np.dtype[Any]:
-    """The type that all ranks' rows are stored in; TypeError, everywhere, where they are of several."""
+    """The type that all ranks' rows are stored in; TypeError, on all ranks, where they have several."""
     with_rows = [rank for rank, (rows, *_) in enumerate(facts) if rows] or [0]
-    first: dict[str, int] = {}
-    for rank in with_rows:
-        first.setdefault(facts[rank][2], rank)
+    first = {facts[rank][2]: rank for rank in reversed(with_rows)}
     if len(first) > 1:
-        found = ", ".join(f"{name} on rank {rank}" for name, rank in first.items())
+        found = ", ".join(f"{name} on rank {rank}" for name, rank in sorted(first.items(), key=itemgetter(1)))
         raise TypeError(
             f"the rows of the ranks have different dtypes ({found}); give the same dtype= on all ranks"
         )
     return facts[with_rows[0]][3]
+
+
+def _local_rank(comm: Communicator) -> tuple[int, int | None]:
+    """The number of this rank on its host, and its threads for products on the CPU.
+
+    These are the cores that it may run on, divided by the ranks that may run on the same. They are None where
+    environment variables or the user say how many.
+    """
+    host = comm.Split_type(mpi().COMM_TYPE_SHARED)
+    try:
+        # macOS does not say where a process may run.
+        known = hasattr(os, "sched_getaffinity")
+        cores = sorted(os.sched_getaffinity(0)) if known else [*range(os.cpu_count() or 1)]
+        sharing = host.allgather(cores).count(cores)
+        is_given = _core.threads_of_environment() is not None
+        return host.rank, None if is_given else max(1, len(cores) // sharing)
+    finally:
+        host.Free()
+
+
+def _device(device: Device, local_rank: int) -> Device:
+    """The device that "auto" and "cuda" stand for: the GPUs of a host go round among its ranks."""
+    if device == "auto":
+        device = automatic_device()
+    if device not in ("auto", "cuda"):
+        return device
+    gpus = [info.name for info in devices() if info.name != "cpu"]
+    return gpus[local_rank % len(gpus)] if gpus else device

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._util.types import Device
 from ..devices import limit_threads
 from ..linalg.stopping import SolveInfo
 from ..planning.symmetry import Symmetry, simplest
 from . import pieces
-from .between_gpus import Transport
-from .blocks import Blocks
-from .describe import Summary, explanation
+from .communicators import Communicator
 from .errors import agreement
-from .exchange import Exchange
-from .products import Backward, Forward
-from .ranges import Ranges
+from .exchange import Exchange, Piece
+from .explain import Summary, explanation
+from .products import Backward, Forward, Product
+from .ranges import Array, Ranges
+from .rows import LocalRows
 from .systems import PieceOfSystem
+from .transports import Transport
+
+_Callback: TypeAlias = Callable[..., object]
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,10 @@ class Shared:
     Attributes
     ----------
     variants : dict
-        Those there are, by whether they are transposed, and whether conjugated.
+        Those that were made, by whether they are transposed, and whether conjugated.
     """
 
-    blocks: Blocks
+    local: LocalRows
     exchange: Exchange
     rows: Ranges
     cols: Ranges
@@ -101,21 +108,21 @@ class DistributedOperator:
         self.row_ranges, self.col_ranges = (cols, rows) if transposed else (rows, cols)
         self.shape = (self.row_ranges.total, self.col_ranges.total)
         self.local_shape = (len(self.row_ranges), len(self.col_ranges))
-        self.dtype: np.dtype[Any] = shared.blocks.inner.dtype
+        self.dtype: np.dtype[Any] = shared.local.block.dtype
         self._shared = shared
         self._which = transposed, conjugated
         shared.variants[self._which] = self
-        self._product: Forward | Backward
+        local, others = shared.local, (shared.exchange, shared.transport)
+        self._product: Product
         if transposed:
-            self._product = Backward(shared.blocks, shared.exchange, shared.transport, conjugated)
+            self._product = Backward(local, *others, conjugated)
         else:
-            blocks = shared.blocks.conj() if conjugated else shared.blocks
-            self._product = Forward(blocks, shared.exchange, shared.transport)
+            self._product = Forward(local.conj() if conjugated else local, *others)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
         self.solve_info: SolveInfo | None = None
 
     @property
-    def comm(self) -> Any:
+    def comm(self) -> Communicator:
         return self.row_ranges.comm
 
     def agreement(self) -> AbstractContextManager[None]:
@@ -144,17 +151,16 @@ class DistributedOperator:
 
     @property
     def nbytes(self) -> int:
-        blocks = self._product.blocks
         solvers = sum(memory.nbytes for memory in self._solver_memories.values())
-        return int(blocks.inner.nbytes + (0 if blocks.halo is None else blocks.halo.nbytes) + solvers)
+        return sum(op.nbytes for op in self._product.local.operators) + solvers
 
     @property
     def format(self) -> str:
-        return str(self._product.blocks.inner.format)
+        return self._product.local.block.format
 
     @property
-    def device(self) -> Any:
-        return self._product.blocks.inner.device
+    def device(self) -> Device:
+        return self._product.local.block.device
 
     @property
     def T(self) -> DistributedOperator:  # noqa: N802
@@ -188,7 +194,7 @@ class DistributedOperator:
         which = simplest(shared.symmetry, self.dtype, self._which[0] ^ transpose, self._which[1] ^ conjugate)
         return shared.variants.get(which) or DistributedOperator(shared, *which)
 
-    def tocsr(self) -> Any:
+    def tocsr(self) -> sp.csr_array:
         """Return the rows of this rank, with all columns of the matrix.
 
         Returns
@@ -212,9 +218,9 @@ class DistributedOperator:
         """
         if isinstance(self._product, Backward):
             raise TypeError("a transposed DistributedOperator holds columns, not rows; use op.T.tocsr()")
-        return self._product.blocks.tocsr(self.col_ranges)
+        return self._product.local.tocsr(self.col_ranges)
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> Array:
         """Return the piece of the diagonal of this rank.
 
         Returns
@@ -238,7 +244,7 @@ class DistributedOperator:
             raise ValueError(
                 "rows and columns are distributed differently, so no rank holds its piece of the diagonal"
             )
-        diagonal = self._product.blocks.inner.diagonal()
+        diagonal = self._product.local.block.diagonal()
         return diagonal.conj() if self._which == (True, True) else diagonal
 
     def explain(self) -> str:
@@ -272,7 +278,7 @@ class DistributedOperator:
 
     # Products
 
-    def dot(self, x: Any) -> Any:
+    def dot(self, x: Piece) -> Piece:
         """Return ``A @ x`` for the piece of this rank.
 
         Parameters
@@ -305,10 +311,10 @@ class DistributedOperator:
         """
         return pieces.multiply(self, x)
 
-    def __matmul__(self, x: Any) -> Any:
+    def __matmul__(self, x: Piece) -> Piece:
         return self.dot(x)
 
-    def matvec(self, x: Any) -> Any:
+    def matvec(self, x: Piece) -> Piece:
         """Return ``A @ x`` for the piece of a vector of this rank.
 
         Parameters
@@ -335,7 +341,7 @@ class DistributedOperator:
         """
         return self.dot(x)
 
-    def matmat(self, X: Any) -> Any:
+    def matmat(self, X: Piece) -> Piece:
         """Return ``A @ X`` for the rows of a 2-D array of this rank.
 
         Parameters
@@ -363,7 +369,7 @@ class DistributedOperator:
         """
         return self.dot(X)
 
-    def rmatvec(self, x: Any) -> Any:
+    def rmatvec(self, x: Piece) -> Piece:
         """Return ``A.H @ x`` for the piece of a vector of this rank.
 
         The first call builds transposed blocks.
@@ -392,7 +398,7 @@ class DistributedOperator:
         """
         return self.H.dot(x)
 
-    def rmatmat(self, X: Any) -> Any:
+    def rmatmat(self, X: Piece) -> Piece:
         """Return ``A.H @ X`` for the rows of a 2-D array of this rank.
 
         The first call builds transposed blocks.
@@ -422,7 +428,7 @@ class DistributedOperator:
         """
         return self.H.dot(X)
 
-    def spmv(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
+    def spmv(self, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0) -> Piece:
         """Return ``alpha * A @ x + beta * out`` for the pieces of this rank.
 
         Parameters
@@ -456,7 +462,7 @@ class DistributedOperator:
         """
         return pieces.scaled_product(self, x, out, alpha, beta)
 
-    def replicated(self) -> Any:
+    def replicated(self) -> LinearOperator:
         """Return the operator on whole vectors, for the solvers of SciPy.
 
         All ranks run the same solver on the same vectors. Each rank multiplies its rows and gets the results
@@ -481,8 +487,6 @@ class DistributedOperator:
         >>> x.round(6), info
         (array([1.5, 1. ]), 0)
         """
-        from .replicated import Replicated
-
         return Replicated(self)
 
     # What solvers call
@@ -490,11 +494,10 @@ class DistributedOperator:
     @property
     def _core_matrix(self) -> Any:
         """The matrix of the core that multiplies this rank's pieces, and exchanges entries, or None."""
-        inner = self._shared.blocks.inner
-        alone = self.comm.size == 1 and isinstance(inner.device, str)
+        alone = self.comm.size == 1 and isinstance(self.device, str)
         return self._product.matrix if alone or self._shared.transport.nccl is not None else None
 
-    def _shared_callback(self, callback: Any) -> Any:
+    def _shared_callback(self, callback: _Callback | None) -> _Callback | None:
         """A callback for every rank if any has one: its own, or one that does nothing.
 
         All ranks call it, and a solver with a callback stops for it after every iteration.
@@ -502,7 +505,7 @@ class DistributedOperator:
         anywhere = any(self.comm.allgather(callback is not None))
         return (lambda _: None) if anywhere and callback is None else callback
 
-    def _piece_of_system(self, b: Any) -> PieceOfSystem:
+    def _piece_of_system(self, b: Piece) -> PieceOfSystem:
         return PieceOfSystem(self, b)
 
     def _memory_of_solvers(self, ordinal: int) -> _core.SolverMemory:
@@ -510,10 +513,35 @@ class DistributedOperator:
             self._solver_memories[ordinal] = _core.SolverMemory(ordinal)
         return self._solver_memories[ordinal]
 
-    def _multiply(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
+    def _multiply(
+        self, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0
+    ) -> Piece:
         with self._limited():
             return self._product(x, out, alpha, beta)
 
     def _limited(self) -> AbstractContextManager[None]:
         threads = self._shared.threads
         return nullcontext() if threads is None else limit_threads(threads)
+
+
+class Replicated(LinearOperator):  # type: ignore[misc]
+    """See `DistributedOperator.replicated`."""
+
+    def __init__(self, op: DistributedOperator) -> None:
+        super().__init__(op.dtype, op.shape)
+        self._op = op
+
+    def _matvec(self, x: Array) -> Array:
+        return self._matmat(np.asarray(x).reshape(-1))
+
+    def _matmat(self, X: Array) -> Array:
+        cols = self._op.col_ranges
+        whole = self._op.row_ranges.gather(self._op.dot(X[cols.begin : cols.end]), root=None)
+        assert whole is not None  # every rank gets it
+        return whole
+
+    def _adjoint(self) -> Replicated:
+        return Replicated(self._op.H)
+
+    def _transpose(self) -> Replicated:
+        return Replicated(self._op.T)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,8 +11,11 @@ from .errors import agreement
 from .from_rows import aslinearoperator
 from .operator import DistributedOperator
 
+if TYPE_CHECKING:  # importing it starts PETSc
+    from petsc4py.PETSc import Mat, Vec
 
-def petsc(op: DistributedOperator) -> Any:
+
+def petsc(op: DistributedOperator) -> Mat:
     """Return the operator as a petsc4py matrix, for PETSc's KSP and SNES and for SLEPc.
 
     Parameters
@@ -53,7 +56,7 @@ def petsc(op: DistributedOperator) -> Any:
     return matrix
 
 
-def from_petsc(matrix: Any, **options: Any) -> DistributedOperator:
+def from_petsc(matrix: Mat, **options: Any) -> DistributedOperator:
     """Return the operator of a petsc4py matrix, with the same distribution.
 
     Parameters
@@ -103,13 +106,13 @@ class _Products:
     def __init__(self, op: DistributedOperator) -> None:
         self._op = op
 
-    def mult(self, _: Any, x: Any, y: Any) -> None:
+    def mult(self, _: Mat, x: Vec, y: Vec) -> None:
         self._op.spmv(x.getArray(readonly=True), out=y.getArray())
 
-    def multTranspose(self, _: Any, x: Any, y: Any) -> None:  # noqa: N802
+    def multTranspose(self, _: Mat, x: Vec, y: Vec) -> None:  # noqa: N802
         self._op.T.spmv(x.getArray(readonly=True), out=y.getArray())
 
-    def getDiagonal(self, _: Any, diagonal: Any) -> None:  # noqa: N802
+    def getDiagonal(self, _: Mat, diagonal: Vec) -> None:  # noqa: N802
         diagonal.getArray()[...] = self._op.diagonal()
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from .._util.lazy import lazy
 from .._util.value_types import core_class
 from ..operator import operands
-from .between_gpus import Transport
-from .blocks import Blocks
-from .exchange import Exchange
+from ..operator.operator import SparseOperator
+from .exchange import Exchange, Piece
+from .ranges import Array
+from .rows import LocalRows
 from .staging import Staging, device_of, staging_of
-
-Array = npt.NDArray[Any]
+from .transports import Transport
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,9 @@ class _IndexMap:
     """Indices of vectors, with copies on the devices where they are used."""
 
     host: Array
-    copies: dict[Any, Any] = field(default_factory=dict)
+    copies: dict[str, Any] = field(default_factory=dict)
 
-    def near(self, x: Any, staging: Staging) -> Any:
+    def near(self, x: Piece, staging: Staging) -> Any:
         device = device_of(x)
         if device not in self.copies:
             self.copies[device] = staging.index_map(self.host, x)
@@ -39,28 +38,28 @@ class _BetweenGpus:
 
     _stream: int | None = None  # that of the vectors' library
 
-    def __init__(self, inner: Any, matrix: Any) -> None:
-        self.shape, self.dtype, self._matrix = inner.shape, inner.dtype, matrix
-        self._check_device = inner._check_device
+    def __init__(self, block: SparseOperator, matrix: Any) -> None:
+        self.shape, self.dtype, self._matrix = block.shape, block.dtype, matrix
+        self._check_device = block._check_device
 
-    def multiply(self, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
+    def multiply(self, x: Piece, out: Piece | None, alpha: complex, beta: complex) -> Piece:
         return operands.scaled_product(self, x, out, alpha, beta, None)
 
 
-class Forward:
-    """``A @ x``: entries of x come from other ranks while the inner block is multiplied.
+class Product(ABC):
+    """A product on one rank, which sends and receives while the block is multiplied."""
 
-    Messages carry entries of x. Every row is the sum of two: of its entries in the inner block, and of those
-    in the halo.
-    """
+    _back: ClassVar[bool]  # whether messages go from those that need entries to those that hold them
+    _core_name: ClassVar[str]
 
-    def __init__(self, blocks: Blocks, exchange: Exchange, transport: Transport) -> None:
-        self.blocks, self.exchange, self.transport = blocks, exchange, transport
-        self._boundary = _IndexMap(blocks.boundary)
-        self._index_map = _IndexMap(exchange.indices)
+    def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport) -> None:
+        self.local, self.exchange, self.transport = local, exchange, transport
+        self._boundary = _IndexMap(local.boundary)
 
-    def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
-        """``alpha * A @ x + beta * out`` of pieces that are contiguous and of the operator's type.
+    def __call__(
+        self, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0
+    ) -> Piece:
+        """Multiply: ``alpha * A @ x + beta * out`` of pieces that are contiguous and of the operator's type.
 
         `x` may have columns, if there is nothing but it.
         """
@@ -68,98 +67,108 @@ class Forward:
             return self._between_gpus.multiply(x, out, alpha, beta)
         staging = staging_of(x, self.transport.cuda_mpi)
         with staging.device(x):
-            return self._staged(staging, x, out, alpha, beta)
+            channel = self.exchange.channel(staging, x, self._back)
+            self._fill(channel.outgoing, x, alpha, staging)
+            channel.start()
+            try:
+                y = _multiply(self._operators[0], x, out, alpha, beta)
+            finally:
+                channel.finish()
+            self._add(channel.incoming, x, y, alpha, staging)
+            channel.release()
+            return y
 
-    def _staged(self, staging: Staging, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
-        blocks, channel = self.blocks, self.exchange.channel(staging, x)
-        staging.take(x, self._index_map.near(x, staging), channel.outgoing)
-        channel.start()
-        try:
-            y = _multiply(blocks.inner, x, out, alpha, beta)
-        finally:
-            channel.finish()
-        if blocks.halo is not None:
-            of_halo = _multiply(blocks.halo, staging.like(channel.incoming, x), None, alpha, 0.0)
-            staging.add(y, self._boundary.near(x, staging), of_halo)
-        channel.release()
-        return y
+    @property
+    @abstractmethod
+    def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
+        """What multiplies: for the block, and for the halo."""
+
+    @abstractmethod
+    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, staging: Staging) -> None:
+        """Write what is sent of ``alpha * x``, or of the product with it."""
+
+    @abstractmethod
+    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, staging: Staging) -> None:
+        """Complete the product `y` of the block with what was received."""
 
     @lazy
     def matrix(self) -> Any:
         """The core's, of vectors where the block is: it sends what `exchange` says over NCCL."""
-        inner, halo = self.blocks.inner, self.blocks.halo
-        return _core_matrix("RankMatrix", self, inner, halo, self.exchange.targets, self.exchange.sources)
+        block, halo = self._operators
+        nccl, exchange = self.transport.nccl, self.exchange
+        if nccl is None:  # of the only rank
+            return block._matrix
+        sent, received = exchange.targets, exchange.sources
+        if self._back:
+            sent, received = received, sent
+        boundary, wanted = (indices.astype(np.int32) for indices in (self.local.boundary, exchange.indices))
+        kind = core_class(self._core_name, block.dtype)
+        return kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, sent, received)
 
     @lazy
     def _between_gpus(self) -> _BetweenGpus:
-        return _BetweenGpus(self.blocks.inner, self.matrix)
+        return _BetweenGpus(self._operators[0], self.matrix)
 
 
-class Backward:
-    """``A.T @ x`` or ``A.H @ x``: what rows add to other ranks goes there while the inner block multiplies.
+class Forward(Product):
+    """``A @ x``: messages carry the entries of x that the halo needs.
 
-    Messages carry sums. They are added in the order of the ranks that they come from, after the inner block's
-    own, so that the result does not depend on which comes first.
+    Every row is the sum of two: of its entries in the block, and of those in the halo.
     """
 
-    def __init__(
-        self, blocks: Blocks, exchange: Exchange, transport: Transport, conjugated: bool = False
-    ) -> None:
-        self.blocks, self.exchange, self.transport = blocks, exchange, transport
-        self._turned = attrgetter("H" if conjugated else "T")  # of operators, made on first use
-        self._boundary = _IndexMap(blocks.boundary)
-        self._parts = [
+    _back, _core_name = False, "RankMatrix"
+
+    def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport) -> None:
+        super().__init__(local, exchange, transport)
+        self._sent = _IndexMap(exchange.indices)
+
+    @property
+    def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
+        return self.local.block, self.local.halo
+
+    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, staging: Staging) -> None:
+        staging.take(x, self._sent.near(x, staging), outgoing)
+
+    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, staging: Staging) -> None:
+        if self.local.halo is not None:
+            of_halo = _multiply(self.local.halo, staging.like(incoming, x), None, alpha)
+            staging.add(y, self._boundary.near(x, staging), of_halo)
+
+
+class Backward(Product):
+    """``A.T @ x`` or ``A.H @ x``: messages carry the sums that the rows of the halo add to other ranks.
+
+    They are added in the order of the ranks that they come from, after the block's own, so that the result
+    does not depend on which comes first.
+    """
+
+    _back, _core_name = True, "TransposedRankMatrix"
+
+    def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport, conjugated: bool) -> None:
+        super().__init__(local, exchange, transport)
+        self._conjugated = conjugated
+        self._received = [
             (slice(m.begin, m.end), _IndexMap(exchange.indices[m.begin : m.end])) for m in exchange.targets
         ]
 
-    def __call__(self, x: Any, out: Any = None, alpha: complex = 1.0, beta: complex = 0.0) -> Any:
-        """As `Forward`."""
-        if self.transport.nccl is not None and not isinstance(x, np.ndarray):
-            return self._between_gpus.multiply(x, out, alpha, beta)
-        staging = staging_of(x, self.transport.cuda_mpi)
-        with staging.device(x):
-            return self._staged(staging, x, out, alpha, beta)
+    @lazy
+    def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
+        block, *halo = (op.H if self._conjugated else op.T for op in self.local.operators)
+        return block, halo[0] if halo else None
 
-    def _staged(self, staging: Staging, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
-        blocks, channel = self.blocks, self.exchange.channel(staging, x, back=True)
-        if blocks.halo is not None:
+    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, staging: Staging) -> None:
+        halo = self._operators[1]
+        if halo is not None:
             of_boundary = staging.pick(x, self._boundary.near(x, staging))
-            sums = _multiply(self._turned(blocks.halo), of_boundary, None, alpha, 0.0)
-            staging.copy(sums, channel.outgoing)
-        channel.start()
-        try:
-            y = _multiply(self._turned(blocks.inner), x, out, alpha, beta)
-        finally:
-            channel.finish()
-        received = staging.like(channel.incoming, x)
-        for part, index_map in self._parts:  # of which none holds an entry twice
-            staging.add(y, index_map.near(x, staging), received[part])
-        channel.release()
-        return y
+            staging.copy(_multiply(halo, of_boundary, None, alpha), outgoing)
 
-    @lazy
-    def matrix(self) -> Any:
-        """As `Forward`."""
-        inner, halo = self._turned(self.blocks.inner), self.blocks.halo and self._turned(self.blocks.halo)
-        sent, received = self.exchange.sources, self.exchange.targets
-        return _core_matrix("TransposedRankMatrix", self, inner, halo, sent, received)
-
-    @lazy
-    def _between_gpus(self) -> _BetweenGpus:
-        return _BetweenGpus(self._turned(self.blocks.inner), self.matrix)
+    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, staging: Staging) -> None:
+        received = staging.like(incoming, x)
+        for piece, index_map in self._received:  # of which none holds an entry twice
+            staging.add(y, index_map.near(x, staging), received[piece])
 
 
-def _core_matrix(
-    name: str, product: Forward | Backward, inner: Any, halo: Any, sent: Any, received: Any
-) -> Any:
-    if product.transport.nccl is None:  # of the only rank
-        return inner._matrix
-    boundary, wanted = (
-        indices.astype(np.int32) for indices in (product.blocks.boundary, product.exchange.indices)
-    )
-    kind, nccl = core_class(name, inner.dtype), product.transport.nccl
-    return kind(nccl, inner._matrix, halo and halo._matrix, boundary, wanted, sent, received)
-
-
-def _multiply(op: Any, x: Any, out: Any, alpha: complex, beta: complex) -> Any:
+def _multiply(
+    op: SparseOperator, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0
+) -> Piece:
     return op.spmv(x, out, alpha, beta) if x.ndim == 1 else op @ x

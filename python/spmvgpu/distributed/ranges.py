@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from .._util.arguments import whole_number
-from .communicators import mpi, private
+from .communicators import Communicator, mpi, private
 from .errors import agreement, check_same
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
+#: First index of each rank, and the number of indices.
+Offsets: TypeAlias = "Ranges | Sequence[int] | Array"
 
 _LARGEST = 2**63 - 1
 
@@ -48,7 +52,7 @@ class Ranges:
     (0, 6, 6)
     """
 
-    def __init__(self, comm: Any, offsets: Any) -> None:
+    def __init__(self, comm: Communicator, offsets: Offsets) -> None:
         self.comm = private(comm)
         with agreement(self.comm):
             self.offsets = checked_offsets(offsets, self.comm.size)
@@ -57,7 +61,7 @@ class Ranges:
         self.begin, self.end = map(int, self.offsets[self.comm.rank : self.comm.rank + 2])
 
     @classmethod
-    def even(cls, comm: Any, total: int) -> Ranges:
+    def even(cls, comm: Communicator, total: int) -> Ranges:
         """Divide the indices evenly among the ranks.
 
         Parameters
@@ -89,7 +93,7 @@ class Ranges:
         return cls(own, [total // size * rank + min(rank, total % size) for rank in range(size + 1)])
 
     @classmethod
-    def from_counts(cls, comm: Any, count: int) -> Ranges:
+    def from_counts(cls, comm: Communicator, count: int) -> Ranges:
         """Make ranges from the number of indices of each rank.
 
         Parameters
@@ -155,7 +159,7 @@ class Ranges:
         """
         return np.searchsorted(self.offsets, indices, side="right") - 1
 
-    def scatter(self, whole: Any, root: int = 0) -> Array:
+    def scatter(self, whole: npt.ArrayLike | None, root: int = 0) -> Array:
         """Distribute a vector, or the rows of a 2-D array, from rank `root`.
 
         Parameters
@@ -181,23 +185,17 @@ class Ranges:
         >>> distributed.Ranges.even(MPI.COMM_SELF, 3).scatter([1.0, 2.0, 3.0])
         array([1., 2., 3.])
         """
+        source = None
         with agreement(self.comm):
             if self.comm.rank == root:
-                whole = np.ascontiguousarray(whole)
-                if whole.ndim not in (1, 2) or len(whole) != self.total or whole.dtype.kind not in "biufc":
-                    raise ValueError(
-                        f"whole must be numeric and have shape ({self.total},) or ({self.total}, k); it has "
-                        f"shape {whole.shape} and dtype {whole.dtype}"
-                    )
-        columns, dtype = self.comm.bcast(
-            (whole.shape[1:], whole.dtype) if self.comm.rank == root else None, root
-        )
+                source = _numeric("whole", whole, self.total)
+        kind = None if source is None else (source.shape[1:], source.dtype)
+        columns, dtype = self.comm.bcast(kind, root)
         piece = np.empty((len(self), *columns), dtype)
-        counts = np.diff(self.offsets) * int(np.prod(columns, dtype=np.int64))
-        self.comm.Scatterv([whole, counts] if self.comm.rank == root else None, piece, root)
+        self.comm.Scatterv(None if source is None else [source, self._counts(columns)], piece, root)
         return piece
 
-    def gather(self, piece: Any, root: int | None = 0) -> Array | None:
+    def gather(self, piece: npt.ArrayLike, root: int | None = 0) -> Array | None:
         """Collect a vector, or the rows of a 2-D array, on rank `root`.
 
         Parameters
@@ -225,24 +223,35 @@ class Ranges:
         array([1., 2., 3.])
         """
         with agreement(self.comm):
-            piece = np.asarray(piece)
-            if piece.ndim not in (1, 2) or len(piece) != len(self) or piece.dtype.kind not in "biufc":
-                raise ValueError(
-                    f"piece must be numeric and have shape ({len(self)},) or ({len(self)}, k); it has shape "
-                    f"{piece.shape} and dtype {piece.dtype}"
-                )
-        check_same(self.comm, columns=piece.shape[1:])
-        piece = np.ascontiguousarray(piece, np.result_type(*self.comm.allgather(piece.dtype)))
-        counts = np.diff(self.offsets) * int(np.prod(piece.shape[1:], dtype=np.int64))
-        whole = None
-        if root is None or self.comm.rank == root:
-            whole = np.empty((self.total, *piece.shape[1:]), piece.dtype)
-        target = None if whole is None else [whole, counts]
+            own = _numeric("piece", piece, len(self))
+        columns = own.shape[1:]
+        check_same(self.comm, columns=columns)
+        own = own.astype(np.result_type(*self.comm.allgather(own.dtype)), copy=False)
+        if root is not None and self.comm.rank != root:
+            self.comm.Gatherv(own, None, root)
+            return None
+        whole = np.empty((self.total, *columns), own.dtype)
+        target = [whole, self._counts(columns)]
         if root is None:
-            self.comm.Allgatherv(piece, target)
+            self.comm.Allgatherv(own, target)
         else:
-            self.comm.Gatherv(piece, target, root)
+            self.comm.Gatherv(own, target, root)
         return whole
+
+    def _counts(self, columns: tuple[int, ...]) -> Array:
+        """Numbers that each rank has of so many columns."""
+        return np.diff(self.offsets) * math.prod(columns)
+
+
+def _numeric(name: str, given: npt.ArrayLike | None, length: int) -> Array:
+    """A contiguous array of so many entries or rows, or ValueError."""
+    array = np.asarray(given, order="C")
+    if array.ndim not in (1, 2) or len(array) != length or array.dtype.kind not in "biufc":
+        raise ValueError(
+            f"{name} must be numeric and have shape ({length},) or ({length}, k); it has shape {array.shape} "
+            f"and dtype {array.dtype}"
+        )
+    return array
 
 
 def balanced(ranges: Ranges, weights: Array) -> Ranges:
@@ -258,8 +267,8 @@ def balanced(ranges: Ranges, weights: Array) -> Ranges:
     """
     comm = ranges.comm
     sums = np.cumsum(weights, dtype=np.int64)
-    before = int(comm.exscan(int(sums[-1]) if len(sums) else 0) or 0)
-    total = comm.allreduce(int(sums[-1]) if len(sums) else 0)
+    own = int(sums[-1]) if len(sums) else 0
+    before, total = int(comm.exscan(own) or 0), comm.allreduce(own)
     if total == 0 or comm.size == 1:
         return ranges
     shares = np.array([total * rank // comm.size for rank in range(1, comm.size)], np.int64) - before
@@ -275,13 +284,13 @@ def balanced(ranges: Ranges, weights: Array) -> Ranges:
     return Ranges(comm, np.concatenate(([0], np.maximum.accumulate(everywhere), [ranges.total])))
 
 
-def checked_offsets(given: Any, size: int, total: int | None = None) -> Array:
-    """Offsets for so many ranks, and so many indices if that is known.
+def checked_offsets(given: Offsets, size: int, total: int | None = None) -> Array:
+    """Offsets for so many ranks, and for so many indices if `total` is given.
 
     Raises
     ------
     TypeError, ValueError
-        If they are none.
+        If the given ones are no such offsets.
     """
     allowed = f"give the first index of each of the {size} ranks and the end: {size + 1} whole numbers"
     offsets = given.offsets if isinstance(given, Ranges) else np.asarray(given)

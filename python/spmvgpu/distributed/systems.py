@@ -44,7 +44,7 @@ class PieceOfSystem(System):
         located = library.locate(b, "b")
         matrix = op._core_matrix
         if matrix is not None:  # vectors are where it is, also those of NumPy
-            ordinal: int = op._shared.blocks.inner._ordinal
+            ordinal: int = op._shared.local.block._ordinal
         elif located.host is not None:
             ordinal = CPU
         else:

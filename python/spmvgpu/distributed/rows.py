@@ -1,0 +1,137 @@
+"""What a rank holds: its rows, as a block and a halo.
+
+The columns that belong to the rank's own piece of x are the block. The columns that belong to the pieces of
+other ranks are the halo, which has only the rows and columns with entries::
+
+                 own piece of x
+    x:  . . . . | # # # # # # | . . . .
+        - - - - +-------------+ - - - -
+          o     |             |              o: an entry of the halo, in a row of `boundary`
+                |    block    |   o             and a column of `needed`
+            o   |             | o
+        - - - - +-------------+ - - - -
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .._util.types import Device, Format
+from ..inputs.compressed import storage_dtype, wanted_dtype
+from ..operator.construct import aslinearoperator
+from ..operator.operator import SparseOperator
+from .ranges import Array, Ranges
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """The operators of a rank's rows.
+
+    Attributes
+    ----------
+    block : SparseOperator
+        Every row, with the columns that belong to the rank's own piece of x.
+    halo : SparseOperator or None
+        The rows in `boundary` only, with the columns in `needed`; None where there are none.
+    boundary : array of int
+        The rows that need entries of x from other ranks, ascending.
+    needed : array of int64
+        Those entries, by their numbers in the whole x, ascending.
+    """
+
+    block: SparseOperator
+    halo: SparseOperator | None
+    boundary: Array
+    needed: Array
+
+    @property
+    def operators(self) -> list[SparseOperator]:
+        """The block, and the halo if there is one."""
+        return [self.block] if self.halo is None else [self.block, self.halo]
+
+    def conj(self) -> LocalRows:
+        """The complex conjugate of the rows."""
+        halo = None if self.halo is None else self.halo.conj()
+        return LocalRows(self.block.conj(), halo, self.boundary, self.needed)
+
+    def tocsr(self, cols: Ranges) -> sp.csr_array:
+        """The rank's rows with the column numbers of the whole matrix, as one canonical matrix."""
+        block = self.block.tocsr().tocoo()
+        row, col, data = [block.row], [block.col.astype(np.int64) + cols.begin], [block.data]
+        if self.halo is not None:
+            halo = self.halo.tocsr().tocoo()
+            row.append(self.boundary[halo.row])
+            col.append(self.needed[halo.col])
+            data.append(halo.data)
+        places = (np.concatenate(row), np.concatenate(col))
+        shape = (self.block.shape[0], cols.total)
+        return sp.csr_array(sp.coo_array((np.concatenate(data), places), shape=shape)).sorted_indices()
+
+
+def checked_rows(A: sp.sparray | Array, dtype: npt.DTypeLike | None) -> sp.csr_array:
+    """The rows that a rank gives, as CSR of a type that operators are stored in.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no matrix, or a broken one.
+    """
+    wanted = wanted_dtype(dtype)
+    if isinstance(A, np.ndarray) and A.ndim == 2:
+        A = sp.csr_array(A)
+    if not sp.issparse(A) or len(A.shape) != 2:
+        raise TypeError(
+            f"A_local must be a SciPy sparse matrix with the rows of this rank, not {type(A).__name__}"
+        )
+    stored = storage_dtype(A.dtype, wanted)
+    csr = sp.csr_array(A)
+    csr.check_format(full_check=True)  # the functions below trust the index arrays
+    return csr.astype(stored, copy=False)
+
+
+def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, Array, Array]:
+    """The matrices of the block and the halo, and `boundary` and `needed` of `LocalRows`."""
+    rows, (begin, end) = csr.shape[0], (cols.begin, cols.end)
+    own = csr if len(cols) == csr.shape[1] else csr[:, begin:end]
+    columns = own.indices.astype(np.int32, copy=False)
+    block = sp.csr_array((own.data, columns, _narrow(own.indptr)), shape=(rows, len(cols)))
+    outside = np.diff(csr.indptr) - np.diff(own.indptr)
+    boundary = np.flatnonzero(outside)
+    if boundary.size == 0:
+        return block, None, boundary, np.empty(0, np.int64)
+    there = csr[boundary]
+    beyond = (there.indices < begin) | (there.indices >= end)
+    needed, columns = np.unique(there.indices[beyond], return_inverse=True)
+    offsets = _narrow(np.concatenate(([0], np.cumsum(outside[boundary], dtype=np.int64))))
+    arrays = (there.data[beyond], columns.reshape(-1).astype(np.int32), offsets)
+    halo = sp.csr_array(arrays, shape=(len(boundary), len(needed)))
+    return block, halo, boundary, needed.astype(np.int64)
+
+
+def _narrow(offsets: Array) -> Array:
+    return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
+
+
+def build(
+    csr: sp.csr_array,
+    cols: Ranges,
+    format: Format,
+    device: Device,
+    symmetric: Literal["hermitian"] | bool | None,
+    tune: str,
+    options: Mapping[str, Any],
+) -> LocalRows:
+    """Build the operators: the block as asked for, the halo in the format that suits it.
+
+    It raises what `spmvgpu.aslinearoperator` raises, whose arguments these are.
+    """
+    block, halo, boundary, needed = split(csr, cols)
+    own = aslinearoperator(block, format, device, symmetric=symmetric, tune=tune, **options)
+    others = None if halo is None else aslinearoperator(halo, device=device, tune=tune)
+    return LocalRows(own, others, boundary, needed)
