@@ -15,8 +15,8 @@ import scipy.sparse as sp
 
 from .._util.arguments import one_of
 from .._util.messages import quoted, reason
-from ..inputs.reading import as_path, check_readable, check_rows
 from ..inputs.matrix_market import Header, entries_of, expanded, read_header
+from ..inputs.reading import as_path, check_readable, check_rows
 from .communicators import Communicator, private
 from .errors import agreement, check_same
 from .exchange import send_to
