@@ -10,7 +10,7 @@ from programs import LONGEST, ROOT, check, compiled
 from support import over
 
 CORE = ("team", "interrupt", "parallel", "environment", "mutex", "system")
-SOURCES = [*(f"core/{name}.cpp" for name in CORE), "gpu/memory.cpp"]
+SOURCES = [*(f"core/{name}.cpp" for name in CORE), "gpu/memory.cpp", "gpu/gather.cpp"]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def program(tmp_path_factory):
     return compiled("passes", SOURCES, tmp_path_factory)
 
 
-@over("case", ["scan", "reduce", "select", "sets", "order", "distinct", "chains", "entries"])
+@over("case", ["scan", "reduce", "select", "sets", "order", "distinct", "chains", "entries", "gathers"])
 def test_a_primitive_says_what_a_loop_says(program, case):
     check(program, case)
 

@@ -19,8 +19,8 @@ void launch(const Format& format, const Product<T>& product, Device device, Stre
             return multiply_cuda(format, product, stream);
         }
     }
-    if constexpr (kGathers) {  // several vectors at once are read where they are
-        if (!is_gathered && product.is_of_vectors()) format.gather_x(product);
+    if constexpr (kGathers) {
+        if (!is_gathered && product.is_of_vectors()) format.gather_x(product);  // a panel is read as it lies
     }
     multiply_cpu(format, product);
 }

@@ -60,6 +60,7 @@ void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_vers
 
 template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
+    if (!device_.has_own_memory() && product.is_of_vectors()) return spmv(product, nullptr);  // the shortest way
     if (!device_.has_own_memory()) return host_vectors_.run(*this, product);
     const bool on_host = gathers_on_host();
     if (!product.is_of_vectors()) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -18,6 +19,7 @@
 #include "formats/csr/build.hpp"
 #include "formats/papers/hyb/build.hpp"
 #include "formats/shared/spans_build.hpp"
+#include "gpu/gather.hpp"
 #include "no_gpu.hpp"
 
 namespace {
@@ -188,6 +190,32 @@ void chains() {
             jumping.reads = 0;
             expect(list(jumping.chain(n, follow)) == expected, "a chain by jumps");
             expect(jumping.reads <= 2, "at most as many waits as a chain of 2^20 takes");
+        }
+    }
+}
+
+void gathers() {
+    for (const index_t length : kSizes) {
+        std::vector<index_t> shuffled(length);
+        std::iota(shuffled.begin(), shuffled.end(), 0);
+        std::shuffle(shuffled.begin(), shuffled.end(), random_bits);
+        const index_t* const maps[] = {nullptr, shuffled.data()};
+        for (const index_t count : {1, 3}) {
+            for (const bool by_rows : {false, true}) {
+                for (const index_t* const map : maps) {
+                    std::vector<double> given(std::size_t(length) * count), packed(given.size()), back(given.size(), 2);
+                    std::iota(given.begin(), given.end(), 1.0);
+                    const auto from = Columns<double>::packed(given.data(), length, count, by_rows);
+                    const auto to = Columns<double>::packed(back.data(), length, count, by_rows);
+                    cuda::gather(packed.data(), from.read_only(), map, length, Device{}, nullptr);
+                    for (index_t k = 0; k < length * count; ++k) {
+                        const index_t row = map == nullptr ? k / count : map[k / count];
+                        expect(packed[k] == from.column(k % count)[row * from.row_stride], "what was packed");
+                    }
+                    cuda::scatter(to, packed.data(), map, length, 0.5, Device{}, nullptr);
+                    for (std::size_t k = 0; k < back.size(); ++k) expect(back[k] == given[k] + 1, "what was unpacked");
+                }
+            }
         }
     }
 }
@@ -393,7 +421,7 @@ int main(int, char** arguments) {
         {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},
         {"select", selected},     {"sets", sets},         {"order", order}, {"chains", chains},
         {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes},
-        {"widths", widths}};
+        {"widths", widths},       {"gathers", gathers}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {

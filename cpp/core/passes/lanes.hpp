@@ -2,6 +2,8 @@
 // for its own lane; on the CPU one thread goes through them. What a lane keeps is a PerLane<T>, which is told which
 // lane is meant; all other variables are the same for all lanes.
 //
+// clang-format off
+//
 //     lanes.each(body)        body(lane)
 //     lanes.those(holds)      a set of bits, of the lanes for which holds(lane)
 //     lanes.least(value)      the least index_t value(lane); and the largest
@@ -12,9 +14,10 @@
 //     lanes.least_of(n, value, none)      the least index_t value(i) of all i below n, or `none` if none is less
 //     lanes.largest_of(n, value, none)    and the largest, or `none` if none is larger
 //     lanes.add_up(n, value, body)        body(i, sum of the value(j) of all j below i) for every i below n; returns
-//     the
-//                                         sum of all
+//                                         the sum of all
 //     lanes.meet()            what lanes wrote before is there for all of them afterwards
+//
+// clang-format on
 #pragma once
 
 #include <algorithm>
