@@ -100,7 +100,7 @@ void fetch(std::uintptr_t pointer, py::array host, int ordinal) {
     void* const to = host.mutable_data();
     const std::size_t bytes = host.nbytes();
     const GilRelease release;
-    cuda::synchronize_device(ordinal);
+    gpu::synchronize_device(ordinal);
     copy_bytes(to, {}, reinterpret_cast<const void*>(pointer), Device{ordinal}, bytes);
 }
 

@@ -30,7 +30,7 @@ struct PinnedMemory {
     py::capsule owner;
 
     explicit PinnedMemory(std::size_t bytes) {
-        auto memory = std::make_unique<std::shared_ptr<void>>(cuda::allocate_pinned(bytes));
+        auto memory = std::make_unique<std::shared_ptr<void>>(gpu::allocate_pinned(bytes));
         data = memory->get();
         owner = py::capsule(memory.release(), [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
     }

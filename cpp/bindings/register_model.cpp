@@ -80,8 +80,8 @@ py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
     const bool csr = kernel == "csr_vector";
     if (!csr && kernel != "ell") throw std::invalid_argument("kernel '" + kernel + "' is not 'csr_vector' or 'ell'");
     const auto found = item_bytes == 4
-                           ? (csr ? cuda::csr_vector_residency<float>(ordinal) : cuda::ell_residency<float>(ordinal))
-                           : (csr ? cuda::csr_vector_residency<double>(ordinal) : cuda::ell_residency<double>(ordinal));
+                           ? (csr ? gpu::csr_vector_residency<float>(ordinal) : gpu::ell_residency<float>(ordinal))
+                           : (csr ? gpu::csr_vector_residency<double>(ordinal) : gpu::ell_residency<double>(ordinal));
     return py::dict(py::arg("block_size") = found.block_size,
                     py::arg("blocks_per_processor") = found.blocks_per_processor);
 }

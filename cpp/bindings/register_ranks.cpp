@@ -35,7 +35,7 @@ void register_kind(py::module_& module, const std::string& name, const char* tex
     using M = Kind<T>;
     using Block = std::shared_ptr<AnyMatrix<T>>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, (name + value_suffix<T>()).c_str(), text)
-        .def(py::init([](std::shared_ptr<cuda::NcclCommunicator> ranks, Block inner, std::optional<Block> halo,
+        .def(py::init([](std::shared_ptr<gpu::NcclCommunicator> ranks, Block inner, std::optional<Block> halo,
                          const Dense<index_t>& boundary, const Dense<index_t>& wanted, const GivenMessages& sent,
                          const GivenMessages& received) {
                  const GilRelease release;
@@ -58,24 +58,24 @@ void register_rank_types(py::module_& module) {
 }  // namespace
 
 void register_ranks(py::module_& module) {
-    py::class_<cuda::NcclCommunicator, std::shared_ptr<cuda::NcclCommunicator>>(
+    py::class_<gpu::NcclCommunicator, std::shared_ptr<gpu::NcclCommunicator>>(
         module, "NcclCommunicator", "Messages between GPUs of several processes.")
         .def(py::init([](const std::string& library, const py::bytes& id, int ranks, int rank, int ordinal) {
                  const std::string given = id;
-                 cuda::NcclId of_all{};
+                 gpu::NcclId of_all{};
                  if (given.size() != of_all.size()) throw std::invalid_argument("an id of NCCL has another length");
                  std::copy(given.begin(), given.end(), of_all.begin());
                  const GilRelease release;
-                 return std::make_shared<cuda::NcclCommunicator>(library, of_all, ranks, rank, ordinal);
+                 return std::make_shared<gpu::NcclCommunicator>(library, of_all, ranks, rank, ordinal);
              }),
              py::arg("library"), py::arg("id"), py::arg("ranks"), py::arg("rank"), py::arg("ordinal"),
              "Called by all ranks together, each with a GPU of its own.")
-        .def_property_readonly("ordinal", &cuda::NcclCommunicator::ordinal);
-    module.def("nccl_version", &cuda::NcclCommunicator::version, py::arg("library"), "As in 22703 for 2.27.3.");
+        .def_property_readonly("ordinal", &gpu::NcclCommunicator::ordinal);
+    module.def("nccl_version", &gpu::NcclCommunicator::version, py::arg("library"), "As in 22703 for 2.27.3.");
     module.def(
         "make_nccl_id",
         [](const std::string& library) {
-            const cuda::NcclId id = cuda::NcclCommunicator::make_id(library);
+            const gpu::NcclId id = gpu::NcclCommunicator::make_id(library);
             return py::bytes(id.data(), id.size());
         },
         py::arg("library"), "Which processes are to find each other, for one of them to tell the others.");

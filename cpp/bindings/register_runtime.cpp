@@ -41,8 +41,8 @@ py::dict device_properties(int ordinal) {
         return py::dict(py::arg("model") = "CPU", py::arg("multiprocessors") = max_threads(),
                         py::arg("memory_free") = free_host_memory());
     }
-    const auto& properties = cuda::properties(ordinal);
-    const auto memory = cuda::memory(ordinal);
+    const auto& properties = gpu::properties(ordinal);
+    const auto memory = gpu::memory(ordinal);
     return py::dict(py::arg("model") = properties.model, py::arg("multiprocessors") = properties.multiprocessors,
                     py::arg("memory_free") = memory.free, py::arg("memory_idle") = memory.idle,
                     py::arg("memory_total") = memory.total, py::arg("l2_bytes") = properties.l2_bytes,
@@ -51,7 +51,7 @@ py::dict device_properties(int ordinal) {
 
 py::dict build_info() {
     return py::dict(py::arg("version") = kVersion, py::arg("cuda") = kHasCuda, py::arg("cuda_reason") = kCudaReason,
-                    py::arg("cuda_version") = cuda::version(), py::arg("cuda_architectures") = kCudaArchitectures,
+                    py::arg("cuda_version") = gpu::version(), py::arg("cuda_architectures") = kCudaArchitectures,
                     py::arg("compiler") = kCompiler);
 }
 
@@ -71,10 +71,10 @@ void register_runtime(py::module_& module) {
         .def_readonly("needs_few_values", &Traits::needs_few_values);
     module.def("describe_formats", &describe_formats, "Names, options, tuning candidates and traits of all formats.");
     module.def("build_info", &build_info, "How the extension was built.");
-    module.def("device_count", &cuda::device_count, "Usable CUDA devices; 0 without a driver.");
+    module.def("device_count", &gpu::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
-    module.def("pci_bus_id", &cuda::pci_bus_id, py::arg("ordinal"), "Which of the GPUs of a host a device is.");
-    module.def("release_idle_memory", &cuda::release_idle_memory, py::arg("ordinal"),
+    module.def("pci_bus_id", &gpu::pci_bus_id, py::arg("ordinal"), "Which of the GPUs of a host a device is.");
+    module.def("release_idle_memory", &gpu::release_idle_memory, py::arg("ordinal"),
                "Give a GPU the memory that is kept for its next arrays.");
     module.def(
         "trial_products", [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); },
@@ -85,11 +85,11 @@ void register_runtime(py::module_& module) {
     module.def("set_thread_limit", &set_thread_limit, py::arg("threads"),
                "Bounds the threads of the calling thread's loops; gives the bound before.");
     module.def(
-        "device_of", [](std::uintptr_t pointer) { return cuda::device_of(reinterpret_cast<void*>(pointer)).ordinal; },
+        "device_of", [](std::uintptr_t pointer) { return gpu::device_of(reinterpret_cast<void*>(pointer)).ordinal; },
         py::arg("pointer"), "CUDA device that a pointer lives on, or -1.");
     module.def(
         "synchronize",
-        [](std::uintptr_t stream, int ordinal) { cuda::synchronize(reinterpret_cast<Stream>(stream), ordinal); },
+        [](std::uintptr_t stream, int ordinal) { gpu::synchronize(reinterpret_cast<Stream>(stream), ordinal); },
         py::arg("stream"), py::arg("ordinal"), py::call_guard<GilRelease>(), "Wait for the work queued on a stream.");
 }
 

@@ -32,7 +32,7 @@ public:
         : function_(std::move(function)), n_(n), device_{ordinal} {}
 
     void apply(const T* x, T* y, Stream stream) const override {
-        if (device_.is_cuda()) cuda::synchronize(stream, device_.ordinal);
+        if (device_.is_gpu()) gpu::synchronize(stream, device_.ordinal);
         GilRelease::with_gil([&] {
             py::array_t<T> copy(n_);
             copy_bytes(copy.mutable_data(), {}, x, device_, n_ * sizeof(T));
@@ -57,7 +57,7 @@ public:
     InPlaceMap(py::object function, int ordinal) : function_(std::move(function)), device_{ordinal} {}
 
     void apply(const T* x, T* y, Stream stream) const override {
-        if (device_.is_cuda()) cuda::synchronize(stream, device_.ordinal);
+        if (device_.is_gpu()) gpu::synchronize(stream, device_.ordinal);
         GilRelease::with_gil(
             [&] { call_python(function_, reinterpret_cast<std::uintptr_t>(x), reinterpret_cast<std::uintptr_t>(y)); });
     }
@@ -147,10 +147,10 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
             const auto* const from = reinterpret_cast<const T*>(x);
             auto* const to = reinterpret_cast<T*>(y);
             if (ordinal == Device::kCpu) return map.apply(from, to, nullptr);
-            const cuda::DeviceGuard guard(ordinal);
-            const std::shared_ptr<void> stream = cuda::lease_stream(ordinal);
+            const gpu::DeviceGuard guard(ordinal);
+            const std::shared_ptr<void> stream = gpu::lease_stream(ordinal);
             map.apply(from, to, stream.get());
-            cuda::synchronize(stream.get(), ordinal);
+            gpu::synchronize(stream.get(), ordinal);
         },
         py::arg("map"), py::arg("x"), py::arg("y"), py::arg("ordinal"), py::call_guard<GilRelease>(),
         "y = map(x), of vectors on a device; complete on return.");
@@ -163,7 +163,7 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
             const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
                 GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
             };
-            const bool between_gpus = py::isinstance<cuda::NcclCommunicator>(ranks);
+            const bool between_gpus = py::isinstance<gpu::NcclCommunicator>(ranks);
             const System<T> system{n,
                                    Device{ordinal},
                                    &A,
@@ -172,7 +172,7 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
                                    reinterpret_cast<const T*>(guess),
                                    reinterpret_cast<T*>(x),
                                    ranks.is_none() || between_gpus ? nullptr : &add_over_ranks,
-                                   between_gpus ? &ranks.cast<const cuda::NcclCommunicator&>() : nullptr};
+                                   between_gpus ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr};
             // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
             const auto look = [&callback](const Look& seen) {
                 if (!callback.is_none()) {

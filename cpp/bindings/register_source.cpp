@@ -37,7 +37,7 @@ template <class T>
 Features features_of(const CsrSource<T>& source) {
     const AnyCsr csr = any_csr(source.csr());
     if constexpr (kHasCuda) {
-        if (source.device().is_cuda()) return extract_features_on_gpu(csr, source.device().ordinal);
+        if (source.device().is_gpu()) return extract_features_on_gpu(csr, source.device().ordinal);
     }
     return extract_features(csr);
 }

@@ -30,7 +30,6 @@ struct Device {
     constexpr Device(int number = kCpu) : ordinal(number) {}
 
     bool is_gpu() const { return ordinal != kCpu; }
-    bool is_cuda() const { return is_gpu(); }
     // Whether what lies in host memory must be copied to it.
     bool has_own_memory() const { return is_gpu(); }
     // Whether a product returns once its work is queued on a stream, and not when it is done.

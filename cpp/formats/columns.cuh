@@ -28,7 +28,7 @@
 #include "gpu/cuda/warp.cuh"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 constexpr int kColumnsBlockSize = 256;
 
@@ -81,7 +81,7 @@ public:
         } else {
             const T* const row = x_ + col * row_;
 #pragma unroll
-            for (int i = 0; i < Shape::kPerLane; ++i) to[i] = i < valid_ ? cuda::load(row + i * step_) : T(0);
+            for (int i = 0; i < Shape::kPerLane; ++i) to[i] = i < valid_ ? gpu::load(row + i * step_) : T(0);
         }
     }
 
@@ -207,7 +207,7 @@ __device__ __forceinline__ void store_columns(const Product<T>& product, index_t
             if (column >= product.columns) continue;
             T* const to = y + column * product.y_strides.column;
             const T added = scaled(product.alpha, sums[i]);
-            store(to, product.beta == T(0) ? added : added + scaled(product.beta, cuda::load(to)));
+            store(to, product.beta == T(0) ? added : added + scaled(product.beta, gpu::load(to)));
         }
     }
 }
@@ -325,4 +325,4 @@ void launch_columns(const Rows& rows, index_t row_count, int node_rows, const Pr
     });
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -9,24 +9,24 @@ namespace spmvgpu {
 template <class F>
 typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Tuning& tuning,
                              const Target& target) {
-    cuda::CudaPasses passes(csr.row_offsets.device().ordinal);
-    typename F::Plan plan = Builder<F, cuda::CudaPasses>::plan_for(passes, csr, tuning, target);
+    gpu::CudaPasses passes(csr.row_offsets.device().ordinal);
+    typename F::Plan plan = Builder<F, gpu::CudaPasses>::plan_for(passes, csr, tuning, target);
     passes.finish();
     return plan;
 }
 
 template <class F>
 F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Plan& plan) {
-    cuda::CudaPasses passes(csr.row_offsets.device().ordinal);
-    F format = Builder<F, cuda::CudaPasses>::from_csr(passes, csr, plan);
+    gpu::CudaPasses passes(csr.row_offsets.device().ordinal);
+    F format = Builder<F, gpu::CudaPasses>::from_csr(passes, csr, plan);
     passes.finish();
     return format;
 }
 
 template <class F>
 Array<index_t> find_value_map_on_gpu(const F& format, int ordinal) {
-    cuda::CudaPasses passes(ordinal);
-    Array<index_t> map = Builder<F, cuda::CudaPasses>::find_value_map(passes, format);
+    gpu::CudaPasses passes(ordinal);
+    Array<index_t> map = Builder<F, gpu::CudaPasses>::find_value_map(passes, format);
     passes.finish();
     return map;
 }
@@ -35,15 +35,15 @@ template <class F>
 void store_values_on_gpu(F& format, const Array<index_t>& map, const Array<typename F::value_type>& values,
                          int ordinal) {
     using T = typename F::value_type;
-    cuda::CudaPasses passes(ordinal);
+    gpu::CudaPasses passes(ordinal);
     Array<T> uploaded;
-    if (!values.device().is_cuda()) {
+    if (!values.device().is_gpu()) {
         uploaded = passes.template scratch<T>(values.size());
         passes.finish();  // the memory is there for copies on every stream
         copy_bytes(uploaded.data(), {ordinal}, values.data(), {}, values.bytes());
     }
-    const Array<T>& there = values.device().is_cuda() ? values : uploaded;
-    Builder<F, cuda::CudaPasses>::store_values(passes, format, map.data(), there.data());
+    const Array<T>& there = values.device().is_gpu() ? values : uploaded;
+    Builder<F, gpu::CudaPasses>::store_values(passes, format, map.data(), there.data());
     passes.finish();
 }
 

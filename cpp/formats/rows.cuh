@@ -16,7 +16,7 @@
 #include "formats/stencil/layout.hpp"
 #include "gpu/cuda/warp.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // A row as the kernels see it. Every format has a type Rows with
 //     Row row(index_t r)           the r-th row in stored order
@@ -40,7 +40,7 @@ struct CsrRows {
     __device__ index_t number(index_t r) const { return r; }
     __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
         col = col_indices[row.begin + k];
-        value = cuda::load(values + row.begin + k);
+        value = gpu::load(values + row.begin + k);
     }
 };
 template <class T>
@@ -64,7 +64,7 @@ struct SellRows {
     __device__ void load(const Row& row, unsigned k, index_t& col, T& value) const {
         const std::int64_t slot = row.begin + std::int64_t(k) * Sell<T>::kSliceRows;
         col = col_indices[slot];
-        value = cuda::load(values + slot);
+        value = gpu::load(values + slot);
     }
 };
 template <class T>
@@ -98,7 +98,7 @@ struct BsellRows {
         const auto first = static_cast<unsigned>(row.begin / kSliceLanes), slot = over_block(first);
         const unsigned lane = row.begin % kSliceLanes, block_of_row = over_block(k), c = k - block_of_row * block;
         const index_t block_col = columns.at(slot + block_of_row, lane);
-        value = cuda::load(values + entry_offset(slot + block_of_row, block, first - slot * block, c) + lane);
+        value = gpu::load(values + entry_offset(slot + block_of_row, block, first - slot * block, c) + lane);
         if (block_col >= 0) col = block_col * block + c;
     }
 };
@@ -130,7 +130,7 @@ struct EllRows {
         const std::int64_t slot =
             row.begin + std::int64_t(k >> threads_shift) * shape.pitch + (k & ((1u << threads_shift) - 1));
         col = col_indices[slot];
-        value = cuda::load(values + slot);
+        value = gpu::load(values + slot);
     }
 };
 // Null for row_lengths: every row is as wide as the slots are.
@@ -182,7 +182,7 @@ struct DiagonalRows {
         // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
         const unsigned at = static_cast<unsigned>(row.begin) + distance;
         if (at >= matrix.cols) return;
-        const T found = cuda::load(slots(k, distance, row.begin));
+        const T found = gpu::load(slots(k, distance, row.begin));
         value = this->value(k, found);
         if (!is_padding(found)) col = column(at);
     }
@@ -214,7 +214,7 @@ struct StencilRows {
         const RowKind own = kind(kinds[row.begin]);
         if (!own.has_slot(masks, static_cast<index_t>(k))) return;
         col = static_cast<index_t>(row.begin) + offsets[own.begin + k];
-        value = cuda::load(values + own.begin + k);
+        value = gpu::load(values + own.begin + k);
     }
 };
 template <class T>
@@ -223,4 +223,4 @@ StencilRows<T> rows_of(const Stencil<T>& stencil) {
             stencil.offsets.data(), stencil.values.data()};
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -2,7 +2,7 @@
 
 #include "core/parallel.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class T>
 void gather(T* to, const Columns<const T>& from, const index_t* map, index_t length, Device device, Stream stream) {
@@ -38,4 +38,4 @@ template void gather(index_t*, const Columns<const index_t>&, const index_t*, in
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

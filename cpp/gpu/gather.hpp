@@ -7,7 +7,7 @@
 #include "core/array.hpp"
 #include "core/columns.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // to[i * from.count + j] = element map[i] of vector j, for i below length, of up to kMaxColumns vectors. Without a map
 // (nullptr), i stands for map[i], here and below.
@@ -48,4 +48,4 @@ template <class T>
 void scatter_on_gpu(const Columns<T>& to, const T* from, const index_t* map, index_t length, T beta, int ordinal,
                     Stream stream);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -28,7 +28,7 @@ std::size_t free_host_memory() { return system::free_memory(); }
 
 std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
     if (bytes == 0) return {};
-    return device.is_gpu() ? cuda::allocate(bytes, device.ordinal) : allocate_host(bytes);
+    return device.is_gpu() ? gpu::allocate(bytes, device.ordinal) : allocate_host(bytes);
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
@@ -36,13 +36,13 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     if (!to_device.is_gpu() && !from_device.is_gpu()) {
         parallel_copy(to, from, bytes);
     } else {
-        cuda::copy(to, to_device, from, from_device, bytes);
+        gpu::copy(to, to_device, from, from_device, bytes);
     }
 }
 
 void set_zero(void* memory, Device device, std::size_t bytes) {
     if (bytes == 0) return;
-    if (device.is_gpu()) return cuda::set_zero(memory, bytes, device.ordinal);
+    if (device.is_gpu()) return gpu::set_zero(memory, bytes, device.ordinal);
     std::memset(memory, 0, bytes);
 }
 

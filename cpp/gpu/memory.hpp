@@ -6,10 +6,10 @@
 
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal);
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 void set_zero(void* memory, std::size_t bytes, int ordinal);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

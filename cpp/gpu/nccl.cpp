@@ -8,7 +8,7 @@
 #include "core/system.hpp"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // The functions of NCCL 2, as its header declares them: results are 0 where all is well, and bytes are type 0.
 struct NcclCommunicator::Library {
@@ -112,4 +112,4 @@ void NcclCommunicator::all_gather(const void* from, void* to, std::size_t bytes,
                     "ncclAllGather");
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

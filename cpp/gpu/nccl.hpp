@@ -10,7 +10,7 @@
 
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Which processes are to find each other: made by one of them, and told to all.
 using NcclId = std::array<char, 128>;
@@ -48,4 +48,4 @@ private:
     std::shared_ptr<void> communicator_;
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -1,7 +1,7 @@
 // How many thread blocks a multiprocessor holds at once, for the kernels that Guo et al. 2011 model (section 4.2.2).
 #pragma once
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct Residency {
     int block_size = 0;            // threads
@@ -15,4 +15,4 @@ Residency csr_vector_residency(int ordinal);
 template <class T>
 Residency ell_residency(int ordinal);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

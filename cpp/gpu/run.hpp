@@ -10,7 +10,7 @@
 #include "core/passes/host_passes.hpp"
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class Operation>
 typename Operation::Result run_on_gpu(const Operation& operation, int ordinal);
@@ -25,4 +25,4 @@ typename Operation::Result run(const Operation& operation, Device device) {
     return operation(passes);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

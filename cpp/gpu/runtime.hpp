@@ -10,7 +10,7 @@
 
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct Properties {
     std::string model;
@@ -56,4 +56,4 @@ private:
     int previous_ = Device::kCpu;  // if another one was current
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

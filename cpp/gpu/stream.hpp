@@ -6,7 +6,7 @@
 
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // A stream that waits for no other, from a process-wide pool; it goes back there with its last owner. A matrix keeps
 // scratch memory per stream, so there should be no more streams than are in use at once. Null on the CPU.
@@ -51,4 +51,4 @@ private:
     std::shared_ptr<void> graph_;
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
 
 double time_launches(const std::function<void(Stream)>& launch, const Series& series, Device device) {
     if constexpr (kHasCuda) {
-        if (device.is_gpu()) return cuda::time_on_gpu(launch, series, device.ordinal);
+        if (device.is_gpu()) return gpu::time_on_gpu(launch, series, device.ordinal);
     }
     std::vector<double> times(series.repeats);
     launch(nullptr);

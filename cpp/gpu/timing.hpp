@@ -27,7 +27,7 @@ Series trial_series(Device device, std::int64_t nnz);
 // that holds a batch of them.
 double time_launches(const std::function<void(Stream)>& launch, const Series& series, Device device);
 
-namespace cuda {
+namespace gpu {
 double time_on_gpu(const std::function<void(Stream)>& launch, const Series& series, int ordinal);
 }
 

@@ -5,7 +5,7 @@
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -77,4 +77,4 @@ void Staging::download(const Drain& drain, const void* device, std::size_t bytes
     }
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -10,7 +10,7 @@
 #include "core/types.hpp"
 #include "gpu/stream.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Page-locked host memory from a process-wide pool; it goes back there with its last owner.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
@@ -50,4 +50,4 @@ private:
     Buffer buffers_[2];
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

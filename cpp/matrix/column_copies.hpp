@@ -119,7 +119,7 @@ private:
             const Product<T> given = product.part(first, count);
             Product<T> own = given;
             if (copy_x) {
-                cuda::gather(x, columns_of_x(given), x_map, matrix.cols, device, stream);
+                gpu::gather(x, columns_of_x(given), x_map, matrix.cols, device, stream);
                 set_x(own, Columns<const T>::packed(x, matrix.cols, count, true));
             }
             if (copy_y) {
@@ -129,7 +129,7 @@ private:
             }
             multiply(own);
             if (copy_y) {
-                cuda::scatter(columns_of_y(given), y, given.row_map, matrix.rows, given.beta, device, stream);
+                gpu::scatter(columns_of_y(given), y, given.row_map, matrix.rows, given.beta, device, stream);
             }
         }
     }
@@ -166,7 +166,7 @@ private:
         if (found != spaces_.end() && found->first.first == device.ordinal) {
             return {found->second->of_if_possible(stream), found->first.second};
         }
-        if (cuda::is_capturing(stream, device)) return {};
+        if (gpu::is_capturing(stream, device)) return {};
         try {
             return {make(device, matrix, width).of_if_possible(stream), width};
         } catch (const OutOfMemory&) {

@@ -38,7 +38,7 @@ template <FormatContract Format>
 Format copy_to(const Format& format, Device device) {
     std::size_t bytes = 0;
     Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
-    cuda::require_memory(bytes, device);
+    gpu::require_memory(bytes, device);
     Format copy = format;
     Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
     return copy;
@@ -80,7 +80,7 @@ Stored<T> convert_to(const CsrMatrix<T>& given, const Options& options, Device d
     Format converted = build_where_it_is<Format>(csr, plan);
     stored.stores_in_order = plan.cost.stores_in_order;
     stored.counts = plan.cost.counts;
-    stored.longest_row = cuda::run(LongestRow{csr.pattern()}, csr.device());
+    stored.longest_row = gpu::run(LongestRow{csr.pattern()}, csr.device());
     stored.took.convert = seconds_since(start);
 
     start = std::chrono::steady_clock::now();
@@ -103,7 +103,7 @@ std::vector<FormatInfo> list_formats() {
 }
 
 Target target_of(Device device) {
-    return {device, device.is_gpu() ? cuda::properties(device.ordinal).multiprocessors : max_threads()};
+    return {device, device.is_gpu() ? gpu::properties(device.ordinal).multiprocessors : max_threads()};
 }
 
 template <class T>

@@ -12,7 +12,7 @@ namespace spmvgpu {
 
 template <class T>
 CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device) {
-    if (csr.device() != device) cuda::require_memory(csr.bytes(), device);
+    if (csr.device() != device) gpu::require_memory(csr.bytes(), device);
     return {csr.rows, csr.cols, csr.nnz, csr.row_offsets.to(device), csr.col_indices.to(device), csr.values.to(device)};
 }
 
@@ -21,7 +21,7 @@ CsrSource<T>::CsrSource(const CsrMatrix<T>& csr, Device device) : device_(device
 
 template <class T>
 bool CsrSource<T>::is_canonical() const {
-    return cuda::run(IsCanonical{csr_.pattern()}, device_);
+    return gpu::run(IsCanonical{csr_.pattern()}, device_);
 }
 
 template <class T>
@@ -31,7 +31,7 @@ CsrMatrix<T> CsrSource<T>::to_host() const {
 
 template <class T>
 CsrMatrix<T> CsrSource<T>::transposed() const {
-    return cuda::run(Transpose<T>{csr_}, device_);
+    return gpu::run(Transpose<T>{csr_}, device_);
 }
 
 template <class T>
@@ -40,26 +40,26 @@ typename CsrSource<T>::Reordered CsrSource<T>::by_clusters() const {
         throw std::invalid_argument("clusters order rows and columns alike and need a square matrix, not " +
                                     std::to_string(csr_.rows) + " x " + std::to_string(csr_.cols));
     }
-    const index_t longest = cuda::run(LongestRow{csr_.pattern()}, device_);
+    const index_t longest = gpu::run(LongestRow{csr_.pattern()}, device_);
     if (longest > kLongestInClusters) {
         throw std::invalid_argument("clusters are for matrices whose rows have at most " +
                                     std::to_string(kLongestInClusters) + " stored entries, and a row of this one has " +
                                     std::to_string(longest));
     }
-    auto found = cuda::run(ReorderByClusters<T>{csr_}, device_);
+    auto found = gpu::run(ReorderByClusters<T>{csr_}, device_);
     return {{std::move(found.order)}, std::move(found.csr)};
 }
 
 template <class T>
 double CsrSource<T>::clustering() const {
     if (csr_.rows != csr_.cols) throw std::logic_error("the columns of a row name rows of a square matrix only");
-    return cuda::run(Clustering{csr_.pattern()}, device_);
+    return gpu::run(Clustering{csr_.pattern()}, device_);
 }
 
 template <class T>
 typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::int64_t entry_step) const {
     const auto sample_of = [&](const Array<index_t>& array, std::int64_t step) {
-        return cuda::run(TakeEvery{array, step}, device_).to({});
+        return gpu::run(TakeEvery{array, step}, device_).to({});
     };
     return {sample_of(csr_.row_offsets, row_step), sample_of(csr_.col_indices, entry_step)};
 }

@@ -27,7 +27,7 @@ void by_panels(const AnyMatrix<T>& matrix, const Product<T>& product, bool by_ro
         most = static_cast<index_t>(std::clamp<std::size_t>(allowed, 1, most));
     }
     const auto memory_for = [&](bool is_copied, std::size_t length) -> std::shared_ptr<void> {
-        return is_copied && length > 0 ? cuda::allocate_for_transfers(length * most * sizeof(T), device) : nullptr;
+        return is_copied && length > 0 ? gpu::allocate_for_transfers(length * most * sizeof(T), device) : nullptr;
     };
     const std::shared_ptr<void> x_memory = memory_for(copy_x, cols), y_memory = memory_for(copy_y, rows);
     for (index_t first = 0; first < product.columns; first += most) {
@@ -74,12 +74,12 @@ void VectorExchange<T>::begin(const Product<T>& host, std::size_t x_size, std::s
                               const Crossing& crossing) {
     if (!stream_) {
         Array<T> x(x_size, device), y(y_size, device);
-        stream_ = cuda::lease_stream(device);
+        stream_ = gpu::lease_stream(device);
         bytes_ = x.bytes() + y.bytes();
         x_ = std::move(x);
         y_ = std::move(y);
     }
-    const cuda::DeviceGuard guard(device);
+    const gpu::DeviceGuard guard(device);
     const bool x_is_there = crossing.x_version != 0 && sent_version_ == crossing.x_version;
     sent_version_ = 0;  // for the case that the product throws
     if (!x_is_there && !crossing.fill_x) staging_.upload(x_.data(), host.x, x_.bytes(), stream_.get());
@@ -91,16 +91,16 @@ void VectorExchange<T>::begin(const Product<T>& host, std::size_t x_size, std::s
 template <class T>
 bool VectorExchange<T>::can_be_stored(const Product<T>& host) const {
     return host.beta == T(0) && reinterpret_cast<std::uintptr_t>(host.y) % sizeof(T) == 0 &&
-           cuda::is_pinned(host.y, y_.bytes());
+           gpu::is_pinned(host.y, y_.bytes());
 }
 
 template <class T>
 void VectorExchange<T>::finish(const Product<T>& host, bool is_stored) {
-    const cuda::DeviceGuard guard(y_.device());
-    const bool direct = cuda::is_pinned(host.y, y_.bytes());
-    const std::shared_ptr<void> staged = direct || y_.bytes() == 0 ? nullptr : cuda::allocate_pinned(y_.bytes());
-    if (!is_stored) cuda::copy_async(direct ? host.y : staged.get(), y_.data(), y_.bytes(), stream_.get());
-    cuda::synchronize(stream_.get(), y_.device());
+    const gpu::DeviceGuard guard(y_.device());
+    const bool direct = gpu::is_pinned(host.y, y_.bytes());
+    const std::shared_ptr<void> staged = direct || y_.bytes() == 0 ? nullptr : gpu::allocate_pinned(y_.bytes());
+    if (!is_stored) gpu::copy_async(direct ? host.y : staged.get(), y_.data(), y_.bytes(), stream_.get());
+    gpu::synchronize(stream_.get(), y_.device());
     if (staged) parallel_copy(host.y, staged.get(), y_.bytes());
 }
 
@@ -168,14 +168,14 @@ void ColumnExchange<T>::send(const Columns<T>& block, index_t length, const Colu
                             for (std::ptrdiff_t i = 0; i < count; ++i) to[i] = from[i * step];
                         });
     };
-    staging_.upload(block.data, cuda::Fill(fill), bytes, stream);
+    staging_.upload(block.data, gpu::Fill(fill), bytes, stream);
 }
 
 template <class T>
 void ColumnExchange<T>::fetch(const Columns<T>& block, index_t length, const Columns<T>& host, Stream stream) {
     const std::size_t bytes = bytes_of(block, length);
-    if (lies_like(block, host) && cuda::is_pinned(host.data, bytes)) {
-        return cuda::copy_async(host.data, block.data, bytes, stream);
+    if (lies_like(block, host) && gpu::is_pinned(host.data, bytes)) {
+        return gpu::copy_async(host.data, block.data, bytes, stream);
     }
     const bool by_rows = block.row_stride != 1;
     const auto drain = [&](const void* chunk, std::size_t begin, std::size_t size) {
@@ -192,8 +192,8 @@ void ColumnExchange<T>::run(const AnyMatrix<T>& matrix, const Product<T>& produc
     if (product.columns == 0 || matrix.rows() == 0) return;
     const std::lock_guard lock(mutex_);
     const Device device = matrix.device();
-    const cuda::DeviceGuard guard(device);
-    const std::shared_ptr<void> stream = cuda::lease_stream(device);
+    const gpu::DeviceGuard guard(device);
+    const std::shared_ptr<void> stream = gpu::lease_stream(device);
     const index_t most = reserve(matrix, product.columns), rows = matrix.rows(), cols = matrix.cols();
     const auto by_rows = [&](const Strides& strides) { return matrix.takes_rows() && strides.row != 1; };
     for (index_t first = 0, count = 0; first < product.columns; first += count) {
@@ -210,7 +210,7 @@ void ColumnExchange<T>::run(const AnyMatrix<T>& matrix, const Product<T>& produc
         matrix.spmv(on_device, stream.get());
         fetch(y, rows, columns_of_y(host), stream.get());
     }
-    cuda::synchronize(stream.get(), device);
+    gpu::synchronize(stream.get(), device);
     if (x_.bytes() + y_.bytes() > kBytesKept) x_ = y_ = {};
 }
 

@@ -25,7 +25,7 @@ void multiply_in_host_memory(const AnyMatrix<T>& matrix, const Product<T>& produ
 // How x and y of a product cross the bus: by default both are copied.
 struct Crossing {
     std::uint64_t x_version = 0;  // of an x that the device may have from the product before; 0: send it
-    cuda::Fill fill_x;            // makes what the device is to have for x, if that is not x itself
+    gpu::Fill fill_x;             // makes what the device is to have for x, if that is not x itself
     bool store_y = false;         // the kernel writes whole lines of y, once: it may store them over the bus as it goes
 };
 
@@ -55,7 +55,7 @@ private:
 
     Mutex mutex_;
     Array<T> x_, y_;
-    cuda::Staging staging_;
+    gpu::Staging staging_;
     std::shared_ptr<void> stream_;
     std::uint64_t sent_version_ = 0;  // of x on the device, or 0
     std::atomic<std::size_t> bytes_ = 0;
@@ -77,7 +77,7 @@ private:
 
     mutable Mutex mutex_;
     Array<T> x_, y_;
-    cuda::Staging staging_;
+    gpu::Staging staging_;
 };
 
 // All of that for one matrix.

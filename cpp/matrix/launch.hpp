@@ -12,7 +12,7 @@ void launch(const Format& format, const Product<T>& product, Device device, Stre
     constexpr bool kGathers = Format::kTraits.gathers_x_first;
     if constexpr (kHasCuda) {
         if (device.is_gpu()) {
-            const cuda::DeviceGuard guard(device);
+            const gpu::DeviceGuard guard(device);
             if constexpr (kGathers) {
                 if (!is_gathered) format.gather_x_cuda(product, stream);
             }

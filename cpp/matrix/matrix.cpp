@@ -43,7 +43,7 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
 template <class T>
 void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_version) const {
     // A graph runs later, and often; what its scratch holds then nobody knows.
-    if (x_version != 0 && cuda::is_capturing(stream, device_)) x_version = 0;
+    if (x_version != 0 && gpu::is_capturing(stream, device_)) x_version = 0;
     const bool needs_scratch = device_.is_gpu() || product.is_of_vectors();
     Workspaces::Space* const space = needs_scratch ? workspaces_->of(stream) : nullptr;
     std::unique_lock<Mutex> turn;

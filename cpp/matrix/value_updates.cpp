@@ -19,7 +19,7 @@ namespace {
 
 template <class Format, class T>
 void copy_values(Format& format, const Array<T>& values, Device device) {
-    cuda::synchronize_device(device);
+    gpu::synchronize_device(device);
     // What the matrix was built from may have a part in them.
     if (!format.values.is_sole_owner()) format.values = Array<T>(format.nnz, device);
     const Uninterrupted whole;
@@ -32,7 +32,7 @@ void spread_values(Format& format, std::optional<Array<index_t>>& map, const Arr
         if (device.is_gpu()) {
             if (!map) map = find_value_map_on_gpu(format, device.ordinal);
             const Uninterrupted whole;
-            cuda::synchronize_device(device);
+            gpu::synchronize_device(device);
             return store_values_on_gpu(format, *map, values, device.ordinal);
         }
     }
@@ -68,7 +68,7 @@ void ValueUpdates<T>::store(Stored<T>& stored, const Array<T>& values, const Opt
             } else if constexpr (Format::kTraits.new_values == NewValues::kPass) {
                 spread_values(format, map_, values, device);
             } else {
-                cuda::synchronize_device(device);
+                gpu::synchronize_device(device);
                 const CsrMatrix<T> csr = in_pattern(stored.format, values, kBuildsOnGpu<Format> ? device : Device{});
                 Stored<T> built = convert(csr, Format::kName, options, device);
                 built.took = stored.took;

@@ -31,7 +31,7 @@ Workspaces::Space* Workspaces::of(Stream stream) {
 Workspaces::Space* Workspaces::of_if_possible(Stream stream) {
     const std::lock_guard lock(mutex_);
     const bool is_at_hand = spaces_.contains(stream) || !set_aside_.empty();
-    if (bytes_ == 0 || (!is_at_hand && cuda::is_capturing(stream, device_))) return nullptr;
+    if (bytes_ == 0 || (!is_at_hand && gpu::is_capturing(stream, device_))) return nullptr;
     try {
         return take(stream);
     } catch (const OutOfMemory&) {
@@ -47,7 +47,7 @@ Workspaces::Space* Workspaces::take(Stream stream) {
         found->second.memory = set_aside_.back();
         set_aside_.pop_back();
         // Always one more than streams so far, as the next one may be capturing. The product goes on without it.
-        if (device_.queues_work() && set_aside_.empty() && !cuda::is_capturing(stream, device_)) {
+        if (device_.queues_work() && set_aside_.empty() && !gpu::is_capturing(stream, device_)) {
             try {
                 set_memory_aside(1);
             } catch (const OutOfMemory&) {

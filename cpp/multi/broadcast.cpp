@@ -13,7 +13,7 @@ namespace {
 
 // Memory on a device that copies from and to the root can reach.
 std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device, Device root) {
-    return device.has_own_memory() ? allocate(bytes, device) : cuda::allocate_for_transfers(bytes, root);
+    return device.has_own_memory() ? allocate(bytes, device) : gpu::allocate_for_transfers(bytes, root);
 }
 
 template <class T>
@@ -26,15 +26,15 @@ bool goes_straight_into_y(const Shard<T>& shard, const Product<T>& product) {
 template <class T>
 std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const Shard<T>& shard, Device root) {
     const Device works_on = shard.device().queues_work() ? shard.device() : root;
-    cuda::allow_peer_access(root, works_on);
+    gpu::allow_peer_access(root, works_on);
     return std::unique_ptr<Lane>(new Lane{&shard,
                                           works_on,
-                                          cuda::lease_stream(works_on),
+                                          gpu::lease_stream(works_on),
                                           allocate_reachable(shard.window() * sizeof(T), shard.device(), root),
                                           allocate_reachable(shard.row_count() * sizeof(T), shard.device(), root),
                                           {},
                                           shard.rows.scattered() ? shard.rows.indices.to(root) : Array<index_t>(),
-                                          cuda::Event(works_on)});
+                                          gpu::Event(works_on)});
 }
 
 template <class T>
@@ -56,7 +56,7 @@ Broadcast<T>::~Broadcast() {
     for (const auto& [ordinal, root] : roots_) {
         for (const auto& lane : root->lanes) {
             try {
-                cuda::synchronize(lane->stream.get(), lane->works_on);
+                gpu::synchronize(lane->stream.get(), lane->works_on);
             } catch (...) {  // the device is lost, and its work with it
             }
         }
@@ -65,8 +65,8 @@ Broadcast<T>::~Broadcast() {
 
 template <class T>
 void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) {
-    const cuda::DeviceGuard guard(device);
-    if (cuda::is_capturing(stream, device)) {
+    const gpu::DeviceGuard guard(device);
+    if (gpu::is_capturing(stream, device)) {
         throw std::invalid_argument("products of an operator on several devices cannot be captured into a graph");
     }
     const std::lock_guard turn(turn_);
@@ -101,24 +101,24 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
 // After what the caller's stream holds, and after what was done with the staging memory before, on whichever stream.
 template <class T>
 void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product) {
-    const cuda::DeviceGuard guard(lane.works_on);
+    const gpu::DeviceGuard guard(lane.works_on);
     const Shard<T>& shard = *lane.shard;
     if (!goes_straight_into_y(shard, product) && lane.staging.size() == 0) {
         lane.staging = Array<T>(shard.row_count(), root.device);
     }
     root.begun.hold_back(lane.stream.get());
     root.delivered.hold_back(lane.stream.get());
-    cuda::copy_async(lane.own_x(), product.x + shard.col_begin, shard.window() * sizeof(T), lane.stream.get());
+    gpu::copy_async(lane.own_x(), product.x + shard.col_begin, shard.window() * sizeof(T), lane.stream.get());
 }
 
 template <class T>
 void Broadcast<T>::multiply_and_return(Lane& lane, const Product<T>& product) {
-    const cuda::DeviceGuard guard(lane.works_on);
+    const gpu::DeviceGuard guard(lane.works_on);
     const Shard<T>& shard = *lane.shard;
-    if (!shard.device().queues_work()) cuda::synchronize(lane.stream.get(), lane.works_on);  // x has come
+    if (!shard.device().queues_work()) gpu::synchronize(lane.stream.get(), lane.works_on);  // x has come
     shard.matrix->spmv({as_whole(lane.own_x(), shard.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
     T* const to = goes_straight_into_y(shard, product) ? product.y + shard.rows.first : lane.staging.data();
-    cuda::copy_async(to, lane.own_y(), shard.row_count() * sizeof(T), lane.stream.get());
+    gpu::copy_async(to, lane.own_y(), shard.row_count() * sizeof(T), lane.stream.get());
     lane.done.record(lane.stream.get());
 }
 
@@ -129,8 +129,8 @@ void Broadcast<T>::deliver(const Root& root, Lane& lane, const Product<T>& produ
     if (goes_straight_into_y(shard, product)) return;
     T* const y = shard.rows.scattered() ? product.y : product.y + shard.rows.first;
     const index_t* const map = shard.rows.scattered() ? lane.map.data() : nullptr;
-    cuda::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta, root.device,
-                  stream);
+    gpu::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta, root.device,
+                 stream);
 }
 
 template <class T>

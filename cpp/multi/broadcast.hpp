@@ -33,7 +33,7 @@ private:
         std::shared_ptr<void> x, y;  // its window of x and its rows of y, where the shard is
         Array<T> staging;            // on the root: its rows, once they could not go straight into y
         Array<index_t> map;          // on the root: where its rows belong, if scattered
-        cuda::Event done;
+        gpu::Event done;
 
         T* own_x() const { return static_cast<T*>(x.get()); }
         T* own_y() const { return static_cast<T*>(y.get()); }
@@ -47,7 +47,7 @@ private:
         Device device;
         std::vector<std::unique_ptr<Lane>> lanes;
         std::vector<Here> here;
-        cuda::Event begun, delivered;  // the caller's stream had come to this product; has what it gave
+        gpu::Event begun, delivered;  // the caller's stream had come to this product; has what it gave
     };
     static std::unique_ptr<Lane> make_lane(const Shard<T>& shard, Device root);
     static void send(const Root& root, Lane& lane, const Product<T>& product);

@@ -35,7 +35,7 @@ DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<
 template <class T>
 void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (rows_ == 0) return;
-    const Device root = device().has_own_memory() ? cuda::device_of(product.y) : Device{};  // x may be empty
+    const Device root = device().has_own_memory() ? gpu::device_of(product.y) : Device{};  // x may be empty
     if (!root.has_own_memory()) return spmv_host(product);
     if (!product.is_of_vectors()) {
         return column_copies_.one_by_one(product, {rows_, cols_, nnz()}, root, stream,

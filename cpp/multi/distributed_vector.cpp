@@ -16,8 +16,8 @@ DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_
         const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
         const bool is_transferred = !device.has_own_memory() && layout.halos_.has_gpus();
         pieces_.push_back({device, lane.begin(), lane.end(),
-                           is_transferred ? cuda::allocate_pinned(bytes) : allocate(bytes, device),
-                           layout.streams_[layout.number(lane)], cuda::Event(device), cuda::Event(device)});
+                           is_transferred ? gpu::allocate_pinned(bytes) : allocate(bytes, device),
+                           layout.streams_[layout.number(lane)], gpu::Event(device), gpu::Event(device)});
     }
 }
 
@@ -33,7 +33,7 @@ DistributedVector<T>::~DistributedVector() {
 template <class T>
 void DistributedVector<T>::wait() const {
     for (const Piece& piece : pieces_) {
-        cuda::synchronize(piece.stream.get(), piece.device);
+        gpu::synchronize(piece.stream.get(), piece.device);
     }
 }
 
@@ -71,9 +71,9 @@ HaloProducts<T>::HaloProducts(const Halos<T>& halos) : halos_(halos) {
         const bool feeds_cpu = std::any_of(lane.read_by.begin(), lane.read_by.end(), [&](std::size_t reader) {
             return !halos.lanes()[reader].device().queues_work();
         });
-        streams_.push_back(cuda::lease_stream(device));
-        pulling_.push_back(lane.has_interior() ? cuda::lease_stream(device) : nullptr);
-        downward_.push_back(feeds_cpu ? cuda::lease_stream(device) : nullptr);
+        streams_.push_back(gpu::lease_stream(device));
+        pulling_.push_back(lane.has_interior() ? gpu::lease_stream(device) : nullptr);
+        downward_.push_back(feeds_cpu ? gpu::lease_stream(device) : nullptr);
     }
 }
 
@@ -88,7 +88,7 @@ HaloProducts<T>::~HaloProducts() {
 template <class T>
 void HaloProducts<T>::synchronize() const {
     for (const Lane& lane : halos_.lanes()) {
-        cuda::synchronize(streams_[number(lane)].get(), lane.device());
+        gpu::synchronize(streams_[number(lane)].get(), lane.device());
     }
 }
 
@@ -123,16 +123,16 @@ template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
                                       DistributedVector<T>& y) const {
     const Device device = lane.device();
-    const cuda::DeviceGuard guard(device);
+    const gpu::DeviceGuard guard(device);
     const Stream stream = streams_[number(lane)].get();
     const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;
-    if (pulling != stream) cuda::order_after(pulling, stream);  // the halo that it had before may be being read
+    if (pulling != stream) gpu::order_after(pulling, stream);  // the halo that it had before may be being read
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
         other.made.hold_back(pulling);
-        cuda::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
-                         std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
+        gpu::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
+                        std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
     }
     own_x.pulled.record(pulling);
     for (const std::size_t reader : lane.read_by) {  // of what y held before
@@ -157,13 +157,13 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
             continue;
         }
         // On a stream of its own: the GPU's own one holds its part of this product already.
-        const cuda::DeviceGuard guard(other.device);
+        const gpu::DeviceGuard guard(other.device);
         const Stream stream = downward_[pull.from].get();
         other.made.hold_back(stream);
-        cuda::copy_async(to, other.data() + pull.begin, bytes, stream);
+        gpu::copy_async(to, other.data() + pull.begin, bytes, stream);
     }
     for (const auto& pull : lane.pulls) {
-        cuda::synchronize(downward_[pull.from].get(), x.pieces_[pull.from].device);
+        gpu::synchronize(downward_[pull.from].get(), x.pieces_[pull.from].device);
     }
     for (const std::size_t reader : lane.read_by) {
         y.pieces_[reader].pulled.synchronize();

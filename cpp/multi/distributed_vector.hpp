@@ -36,7 +36,7 @@ private:
         index_t begin, end;
         std::shared_ptr<void> memory;  // page-locked on the CPU where there are GPUs as well
         std::shared_ptr<void> stream;  // of a GPU: all its products run there
-        cuda::Event made, pulled;      // on a GPU: its own part is there; what it reads of others has come
+        gpu::Event made, pulled;       // on a GPU: its own part is there; what it reads of others has come
 
         T* data() const { return static_cast<T*>(memory.get()); }
         std::size_t bytes() const { return std::size_t(end - begin) * sizeof(T); }

@@ -39,7 +39,7 @@ Halos<T>::Halos(const std::vector<Shard<T>>& shards, index_t rows, index_t cols)
             if (own == from || begin >= end) continue;
             lane.pulls.push_back({from, begin, end});
             other.read_by.push_back(own);
-            cuda::allow_peer_access(lane.device(), other.device());
+            gpu::allow_peer_access(lane.device(), other.device());
         }
     }
 }

@@ -16,7 +16,7 @@ HostProducts<T>::HostProducts(const std::vector<Shard<T>>& shards) {
             continue;
         }
         const std::size_t bytes = shard.rows.scattered() ? shard.row_count() * sizeof(T) : 0;
-        lanes_.emplace_back(new Lane{&shard, bytes > 0 ? cuda::allocate_pinned(bytes) : nullptr});
+        lanes_.emplace_back(new Lane{&shard, bytes > 0 ? gpu::allocate_pinned(bytes) : nullptr});
     }
     const int gpus = static_cast<int>(lanes_.size()), threads = max_threads();
     cpu_threads_ = threads - gpus;
@@ -53,7 +53,7 @@ void HostProducts<T>::multiply_on_gpu(Lane& lane, const Product<T>& product) {
         own.beta = T(0);
     }
     lane.exchange.run(own, shard.window(), shard.row_count(), shard.device(), multiply);
-    if (shard.rows.scattered()) cuda::scatter(product.y, own.y, shard.rows.indices, product.beta, nullptr);
+    if (shard.rows.scattered()) gpu::scatter(product.y, own.y, shard.rows.indices, product.beta, nullptr);
 }
 
 template <class T>

@@ -114,7 +114,7 @@ void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const 
             product.from(part.rows.scattered() ? 0 : part.rows.first, part.cols.scattered() ? 0 : part.cols.first);
         if (part.cols.scattered()) {
             if (part.cols.indices.data() != gathered_map) {
-                cuda::gather(gathered_x, product.x, part.cols.indices, stream);
+                gpu::gather(gathered_x, product.x, part.cols.indices, stream);
             }
             gathered_map = part.cols.indices.data();
             own.x = gathered_x;
@@ -146,7 +146,7 @@ void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stre
     Workspaces::Space* const space = composed_maps().of(stream);
     const std::lock_guard turn(space->in_use);
     auto* const composed = reinterpret_cast<index_t*>(space->memory.data());
-    cuda::gather(composed, product.row_map, part.rows.indices, stream);
+    gpu::gather(composed, product.row_map, part.rows.indices, stream);
     product.row_map = composed;
     part.matrix->spmv(product, stream);
 }
@@ -222,7 +222,7 @@ void PartedMatrix<T>::find_value_map() {
     CsrMatrix<T> csr = permuted_matrix()->to_csr();
     csr.values = {};
     const CsrMatrix<T> there = copy_to(csr, device());
-    value_map_ = cuda::run(EntriesBefore<T>{there, parts_.front().rows.indices}, device());
+    value_map_ = gpu::run(EntriesBefore<T>{there, parts_.front().rows.indices}, device());
 }
 
 template <class T>
@@ -233,10 +233,10 @@ void PartedMatrix<T>::update_values(const Array<T>& values) {
     find_value_map();
     const Array<T> given = values.to(device());
     Array<T> own(value_map_.size(), device());
-    cuda::synchronize_device(device());
-    const std::shared_ptr<void> stream = cuda::lease_stream(device());
-    cuda::gather(own.data(), given.data(), value_map_, stream.get());
-    cuda::synchronize(stream.get(), device());
+    gpu::synchronize_device(device());
+    const std::shared_ptr<void> stream = gpu::lease_stream(device());
+    gpu::gather(own.data(), given.data(), value_map_, stream.get());
+    gpu::synchronize(stream.get(), device());
     permuted_matrix()->update_values(own);
 }
 

@@ -23,20 +23,20 @@ T* room_for(Array<T>& buffer, std::size_t elements, Device device) {
 }  // namespace
 
 template <class T>
-RankExchange<T>::RankExchange(std::shared_ptr<const cuda::NcclCommunicator> ranks, std::vector<RankMessage> sent,
+RankExchange<T>::RankExchange(std::shared_ptr<const gpu::NcclCommunicator> ranks, std::vector<RankMessage> sent,
                               std::vector<RankMessage> received)
     : ranks_(std::move(ranks)),
       sent_(std::move(sent)),
       received_(std::move(received)),
-      messages_stream_(cuda::lease_stream(device())),
+      messages_stream_(gpu::lease_stream(device())),
       filled_(device()),
       arrived_(device()),
       released_(device()) {}
 
 template <class T>
-std::vector<cuda::NcclMessage> RankExchange<T>::of(const std::vector<RankMessage>& messages, Array<T>& buffer,
-                                                   index_t columns) {
-    std::vector<cuda::NcclMessage> of_columns;
+std::vector<gpu::NcclMessage> RankExchange<T>::of(const std::vector<RankMessage>& messages, Array<T>& buffer,
+                                                  index_t columns) {
+    std::vector<gpu::NcclMessage> of_columns;
     for (index_t column = 0; column < columns; ++column) {
         T* const begin = buffer.data() + std::size_t(column) * count(messages);
         for (const RankMessage& m : messages) {
@@ -68,7 +68,7 @@ const T* RankExchange<T>::finish(Stream stream) {
 
 template <class T>
 void RankExchange<T>::release(Stream stream) {
-    if (!cuda::is_capturing(stream, device())) released_.record(stream);
+    if (!gpu::is_capturing(stream, device())) released_.record(stream);
 }
 
 template <class T>
@@ -80,12 +80,12 @@ RankMatrix<T>::RankMatrix(RankBlocks<T> blocks, RankExchange<T> exchange)
 
 template <class T>
 void RankMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    const cuda::DeviceGuard guard(device());
+    const gpu::DeviceGuard guard(device());
     const std::lock_guard turn(in_use_);
     exchange_.begin(stream, product.columns, [&](T* sent) {
         for (index_t column = 0; column < product.columns; ++column) {
-            cuda::gather(sent + std::size_t(column) * exchange_.sent(), product.x + column * product.x_strides.column,
-                         blocks_.wanted.data(), exchange_.sent(), device(), stream, product.x_strides.row);
+            gpu::gather(sent + std::size_t(column) * exchange_.sent(), product.x + column * product.x_strides.column,
+                        blocks_.wanted.data(), exchange_.sent(), device(), stream, product.x_strides.row);
         }
     });
     blocks_.inner->spmv(product, stream);
@@ -124,7 +124,7 @@ template <class T>
 void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     const auto& [inner, halo, boundary, wanted] = this->blocks_;
     const Device device = this->device();
-    const cuda::DeviceGuard guard(device);
+    const gpu::DeviceGuard guard(device);
     const std::lock_guard turn(this->in_use_);
     auto& exchange = this->exchange_;
     const auto rows = static_cast<index_t>(boundary.size());
@@ -132,8 +132,8 @@ void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) con
         if (halo == nullptr) return;
         T* const of_boundary = room_for(of_boundary_, std::size_t(product.columns) * rows, device);
         for (index_t column = 0; column < product.columns; ++column) {
-            cuda::gather(of_boundary + std::size_t(column) * rows, product.x + column * product.x_strides.column,
-                         boundary.data(), rows, device, stream, product.x_strides.row);
+            gpu::gather(of_boundary + std::size_t(column) * rows, product.x + column * product.x_strides.column,
+                        boundary.data(), rows, device, stream, product.x_strides.row);
         }
         Product<T> of_halo = product;
         of_halo.x = of_boundary;
@@ -149,8 +149,8 @@ void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) con
         T* const y = product.y + column * product.y_strides.column;
         const T* const of_column = sums + std::size_t(column) * exchange.received();
         for (const RankMessage& m : exchange.received_messages()) {  // none of which has an element twice
-            cuda::scatter(y, of_column + m.begin, wanted.data() + m.begin, m.end - m.begin, T(1), device, stream,
-                          product.y_strides.row);
+            gpu::scatter(y, of_column + m.begin, wanted.data() + m.begin, m.end - m.begin, T(1), device, stream,
+                         product.y_strides.row);
         }
     }
     exchange.release(stream);

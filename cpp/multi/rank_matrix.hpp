@@ -26,7 +26,7 @@ struct RankMessage {
 template <class T>
 class RankExchange {
 public:
-    RankExchange(std::shared_ptr<const cuda::NcclCommunicator> ranks, std::vector<RankMessage> sent,
+    RankExchange(std::shared_ptr<const gpu::NcclCommunicator> ranks, std::vector<RankMessage> sent,
                  std::vector<RankMessage> received);
 
     index_t sent() const { return count(sent_); }
@@ -47,16 +47,16 @@ private:
     static index_t count(const std::vector<RankMessage>& messages) {
         return messages.empty() ? 0 : messages.back().end;
     }
-    static std::vector<cuda::NcclMessage> of(const std::vector<RankMessage>& messages, Array<T>& buffer,
-                                             index_t columns);
+    static std::vector<gpu::NcclMessage> of(const std::vector<RankMessage>& messages, Array<T>& buffer,
+                                            index_t columns);
 
-    std::shared_ptr<const cuda::NcclCommunicator> ranks_;
+    std::shared_ptr<const gpu::NcclCommunicator> ranks_;
     std::vector<RankMessage> sent_, received_;
     Array<T> outgoing_, incoming_;
     std::shared_ptr<void> messages_stream_;
     Stream last_stream_ = nullptr;
     bool was_used_ = false;
-    cuda::Event filled_, arrived_, released_;
+    gpu::Event filled_, arrived_, released_;
 };
 
 // The matrices of a rank and their maps, on its GPU.

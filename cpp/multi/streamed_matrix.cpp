@@ -32,7 +32,7 @@ std::size_t block_bytes(std::size_t rows, std::size_t nnz) {
 template <class T>
 StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size_t chunk_bytes)
     : device_(gpu), rows_(csr.rows), cols_(csr.cols), nnz_(csr.nnz) {
-    const cuda::DeviceGuard guard(gpu);
+    const gpu::DeviceGuard guard(gpu);
     const auto start = std::chrono::steady_clock::now();
     std::size_t largest = 0;
     for (index_t first = 0, end = 0; first < rows_; first = end) {
@@ -44,7 +44,7 @@ StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size
         largest = std::max(largest, bytes_to(end));
     }
     for (auto& buffer : buffers_) buffer.reset(new Buffer{Array<char>(largest, gpu), {}, {}});
-    sending_ = cuda::lease_stream(gpu);
+    sending_ = gpu::lease_stream(gpu);
     setup_.convert = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -52,7 +52,7 @@ StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size
 template <class T>
 StreamedMatrix<T>::~StreamedMatrix() {
     try {
-        cuda::synchronize(sending_.get(), device_);
+        gpu::synchronize(sending_.get(), device_);
         for (const auto& buffer : buffers_) buffer->used.synchronize();
     } catch (...) {  // the device is lost, and its work with it
     }
@@ -62,7 +62,7 @@ template <class T>
 typename StreamedMatrix<T>::Chunk StreamedMatrix<T>::make_chunk(const CsrMatrix<T>& csr, index_t first,
                                                                 index_t end) const {
     const index_t begin = csr.row_offsets[first], nnz = csr.row_offsets[end] - begin;
-    Chunk chunk{first, end - first, nnz, {}, cuda::allocate_pinned(block_bytes<T>(end - first, nnz))};
+    Chunk chunk{first, end - first, nnz, {}, gpu::allocate_pinned(block_bytes<T>(end - first, nnz))};
     CsrMatrix<T> inside = csr_in(chunk, chunk.block.get());
     for (index_t row = 0; row <= chunk.rows; ++row) inside.row_offsets[row] = csr.row_offsets[first + row] - begin;
     parallel_copy(inside.col_indices.data(), csr.col_indices.data() + begin, inside.col_indices.bytes());
@@ -90,8 +90,8 @@ CsrMatrix<T> StreamedMatrix<T>::csr_in(const Chunk& chunk, const void* block) co
 // that was on.
 template <class T>
 void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    const cuda::DeviceGuard guard(device_);
-    if (cuda::is_capturing(stream, device_)) {
+    const gpu::DeviceGuard guard(device_);
+    if (gpu::is_capturing(stream, device_)) {
         throw std::invalid_argument("products with a matrix that is streamed from the host cannot be captured");
     }
     const std::lock_guard turn(turn_);
@@ -99,8 +99,7 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
         const Chunk& chunk = chunks_[i];
         Buffer& buffer = *buffers_[i % 2];
         buffer.used.hold_back(sending_.get());
-        cuda::copy_async(buffer.memory.data(), chunk.block.get(), block_bytes<T>(chunk.rows, chunk.nnz),
-                         sending_.get());
+        gpu::copy_async(buffer.memory.data(), chunk.block.get(), block_bytes<T>(chunk.rows, chunk.nnz), sending_.get());
         buffer.filled.record(sending_.get());
         buffer.filled.hold_back(stream);
         launch(Csr<T>::from_csr(csr_in(chunk, buffer.memory.data()), chunk.plan), product.from(chunk.first_row, 0),

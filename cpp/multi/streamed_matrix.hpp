@@ -47,7 +47,7 @@ private:
     };
     struct Buffer {
         Array<char> memory;
-        cuda::Event filled, used;
+        gpu::Event filled, used;
     };
     Chunk make_chunk(const CsrMatrix<T>& csr, index_t first, index_t end) const;
     CsrMatrix<T> csr_in(const Chunk& chunk, const void* block) const;  // a window on the block

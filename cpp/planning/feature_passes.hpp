@@ -53,7 +53,7 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     const index_t rows = features.rows, warps = rows / Features::kWarp + (rows % Features::kWarp != 0);
     constexpr std::int64_t kNanosecondsPerWarp = 4 * Features::kWarp;
     const auto found = passes.template reduce<RowLengths>(
-        warps, SPMVGPU_BODY(std::int64_t warp) { return read_warp(row_offsets, rows, static_cast<index_t>(warp)); },
+        warps, [=] SPMVGPU_BODY(std::int64_t warp) { return read_warp(row_offsets, rows, static_cast<index_t>(warp)); },
         kNanosecondsPerWarp);
     const double count = std::max<index_t>(rows, 1), squares = static_cast<double>(found.squares);
     features.empty_rows = static_cast<index_t>(found.empty);
@@ -174,7 +174,7 @@ void sample_groups(Passes& passes, const Features& features, const index_t* row_
     const std::int64_t work = std::min<std::int64_t>(1500, features.nnz / 2 + 1);
     passes.template distinct<GroupOfRows>(
         block_groups + std::int64_t(samples) * kWarps, std::min(features.nnz, kMaxEntries - 1 + kBlock * kInFlight),
-        SPMVGPU_BODY(std::int64_t g) {
+        [=] SPMVGPU_BODY(std::int64_t g) {
             const bool is_block = g < block_groups;
             const std::int64_t s = is_block ? g / kLaneCounts : (g - block_groups) / kWarps;
             const auto place = static_cast<int>(is_block ? g % kLaneCounts : (g - block_groups) % kWarps);
@@ -203,7 +203,7 @@ void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled)
     const index_t rows = std::min(csr.rows, kRows);
     passes.template distinct<FewOf>(
         static_cast<int>(Sample::kCount), std::max(rows, std::min(csr.nnz, kMost)),
-        SPMVGPU_BODY(std::int64_t g) {
+        [=] SPMVGPU_BODY(std::int64_t g) {
             const auto what = static_cast<Sample>(g);
             return FewOf{what, &sampled->of(what), csr, what == Sample::kValues ? 1 : rows};
         },

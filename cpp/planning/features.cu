@@ -4,7 +4,7 @@
 namespace spmvgpu {
 
 Features extract_features_on_gpu(const AnyCsr& csr, int ordinal) {
-    cuda::CudaPasses passes(ordinal);
+    gpu::CudaPasses passes(ordinal);
     return feature_passes::extract(passes, csr);
 }
 

@@ -90,7 +90,7 @@ private:
 };
 
 // `memory` has as many bytes as the system needs, on each of the devices, and `streams` are those of `queues`, which
-// are HostPieces or cuda::CudaPieces.
+// are HostPieces or gpu::CudaPieces.
 template <class T, class Pieces>
 Report run_in_pieces(std::string_view method, Pieces& queues, const SystemInPieces<T>& system, const Limits& limits,
                      const std::vector<char*>& memory, const std::vector<Stream>& streams, const LookAt& look) {

@@ -7,13 +7,13 @@
 #include "solvers/in_pieces.hpp"
 #include "solvers/on_gpus.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class T>
 Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
                        SolverMemory& memory, const Stream* after, const LookAt& look) {
     const Device given_on = system.whole.device;
-    if (after && given_on.is_cuda()) synchronize(*after, given_on.ordinal);  // the copies of b are on other streams
+    if (after && given_on.is_gpu()) synchronize(*after, given_on.ordinal);  // the copies of b are on other streams
     const Needs needs = system.needs(method, limits);
     std::vector<std::unique_ptr<SolverMemory::Lease>> leases;
     std::vector<std::shared_ptr<void>> leased_streams;
@@ -58,4 +58,4 @@ Report solve_over_ranks(std::string_view method, const System<T>& system, const 
     template Report solve_over_ranks(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
                                      const LookAt&);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

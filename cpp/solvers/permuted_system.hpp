@@ -38,8 +38,8 @@ public:
                  }),
           A_(matrix.parts().front().matrix),
           inside_(given) {
-        if (after != nullptr) cuda::synchronize(*after, given.device);
-        stream_ = cuda::lease_stream(given.device);
+        if (after != nullptr) gpu::synchronize(*after, given.device);
+        stream_ = gpu::lease_stream(given.device);
         inside_.A = &A_;
         inside_.b = permuted(0, given.b);
         if (given.guess != nullptr) inside_.guess = permuted(1, given.guess);
@@ -52,16 +52,16 @@ public:
 
     // Gives the solution in the order of the system that was given.
     void deliver() {
-        cuda::scatter(given_.x, inside_.x, order_, T(0), stream_.get());
+        gpu::scatter(given_.x, inside_.x, order_, T(0), stream_.get());
         finish();
     }
 
 private:
     const T* permuted(int i, const T* from) {
-        cuda::gather(vectors_[i], from, order_, stream_.get());
+        gpu::gather(vectors_[i], from, order_, stream_.get());
         return vectors_[i];
     }
-    void finish() const { cuda::synchronize(stream_.get(), given_.device); }
+    void finish() const { gpu::synchronize(stream_.get(), given_.device); }
 
     const System<T>& given_;
     Array<index_t> order_;

@@ -41,15 +41,15 @@ Report run(std::string_view method, System<T> system, const Limits& limits, Solv
     if (const Halos<T>* const halos = SystemInPieces<T>::divides(system)) {
         const SystemInPieces<T> in_pieces(system, *halos);
 #ifdef SPMVGPU_CUDA
-        if (halos->has_gpus()) return cuda::solve_in_pieces(method, in_pieces, limits, memory, after, look);
+        if (halos->has_gpus()) return gpu::solve_in_pieces(method, in_pieces, limits, memory, after, look);
 #endif
         return solve_in_pieces(method, in_pieces, limits, memory, look);
     }
 #ifdef SPMVGPU_CUDA
-    if (system.device.is_cuda()) {
+    if (system.device.is_gpu()) {
         const bool over_ranks = system.ranks != nullptr || system.gpus_of_ranks != nullptr;
-        return over_ranks ? cuda::solve_over_ranks(method, system, limits, memory, after, look)
-                          : cuda::solve_on_gpu(method, system, limits, memory, after, look);
+        return over_ranks ? gpu::solve_over_ranks(method, system, limits, memory, after, look)
+                          : gpu::solve_on_gpu(method, system, limits, memory, after, look);
     }
 #endif
     const Needs needs = needs_of(method, system, limits);

@@ -5,8 +5,8 @@
 
 #include "gpu/memory.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 std::shared_ptr<void> allocate(std::size_t, int) { throw std::logic_error("no GPU"); }
 void copy(void*, Device, const void*, Device, std::size_t) { throw std::logic_error("no GPU"); }
 void set_zero(void*, std::size_t, int) { throw std::logic_error("no GPU"); }
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -6,7 +6,7 @@ namespace {
 using namespace spmvgpu;
 
 [[maybe_unused]] __global__ void use_lanes(index_t n, index_t* numbers, std::uint64_t* sums) {
-    const cuda::WarpLanes lanes;
+    const gpu::WarpLanes lanes;
     const auto number = [=](index_t i) { return numbers[i]; };
     const index_t best[] = {lanes.least(number), lanes.largest(number), lanes.least_of(n, number, n),
                             lanes.largest_of(n, number, -1), lanes.of(3, number)};

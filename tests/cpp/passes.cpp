@@ -207,12 +207,12 @@ void gathers() {
                     std::iota(given.begin(), given.end(), 1.0);
                     const auto from = Columns<double>::packed(given.data(), length, count, by_rows);
                     const auto to = Columns<double>::packed(back.data(), length, count, by_rows);
-                    cuda::gather(packed.data(), from.read_only(), map, length, Device{}, nullptr);
+                    gpu::gather(packed.data(), from.read_only(), map, length, Device{}, nullptr);
                     for (index_t k = 0; k < length * count; ++k) {
                         const index_t row = map == nullptr ? k / count : map[k / count];
                         expect(packed[k] == from.column(k % count)[row * from.row_stride], "what was packed");
                     }
-                    cuda::scatter(to, packed.data(), map, length, 0.5, Device{}, nullptr);
+                    gpu::scatter(to, packed.data(), map, length, 0.5, Device{}, nullptr);
                     for (std::size_t k = 0; k < back.size(); ++k) expect(back[k] == given[k] + 1, "what was unpacked");
                 }
             }

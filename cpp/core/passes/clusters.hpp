@@ -59,7 +59,7 @@ double clustering(Passes& passes, index_t rows, const index_t* row_offsets, cons
     passes.fill(tally, 1, Tally{});
     passes.template distinct<Neighbourhood>(
         count, std::int64_t(kMost) * kMost,
-        SPMVGPU_BODY(std::int64_t i) {
+        [=] SPMVGPU_BODY(std::int64_t i) {
             const std::int64_t row = sample_place(rows, count, i);
             const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
             return Neighbourhood{tally, length < kMost ? length : kMost, col_indices + begin, row_offsets, col_indices};
@@ -81,11 +81,10 @@ Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_of
     constexpr std::int64_t kNanoseconds = 20;
     Array<Reached> reached_rows = passes.template scratch<Reached>(rows);
     Reached* const reached = reached_rows.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) {
-            const std::uint64_t random = (static_cast<std::uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u >> 33;
-            reached[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<Reached>(row) : kNever;
-        });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const std::uint64_t random = (static_cast<std::uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u >> 33;
+        reached[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<Reached>(row) : kNever;
+    });
     std::int64_t unreached = rows, before = 0;
     Reached sweep = 0;
     do {
@@ -93,7 +92,7 @@ Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_of
         for (const Reached last = sweep + kSweepsAtOnce; sweep < last; ++sweep) {
             passes.each(
                 rows,
-                SPMVGPU_BODY(std::int64_t row) {
+                [=] SPMVGPU_BODY(std::int64_t row) {
                     constexpr index_t kMostNeighbours = 64;
                     const Reached own = read_shared(reached + row);
                     if (own >> kSweepShift != sweep) return;
@@ -106,14 +105,13 @@ Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_of
         }
         before = unreached;
         unreached = passes.template reduce<std::int64_t>(
-            rows, SPMVGPU_BODY(std::int64_t row) { return std::int64_t(reached[row] == kNever); });
+            rows, [=] SPMVGPU_BODY(std::int64_t row) { return std::int64_t(reached[row] == kNever); });
     } while (unreached > 0 && unreached < before);
     Array<index_t> clusters = passes.template scratch<index_t>(rows);
     index_t* const cluster = clusters.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) {
-            cluster[row] = reached[row] == kNever ? rows - 1 : static_cast<index_t>(reached[row]);
-        });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        cluster[row] = reached[row] == kNever ? rows - 1 : static_cast<index_t>(reached[row]);
+    });
     return clusters;
 }
 
@@ -140,27 +138,24 @@ CsrMatrix<T> reordered(Passes& passes, const CsrMatrix<T>& csr, const index_t* o
         rows,
         csr.cols,
         nnz,
-        sum_row_lengths(
-            passes, rows, SPMVGPU_BODY(index_t i) { return row_offsets[order[i] + 1] - row_offsets[order[i]]; }),
+        sum_row_lengths(passes, rows,
+                        [=] SPMVGPU_BODY(index_t i) { return row_offsets[order[i] + 1] - row_offsets[order[i]]; }),
         passes.template make<index_t>(nnz),
         passes.template make<T>(nnz)};
     Array<index_t> positions = passes.template scratch<index_t>(rows), renamed = passes.template scratch<index_t>(nnz);
     index_t *const position = positions.data(), *const unsorted = renamed.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t i) { position[order[i]] = static_cast<index_t>(i); });
-    passes.each(
-        nnz, SPMVGPU_BODY(std::int64_t k) { unsorted[k] = position[col_indices[k]]; });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t i) { position[order[i]] = static_cast<index_t>(i); });
+    passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) { unsorted[k] = position[col_indices[k]]; });
     const index_t* const new_offsets = result.row_offsets.data();
     index_t* const new_cols = result.col_indices.data();
     T* const new_values = result.values.data();
-    passes.each_entry(
-        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t col = unsorted[k];
-            index_t to = new_offsets[position[row]];
-            for (index_t other = row_offsets[row]; other < row_offsets[row + 1]; ++other) to += unsorted[other] < col;
-            new_cols[to] = col;
-            new_values[to] = values[k];
-        });
+    passes.each_entry(rows, row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        const index_t col = unsorted[k];
+        index_t to = new_offsets[position[row]];
+        for (index_t other = row_offsets[row]; other < row_offsets[row + 1]; ++other) to += unsorted[other] < col;
+        new_cols[to] = col;
+        new_values[to] = values[k];
+    });
     return result;
 }
 

@@ -10,8 +10,8 @@ namespace spmvgpu {
 
 template <class Passes>
 index_t longest_row(Passes& passes, index_t rows, const index_t* row_offsets) {
-    return largest<index_t>(
-        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+    return largest<index_t>(passes, rows,
+                            [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
 }
 
 // Where rows of these lengths begin, and where the last one ends.
@@ -20,7 +20,7 @@ Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std:
     Array<index_t> row_offsets = passes.template make<index_t>(rows + std::size_t(1));
     index_t* const offsets = row_offsets.data();
     passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) { offsets[row] = length(static_cast<index_t>(row)); }, work);
+        rows, [=] SPMVGPU_BODY(std::int64_t row) { offsets[row] = length(static_cast<index_t>(row)); }, work);
     passes.scan(offsets, rows);
     return row_offsets;
 }
@@ -31,13 +31,12 @@ template <class Passes>
 Array<index_t> sort_by_key(Passes& passes, const Array<index_t>& numbers, const Array<index_t>& keys, index_t largest) {
     const auto n = static_cast<index_t>(numbers.size());
     const index_t *const number = numbers.data(), *const key = keys.data();
-    const Array<index_t> places = passes.order_by_key(
-        n, n > 0 ? n : 1, largest, SPMVGPU_BODY(index_t i) { return key[number[i]]; });
+    const Array<index_t> places =
+        passes.order_by_key(n, n > 0 ? n : 1, largest, [=] SPMVGPU_BODY(index_t i) { return key[number[i]]; });
     Array<index_t> sorted = passes.template scratch<index_t>(n);
     const index_t* const place = places.data();
     index_t* const to = sorted.data();
-    passes.each(
-        n, SPMVGPU_BODY(std::int64_t i) { to[i] = number[place[i]]; });
+    passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = number[place[i]]; });
     return sorted;
 }
 
@@ -46,8 +45,7 @@ template <class Passes>
 Array<index_t> count_up(Passes& passes, index_t n) {
     Array<index_t> numbers = passes.template scratch<index_t>(n);
     index_t* const to = numbers.data();
-    passes.each(
-        n, SPMVGPU_BODY(std::int64_t i) { to[i] = static_cast<index_t>(i); });
+    passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = static_cast<index_t>(i); });
     return numbers;
 }
 
@@ -57,8 +55,7 @@ Array<Number> take_every(Passes& passes, const Number* from, std::int64_t n, std
     const std::int64_t count = (n + step - 1) / step;
     Array<Number> taken = passes.template scratch<Number>(count);
     Number* const to = taken.data();
-    passes.each(
-        count, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
+    passes.each(count, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
     return taken;
 }
 
@@ -83,7 +80,7 @@ bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const
     constexpr std::int64_t kNanoseconds = 2;
     const auto found = passes.template reduce<Disorder>(
         std::max(std::int64_t(rows) + 1, std::int64_t(nnz)),
-        SPMVGPU_BODY(std::int64_t i) {
+        [=] SPMVGPU_BODY(std::int64_t i) {
             Disorder disorder;
             const auto descends = [=](std::int64_t k) { return col_indices[k] <= col_indices[k - 1]; };
             if (i <= rows) {
@@ -112,8 +109,8 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
     const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
     const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
     const T* const values = csr.values.data();
-    const Array<index_t> order = passes.order_by_key(
-        nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0, SPMVGPU_BODY(index_t k) { return col_indices[k]; });
+    const Array<index_t> order = passes.order_by_key(nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0,
+                                                     [=] SPMVGPU_BODY(index_t k) { return col_indices[k]; });
     const index_t* const from = order.data();
     passes.finish();  // so the result may lie where the keys were
     CsrMatrix<T> result{cols,
@@ -125,16 +122,15 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
     index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
     T* const new_values = result.values.data();
     // A column begins where the first entry that is not of one before it is, and so do those before it that are empty.
-    passes.each(
-        std::int64_t(nnz) + 1, SPMVGPU_BODY(std::int64_t i) {
-            const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
-            const index_t end = i < nnz ? col_indices[from[i]] : cols;
-            for (index_t col = begin; col <= end; ++col) new_offsets[col] = static_cast<index_t>(i);
-        });
+    passes.each(std::int64_t(nnz) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
+        const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
+        const index_t end = i < nnz ? col_indices[from[i]] : cols;
+        for (index_t col = begin; col <= end; ++col) new_offsets[col] = static_cast<index_t>(i);
+    });
     constexpr std::int64_t kNanosecondsPerEntry = 30;
     passes.each(
         nnz,
-        SPMVGPU_BODY(std::int64_t i) {
+        [=] SPMVGPU_BODY(std::int64_t i) {
             const index_t k = from[i];
             new_cols[i] = row_of_entry(row_offsets, rows, k);
             new_values[i] = values[k];
@@ -151,17 +147,14 @@ Array<index_t> entries_before(Passes& passes, const CsrMatrix<T>& csr, const ind
     const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
     Array<index_t> keys = passes.template scratch<index_t>(nnz);
     index_t* const key = keys.data();
-    passes.each(
-        nnz, SPMVGPU_BODY(std::int64_t k) { key[k] = order[col_indices[k]]; });
+    passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) { key[k] = order[col_indices[k]]; });
     Array<index_t> entries = sort_by_key(passes, count_up(passes, nnz), keys, largest);
-    passes.each_entry(
-        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) { key[k] = order[row]; });
+    passes.each_entry(rows, row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) { key[k] = order[row]; });
     entries = sort_by_key(passes, entries, keys, largest);
     Array<index_t> map = passes.template make<index_t>(nnz);
     const index_t* const entry = entries.data();
     index_t* const to = map.data();
-    passes.each(
-        nnz, SPMVGPU_BODY(std::int64_t i) { to[entry[i]] = static_cast<index_t>(i); });
+    passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t i) { to[entry[i]] = static_cast<index_t>(i); });
     return map;
 }
 

@@ -40,9 +40,9 @@
 #include "core/types.hpp"
 
 #ifdef __CUDACC__
-#define SPMVGPU_BODY [=] __device__
+#define SPMVGPU_BODY __device__
 #else
-#define SPMVGPU_BODY [=]
+#define SPMVGPU_BODY
 #endif
 
 namespace spmvgpu {
@@ -205,7 +205,7 @@ constexpr std::uint32_t first_slot(std::uint64_t number, int slot_bits) {
 template <class T, class Passes, class Value>
 T largest(Passes& passes, std::int64_t n, Value value) {
     const auto found = passes.template reduce<Largest<T>>(
-        n, SPMVGPU_BODY(std::int64_t i) { return Largest<T>{static_cast<T>(value(i))}; });
+        n, [=] SPMVGPU_BODY(std::int64_t i) { return Largest<T>{static_cast<T>(value(i))}; });
     return found.value;
 }
 
@@ -215,10 +215,9 @@ bool any_entry(Passes& passes, index_t rows, const index_t* row_offsets, index_t
     Array<Mark> found = passes.template scratch<Mark>(1);
     Mark* const is_found = found.data();
     passes.fill(is_found, 1, Mark(0));
-    passes.each_entry(
-        rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            if (holds(row, k)) set_mark(is_found);
-        });
+    passes.each_entry(rows, row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        if (holds(row, k)) set_mark(is_found);
+    });
     return passes.read(is_found) != 0;
 }
 
@@ -227,14 +226,12 @@ template <class Passes, class Holds>
 Array<index_t> select(Passes& passes, index_t n, Holds holds) {
     Array<index_t> places = passes.template scratch<index_t>(std::size_t(n) + 1);
     index_t* const place = places.data();
-    passes.each(
-        n, SPMVGPU_BODY(std::int64_t i) { place[i] = holds(i) ? 1 : 0; });
+    passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { place[i] = holds(i) ? 1 : 0; });
     Array<index_t> found = passes.template scratch<index_t>(passes.scan(place, n));
     index_t* const to = found.data();
-    passes.each(
-        n, SPMVGPU_BODY(std::int64_t i) {
-            if (place[i] != place[i + 1]) to[place[i]] = static_cast<index_t>(i);
-        });
+    passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) {
+        if (place[i] != place[i + 1]) to[place[i]] = static_cast<index_t>(i);
+    });
     return found;
 }
 
@@ -244,17 +241,15 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
     const auto count = static_cast<index_t>(words_for(n));
     Array<index_t> places = passes.template scratch<index_t>(std::size_t(count) + 1);
     index_t* const place = places.data();
-    passes.each(
-        count, SPMVGPU_BODY(std::int64_t w) { place[w] = count_bits(words[w]); });
+    passes.each(count, [=] SPMVGPU_BODY(std::int64_t w) { place[w] = count_bits(words[w]); });
     Array<index_t> found = passes.template make<index_t>(passes.scan(place, count));
     index_t* const to = found.data();
-    passes.each(
-        count, SPMVGPU_BODY(std::int64_t w) {
-            index_t at = place[w];
-            for (int bit = 0; bit < kWordBits; ++bit) {
-                if ((words[w] >> bit & 1) != 0) to[at++] = static_cast<index_t>(w * kWordBits + bit - first);
-            }
-        });
+    passes.each(count, [=] SPMVGPU_BODY(std::int64_t w) {
+        index_t at = place[w];
+        for (int bit = 0; bit < kWordBits; ++bit) {
+            if ((words[w] >> bit & 1) != 0) to[at++] = static_cast<index_t>(w * kWordBits + bit - first);
+        }
+    });
     return found;
 }
 
@@ -271,34 +266,31 @@ Array<index_t> chain_by_jumps(Passes& passes, index_t n, Next next) {
     Mark* const mark = marks.data();
     {
         index_t* const jump = jumps.data();
-        passes.each(
-            std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) {
-                const index_t reached = i < n ? next(static_cast<index_t>(i)) : n;
-                jump[i] = reached < n ? reached : n;
-                if (i < n) mark[i] = i == 0;
-            });
+        passes.each(std::int64_t(n) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
+            const index_t reached = i < n ? next(static_cast<index_t>(i)) : n;
+            jump[i] = reached < n ? reached : n;
+            if (i < n) mark[i] = i == 0;
+        });
     }
     do {
         constexpr int kRoundsAtOnce = 4;
         for (int round = 0; round < kRoundsAtOnce; ++round) {
             const index_t* const jump = jumps.data();
             index_t* const to = longer.data();
-            passes.each(
-                std::int64_t(n) + 1, SPMVGPU_BODY(std::int64_t i) {
-                    constexpr int kJumps = 8;
-                    const bool marked = i < n && is_marked(mark + i);
-                    index_t reached = jump[i];
-                    for (int others = 1; others < kJumps; ++others) {
-                        if (marked && reached < n) set_mark(mark + reached);
-                        reached = jump[reached];
-                    }
-                    to[i] = reached;
-                });
+            passes.each(std::int64_t(n) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
+                constexpr int kJumps = 8;
+                const bool marked = i < n && is_marked(mark + i);
+                index_t reached = jump[i];
+                for (int others = 1; others < kJumps; ++others) {
+                    if (marked && reached < n) set_mark(mark + reached);
+                    reached = jump[reached];
+                }
+                to[i] = reached;
+            });
             std::swap(jumps, longer);
         }
     } while (passes.read(jumps.data()) < n);
-    return select(
-        passes, n, SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
+    return select(passes, n, [=] SPMVGPU_BODY(std::int64_t i) { return mark[i] != 0; });
 }
 
 }  // namespace spmvgpu

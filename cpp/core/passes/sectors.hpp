@@ -36,7 +36,7 @@ void sample_windows(Passes& passes, index_t nnz, const index_t* col_indices, int
     const index_t taken = std::min(windows, std::max<index_t>(2, sampled / window));
     passes.template distinct<Window>(
         taken, std::min(nnz, window),
-        SPMVGPU_BODY(std::int64_t s) {
+        [=] SPMVGPU_BODY(std::int64_t s) {
             const auto begin = static_cast<index_t>(windows / taken * s + windows % taken * s / taken) * window;
             return Window{tally, col_indices, shift, {begin, std::min(nnz - begin, window) + begin}};
         },

@@ -66,7 +66,7 @@ struct Builder<Bsell<T>, Passes> {
         plan.cost.entries = csr.nnz;
         plan.cost.gathers = csr.nnz / block;
         plan.cost.stores_in_order = plan.slices.permutation.size() == 0;
-        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         check_padding(Bsell<T>::kName, plan.cost, tuning.max_padding, csr.bytes());
         if (places > kNone) bsell_choice::refuse_size(csr.bytes());
         count_far_slots(passes, csr, plan);
@@ -100,16 +100,15 @@ struct Builder<Bsell<T>, Passes> {
         bsell.permutation = plan.slices.permutation;
         index_t* const slice_offsets = bsell.slice_offsets.data();
         const std::int64_t* const wide_offsets = plan.slices.offsets.data();
-        passes.each(
-            std::int64_t(bsell.slices) + 1,
-            SPMVGPU_BODY(std::int64_t s) { slice_offsets[s] = static_cast<index_t>(wide_offsets[s]); });
+        passes.each(std::int64_t(bsell.slices) + 1,
+                    [=] SPMVGPU_BODY(std::int64_t s) { slice_offsets[s] = static_cast<index_t>(wide_offsets[s]); });
         const BlocksOfCsr blocks = blocks_of(bsell, csr.row_offsets.data(), csr.col_indices.data());
         const index_t* const far_offsets = plan.far_offsets.data();
         index_t *const bases = bsell.bases.data(), *const far_cols = bsell.far_cols.data();
         std::uint16_t* const near_cols = bsell.near_cols.data();
         passes.each_in_step(
             bsell.slices,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
                 const index_t first = static_cast<index_t>(s) * kSliceLanes;
                 const index_t begin = slice_offsets[s] / kSliceLanes, end = slice_offsets[s + 1] / kSliceLanes;
                 index_t wide = far_offsets[s];
@@ -142,7 +141,7 @@ struct Builder<Bsell<T>, Passes> {
         index_t* const lengths = map.data();
         passes.each(
             blocks.block_rows,
-            SPMVGPU_BODY(std::int64_t place) {
+            [=] SPMVGPU_BODY(std::int64_t place) {
                 const auto i = static_cast<index_t>(place);
                 const index_t begin = slice_offsets[i / kSliceLanes] / kSliceLanes;
                 const index_t end = slice_offsets[i / kSliceLanes + 1] / kSliceLanes;
@@ -166,7 +165,7 @@ struct Builder<Bsell<T>, Passes> {
         const index_t* const slice_offsets = bsell.slice_offsets.data();
         passes.each_in_step(
             bsell.slices,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
                 const index_t begin = slice_offsets[s] / kSliceLanes, end = slice_offsets[s + 1] / kSliceLanes;
                 lanes.share(end - begin, [&](index_t j) { slice_of[begin + j] = static_cast<index_t>(s); });
             },
@@ -183,7 +182,7 @@ struct Builder<Bsell<T>, Passes> {
         T* const to = bsell.values.data();
         passes.each(
             static_cast<std::int64_t>(bsell.bases.size()) * blocks.block * kSliceLanes,
-            SPMVGPU_BODY(std::int64_t i) {
+            [=] SPMVGPU_BODY(std::int64_t i) {
                 constexpr int kMost = BsellTuning::kBlocks[0];
                 const auto lane = static_cast<index_t>(i % kSliceLanes), line = static_cast<index_t>(i / kSliceLanes);
                 const auto slot = static_cast<index_t>(blocks.divisor.quotient(line));
@@ -214,22 +213,19 @@ struct Builder<Bsell<T>, Passes> {
         if (csr.rows % block != 0 || csr.cols % block != 0 || csr.nnz % (block * block) != 0) return false;
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         const Divisor divisor(block);
-        const auto others = passes.template reduce<std::int64_t>(
-            csr.rows, SPMVGPU_BODY(std::int64_t row) {
-                const std::int64_t first = row - divisor.remainder(row);
-                const index_t length = row_offsets[row + 1] - row_offsets[row];
-                return divisor.remainder(length) != 0 || length != row_offsets[first + 1] - row_offsets[first];
-            });
-        return others == 0 && !any_entry(
-                                  passes, csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                                      const index_t i = k - row_offsets[row], in_block = divisor.remainder(row);
-                                      if (in_block != 0) return cols[k] != cols[row_offsets[row - in_block] + i];
-                                      const index_t c = divisor.remainder(cols[k]);
-                                      if (c > i || cols[k - c] != cols[k] - c)
-                                          return true;  // columns ascend: so all before it are there
-                                      return c + 1 < block &&
-                                             (k + 1 == row_offsets[row + 1] || cols[k + 1] != cols[k] + 1);
-                                  });
+        const auto others = passes.template reduce<std::int64_t>(csr.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const std::int64_t first = row - divisor.remainder(row);
+            const index_t length = row_offsets[row + 1] - row_offsets[row];
+            return divisor.remainder(length) != 0 || length != row_offsets[first + 1] - row_offsets[first];
+        });
+        return others == 0 &&
+               !any_entry(passes, csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+                   const index_t i = k - row_offsets[row], in_block = divisor.remainder(row);
+                   if (in_block != 0) return cols[k] != cols[row_offsets[row - in_block] + i];
+                   const index_t c = divisor.remainder(cols[k]);
+                   if (c > i || cols[k - c] != cols[k] - c) return true;  // columns ascend: so all before it are there
+                   return c + 1 < block && (k + 1 == row_offsets[row + 1] || cols[k + 1] != cols[k] + 1);
+               });
     }
 
     // Where the blocks of each block row begin.
@@ -238,8 +234,7 @@ struct Builder<Bsell<T>, Passes> {
         const std::int64_t count = csr.rows / block + std::int64_t(1);
         Array<index_t> offsets = passes.template scratch<index_t>(count);
         index_t* const to = offsets.data();
-        passes.each(
-            count, SPMVGPU_BODY(std::int64_t i) { to[i] = row_offsets[i * block] / (block * block); });
+        passes.each(count, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = row_offsets[i * block] / (block * block); });
         return offsets;
     }
 
@@ -270,7 +265,7 @@ struct Builder<Bsell<T>, Passes> {
         index_t* const counts = plan.far_offsets.data();
         passes.each_in_step(
             slices,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
                 const auto width = static_cast<index_t>((offsets[s + 1] - offsets[s]) / kSliceLanes);
                 index_t wide = 0;
                 for (index_t j = 0; j < width; ++j) {

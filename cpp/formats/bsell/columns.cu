@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 constexpr int kBsellBlockSize = 128, kBsellWarps = kBsellBlockSize / kWarp;
 

@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 // kWarps warps per slice: warp w takes slots w, w + kWarps, ...; a lane per block row. Sums meet in shared memory.
 template <class T, int kBlock, int kWarps>

@@ -5,7 +5,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 template <class T>
 __global__ void scale_thread_per_element(index_t rows, Product<T> product) {
@@ -14,7 +14,7 @@ __global__ void scale_thread_per_element(index_t rows, Product<T> product) {
     if (row >= rows) return;
     const std::int64_t place = product.row_of_y(static_cast<index_t>(row));
     T* const y = product.y + place * product.y_strides.row + column * product.y_strides.column;
-    store(y, product.beta == T(0) ? T(0) : scaled(product.beta, cuda::load(y)));
+    store(y, product.beta == T(0) ? T(0) : scaled(product.beta, gpu::load(y)));
 }
 
 // A group of lanes per strip of non-zeros, which it goes through in order. As in the product with one vector, a row
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
             const index_t k = valid ? begin + done + i : begin;
             rows[i] = valid ? row_indices[k] : -1;
             cols[i] = col_indices[k];
-            factors[i] = cuda::load(values + k);
+            factors[i] = gpu::load(values + k);
         }
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
@@ -95,14 +95,14 @@ __global__ void coo_columns_merge_warp_per_row(const RowSpan* spans, index_t cou
     T sum = 0;
     if (column < product.columns) {
         for (std::int64_t part = span.first + threadIdx.x % kWarp / kColumns; part <= span.last; part += kSums) {
-            sum += cuda::load((part == span.first ? leaving : entering) + part * kColumns + column);
+            sum += gpu::load((part == span.first ? leaving : entering) + part * kColumns + column);
         }
     }
     for (int lanes = kWarp / 2; lanes >= kColumns; lanes /= 2) sum += shuffle_xor(sum, lanes);
     if (threadIdx.x % kWarp >= kColumns || column >= product.columns) return;
     T* const y = product.y + product.row_of_y(span.row) * product.y_strides.row + column * product.y_strides.column;
     const T added = scaled(product.alpha, sum);
-    store(y, product.beta == T(0) ? added : added + scaled(product.beta, cuda::load(y)));
+    store(y, product.beta == T(0) ? added : added + scaled(product.beta, gpu::load(y)));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 template <class T>
 __global__ void scale_thread_per_row(index_t rows, Product<T> product) {

@@ -44,7 +44,7 @@ double fraction_of_neighbours(Passes& passes, const CsrMatrix<T>& csr) {
     const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
     const std::int64_t step = csr.rows < kSample ? 1 : csr.rows / kSample;
     const auto found = passes.template reduce<Neighbours>((csr.rows + step - 1) / step,
-                                                          SPMVGPU_BODY(std::int64_t i) {
+                                                          [=] SPMVGPU_BODY(std::int64_t i) {
                                                               const index_t begin = row_offsets[i * step],
                                                                             end = row_offsets[i * step + 1];
                                                               Neighbours row{0, end - begin};
@@ -65,7 +65,7 @@ CsrKernel choose_kernel(Passes& passes, const CsrMatrix<T>& csr, int lanes) {
     constexpr double kMinNeighbours = 0.25;
     const index_t* const row_offsets = csr.row_offsets.data();
     const auto longest = largest<index_t>(
-        passes, csr.rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+        passes, csr.rows, [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
     if (longest > most_per_lane * lanes) return CsrKernel::kBalanced;
     const bool scattered = csr.nnz >= kLarge && fraction_of_neighbours(passes, csr) < kMinNeighbours;
     return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
@@ -117,7 +117,7 @@ struct Builder<Csr<T>, Passes> {
         plan.tuning = complete(passes, csr, tuning, target);
         plan.cost.bytes = csr.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
-        if (target.device.is_cuda()) {
+        if (target.device.is_gpu()) {
             if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr.rows, csr.row_offsets.data());
             plan.cost.bytes +=
                 plan.tiles.bytes() + plan.spans.bytes() + Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
@@ -141,7 +141,7 @@ struct Builder<Csr<T>, Passes> {
         }
         if (tuning.tile == 0) {
             tuning.tile = csr_choice::choose_tile(csr.nnz, mean, target.processors, sizeof(T));
-            const bool is_read = target.device.is_cuda() && tuning.kernel == CsrKernel::kBalanced;
+            const bool is_read = target.device.is_gpu() && tuning.kernel == CsrKernel::kBalanced;
             if (is_read && tuning.tile > csr_choice::kScatteredTile && csr_choice::gathers_anywhere(passes, csr)) {
                 tuning.tile = csr_choice::kScatteredTile;
             }
@@ -153,7 +153,7 @@ struct Builder<Csr<T>, Passes> {
         const index_t tile = plan.tuning.tile, segment = csr_choice::choose_segment(tile);
         const int threads = Tile::threads(tile);
         const Array<index_t> first_rows = passes.chain(
-            rows, SPMVGPU_BODY(index_t row) { return csr_choice::tile_end(row_offsets, rows, row, tile); });
+            rows, [=] SPMVGPU_BODY(index_t row) { return csr_choice::tile_end(row_offsets, rows, row, tile); });
         const auto groups = static_cast<index_t>(first_rows.size());  // of rows, each one tile or one cut row
         const index_t* const first_row = first_rows.data();
 
@@ -166,7 +166,7 @@ struct Builder<Csr<T>, Passes> {
         index_t *const segments_before = other + groups, *const cut = segments_before + groups;
         passes.each(
             groups,
-            SPMVGPU_BODY(std::int64_t g) {
+            [=] SPMVGPU_BODY(std::int64_t g) {
                 const index_t row = first_row[g], end = g + 1 < groups ? first_row[g + 1] : rows;
                 const index_t length = row_offsets[row + 1] - row_offsets[row];
                 const bool is_cut = length > segment;
@@ -187,7 +187,7 @@ struct Builder<Csr<T>, Passes> {
         RowSpan* const spans = plan.spans.data();
         passes.each(
             groups,
-            SPMVGPU_BODY(std::int64_t g) {
+            [=] SPMVGPU_BODY(std::int64_t g) {
                 const index_t row = first_row[g], end = g + 1 < groups ? first_row[g + 1] : rows;
                 const index_t begin = row_offsets[row], nonzeros = row_offsets[end] - begin;
                 if (cut[g + 1] != cut[g]) {
@@ -214,10 +214,7 @@ struct Builder<Csr<T>, Passes> {
                                                         const index_t* cut) {
         Array<csr_choice::SegmentBounds> bounds = passes.template scratch<csr_choice::SegmentBounds>(1);
         csr_choice::SegmentBounds* const to = bounds.data();
-        passes.each(
-            1, SPMVGPU_BODY(std::int64_t) {
-                *to = {*segments_before, *cut};
-            });
+        passes.each(1, [=] SPMVGPU_BODY(std::int64_t) { *to = {*segments_before, *cut}; });
         return passes.read(bounds.data());
     }
 };

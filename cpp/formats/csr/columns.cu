@@ -4,7 +4,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 constexpr int kEntryLanes = 4;              // where a group takes a row
 constexpr int kChunks = kColumnsBlockSize;  // of a piece
@@ -125,7 +125,7 @@ __device__ __forceinline__ void multiply_tile(const CsrRows<T>& rows, const Tile
                 for (int i = 0; i < kInFlight; ++i) {
                     if (k + i >= entry_end) continue;
                     while (piece.row_ends[row] <= k + i) end_row();
-                    const T factor = cuda::load(piece.values + k + i);
+                    const T factor = gpu::load(piece.values + k + i);
 #pragma unroll
                     for (int c = 0; c < kPerLane; ++c) sums[c] += factor * gathered[i][c];
                 }
@@ -142,13 +142,13 @@ __device__ __forceinline__ void multiply_tile(const CsrRows<T>& rows, const Tile
                 if (!is_older) next = start / kLength;
 #pragma unroll
                 for (int c = 0; c < kPerLane; ++c) {
-                    sum[c] = is_older ? cuda::load(&piece.running[turn][Shape::column(c)]) : T(0);
+                    sum[c] = is_older ? gpu::load(&piece.running[turn][Shape::column(c)]) : T(0);
                 }
 #pragma unroll 4
                 for (; next < end_chunk; ++next) {
                     const int lane = (next - first_chunk) * Shape::kGroup + Shape::column_lane();
 #pragma unroll
-                    for (int c = 0; c < kPerLane; ++c) sum[c] += cuda::load(&piece.carries[c][lane]);
+                    for (int c = 0; c < kPerLane; ++c) sum[c] += gpu::load(&piece.carries[c][lane]);
                 }
             };
             T whole[kPerLane];
@@ -205,7 +205,7 @@ __device__ void add_segments(const TilePlan<T>& plan, const Tile& tile, const Pr
     T* const y =
         product.y + product.row_of_y(span.row) * product.y_strides.row + threadIdx.x * product.y_strides.column;
     const T added = scaled(product.alpha, sum);
-    store(y, product.beta == T(0) ? added : added + scaled(product.beta, cuda::load(y)));
+    store(y, product.beta == T(0) ? added : added + scaled(product.beta, gpu::load(y)));
 }
 
 // Blocks to hold on a multiprocessor, so that some of them gather while others load their entries: as many as there are

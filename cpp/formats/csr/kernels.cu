@@ -12,7 +12,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 constexpr int kInFlight = 4;  // loads in flight per lane of a row
 
@@ -262,12 +262,12 @@ void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
 }
 
 template <class T>
-cuda::Residency cuda::csr_vector_residency(int ordinal) {
+gpu::Residency gpu::csr_vector_residency(int ordinal) {
     return residency(csr_shared<T, kWarp>, kBlockSize, ordinal);
 }
 
-#define INSTANTIATE(T)                                           \
-    template cuda::Residency cuda::csr_vector_residency<T>(int); \
+#define INSTANTIATE(T)                                         \
+    template gpu::Residency gpu::csr_vector_residency<T>(int); \
     template void Csr<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

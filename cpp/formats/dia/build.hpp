@@ -24,11 +24,11 @@ struct Builder<Dia<T>, Passes> {
         const index_t* const offsets = plan.offsets.data();
         const std::int64_t rows = csr.rows, cols = csr.cols;
         plan.cost.gathers = passes.template reduce<std::int64_t>(
-            diagonals, SPMVGPU_BODY(std::int64_t d) {  // the length of the diagonal: it is read entry or not
+            diagonals, [=] SPMVGPU_BODY(std::int64_t d) {  // the length of the diagonal: it is read entry or not
                 const std::int64_t offset = offsets[d], end = rows < cols - offset ? rows : cols - offset;
                 return end - (offset < 0 ? -offset : 0);
             });
-        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         return plan;
     }
 
@@ -49,13 +49,12 @@ struct Builder<Dia<T>, Passes> {
         const auto diagonals = static_cast<std::int64_t>(plan.offsets.size());
         const std::int64_t pitch = dia.pitch;
         const T* const values = csr.values.data();
-        passes.each_entry(
-            csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                // Of the others of its row each has a diagonal of its own, so there is little to search, or nothing.
-                const index_t begin = k - row_offsets[row], after = row_offsets[row + 1] - 1 - k;
-                const std::int64_t d = first_not_below(offsets, begin, diagonals - after - 1, cols[k] - row);
-                to[d * pitch + row] = values[k];
-            });
+        passes.each_entry(csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            // Of the others of its row each has a diagonal of its own, so there is little to search, or nothing.
+            const index_t begin = k - row_offsets[row], after = row_offsets[row + 1] - 1 - k;
+            const std::int64_t d = first_not_below(offsets, begin, diagonals - after - 1, cols[k] - row);
+            to[d * pitch + row] = values[k];
+        });
         return dia;
     }
 
@@ -66,7 +65,7 @@ struct Builder<Dia<T>, Passes> {
         const Bits padding = dia.padding;
         const Array<index_t> row_offsets = sum_row_lengths(
             passes, dia.rows,
-            SPMVGPU_BODY(index_t row) {
+            [=] SPMVGPU_BODY(index_t row) {
                 index_t length = 0;
                 for (index_t d = 0; d < diagonals; ++d) length += Dia<T>::bits(slots[d * pitch + row]) != padding;
                 return length;
@@ -77,7 +76,7 @@ struct Builder<Dia<T>, Passes> {
         index_t* const words = map.data();
         passes.each(
             pitch,
-            SPMVGPU_BODY(std::int64_t row) {
+            [=] SPMVGPU_BODY(std::int64_t row) {
                 list_places(words, pitch, row, diagonals, row < rows ? offsets[row] : 0,
                             [=](index_t d) { return Dia<T>::bits(slots[d * pitch + row]) != padding; });
             },
@@ -112,7 +111,7 @@ struct Builder<Dia<T>, Passes> {
         T* const to = dia.values.data();
         passes.each(
             DiagonalPiece::count(diagonals, pitch),
-            SPMVGPU_BODY(std::int64_t i) {
+            [=] SPMVGPU_BODY(std::int64_t i) {
                 constexpr int kMost = DiagonalPiece::kDiagonals;
                 const DiagonalPiece piece = DiagonalPiece::at(i, diagonals);
                 const Word there = places.from(piece.begin, piece.row);
@@ -145,9 +144,8 @@ struct Builder<Dia<T>, Passes> {
         Word* const words = used.data();
         const index_t* const cols = csr.col_indices.data();
         passes.fill(words, words_for(possible), Word(0));
-        passes.each_entry(
-            csr.rows, csr.row_offsets.data(), csr.nnz,
-            SPMVGPU_BODY(index_t row, index_t k) { add_to_set(words, cols[k] - row + main); });
+        passes.each_entry(csr.rows, csr.row_offsets.data(), csr.nnz,
+                          [=] SPMVGPU_BODY(index_t row, index_t k) { add_to_set(words, cols[k] - row + main); });
         return list_set(passes, words, possible, main);
     }
 
@@ -159,7 +157,7 @@ struct Builder<Dia<T>, Passes> {
 
     static bool has_zeros(Passes& passes, index_t nnz, const T* values) {
         const auto zeros = passes.template reduce<std::int64_t>(
-            nnz, SPMVGPU_BODY(std::int64_t k) { return Dia<T>::bits(values[k]) == 0; });
+            nnz, [=] SPMVGPU_BODY(std::int64_t k) { return Dia<T>::bits(values[k]) == 0; });
         return zeros != 0;
     }
 
@@ -178,16 +176,14 @@ struct Builder<Dia<T>, Passes> {
             index_t* const first = first_.data();
             passes.fill(words, words_for(candidates), Word(0));
             passes.fill(first, 1, nnz);
-            passes.each(
-                nnz, SPMVGPU_BODY(std::int64_t k) {
-                    const Bits candidate = Dia<T>::bits(values[k]) - kFirst;  // wraps around, as the sum below does
-                    const bool is_candidate = candidate < static_cast<Bits>(candidates);
-                    if (is_candidate) add_to_set(words, static_cast<std::int64_t>(candidate));
-                });
-            passes.each(
-                candidates, SPMVGPU_BODY(std::int64_t i) {
-                    if ((words[i / kWordBits] >> i % kWordBits & 1) == 0) lower(first, static_cast<index_t>(i));
-                });
+            passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+                const Bits candidate = Dia<T>::bits(values[k]) - kFirst;  // wraps around, as the sum below does
+                const bool is_candidate = candidate < static_cast<Bits>(candidates);
+                if (is_candidate) add_to_set(words, static_cast<std::int64_t>(candidate));
+            });
+            passes.each(candidates, [=] SPMVGPU_BODY(std::int64_t i) {
+                if ((words[i / kWordBits] >> i % kWordBits & 1) == 0) lower(first, static_cast<index_t>(i));
+            });
             return kFirst + static_cast<Bits>(passes.read(first));
         }
 

@@ -5,8 +5,8 @@ namespace spmvgpu {
 template <class T>
 void Dia<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    cuda::launch_diagonals<false>(cuda::diagonals_of(*this), offsets.data(), values.data(), product, tuning.block_size,
-                                  stream);
+    gpu::launch_diagonals<false>(gpu::diagonals_of(*this), offsets.data(), values.data(), product, tuning.block_size,
+                                 stream);
 }
 
 #define INSTANTIATE(T) template void Dia<T>::spmv_cuda(const Product<T>&, Stream) const;

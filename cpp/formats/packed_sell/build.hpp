@@ -48,7 +48,7 @@ struct Builder<PackedSell<T>, Passes> {
         plan.cost.bytes = plan.granules * kGranule + plan.heads.bytes() + plan.dictionary.size() * sizeof(T) +
                           plan.slices.permutation.bytes();
         plan.cost.stores_in_order = plan.slices.permutation.size() == 0;
-        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         constexpr const char* kIndexNames[] = {"index_shared", "index_masks", "index_8", "index_16", "index_32"};
         constexpr const char* kValueNames[] = {"values_constant", "values_full", "values_narrow", "values_int16",
                                                "values_dictionary"};
@@ -81,16 +81,15 @@ struct Builder<PackedSell<T>, Passes> {
         Byte* const stream = packed.stream.data();
         auto* const eights = reinterpret_cast<Eight*>(stream);
         const auto* const from = reinterpret_cast<const Eight*>(plan.common.data());
-        passes.each(
-            plan.granules * kEights, SPMVGPU_BODY(std::int64_t i) {
-                eights[i] = i < common / std::int64_t(sizeof(Eight)) ? from[i] : Eight(0);
-            });
+        passes.each(plan.granules * kEights, [=] SPMVGPU_BODY(std::int64_t i) {
+            eights[i] = i < common / std::int64_t(sizeof(Eight)) ? from[i] : Eight(0);
+        });
         const Array<CodeTable<T>> table = place_codes(passes, plan);
         const Source source = source_of(csr, plan, table);
         const std::uint64_t* const heads = plan.heads.data();
         passes.each_in_step(
             packed.slices,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
                 const Head head = head_of({heads[kHeadWords * s], heads[kHeadWords * s + 1]});
                 const auto start = static_cast<std::int64_t>(head.position) * kGranule;
                 if (start < common) return;  // a part that is there already, or none
@@ -110,8 +109,7 @@ struct Builder<PackedSell<T>, Passes> {
         Array<T> sample = passes.template scratch<T>(count);
         T* const to = sample.data();
         const T* const values = csr.values.data();
-        passes.each(
-            count, SPMVGPU_BODY(std::int64_t i) { to[i] = values[sample_place(nnz, count, i)]; });
+        passes.each(count, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = values[sample_place(nnz, count, i)]; });
         return passes.read_all(sample);
     }
 
@@ -155,7 +153,7 @@ struct Builder<PackedSell<T>, Passes> {
         PartKey* const to = keys.data();
         passes.each_in_step(
             count,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
                 const Reader reader(lanes, source, static_cast<index_t>(sample_place(slices, count, i)));
                 const PartKey key = key_of(lanes, reader, lay_out(lanes, reader, source.coder), source.coder);
                 lanes.once([&] { to[i] = key; });
@@ -182,7 +180,7 @@ struct Builder<PackedSell<T>, Passes> {
         passes.fill(common, common_granules * kGranule, Byte(0));
         passes.each_in_step(
             parts_count,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t p) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t p) {
                 const Reader reader(lanes, source, static_cast<index_t>(parts[p].sample));
                 StoreSink sink{common + parts[p].position * kGranule};
                 put_slice(lanes, reader, lay_out(lanes, reader, source.coder), source.coder, sink);
@@ -197,7 +195,7 @@ struct Builder<PackedSell<T>, Passes> {
         ModeCounts* const counts = of_slices.data();
         passes.each_in_step(
             slices,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t s) {
                 const Reader reader(lanes, source, static_cast<index_t>(s));
                 Layout layout = lay_out(lanes, reader, source.coder);
                 const HeadWords words = words_of(layout.head);
@@ -224,13 +222,11 @@ struct Builder<PackedSell<T>, Passes> {
             },
             work_of(plan));
         plan.granules = common_granules + passes.scan(granules, slices);
-        passes.each(
-            slices, SPMVGPU_BODY(std::int64_t s) {
-                if (granules[s] == granules[s + 1]) return;
-                heads[kHeadWords * s + 1] += static_cast<std::uint64_t>(common_granules + granules[s]);  // from 0
-            });
-        return passes.template reduce<ModeCounts>(
-            slices, SPMVGPU_BODY(std::int64_t s) { return counts[s]; });
+        passes.each(slices, [=] SPMVGPU_BODY(std::int64_t s) {
+            if (granules[s] == granules[s + 1]) return;
+            heads[kHeadWords * s + 1] += static_cast<std::uint64_t>(common_granules + granules[s]);  // from 0
+        });
+        return passes.template reduce<ModeCounts>(slices, [=] SPMVGPU_BODY(std::int64_t s) { return counts[s]; });
     }
 
     // More than one warp per slice pays only where there are so few slices that there would be fewer warps than hide

@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 using namespace packed;
 
 constexpr int kBlockWarps = kBlockSize / kWarp;

@@ -36,15 +36,14 @@ struct Builder<Sdia<T>, Passes> {
         plan.has_main = diagonals % 2 != 0;
         index_t* const offsets = plan.offsets.data();
         const index_t* const from = all.data() + (diagonals - stored);
-        passes.each(
-            stored, SPMVGPU_BODY(std::int64_t d) { offsets[d] = from[d] - main; });
+        passes.each(stored, [=] SPMVGPU_BODY(std::int64_t d) { offsets[d] = from[d] - main; });
         const std::int64_t rows = csr.rows, cols = csr.cols - plan.first_col, before = plan.before;
         plan.cost.gathers = passes.template reduce<std::int64_t>(
-            stored, SPMVGPU_BODY(std::int64_t d) {  // of the rows that have a slot of it, and of its mirror image
+            stored, [=] SPMVGPU_BODY(std::int64_t d) {  // of the rows that have a slot of it, and of its mirror image
                 const std::int64_t after = cols - before - offsets[d], mirrored = rows + before - offsets[d];
                 return (after < rows ? after : rows) + (offsets[d] == 0 ? 0 : mirrored < rows ? mirrored : rows);
             });
-        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         return plan;
     }
 
@@ -73,14 +72,13 @@ struct Builder<Sdia<T>, Passes> {
         const index_t before = plan.before, first_col = plan.first_col;
         const T* const values = csr.values.data();
         const Mirror<T> mirror = sdia.mirror();
-        passes.each_entry(
-            csr.rows, csr.row_offsets.data(), csr.nnz, SPMVGPU_BODY(index_t own_row, index_t k) {
-                const index_t row = own_row + before, col = cols[k] - first_col;
-                const bool is_upper = col >= row;
-                if (!is_upper && col >= before) return;  // its mirror image is stored
-                const std::int64_t d = first_not_below(offsets, 0, diagonals, is_upper ? col - row : row - col);
-                to[d * pitch + (is_upper ? row : col)] = is_upper ? values[k] : mirror(values[k]);
-            });
+        passes.each_entry(csr.rows, csr.row_offsets.data(), csr.nnz, [=] SPMVGPU_BODY(index_t own_row, index_t k) {
+            const index_t row = own_row + before, col = cols[k] - first_col;
+            const bool is_upper = col >= row;
+            if (!is_upper && col >= before) return;  // its mirror image is stored
+            const std::int64_t d = first_not_below(offsets, 0, diagonals, is_upper ? col - row : row - col);
+            to[d * pitch + (is_upper ? row : col)] = is_upper ? values[k] : mirror(values[k]);
+        });
         return sdia;
     }
 
@@ -94,7 +92,7 @@ struct Builder<Sdia<T>, Passes> {
         const auto padding = sdia.upper.padding;
         const Array<index_t> row_offsets = sum_row_lengths(
             passes, sdia.rows,
-            SPMVGPU_BODY(index_t own_row) {
+            [=] SPMVGPU_BODY(index_t own_row) {
                 const std::int64_t row = own_row + before;
                 index_t length = 0;
                 for (index_t d = 0; d < diagonals; ++d) {
@@ -111,7 +109,7 @@ struct Builder<Sdia<T>, Passes> {
         index_t *const mirrors = map.data(), *const stored = map.data() + of_mirrors;
         passes.each(
             pitch,
-            SPMVGPU_BODY(std::int64_t row) {
+            [=] SPMVGPU_BODY(std::int64_t row) {
                 const bool is_own = row >= before && row < rows;
                 const index_t k =
                     list_places(mirrors, pitch, row, mirrored, is_own ? starts[row - before] : 0, [=](index_t i) {
@@ -186,7 +184,7 @@ struct Builder<Sdia<T>, Passes> {
         const Mirror<T> mirror = sdia.mirror();
         passes.each(
             sdia.before,
-            SPMVGPU_BODY(std::int64_t row) {
+            [=] SPMVGPU_BODY(std::int64_t row) {
                 for (index_t d = 0; d < pairs.diagonals; ++d) {
                     if (pairs.stored.has(d, row)) to[d * pitch + row] = mirror(values[pairs.mirror_of(d, row)]);
                 }
@@ -205,7 +203,7 @@ struct Builder<Sdia<T>, Passes> {
         passes.fill(differ, 2, Mark(0));
         passes.each(
             pieces,
-            SPMVGPU_BODY(std::int64_t i) {
+            [=] SPMVGPU_BODY(std::int64_t i) {
                 constexpr int kMost = DiagonalPiece::kDiagonals;
                 index_t own[kMost], mirrored[kMost];
                 pairs.find(DiagonalPiece::at(i, pairs.diagonals), own, mirrored);
@@ -225,24 +223,22 @@ struct Builder<Sdia<T>, Passes> {
         if (found[0] == 0) return found[1] != 0;
         // The first one, by the distance from the end, and its mirror image.
         const index_t nnz = sdia.nnz;
-        const auto from_end = largest<index_t>(
-            passes, pieces, SPMVGPU_BODY(std::int64_t i) {
-                index_t most = 0;
-                pairs.each(DiagonalPiece::at(i, pairs.diagonals), [&](index_t k, index_t mirrored) {
-                    const bool is_farther = nnz - k > most && !are_mirrored(values[k], values[mirrored], hermitian);
-                    if (is_farther) most = nnz - k;
-                });
-                return most;
+        const auto from_end = largest<index_t>(passes, pieces, [=] SPMVGPU_BODY(std::int64_t i) {
+            index_t most = 0;
+            pairs.each(DiagonalPiece::at(i, pairs.diagonals), [&](index_t k, index_t mirrored) {
+                const bool is_farther = nnz - k > most && !are_mirrored(values[k], values[mirrored], hermitian);
+                if (is_farther) most = nnz - k;
             });
+            return most;
+        });
         const index_t first = nnz - from_end;
-        const auto mirror = largest<index_t>(
-            passes, pieces, SPMVGPU_BODY(std::int64_t i) {
-                index_t there = 0;
-                pairs.each(DiagonalPiece::at(i, pairs.diagonals), [&](index_t k, index_t mirrored) {
-                    if (k == first) there = mirrored;
-                });
-                return there;
+        const auto mirror = largest<index_t>(passes, pieces, [=] SPMVGPU_BODY(std::int64_t i) {
+            index_t there = 0;
+            pairs.each(DiagonalPiece::at(i, pairs.diagonals), [&](index_t k, index_t mirrored) {
+                if (k == first) there = mirrored;
             });
+            return there;
+        });
         refuse_new_values(Sdia<T>::kName, first, mirror, hermitian);
     }
 
@@ -250,12 +246,11 @@ struct Builder<Sdia<T>, Passes> {
     // Entries on and above the main diagonal, and those whose mirror images are not in any row.
     static std::int64_t count_stored(Passes& passes, const CsrMatrix<T>& csr, index_t before) {
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        return passes.template reduce<std::int64_t>(
-            csr.rows, SPMVGPU_BODY(std::int64_t row) {
-                const std::int64_t begin = row_offsets[row], end = row_offsets[row + 1];
-                return end - first_not_below(cols, begin, end, row + before) +
-                       (first_not_below(cols, begin, end, before) - begin);
-            });
+        return passes.template reduce<std::int64_t>(csr.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const std::int64_t begin = row_offsets[row], end = row_offsets[row + 1];
+            return end - first_not_below(cols, begin, end, row + before) +
+                   (first_not_below(cols, begin, end, before) - begin);
+        });
     }
 
     // The offset of the main diagonal of what may be some rows of a symmetric matrix: that which the others mirror.
@@ -265,8 +260,9 @@ struct Builder<Sdia<T>, Passes> {
         const index_t* const offsets = diagonals.data();
         const std::int64_t both =
             count == 0 ? 0 : std::int64_t(passes.read(offsets)) + passes.read(offsets + (count - 1));
-        const auto unlike = passes.template reduce<std::int64_t>(
-            count, SPMVGPU_BODY(std::int64_t d) { return std::int64_t(offsets[d]) + offsets[count - 1 - d] != both; });
+        const auto unlike = passes.template reduce<std::int64_t>(count, [=] SPMVGPU_BODY(std::int64_t d) {
+            return std::int64_t(offsets[d]) + offsets[count - 1 - d] != both;
+        });
         const bool suits = count > 0 && unlike == 0 && both >= 0 && both % 2 == 0 && csr.rows + both / 2 <= csr.cols;
         if (!suits) check_square(Sdia<T>::kName, csr, asked);
         return static_cast<index_t>(both / 2);

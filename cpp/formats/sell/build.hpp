@@ -45,7 +45,7 @@ struct Builder<Sell<T>, Passes> {
         plan.cost.slots = slices.slots;
         plan.cost.entries = plan.cost.gathers = csr.nnz;
         plan.cost.stores_in_order = slices.permutation.size() == 0;
-        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         check_padding(Sell<T>::kName, plan.cost, tuning.max_padding, csr.bytes());
         if (tuning.warps_per_slice == 0) {
             plan.tuning.warps_per_slice =
@@ -70,17 +70,15 @@ struct Builder<Sell<T>, Passes> {
         if (plan.slices.permutation.size() == 0) sell.node_rows = find_node_rows(passes, csr.rows, row_offsets, cols);
         index_t *const slice_offsets = sell.slice_offsets.data(), *const to = sell.col_indices.data();
         const std::int64_t* const wide_offsets = plan.slices.offsets.data();
-        passes.each(
-            std::int64_t(sell.slices) + 1,
-            SPMVGPU_BODY(std::int64_t s) { slice_offsets[s] = static_cast<index_t>(wide_offsets[s]); });
+        passes.each(std::int64_t(sell.slices) + 1,
+                    [=] SPMVGPU_BODY(std::int64_t s) { slice_offsets[s] = static_cast<index_t>(wide_offsets[s]); });
         const SellSlots slots = slots_of(sell, row_offsets);
         // The slices are to the slots what rows are to entries.
-        passes.each_entry(
-            sell.slices, slice_offsets, static_cast<index_t>(plan.slices.slots),
-            SPMVGPU_BODY(index_t slice, index_t slot) {
-                const index_t k = slots.entry_in(slice, slot);
-                to[slot] = k < 0 ? -1 : cols[k];
-            });
+        passes.each_entry(sell.slices, slice_offsets, static_cast<index_t>(plan.slices.slots),
+                          [=] SPMVGPU_BODY(index_t slice, index_t slot) {
+                              const index_t k = slots.entry_in(slice, slot);
+                              to[slot] = k < 0 ? -1 : cols[k];
+                          });
         store_values(passes, sell, row_offsets, csr.values.data());
         return sell;
     }
@@ -94,7 +92,7 @@ struct Builder<Sell<T>, Passes> {
         index_t* const lengths = map.data();
         passes.each(
             sell.rows,
-            SPMVGPU_BODY(std::int64_t i) {
+            [=] SPMVGPU_BODY(std::int64_t i) {
                 const index_t begin = slice_offsets[i / kSliceRows], end = slice_offsets[i / kSliceRows + 1];
                 const index_t* const first = cols + begin + i % kSliceRows;
                 // The first slot of the lane that is padding.
@@ -117,12 +115,11 @@ struct Builder<Sell<T>, Passes> {
     static void store_values(Passes& passes, Sell<T>& sell, const index_t* row_offsets, const T* values) {
         const SellSlots slots = slots_of(sell, row_offsets);
         T* const to = sell.values.data();
-        passes.each_entry(
-            sell.slices, slots.slice_offsets, static_cast<index_t>(sell.values.size()),
-            SPMVGPU_BODY(index_t slice, index_t slot) {
-                const index_t k = slots.entry_in(slice, slot);
-                to[slot] = k < 0 ? T(0) : values[k];
-            });
+        passes.each_entry(sell.slices, slots.slice_offsets, static_cast<index_t>(sell.values.size()),
+                          [=] SPMVGPU_BODY(index_t slice, index_t slot) {
+                              const index_t k = slots.entry_in(slice, slot);
+                              to[slot] = k < 0 ? T(0) : values[k];
+                          });
     }
 
     static SellSlots slots_of(const Sell<T>& sell, const index_t* row_offsets) {

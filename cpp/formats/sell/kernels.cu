@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 // Neighbouring slices share x in the L1: 256 threads were measured 24 % over 128 on a wide band, 3 % under it on a
 // 5-point grid.

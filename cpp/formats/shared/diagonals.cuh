@@ -8,7 +8,7 @@
 #include "formats/sdia/layout.hpp"
 #include "gpu/cuda/warp.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Diagonals of a matrix of so many columns, of which `rows` from the row `before` on are multiplied. Those left of the
 // main one are the mirror images of the last `mirrored` stored ones, from the last one on; then come the stored ones.
@@ -125,4 +125,4 @@ void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const 
                  values, product);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

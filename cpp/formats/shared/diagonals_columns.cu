@@ -4,12 +4,12 @@ namespace spmvgpu {
 
 template <class T>
 void Dia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_diagonals_columns(cuda::rows_of(*this), rows, product, stream);
+    gpu::launch_diagonals_columns(gpu::rows_of(*this), rows, product, stream);
 }
 
 template <class T>
 void Sdia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_diagonals_columns(cuda::rows_of(*this), rows, product, stream);
+    gpu::launch_diagonals_columns(gpu::rows_of(*this), rows, product, stream);
 }
 
 #define INSTANTIATE(T)                                                            \

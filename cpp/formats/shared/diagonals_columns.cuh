@@ -3,7 +3,7 @@
 
 #include "formats/columns.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 constexpr int kNeighbours = 4;  // rows of a group; the pitch is a multiple of it
 constexpr int kBatch = 2;       // diagonals side by side whose values and rows of x are under way at the same time
@@ -94,4 +94,4 @@ void launch_diagonals_columns(const DiagonalRows<T, kMirrors>& stored, index_t r
     });
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

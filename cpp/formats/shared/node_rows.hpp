@@ -46,7 +46,7 @@ int find_node_rows(Passes& passes, index_t rows, const index_t* row_offsets, con
     const std::int64_t looked_at = (nodes + step - 1) / step;
     const auto found = passes.template reduce<std::int64_t>(
         looked_at,
-        SPMVGPU_BODY(std::int64_t i) {
+        [=] SPMVGPU_BODY(std::int64_t i) {
             const auto row = static_cast<index_t>(i * step * node_rows::kNode);
             return node_rows::repeats(row_offsets, col_indices, row + 1, most) &&
                    node_rows::repeats(row_offsets, col_indices, row + 2, most);

@@ -39,15 +39,15 @@ Slices cut_with_windows(Passes& passes, index_t rows, const index_t* row_offsets
     const index_t slices = rows / kSliceLanes + (rows % kSliceLanes != 0);
     Slices result{sigma, {}, passes.template scratch<std::int64_t>(slices + std::size_t(1)), 0, longest};
     if (sigma > 1) {
-        result.permutation = passes.keep(passes.order_by_key(
-            rows, sigma, longest,
-            SPMVGPU_BODY(index_t row) { return longest - (row_offsets[row + 1] - row_offsets[row]); }));
+        result.permutation = passes.keep(passes.order_by_key(rows, sigma, longest, [=] SPMVGPU_BODY(index_t row) {
+            return longest - (row_offsets[row + 1] - row_offsets[row]);
+        }));
     }
     const index_t* const permutation = result.permutation.size() > 0 ? result.permutation.data() : nullptr;
     std::int64_t* const offsets = result.offsets.data();
     passes.each(
         slices,
-        SPMVGPU_BODY(std::int64_t s) {
+        [=] SPMVGPU_BODY(std::int64_t s) {
             offsets[s] = std::int64_t(slice_width(row_offsets, permutation, rows, s)) * kSliceLanes;
         },
         kSliceLanes);
@@ -65,7 +65,7 @@ Slices cut_into_slices(Passes& passes, index_t rows, index_t nnz, const index_t*
     constexpr double kWorthSortingFar = 1.25;  // in windows beyond the first only from this padding on
     const auto in_order = passes.template reduce<Widths>(
         rows / kSliceLanes + (rows % kSliceLanes != 0),
-        SPMVGPU_BODY(std::int64_t s) {
+        [=] SPMVGPU_BODY(std::int64_t s) {
             const index_t width = slice_width(row_offsets, nullptr, rows, s);
             return Widths{width, width};
         },

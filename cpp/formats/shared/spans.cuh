@@ -7,7 +7,7 @@
 #include "gpu/cuda/check.hpp"
 #include "gpu/cuda/warp.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // partial(span, i) gives partial sum i of [span.first, span.last].
 template <class T, class Partial>
@@ -41,4 +41,4 @@ void merge_spans(const Array<RowSpan>& spans, const Product<T>& product, Stream 
                  spans.data(), count, product, partial);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

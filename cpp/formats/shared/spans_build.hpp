@@ -15,7 +15,7 @@ Array<RowBound> find_bounds(Passes& passes, index_t rows, const index_t* row_off
     constexpr std::int64_t kNanosecondsPerSearch = 200;
     passes.each(
         static_cast<std::int64_t>(bounds.size()),
-        SPMVGPU_BODY(std::int64_t p) {
+        [=] SPMVGPU_BODY(std::int64_t p) {
             const auto begin = static_cast<index_t>(p * part);
             const index_t left = nnz - begin, last = begin + (left < part ? left : part) - 1;
             bound[p] = {row_of_entry(row_offsets, rows, begin), row_of_entry(row_offsets, rows, last)};
@@ -35,22 +35,19 @@ Array<RowSpan> find_spans(Passes& passes, const Array<RowBound>& bounds) {
     const auto parts = static_cast<index_t>(bounds.size());
     const RowBound* const bound = bounds.data();
     // The second part of each such row, and its last one.
-    const Array<index_t> seconds = select(
-        passes, parts, SPMVGPU_BODY(std::int64_t p) {
-            return continues_row(bound, p) && !(continues_row(bound, p - 1) && bound[p - 1].first == bound[p].first);
-        });
-    const Array<index_t> lasts = select(
-        passes, parts, SPMVGPU_BODY(std::int64_t p) {
-            return continues_row(bound, p) &&
-                   !(p + 1 < parts && continues_row(bound, p + 1) && bound[p + 1].first == bound[p].first);
-        });
+    const Array<index_t> seconds = select(passes, parts, [=] SPMVGPU_BODY(std::int64_t p) {
+        return continues_row(bound, p) && !(continues_row(bound, p - 1) && bound[p - 1].first == bound[p].first);
+    });
+    const Array<index_t> lasts = select(passes, parts, [=] SPMVGPU_BODY(std::int64_t p) {
+        return continues_row(bound, p) &&
+               !(p + 1 < parts && continues_row(bound, p + 1) && bound[p + 1].first == bound[p].first);
+    });
     Array<RowSpan> spans = passes.template make<RowSpan>(seconds.size());
     RowSpan* const span = spans.data();
     const index_t *const second = seconds.data(), *const last = lasts.data();
-    passes.each(
-        static_cast<std::int64_t>(spans.size()), SPMVGPU_BODY(std::int64_t i) {
-            span[i] = {bound[second[i]].first, second[i] - 1, last[i]};
-        });
+    passes.each(static_cast<std::int64_t>(spans.size()), [=] SPMVGPU_BODY(std::int64_t i) {
+        span[i] = {bound[second[i]].first, second[i] - 1, last[i]};
+    });
     return spans;
 }
 

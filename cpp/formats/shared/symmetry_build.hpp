@@ -48,13 +48,12 @@ Entries<T> entries_of(const CsrMatrix<T>& csr, index_t before) {
 // How many more entries with mirror images there are above the diagonal than below it.
 template <class T, class Passes>
 std::int64_t count_surplus(Passes& passes, const Entries<T>& entries) {
-    return passes.template reduce<std::int64_t>(
-        entries.rows, SPMVGPU_BODY(std::int64_t row) {
-            const std::int64_t begin = entries.row_offsets[row], end = entries.row_offsets[row + 1];
-            const std::int64_t before = entries.before;
-            const auto from = [&](std::int64_t col) { return first_not_below(entries.cols, begin, end, col); };
-            return (from(before + entries.rows) - from(before + row + 1)) - (from(before + row) - from(before));
-        });
+    return passes.template reduce<std::int64_t>(entries.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const std::int64_t begin = entries.row_offsets[row], end = entries.row_offsets[row + 1];
+        const std::int64_t before = entries.before;
+        const auto from = [&](std::int64_t col) { return first_not_below(entries.cols, begin, end, col); };
+        return (from(before + entries.rows) - from(before + row + 1)) - (from(before + row) - from(before));
+    });
 }
 
 // Whether all entries on and below the diagonal have mirror images, which they have above it as many of.
@@ -62,10 +61,9 @@ template <class T, class Passes>
 bool holds(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
     const Entries<T> entries = entries_of(csr, before);
     if (count_surplus(passes, entries) != 0) return false;
-    return !any_entry(
-        passes, csr.rows, entries.row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            return entries.cols[k] - entries.before <= row && !entries.has_mirror(row, k, hermitian);
-        });
+    return !any_entry(passes, csr.rows, entries.row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        return entries.cols[k] - entries.before <= row && !entries.has_mirror(row, k, hermitian);
+    });
 }
 
 // The first entry without its mirror image, of which there is one. Near the front in most matrices: stretches of
@@ -76,12 +74,11 @@ std::int64_t first_without_mirror(Passes& passes, const CsrMatrix<T>& csr, bool 
     constexpr std::int64_t kFirst = 1 << 16, kTimes = 8;
     for (std::int64_t begin = 0, length = kFirst; begin < csr.nnz; begin += length, length *= kTimes) {
         const std::int64_t end = begin + length < csr.nnz ? begin + length : csr.nnz;
-        const auto from_end = largest<std::int64_t>(
-            passes, end - begin, SPMVGPU_BODY(std::int64_t i) {
-                const auto k = static_cast<index_t>(begin + i);
-                const index_t row = row_of_entry(entries.row_offsets, entries.rows, k);
-                return entries.has_mirror(row, k, hermitian) ? std::int64_t(0) : end - k;
-            });
+        const auto from_end = largest<std::int64_t>(passes, end - begin, [=] SPMVGPU_BODY(std::int64_t i) {
+            const auto k = static_cast<index_t>(begin + i);
+            const index_t row = row_of_entry(entries.row_offsets, entries.rows, k);
+            return entries.has_mirror(row, k, hermitian) ? std::int64_t(0) : end - k;
+        });
         if (from_end > 0) return end - from_end;
     }
     return csr.nnz;
@@ -93,13 +90,12 @@ std::string describe(Passes& passes, const CsrMatrix<T>& csr, std::int64_t k, bo
     // row, column, and where the mirror image is, or -1
     Array<index_t> found = passes.template scratch<index_t>(3);
     index_t* const to = found.data();
-    passes.each(
-        1, SPMVGPU_BODY(std::int64_t) {
-            const auto entry = static_cast<index_t>(k);
-            to[0] = row_of_entry(entries.row_offsets, entries.rows, entry);
-            to[1] = entries.cols[entry] - entries.before;
-            to[2] = static_cast<index_t>(entries.mirror_of(to[0], entry));
-        });
+    passes.each(1, [=] SPMVGPU_BODY(std::int64_t) {
+        const auto entry = static_cast<index_t>(k);
+        to[0] = row_of_entry(entries.row_offsets, entries.rows, entry);
+        to[1] = entries.cols[entry] - entries.before;
+        to[2] = static_cast<index_t>(entries.mirror_of(to[0], entry));
+    });
     const index_t mirror = passes.read(to + 2);
     const T here = passes.read(csr.values.data() + k),
             there = mirror < 0 ? T(0) : passes.read(csr.values.data() + mirror);

@@ -46,10 +46,10 @@ struct Builder<Stencil<T>, Passes> {
         const RowKind* const all = kinds_of(plan.stencils);
         const auto changes = passes.template reduce<std::int64_t>(
             csr.rows > 0 ? csr.rows - 1 : 0,
-            SPMVGPU_BODY(std::int64_t row) { return all[kinds[row]].owner != all[kinds[row + 1]].owner; });
+            [=] SPMVGPU_BODY(std::int64_t row) { return all[kinds[row]].owner != all[kinds[row + 1]].owner; });
         plan.cost.counts["kinds"] = static_cast<double>(plan.examples.size());
         plan.cost.counts["changes"] = static_cast<double>(changes);
-        if (target.device.is_cuda()) plan.cost.launches = csr.rows > 0;
+        if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         if (tuning.rows_per_thread == 0) {
             plan.tuning.rows_per_thread = choose_rows_per_thread(csr.rows, target.processors);
         }
@@ -72,9 +72,9 @@ struct Builder<Stencil<T>, Passes> {
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         const index_t* const examples = plan.examples.data();
         index_t* const offsets = stencil.offsets.data();
-        fill_slots(
-            passes, stencil, offsets,
-            SPMVGPU_BODY(index_t kind, index_t i) { return cols[row_offsets[examples[kind]] + i] - examples[kind]; });
+        fill_slots(passes, stencil, offsets, [=] SPMVGPU_BODY(index_t kind, index_t i) {
+            return cols[row_offsets[examples[kind]] + i] - examples[kind];
+        });
         store_examples(passes, stencil, row_offsets, csr.values.data());
         return stencil;
     }
@@ -84,8 +84,8 @@ struct Builder<Stencil<T>, Passes> {
         const RowKind* const all = kinds_of(stencil.stencils);
         const Kind* const kinds = stencil.kinds.data();
         const Word* const masks = stencil.masks.data();
-        return sum_row_lengths(
-            passes, stencil.rows, SPMVGPU_BODY(index_t row) { return all[kinds[row]].entries(masks); });
+        return sum_row_lengths(passes, stencil.rows,
+                               [=] SPMVGPU_BODY(index_t row) { return all[kinds[row]].entries(masks); });
     }
 
     // What was the same has to be the same again: in all rows of a kind, and in all kinds that share slots.
@@ -97,18 +97,17 @@ struct Builder<Stencil<T>, Passes> {
         Array<Mark> found = passes.template scratch<Mark>(1);
         Mark* const differ = found.data();
         passes.fill(differ, 1, Mark(0));
-        each_row(
-            passes, are_long(passes, stencil.rows, row_offsets), stencil.rows,
-            SPMVGPU_BODY(const auto& lanes, std::int64_t row) {
-                const T *const own = values + row_offsets[row], *const same =
-                                                                    values + row_offsets[examples[kinds[row]]];
-                lanes.share(row_offsets[row + 1] - row_offsets[row], [&](index_t i) {
-                    if (!same_bits(own[i], same[i])) set_mark(differ);
-                });
-            });
+        each_row(passes, are_long(passes, stencil.rows, row_offsets), stencil.rows,
+                 [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row) {
+                     const T *const own = values + row_offsets[row], *const same =
+                                                                         values + row_offsets[examples[kinds[row]]];
+                     lanes.share(row_offsets[row + 1] - row_offsets[row], [&](index_t i) {
+                         if (!same_bits(own[i], same[i])) set_mark(differ);
+                     });
+                 });
         passes.each_in_step(
             stencil.kind_count(),
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t k) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t k) {
                 const RowKind kind = all[k];
                 const T* const own = values + row_offsets[examples[k]];
                 const T* const same = values + row_offsets[examples[kind.owner]];
@@ -141,7 +140,7 @@ struct Builder<Stencil<T>, Passes> {
     static void each_row(Passes& passes, bool are_long, index_t n, Body body) {
         if (are_long) return passes.each_in_step(n, body, kNanosecondsPerRow);
         passes.each(
-            n, SPMVGPU_BODY(std::int64_t i) { body(OneLane{}, i); }, kNanosecondsPerRow);
+            n, [=] SPMVGPU_BODY(std::int64_t i) { body(OneLane{}, i); }, kNanosecondsPerRow);
     }
 
     // Rows from everywhere say what kinds there are. Those that are of another come after that, from among themselves,
@@ -163,21 +162,20 @@ struct Builder<Stencil<T>, Passes> {
             table.all = placed.data();
             table.count = static_cast<std::int64_t>(known.size());
             const KnownRows there = table;
-            each_row(
-                passes, rows_are_long, count, SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
-                    const index_t row = list == nullptr ? static_cast<index_t>(i) : list[i];
-                    const Kind kind = there.kind_of(lanes, rows, row, differs);
-                    lanes.once([&] {
-                        kinds[row] = kind;
-                        if (kind == KnownRows::kUnknown) set_mark(is_unknown);
-                    });
+            each_row(passes, rows_are_long, count, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+                const index_t row = list == nullptr ? static_cast<index_t>(i) : list[i];
+                const Kind kind = there.kind_of(lanes, rows, row, differs);
+                lanes.once([&] {
+                    kinds[row] = kind;
+                    if (kind == KnownRows::kUnknown) set_mark(is_unknown);
                 });
+            });
             const std::vector<Mark> found = passes.read_all(marks);
             if (found[1] != 0) stencil_choice::refuse("has different rows with one key", csr.bytes());
             if (found[0] == 0) break;
             passes.fill(is_unknown, 1, Mark(0));
-            unknown = select(
-                passes, csr.rows, SPMVGPU_BODY(std::int64_t row) { return kinds[row] == KnownRows::kUnknown; });
+            unknown = select(passes, csr.rows,
+                             [=] SPMVGPU_BODY(std::int64_t row) { return kinds[row] == KnownRows::kUnknown; });
         }
         number_by_first_rows(passes, csr.rows, static_cast<index_t>(known.size()), plan);
     }
@@ -192,7 +190,7 @@ struct Builder<Stencil<T>, Passes> {
         KnownRow* const to = sample.data();
         passes.each_in_step(
             size,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
                 const std::int64_t place = sample_place(all, size, i);
                 const index_t row = list == nullptr ? static_cast<index_t>(place) : list[place];
                 const std::uint64_t key = rows.key(lanes, row);
@@ -210,10 +208,9 @@ struct Builder<Stencil<T>, Passes> {
         Array<index_t> first_rows = passes.template scratch<index_t>(count);
         index_t* const first = first_rows.data();
         passes.fill(first, count, rows);
-        passes.each(
-            rows, SPMVGPU_BODY(std::int64_t row) {
-                if (row == 0 || kinds[row - 1] != kinds[row]) lower(first + kinds[row], static_cast<index_t>(row));
-            });
+        passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            if (row == 0 || kinds[row - 1] != kinds[row]) lower(first + kinds[row], static_cast<index_t>(row));
+        });
         const std::vector<index_t> unordered = passes.read_all(first_rows);
         std::vector<index_t> examples = unordered, numbers(count);
         std::sort(examples.begin(), examples.end());
@@ -224,8 +221,7 @@ struct Builder<Stencil<T>, Passes> {
         plan.examples = passes.keep(write(passes, examples));
         const Array<index_t> placed = write(passes, numbers);
         const index_t* const number = placed.data();
-        passes.each(
-            rows, SPMVGPU_BODY(std::int64_t row) { kinds[row] = static_cast<Kind>(number[kinds[row]]); });
+        passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { kinds[row] = static_cast<Kind>(number[kinds[row]]); });
     }
 
     static const RowKind* kinds_of(const Array<index_t>& stencils) {
@@ -246,10 +242,9 @@ struct Builder<Stencil<T>, Passes> {
         const index_t *const row_offsets = csr.row_offsets.data(), *const examples = plan.examples.data();
         Array<index_t> lengths_there = passes.template scratch<index_t>(count);
         index_t* const to = lengths_there.data();
-        passes.each(
-            count, SPMVGPU_BODY(std::int64_t kind) {
-                to[kind] = row_offsets[examples[kind] + 1] - row_offsets[examples[kind]];
-            });
+        passes.each(count, [=] SPMVGPU_BODY(std::int64_t kind) {
+            to[kind] = row_offsets[examples[kind] + 1] - row_offsets[examples[kind]];
+        });
         const std::vector<index_t> lengths = passes.read_all(lengths_there);
         const auto patterns = read_patterns(passes, csr, plan, lengths);
         auto [kinds, masks, layer_rows] = share_slots(lengths, patterns, csr.rows);
@@ -289,14 +284,13 @@ struct Builder<Stencil<T>, Passes> {
         Array<T> values_there = passes.template scratch<T>(count * most);
         index_t* const to_offsets = offsets_there.data();
         T* const to_values = values_there.data();
-        passes.each(
-            count * most, SPMVGPU_BODY(std::int64_t place) {
-                const index_t example = examples[place / most];
-                const std::int64_t k = row_offsets[example] + place % most;
-                const bool is_there = k < row_offsets[example + 1];
-                to_offsets[place] = is_there ? cols[k] - example : 0;
-                to_values[place] = is_there ? values[k] : T(0);
-            });
+        passes.each(count * most, [=] SPMVGPU_BODY(std::int64_t place) {
+            const index_t example = examples[place / most];
+            const std::int64_t k = row_offsets[example] + place % most;
+            const bool is_there = k < row_offsets[example + 1];
+            to_offsets[place] = is_there ? cols[k] - example : 0;
+            to_values[place] = is_there ? values[k] : T(0);
+        });
         const std::vector<index_t> offsets = passes.read_all(offsets_there);
         const std::vector<T> numbers = passes.read_all(values_there);
         std::vector<Pattern<T>> patterns(count);
@@ -315,7 +309,7 @@ struct Builder<Stencil<T>, Passes> {
         const RowKind* const all = kinds_of(stencil.stencils);
         passes.each_in_step(
             stencil.kind_count(),
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t k) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t k) {
                 const auto kind = static_cast<index_t>(k);
                 const RowKind own = all[kind];
                 const index_t padding = -own.length & (Stencil<T>::kTogether - 1);
@@ -328,12 +322,11 @@ struct Builder<Stencil<T>, Passes> {
     // The values of the stencils, from those of the rows that are examples.
     static void store_examples(Passes& passes, Stencil<T>& stencil, const index_t* row_offsets, const T* values) {
         const index_t* const examples = stencil.examples.data();
-        fill_slots(
-            passes, stencil, stencil.values.data(),
-            SPMVGPU_BODY(index_t kind, index_t i) { return values[row_offsets[examples[kind]] + i]; });
+        fill_slots(passes, stencil, stencil.values.data(),
+                   [=] SPMVGPU_BODY(index_t kind, index_t i) { return values[row_offsets[examples[kind]] + i]; });
         const T* const stored = stencil.values.data();
         const auto others = passes.template reduce<std::int64_t>(
-            stencil.values.size(), SPMVGPU_BODY(std::int64_t slot) { return !is_finite(stored[slot]); });
+            stencil.values.size(), [=] SPMVGPU_BODY(std::int64_t slot) { return !is_finite(stored[slot]); });
         stencil.is_finite = others == 0;
     }
 };

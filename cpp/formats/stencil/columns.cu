@@ -4,7 +4,7 @@ namespace spmvgpu {
 
 template <class T>
 void Stencil<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_columns<1>(cuda::rows_of(*this), rows, 1, product, stream);
+    gpu::launch_columns<1>(gpu::rows_of(*this), rows, 1, product, stream);
 }
 
 #define INSTANTIATE(T) template void Stencil<T>::multiply_columns_cuda(const Product<T>&, Stream) const;

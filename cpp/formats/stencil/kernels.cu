@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 constexpr int kStencilBlockSize = Stencil<float>::kBlockRows;
 constexpr int kTogether = Stencil<float>::kTogether;

@@ -15,7 +15,7 @@ namespace tsmv_choice {
 void complete(TsmvTuning& tuning, index_t nodes, const Target& target, int value_bytes) {
     constexpr index_t kLikelyProcessors = 128;
     const bool poster = tuning.variant == TsmvVariant::kPoster;
-    const index_t processors = target.device.is_cuda() ? target.processors : kLikelyProcessors;
+    const index_t processors = target.device.is_gpu() ? target.processors : kLikelyProcessors;
     const auto tiles_per_processor = [&](int tile_nodes) { return nodes / tile_nodes / processors; };
     // Floats leave room for twice the rows in a tile, where there are tiles enough.
     const bool wide = value_bytes == 4 && tuning.block > 1 && tiles_per_processor(256) >= 3;

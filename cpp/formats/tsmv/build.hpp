@@ -69,7 +69,7 @@ struct Builder<Tsmv<T>, Passes> {
         plan.cost.slots = layout.slots * block * block + layout.remainder;
         plan.cost.entries = layout.entries + layout.remainder;
         plan.cost.gathers = std::int64_t(layout.halo) * block + csr.rows + layout.remainder;
-        if (target.device.is_cuda()) plan.cost.launches = (csr.rows > 0) + (merges > 0);
+        if (target.device.is_gpu()) plan.cost.launches = (csr.rows > 0) + (merges > 0);
         if (layout.remainder > 0) {
             plan.remainder = take_remainder(passes, layout, csr, tuning.symmetry == Symmetry::kHermitian);
             plan.remainder_plan = Builder<Csr<T>, Passes>::plan_for(passes, plan.remainder, {}, target);
@@ -133,7 +133,7 @@ struct Builder<Tsmv<T>, Passes> {
         const std::uint16_t* const positions = layout.positions.data();
         passes.each_in_step(
             layout.tile_count,
-            SPMVGPU_BODY(const typename Passes::Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const typename Passes::Lanes& lanes, std::int64_t t) {
                 const TsmvTile tile = tiles[t];
                 const index_t halo = tiles[t + 1].halo - tile.halo;
                 lanes.share(tiles[t + 1].node - tile.node, [&](index_t n) {
@@ -173,19 +173,19 @@ struct Builder<Tsmv<T>, Passes> {
         const index_t *const places = layout.pattern.places.data(), *const row_offsets = csr.row_offsets.data();
         const T* const values = csr.values.data();
         T* const to = tsmv.values.data();
-        passes.each_entry(
-            to_places.steps, to_places.step_offsets, to_places.slots, SPMVGPU_BODY(index_t step, index_t slot) {
-                const auto [k, node] = of_slot[slot];
-                const index_t row = k < 0 ? 0 : first_rows[node];
-                const index_t rows = k < 0 ? 0 : first_rows[node + 1] - row;
-                const index_t cols = k < 0 ? 0 : first_rows[columns[k] + 1] - first_rows[columns[k]];
-                for (int i = 0; i < width; ++i) {
-                    for (int j = 0; j < width; ++j) {
-                        to[to_places.in_values(step, slot, i * width + j)] =
-                            i < rows && j < cols ? values[row_offsets[row + i] + places[k] + j] : T(0);
-                    }
-                }
-            });
+        passes.each_entry(to_places.steps, to_places.step_offsets, to_places.slots,
+                          [=] SPMVGPU_BODY(index_t step, index_t slot) {
+                              const auto [k, node] = of_slot[slot];
+                              const index_t row = k < 0 ? 0 : first_rows[node];
+                              const index_t rows = k < 0 ? 0 : first_rows[node + 1] - row;
+                              const index_t cols = k < 0 ? 0 : first_rows[columns[k] + 1] - first_rows[columns[k]];
+                              for (int i = 0; i < width; ++i) {
+                                  for (int j = 0; j < width; ++j) {
+                                      to[to_places.in_values(step, slot, i * width + j)] =
+                                          i < rows && j < cols ? values[row_offsets[row + i] + places[k] + j] : T(0);
+                                  }
+                              }
+                          });
     }
 
     // One that lasts.
@@ -194,8 +194,7 @@ struct Builder<Tsmv<T>, Passes> {
         Array<index_t> copy = passes.template make<index_t>(n);
         index_t* const to = copy.data();
         const index_t* const from = array.data();
-        passes.each(
-            n, SPMVGPU_BODY(std::int64_t i) { to[i] = from[i]; });
+        passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = from[i]; });
         return copy;
     }
 
@@ -204,23 +203,22 @@ struct Builder<Tsmv<T>, Passes> {
         const index_t halo = plan.layout.halo, nodes = plan.layout.pattern.nodes;
         if (halo == 0) return;
         const index_t* const halo_nodes = plan.layout.halo_nodes.data();
-        const Array<index_t> order = passes.order_by_key(
-            halo, halo, nodes - 1, SPMVGPU_BODY(index_t i) { return halo_nodes[i]; });
+        const Array<index_t> order =
+            passes.order_by_key(halo, halo, nodes - 1, [=] SPMVGPU_BODY(index_t i) { return halo_nodes[i]; });
         const index_t* const from = order.data();
         plan.merge_sources = copy_of(passes, order);
-        const Array<index_t> firsts = select(
-            passes, halo,
-            SPMVGPU_BODY(std::int64_t i) { return i == 0 || halo_nodes[from[i]] != halo_nodes[from[i - 1]]; });
+        const Array<index_t> firsts = select(passes, halo, [=] SPMVGPU_BODY(std::int64_t i) {
+            return i == 0 || halo_nodes[from[i]] != halo_nodes[from[i - 1]];
+        });
         const auto merges = static_cast<std::int64_t>(firsts.size());
         plan.merge_nodes = passes.template make<index_t>(merges);
         plan.merge_offsets = passes.template make<index_t>(merges + 1);
         const index_t* const first = firsts.data();
         index_t *const merge_nodes = plan.merge_nodes.data(), *const offsets = plan.merge_offsets.data();
-        passes.each(
-            merges + 1, SPMVGPU_BODY(std::int64_t m) {
-                offsets[m] = m < merges ? first[m] : halo;
-                if (m < merges) merge_nodes[m] = halo_nodes[from[first[m]]];
-            });
+        passes.each(merges + 1, [=] SPMVGPU_BODY(std::int64_t m) {
+            offsets[m] = m < merges ? first[m] : halo;
+            if (m < merges) merge_nodes[m] = halo_nodes[from[first[m]]];
+        });
     }
 
     // The entries of dropped blocks and their mirror images; those above the diagonal of blocks are made of those below
@@ -234,13 +232,12 @@ struct Builder<Tsmv<T>, Passes> {
         const Placement* const blocks = layout.blocks.data();
         Array<index_t> places = passes.template scratch<index_t>(csr.nnz + std::size_t(1));
         index_t* const place = places.data();
-        passes.each_entry(
-            csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                const index_t node = node_of_row(nodes_before, row), column = node_of_row(nodes_before, cols[k]);
-                const index_t lower = node > column ? node : column, left = node > column ? column : node;
-                const auto block = first_not_below(columns, offsets[lower], offsets[lower + 1], left);
-                place[k] = blocks[block].step == Placement::kDropped;
-            });
+        passes.each_entry(csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t node = node_of_row(nodes_before, row), column = node_of_row(nodes_before, cols[k]);
+            const index_t lower = node > column ? node : column, left = node > column ? column : node;
+            const auto block = first_not_below(columns, offsets[lower], offsets[lower + 1], left);
+            place[k] = blocks[block].step == Placement::kDropped;
+        });
         const index_t count = passes.scan(place, csr.nnz);
         CsrMatrix<T> rest{csr.rows,
                           csr.rows,
@@ -250,23 +247,21 @@ struct Builder<Tsmv<T>, Passes> {
                           passes.template make<T>(count)};
         index_t *const rest_offsets = rest.row_offsets.data(), *const rest_cols = rest.col_indices.data();
         T* const rest_values = rest.values.data();
-        passes.each(
-            std::int64_t(csr.rows) + 1,
-            SPMVGPU_BODY(std::int64_t row) { rest_offsets[row] = place[row_offsets[row]]; });
+        passes.each(std::int64_t(csr.rows) + 1,
+                    [=] SPMVGPU_BODY(std::int64_t row) { rest_offsets[row] = place[row_offsets[row]]; });
         const Mirror<T> mirror(hermitian);
-        passes.each_entry(
-            csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                if (place[k] == place[k + 1]) return;
-                const index_t col = cols[k];
-                const bool is_mirrored = node_of_row(nodes_before, col) > node_of_row(nodes_before, row);
-                rest_cols[place[k]] = col;
-                if (is_mirrored && hermitian) {
-                    rest_values[place[k]] =
-                        mirror(values[first_not_below(cols, row_offsets[col], row_offsets[col + 1], row)]);
-                } else {  // the same to the bit
-                    rest_values[place[k]] = values[k];
-                }
-            });
+        passes.each_entry(csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            if (place[k] == place[k + 1]) return;
+            const index_t col = cols[k];
+            const bool is_mirrored = node_of_row(nodes_before, col) > node_of_row(nodes_before, row);
+            rest_cols[place[k]] = col;
+            if (is_mirrored && hermitian) {
+                rest_values[place[k]] =
+                    mirror(values[first_not_below(cols, row_offsets[col], row_offsets[col + 1], row)]);
+            } else {  // the same to the bit
+                rest_values[place[k]] = values[k];
+            }
+        });
         return rest;
     }
 
@@ -283,19 +278,18 @@ struct Builder<Tsmv<T>, Passes> {
         const bool hermitian = tsmv.tuning.symmetry == Symmetry::kHermitian;
         const Mirror<T> mirror = tsmv.mirror();
         T *const to = tsmv.values.data(), *const to_remainder = tsmv.remainder.values.data();
-        passes.each_entry(
-            places.steps, places.step_offsets, places.slots, SPMVGPU_BODY(index_t step, index_t slot) {
-                for (int i = 0; i < places.of_slot; ++i) {
-                    const std::int64_t place = places.in_values(step, slot, i);
-                    to[place] = map[place] == tsmv_sources::kPadding ? T(0) : values[map[place]];
-                }
-            });
-        passes.each(
-            tsmv.remainder.nnz, SPMVGPU_BODY(std::int64_t k) {
-                const index_t source = map[places.count + k];
-                const T value = values[tsmv_sources::position_of(source)];
-                to_remainder[k] = tsmv_sources::is_mirror(source) && hermitian ? mirror(value) : value;
-            });
+        passes.each_entry(places.steps, places.step_offsets, places.slots,
+                          [=] SPMVGPU_BODY(index_t step, index_t slot) {
+                              for (int i = 0; i < places.of_slot; ++i) {
+                                  const std::int64_t place = places.in_values(step, slot, i);
+                                  to[place] = map[place] == tsmv_sources::kPadding ? T(0) : values[map[place]];
+                              }
+                          });
+        passes.each(tsmv.remainder.nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+            const index_t source = map[places.count + k];
+            const T value = values[tsmv_sources::position_of(source)];
+            to_remainder[k] = tsmv_sources::is_mirror(source) && hermitian ? mirror(value) : value;
+        });
     }
 
     static constexpr std::int64_t kNanosecondsPerSlot = 5;
@@ -334,23 +328,21 @@ struct Builder<Tsmv<T>, Passes> {
         Array<Mark> found = passes.template scratch<Mark>(1);
         Mark* const is_found = found.data();
         passes.fill(is_found, 1, Mark(0));
-        passes.each_entry(
-            places.steps, places.step_offsets, places.slots, SPMVGPU_BODY(index_t step, index_t slot) {
-                for (int i = 0; i < places.of_slot; ++i) {
-                    const std::int64_t place = places.in_values(step, slot, i);
-                    if (!is_mirrored(map[place], mirrors[place], values, hermitian)) set_mark(is_found);
-                }
-            });
-        passes.each(
-            tsmv.remainder.nnz, SPMVGPU_BODY(std::int64_t k) {
-                const std::int64_t place = places.count + k;
-                if (!is_mirrored(map[place], mirrors[place], values, hermitian)) set_mark(is_found);
-            });
+        passes.each_entry(places.steps, places.step_offsets, places.slots,
+                          [=] SPMVGPU_BODY(index_t step, index_t slot) {
+                              for (int i = 0; i < places.of_slot; ++i) {
+                                  const std::int64_t place = places.in_values(step, slot, i);
+                                  if (!is_mirrored(map[place], mirrors[place], values, hermitian)) set_mark(is_found);
+                              }
+                          });
+        passes.each(tsmv.remainder.nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+            const std::int64_t place = places.count + k;
+            if (!is_mirrored(map[place], mirrors[place], values, hermitian)) set_mark(is_found);
+        });
         if (passes.read(is_found) == 0) return;
-        const auto from_end = largest<std::int64_t>(
-            passes, all_places, SPMVGPU_BODY(std::int64_t i) {
-                return is_mirrored(map[i], mirrors[i], values, hermitian) ? std::int64_t(0) : all_places - i;
-            });
+        const auto from_end = largest<std::int64_t>(passes, all_places, [=] SPMVGPU_BODY(std::int64_t i) {
+            return is_mirrored(map[i], mirrors[i], values, hermitian) ? std::int64_t(0) : all_places - i;
+        });
         const index_t k = tsmv_sources::position_of(passes.read(map + all_places - from_end));
         const index_t mirrored = passes.read(mirrors + all_places - from_end);
         refuse_new_values(Tsmv<T>::kName, k, mirrored, hermitian);

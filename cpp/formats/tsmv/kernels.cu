@@ -8,7 +8,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 // What a thread block reads; the same for all of them.
 template <class T>
@@ -96,7 +96,7 @@ struct SliceWalk {
             T x[kBlock] = {}, sums[kBlock] = {};
             if (node != Tsmv<T>::kNoNode) {
 #pragma unroll
-                for (int i = 0; i < kBlock; ++i) x[i] = cuda::load(window.x + node * kBlock + i);
+                for (int i = 0; i < kBlock; ++i) x[i] = gpu::load(window.x + node * kBlock + i);
             }
             for (; step < end; step += kSteps) {
                 T mirrored[kSteps][kBlock];
@@ -135,7 +135,7 @@ struct SliceWalk {
                                                           T* mirrored, Mirror<T> mirror) {
 #pragma unroll
         for (int j = 0; j < kBlock; ++j) {
-            const T x_j = cuda::load(column_x + j);
+            const T x_j = gpu::load(column_x + j);
             mirrored[j] = 0;
 #pragma unroll
             for (int i = 0; i < kBlock; ++i) {
@@ -170,8 +170,8 @@ struct FlagWalk {
                 if (packed != TsmvCoordinate::kFake) {
                     const auto row = TsmvCoordinate::row(packed), column = TsmvCoordinate::column(packed);
                     const T value = now.values[s][0];
-                    sum += value * cuda::load(window.x + column);
-                    if (column != row) add_to(window.y + column, all.mirror(value) * cuda::load(window.x + row));
+                    sum += value * gpu::load(window.x + column);
+                    if (column != row) add_to(window.y + column, all.mirror(value) * gpu::load(window.x + row));
                     if (packed & TsmvCoordinate::kLast) {
                         add_to(window.y + row, sum);
                         sum = 0;
@@ -209,18 +209,18 @@ __global__ void __launch_bounds__(kMost, Walk::kThreadsToHold < kMost ? 1 : Walk
         const int n = i / kBlock;
         const index_t node = n < halo ? all.halo_nodes[tile.halo + n] : tile.node + n - halo;
         const index_t row = row_of<kBlock>(all.node_rows, node, i % kBlock);
-        store(window.x + i, row >= 0 ? cuda::load(product.x + row) : T(0));
+        store(window.x + i, row >= 0 ? gpu::load(product.x + row) : T(0));
         store(window.y + i, T(0));
     }
     __syncthreads();
     if (window.steps > 0) Walk::multiply(ahead, all, window, tile, end);
     let_next_kernel_start();
     for (int i = threadIdx.x; i < halo * kBlock; i += blockDim.x) {
-        store(all.halo_sums + std::int64_t(tile.halo) * kBlock + i, cuda::load(window.y + i));
+        store(all.halo_sums + std::int64_t(tile.halo) * kBlock + i, gpu::load(window.y + i));
     }
     for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += blockDim.x) {
         const index_t row = row_of<kBlock>(all.node_rows, tile.node + i / kBlock, i % kBlock);
-        if (row >= 0) store_row(product, row, cuda::load(window.y + halo * kBlock + i));
+        if (row >= 0) store_row(product, row, gpu::load(window.y + halo * kBlock + i));
     }
 }
 
@@ -237,7 +237,7 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
     wait_for_kernel_before();
     T sum = 0;
     if (end - begin <= kMany) {
-        for (index_t k = begin; k < end; ++k) sum += cuda::load(halo_sums + std::int64_t(sources[k]) * kBlock + part);
+        for (index_t k = begin; k < end; ++k) sum += gpu::load(halo_sums + std::int64_t(sources[k]) * kBlock + part);
     }
     unsigned long_rows = __ballot_sync(kAllLanes, end - begin > kMany);
     for (; long_rows != 0; long_rows &= long_rows - 1) {
@@ -246,7 +246,7 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
         const int its_part = __shfl_sync(kAllLanes, part, owner);
         T its_sum = 0;
         for (index_t k = from + lane; k < to; k += kWarp) {
-            its_sum += cuda::load(halo_sums + std::int64_t(sources[k]) * kBlock + its_part);
+            its_sum += gpu::load(halo_sums + std::int64_t(sources[k]) * kBlock + its_part);
         }
         its_sum = shuffle_from(sum_lanes(its_sum, kWarp), 0);
         if (lane == owner) sum = its_sum;

@@ -55,17 +55,16 @@ void mark_other_columns(Passes& passes, index_t rows, index_t nnz, const index_t
                         Mark* marks) {
     constexpr index_t kLongRow = 16;
     if (nnz / kLongRow < rows) {
-        passes.each_entry(
-            rows, row_offsets, nnz, SPMVGPU_BODY(index_t row, index_t k) {
-                const index_t length = row_offsets[row + 1] - row_offsets[row];
-                if (k < length || cols[k] == cols[k - length]) return;
-                if (!is_marked(marks + row)) set_mark(marks + row);
-            });
+        passes.each_entry(rows, row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t length = row_offsets[row + 1] - row_offsets[row];
+            if (k < length || cols[k] == cols[k - length]) return;
+            if (!is_marked(marks + row)) set_mark(marks + row);
+        });
         return;
     }
     passes.each_in_step(
         rows,
-        SPMVGPU_BODY(const typename Passes::Lanes& lanes, std::int64_t row) {
+        [=] SPMVGPU_BODY(const typename Passes::Lanes& lanes, std::int64_t row) {
             if (is_marked(marks + row)) return;
             const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
             lanes.share(length, [&](index_t i) {
@@ -88,44 +87,39 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
     index_t* const runs = run_numbers.data();
     Array<Mark> marks = passes.template scratch<Mark>(rows);
     Mark* const differs = marks.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) {
-            const index_t length = row_offsets[row + 1] - row_offsets[row];
-            differs[row] = row == 0 || length != row_offsets[row] - row_offsets[row - 1];
-        });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const index_t length = row_offsets[row + 1] - row_offsets[row];
+        differs[row] = row == 0 || length != row_offsets[row] - row_offsets[row - 1];
+    });
     mark_other_columns(passes, rows, nnz, row_offsets, cols, differs);
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) { runs[row] = differs[row]; });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { runs[row] = differs[row]; });
     Array<index_t> run_begins = passes.template scratch<index_t>(passes.scan(runs, rows));
     index_t* const begins = run_begins.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) {
-            if (runs[row] != runs[row + 1]) begins[runs[row]] = static_cast<index_t>(row);
-        });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        if (runs[row] != runs[row + 1]) begins[runs[row]] = static_cast<index_t>(row);
+    });
     NodePattern pattern;
     pattern.block = block;
     if (block == 0) {
-        const auto found = passes.template reduce<NodeCounts>(
-            rows, SPMVGPU_BODY(std::int64_t row) {
-                NodeCounts nodes;
-                for (int i = 0; i < kMaxBlock; ++i) nodes.counts[i] = (row - begins[runs[row + 1] - 1]) % (i + 1) == 0;
-                return nodes;
-            });
+        const auto found = passes.template reduce<NodeCounts>(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            NodeCounts nodes;
+            for (int i = 0; i < kMaxBlock; ++i) nodes.counts[i] = (row - begins[runs[row + 1] - 1]) % (i + 1) == 0;
+            return nodes;
+        });
         pattern.block = choose_block(rows, found, value_bytes, index_bytes);
     }
     const int most = pattern.block;
     pattern.matrix_rows = rows;
     pattern.nodes_before = passes.template scratch<index_t>(rows + std::size_t(1));
     index_t* const before = pattern.nodes_before.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) { before[row] = (row - begins[runs[row + 1] - 1]) % most == 0; });
+    passes.each(rows,
+                [=] SPMVGPU_BODY(std::int64_t row) { before[row] = (row - begins[runs[row + 1] - 1]) % most == 0; });
     pattern.nodes = passes.scan(before, rows);
     pattern.rows = passes.template scratch<index_t>(pattern.nodes + std::size_t(1));
     index_t* const first_rows = pattern.rows.data();
-    passes.each(
-        std::int64_t(rows) + 1, SPMVGPU_BODY(std::int64_t row) {
-            if (row == rows || before[row] != before[row + 1]) first_rows[before[row]] = static_cast<index_t>(row);
-        });
+    passes.each(std::int64_t(rows) + 1, [=] SPMVGPU_BODY(std::int64_t row) {
+        if (row == rows || before[row] != before[row + 1]) first_rows[before[row]] = static_cast<index_t>(row);
+    });
     return pattern;
 }
 
@@ -141,7 +135,7 @@ void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols
     index_t* const offsets = pattern.offsets.data();
     passes.each(
         nodes,
-        SPMVGPU_BODY(std::int64_t node) {
+        [=] SPMVGPU_BODY(std::int64_t node) {
             index_t count = 0;
             for_each_block(row_offsets, cols, first_rows, before, static_cast<index_t>(node),
                            [&](index_t, index_t) { ++count; });
@@ -154,7 +148,7 @@ void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols
     index_t *const columns = pattern.columns.data(), *const places = pattern.places.data();
     passes.each(
         nodes,
-        SPMVGPU_BODY(std::int64_t node) {
+        [=] SPMVGPU_BODY(std::int64_t node) {
             index_t at = offsets[node];
             for_each_block(row_offsets, cols, first_rows, before, static_cast<index_t>(node),
                            [&](index_t column, index_t place) {
@@ -174,25 +168,24 @@ bool blocks_are_mirrored(Passes& passes, const CsrMatrix<T>& csr, const NodePatt
     const index_t *const first_rows = pattern.rows.data(), *const offsets = pattern.offsets.data();
     const index_t *const columns = pattern.columns.data(), *const places = pattern.places.data();
     const T* const values = csr.values.data();
-    return !any_entry(
-        passes, pattern.nodes, offsets, pattern.blocks, SPMVGPU_BODY(index_t node, index_t k) {
-            const index_t row = first_rows[node], rows = first_rows[node + 1] - row;
-            const index_t col = first_rows[columns[k]], width = first_rows[columns[k] + 1] - col;
-            const index_t length = row_offsets[row + 1] - row_offsets[row], begin = row_offsets[row] + places[k];
-            const index_t there = row_offsets[col], there_end = row_offsets[col + 1];
-            const auto mirror = static_cast<index_t>(first_not_below(cols, there, there_end, row));
-            if (places[k] + width > length || mirror + rows > there_end) return true;
-            bool same = true;
-            for (index_t i = 0; i < width; ++i) same &= cols[begin + i] == col + i;
-            for (index_t j = 0; j < rows; ++j) same &= cols[mirror + j] == row + j;
-            for (index_t j = 0; j < rows; ++j) {
-                for (index_t i = 0; i < width; ++i) {
-                    same &= are_mirrored(values[begin + j * length + i], values[mirror + i * (there_end - there) + j],
-                                         hermitian);
-                }
+    return !any_entry(passes, pattern.nodes, offsets, pattern.blocks, [=] SPMVGPU_BODY(index_t node, index_t k) {
+        const index_t row = first_rows[node], rows = first_rows[node + 1] - row;
+        const index_t col = first_rows[columns[k]], width = first_rows[columns[k] + 1] - col;
+        const index_t length = row_offsets[row + 1] - row_offsets[row], begin = row_offsets[row] + places[k];
+        const index_t there = row_offsets[col], there_end = row_offsets[col + 1];
+        const auto mirror = static_cast<index_t>(first_not_below(cols, there, there_end, row));
+        if (places[k] + width > length || mirror + rows > there_end) return true;
+        bool same = true;
+        for (index_t i = 0; i < width; ++i) same &= cols[begin + i] == col + i;
+        for (index_t j = 0; j < rows; ++j) same &= cols[mirror + j] == row + j;
+        for (index_t j = 0; j < rows; ++j) {
+            for (index_t i = 0; i < width; ++i) {
+                same &= are_mirrored(values[begin + j * length + i], values[mirror + i * (there_end - there) + j],
+                                     hermitian);
             }
-            return !same;
-        });
+        }
+        return !same;
+    });
 }
 
 }  // namespace spmvgpu

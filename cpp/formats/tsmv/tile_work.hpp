@@ -102,7 +102,7 @@ public:
         const TsmvTiles all = tiles();
         passes_.each_in_step(
             count_,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                 if (marks != nullptr && marks[t] == 0) return;
                 const index_t begin = all.begins[t], longest = all.limits.max_blocks();
                 lanes.share(all.nodes_of(t), [&](index_t n) {
@@ -127,7 +127,7 @@ public:
         constexpr auto kBits = static_cast<index_t>(kWordBits);
         passes_.each_in_step(
             count_,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                 const index_t begin = all.begins[t], first = all.first_block(t);
                 const index_t least = lanes.least_of(
                     all.blocks_of(t),
@@ -154,7 +154,7 @@ public:
         index_t* const every_count = counts.data();
         passes_.each_in_step(
             to - from,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t i) {
                 const std::int64_t t = from + i;
                 const index_t begin = all.begins[t], first = all.first_block(t), blocks = all.blocks_of(t);
                 const auto kBits = static_cast<index_t>(kWordBits), shift = kBits * first_word[t];
@@ -190,31 +190,30 @@ public:
         Array<std::int64_t> words_of = passes_.template scratch<std::int64_t>(slice_count_);
         uses_before_ = passes_.template scratch<std::int64_t>(slice_count_ + std::size_t(1));
         std::int64_t *const words = words_of.data(), *const uses = uses_before_.data();
-        passes_.each(
-            slice_count_, SPMVGPU_BODY(std::int64_t slice) {
-                const auto s = static_cast<index_t>(slice);
-                const SliceTasks tasks = all.tasks_of(s);
-                if (all.limits.is_poster()) {
-                    words[s] = ListScheduler::words_of_tile(all.limits, tasks.columns);
-                    uses[s] = ListScheduler::most_steps(all.blocks_of(all.tile_of[s]));
-                } else {
-                    const index_t degree = all.highest[all.tile_of[s]];
-                    const index_t steps = SliceScheduler::most_steps(tasks.lengths[tasks.nodes[0]],
-                                                                     degree < tasks.count ? degree : tasks.count);
-                    words[s] = SliceScheduler::words_of_slice(all.limits, steps, tasks.count, tasks.columns);
-                    uses[s] = steps;
-                }
-            });
+        passes_.each(slice_count_, [=] SPMVGPU_BODY(std::int64_t slice) {
+            const auto s = static_cast<index_t>(slice);
+            const SliceTasks tasks = all.tasks_of(s);
+            if (all.limits.is_poster()) {
+                words[s] = ListScheduler::words_of_tile(all.limits, tasks.columns);
+                uses[s] = ListScheduler::most_steps(all.blocks_of(all.tile_of[s]));
+            } else {
+                const index_t degree = all.highest[all.tile_of[s]];
+                const index_t steps = SliceScheduler::most_steps(tasks.lengths[tasks.nodes[0]],
+                                                                 degree < tasks.count ? degree : tasks.count);
+                words[s] = SliceScheduler::words_of_slice(all.limits, steps, tasks.count, tasks.columns);
+                uses[s] = steps;
+            }
+        });
         uses_ = passes_.template scratch<StepUse>(passes_.scan(uses, slice_count_));
         passes_.fill(uses_.data(), static_cast<std::int64_t>(uses_.size()), StepUse{});
         slice_steps_ = passes_.template make<index_t>(slice_count_ + std::size_t(1));
         // Those of hubs, for which near memory is too small, by themselves.
-        const auto most = largest<std::int64_t>(
-            passes_, slice_count_, SPMVGPU_BODY(std::int64_t s) { return words[s]; });
+        const auto most =
+            largest<std::int64_t>(passes_, slice_count_, [=] SPMVGPU_BODY(std::int64_t s) { return words[s]; });
         if (most <= kFastWords) return schedule_slices(slice_count_, nullptr, words, most);
         schedule_slices(slice_count_, nullptr, words, kFastWords);
-        const Array<index_t> large = select(
-            passes_, slice_count_, SPMVGPU_BODY(std::int64_t s) { return words[s] > kFastWords; });
+        const Array<index_t> large =
+            select(passes_, slice_count_, [=] SPMVGPU_BODY(std::int64_t s) { return words[s] > kFastWords; });
         schedule_slices(static_cast<index_t>(large.size()), large.data(), words, most);
     }
 
@@ -226,7 +225,7 @@ public:
         index_t* const steps = slice_steps_.data();
         passes_.each_in_step_with(
             count, most,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t i, Word* memory) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t i, Word* memory) {
                 const index_t s = list == nullptr ? static_cast<index_t>(i) : list[i];
                 if (words[s] > most) return;
                 const SliceTasks tasks = all.tasks_of(s);
@@ -245,7 +244,7 @@ public:
         const TsmvTiles all = tiles();
         passes_.each_in_step(
             count_,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                 const index_t begin = all.begins[t], nodes = all.nodes_of(t);
                 index_t *const lengths = all.lengths + begin, *const order = all.order + begin;
                 lanes.share(nodes, [&](index_t n) {
@@ -290,10 +289,9 @@ public:
         tile_of_ = passes_.template scratch<index_t>(slice_count_);
         index_t* const tile_of = tile_of_.data();
         const index_t* const slices = slices_.data();
-        passes_.each(
-            count_, SPMVGPU_BODY(std::int64_t t) {
-                for (index_t s = slices[t]; s < slices[t + 1]; ++s) tile_of[s] = static_cast<index_t>(t);
-            });
+        passes_.each(count_, [=] SPMVGPU_BODY(std::int64_t t) {
+            for (index_t s = slices[t]; s < slices[t + 1]; ++s) tile_of[s] = static_cast<index_t>(t);
+        });
     }
 
     // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
@@ -304,7 +302,7 @@ public:
         const index_t *const offsets = pattern_.offsets.data(), *const columns = pattern_.columns.data();
         passes_.each(
             pattern_.nodes,
-            SPMVGPU_BODY(std::int64_t node) {
+            [=] SPMVGPU_BODY(std::int64_t node) {
                 for (index_t k = offsets[node]; k < offsets[node + 1]; ++k) {
                     if (columns[k] < node) count_one(degrees + columns[k]);
                 }

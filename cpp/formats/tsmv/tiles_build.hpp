@@ -45,11 +45,10 @@ public:
     void cut_evenly() {
         const index_t nodes = pattern_.nodes, most = limits_.tile_nodes;
         index_t* const begins = work_.begin_tiles(nodes / most + (nodes % most != 0));
-        passes_.each(
-            std::int64_t(work_.count()) + 1, SPMVGPU_BODY(std::int64_t t) {
-                const std::int64_t begin = t * most;
-                begins[t] = static_cast<index_t>(begin < nodes ? begin : nodes);
-            });
+        passes_.each(std::int64_t(work_.count()) + 1, [=] SPMVGPU_BODY(std::int64_t t) {
+            const std::int64_t begin = t * most;
+            begins[t] = static_cast<index_t>(begin < nodes ? begin : nodes);
+        });
     }
 
     // Halves the tiles of several nodes that a thread block's shared memory does not hold. Whether there are any.
@@ -58,28 +57,26 @@ public:
         const index_t* const steps = is_scheduled ? work_.slice_steps().data() : nullptr;
         Array<index_t> cuts_before = passes_.template scratch<index_t>(work_.count() + std::size_t(1));
         index_t* const cuts = cuts_before.data();
-        passes_.each(
-            work_.count(), SPMVGPU_BODY(std::int64_t t) {
-                const std::int64_t local = std::int64_t(all.halo[t]) + all.nodes_of(t);
-                cuts[t] = all.nodes_of(t) > 1 &&
-                          !all.limits.fits(local, steps ? TsmvTileWork<Passes>::steps_of(all, steps, t) : 0);
-            });
+        passes_.each(work_.count(), [=] SPMVGPU_BODY(std::int64_t t) {
+            const std::int64_t local = std::int64_t(all.halo[t]) + all.nodes_of(t);
+            cuts[t] = all.nodes_of(t) > 1 &&
+                      !all.limits.fits(local, steps ? TsmvTileWork<Passes>::steps_of(all, steps, t) : 0);
+        });
         const index_t more = passes_.scan(cuts, work_.count());
         if (more == 0) return false;
         const Array<index_t> begins_before = work_.begins();
         const index_t* const begins = begins_before.data();
         const index_t count = work_.count();
         index_t* const to = work_.begin_tiles(count + more);
-        passes_.each(
-            std::int64_t(count) + 1, SPMVGPU_BODY(std::int64_t t) {
-                const std::int64_t place = t + cuts[t];
-                to[place] = begins[t];
-                if (t == count || cuts[t] == cuts[t + 1]) return;
-                // In whole warps, if there are several.
-                constexpr index_t kWarp = TsmvLimits::kWarp;
-                const index_t nodes = begins[t + 1] - begins[t], half = nodes / 2;
-                to[place + 1] = begins[t] + (nodes > kWarp ? (half + kWarp - 1) / kWarp * kWarp : half);
-            });
+        passes_.each(std::int64_t(count) + 1, [=] SPMVGPU_BODY(std::int64_t t) {
+            const std::int64_t place = t + cuts[t];
+            to[place] = begins[t];
+            if (t == count || cuts[t] == cuts[t + 1]) return;
+            // In whole warps, if there are several.
+            constexpr index_t kWarp = TsmvLimits::kWarp;
+            const index_t nodes = begins[t + 1] - begins[t], half = nodes / 2;
+            to[place + 1] = begins[t] + (nodes > kWarp ? (half + kWarp - 1) / kWarp * kWarp : half);
+        });
         return true;
     }
 
@@ -101,7 +98,7 @@ public:
             2 * std::int64_t(limits_.block) * limits_.block * (limits_.value_bytes + sizeof(index_t));
         passes_.each(
             work_.count(),
-            SPMVGPU_BODY(std::int64_t t) {
+            [=] SPMVGPU_BODY(std::int64_t t) {
                 std::int64_t before = 0, after = 0, steps_before = 0, steps_after = 0;
                 for (index_t s = all.slices[t]; s < all.slices[t + 1]; ++s) {
                     const StepUse* const own = uses + uses_before[s];
@@ -129,7 +126,7 @@ public:
         if (passes_.read(any) == 0) return false;
         passes_.each_in_step(
             work_.count(),
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                 if (mark[t] == 0) return;
                 const index_t begin = all.begins[t];
                 lanes.share(all.nodes_of(t), [&](index_t n) {
@@ -154,11 +151,11 @@ public:
         Mark *const dropped = drops.data(), *const mark = marks.data();
         {
             const TsmvTiles all = work_.tiles();
-            passes_.each(
-                blocks, SPMVGPU_BODY(std::int64_t k) { dropped[k] = !all.is_kept(static_cast<index_t>(k)); });
+            passes_.each(blocks,
+                         [=] SPMVGPU_BODY(std::int64_t k) { dropped[k] = !all.is_kept(static_cast<index_t>(k)); });
             passes_.each_in_step(
                 work_.count(),
-                SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+                [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                     const index_t first = all.first_block(t);
                     const index_t any = lanes.largest_of(
                         all.blocks_of(t), [&](index_t i) { return index_t(dropped[first + i]); }, 0);
@@ -171,18 +168,16 @@ public:
         work_.schedule();
         const TsmvTiles all = work_.tiles();
         const index_t* const steps = work_.slice_steps().data();
-        const auto too_many = passes_.template reduce<std::int64_t>(
-            work_.count(), SPMVGPU_BODY(std::int64_t t) {
-                const std::int64_t count = TsmvTileWork<Passes>::steps_of(all, steps, t);
-                const bool is_worse =
-                    mark[t] != 0 && (count > kFewSteps || !all.limits.fits(all.local_nodes(t), count));
-                mark[t] = is_worse;
-                return std::int64_t(is_worse);
-            });
+        const auto too_many = passes_.template reduce<std::int64_t>(work_.count(), [=] SPMVGPU_BODY(std::int64_t t) {
+            const std::int64_t count = TsmvTileWork<Passes>::steps_of(all, steps, t);
+            const bool is_worse = mark[t] != 0 && (count > kFewSteps || !all.limits.fits(all.local_nodes(t), count));
+            mark[t] = is_worse;
+            return std::int64_t(is_worse);
+        });
         if (too_many == 0) return;
         passes_.each_in_step(
             work_.count(),
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                 if (mark[t] == 0) return;
                 const index_t first = all.first_block(t);
                 lanes.share(all.blocks_of(t), [&](index_t i) {
@@ -208,7 +203,7 @@ public:
         const index_t* const first_rows = pattern_.rows.data();
         return passes_.template reduce<Kept>(
             pattern_.nodes,
-            SPMVGPU_BODY(std::int64_t node) {
+            [=] SPMVGPU_BODY(std::int64_t node) {
                 Kept kept;
                 const std::int64_t rows = first_rows[node + 1] - first_rows[node];
                 for (index_t k = all.offsets[node]; k < all.offsets[node + 1]; ++k) {
@@ -238,10 +233,9 @@ public:
         layout.remainder = kept.remainder;
         const TsmvTiles all = work_.tiles();
         const index_t* const counts = work_.slice_steps().data();
-        layout.shared_bytes = largest<std::int64_t>(
-            passes_, work_.count(), SPMVGPU_BODY(std::int64_t t) {
-                return all.limits.shared_bytes(all.local_nodes(t), TsmvTileWork<Passes>::steps_of(all, counts, t));
-            });
+        layout.shared_bytes = largest<std::int64_t>(passes_, work_.count(), [=] SPMVGPU_BODY(std::int64_t t) {
+            return all.limits.shared_bytes(all.local_nodes(t), TsmvTileWork<Passes>::steps_of(all, counts, t));
+        });
         list_halos(layout);
         list_steps(layout);
         return layout;
@@ -252,20 +246,18 @@ public:
         const index_t count = work_.count();
         Array<index_t> halos = passes_.template scratch<index_t>(count + std::size_t(1));
         index_t* const before = halos.data();
-        passes_.each(
-            count, SPMVGPU_BODY(std::int64_t t) { before[t] = all.halo[t]; });
+        passes_.each(count, [=] SPMVGPU_BODY(std::int64_t t) { before[t] = all.halo[t]; });
         layout.halo = passes_.scan(before, count);
         layout.halo_nodes = passes_.template make<index_t>(layout.halo);
         layout.tiles = passes_.template make<TsmvTile>(count + std::size_t(1));
         index_t* const halo_nodes = layout.halo_nodes.data();
         TsmvTile* const to = layout.tiles.data();
-        passes_.each(
-            std::int64_t(count) + 1, SPMVGPU_BODY(std::int64_t t) {
-                to[t] = {all.begins[t], before[t], all.slices[t]};
-            });
+        passes_.each(std::int64_t(count) + 1, [=] SPMVGPU_BODY(std::int64_t t) {
+            to[t] = {all.begins[t], before[t], all.slices[t]};
+        });
         passes_.each_in_step(
             count,
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t t) {
                 const index_t first = all.first_block(t);
                 lanes.share(all.blocks_of(t), [&](index_t i) {
                     const index_t k = first + i;
@@ -281,21 +273,20 @@ public:
         const std::int64_t* const uses_before = work_.uses_before();
         layout.slice_steps = work_.slice_steps();
         index_t* const steps = layout.slice_steps.data();
-        layout.slots = passes_.template reduce<std::int64_t>(
-            work_.slice_count(), SPMVGPU_BODY(std::int64_t slice) {
-                const auto s = static_cast<index_t>(slice);
-                std::int64_t slots = 0;
-                for (index_t k = 0; k < steps[s]; ++k) {
-                    slots += all.limits.slots(uses[uses_before[s] + k], all.threads_of(s));
-                }
-                return slots;
-            });
+        layout.slots = passes_.template reduce<std::int64_t>(work_.slice_count(), [=] SPMVGPU_BODY(std::int64_t slice) {
+            const auto s = static_cast<index_t>(slice);
+            std::int64_t slots = 0;
+            for (index_t k = 0; k < steps[s]; ++k) {
+                slots += all.limits.slots(uses[uses_before[s] + k], all.threads_of(s));
+            }
+            return slots;
+        });
         layout.steps = passes_.scan(steps, work_.slice_count());
         layout.step_offsets = passes_.template make<index_t>(layout.steps + std::size_t(1));
         index_t* const slots = layout.step_offsets.data();
         passes_.each_in_step(
             work_.slice_count(),
-            SPMVGPU_BODY(const Lanes& lanes, std::int64_t slice) {
+            [=] SPMVGPU_BODY(const Lanes& lanes, std::int64_t slice) {
                 const auto s = static_cast<index_t>(slice);
                 const index_t threads = all.threads_of(s);
                 lanes.share(steps[s + 1] - steps[s], [&](index_t k) {

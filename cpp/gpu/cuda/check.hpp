@@ -8,7 +8,7 @@
 #include "core/errors.hpp"
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 inline void check(cudaError_t status, const char* call) {
     if (status == cudaSuccess) return;
@@ -30,4 +30,4 @@ void allow_shared_bytes(Kernel* kernel, int bytes) {
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

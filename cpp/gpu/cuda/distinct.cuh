@@ -8,7 +8,7 @@
 #include "core/passes/passes.hpp"
 #include "gpu/cuda/warp.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 constexpr int kPassThreads = 256;
 constexpr int kPassEntries = 4;      // per thread
@@ -104,4 +104,4 @@ __global__ void __launch_bounds__(kPassThreads)
                                    std::int64_t(gridDim.x) * kPassThreads));
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

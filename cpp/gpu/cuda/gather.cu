@@ -5,7 +5,7 @@
 #include "gpu/gather.hpp"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -182,4 +182,4 @@ template void gather_on_gpu(index_t*, const Columns<const index_t>&, const index
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

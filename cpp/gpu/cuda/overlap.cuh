@@ -10,7 +10,7 @@
 #include "gpu/cuda/check.hpp"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // From here on the blocks of the next kernel may be started, where there is room and if it was launched early. Until
 // all blocks of a kernel have said so, or have ended, none is. Where blocks are short, several kernels may wait in a
@@ -63,4 +63,4 @@ void launch_early(void (*kernel)(Parameters...), const Grid& grid, Stream stream
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

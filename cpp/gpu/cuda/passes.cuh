@@ -21,7 +21,7 @@
 #include "gpu/stream.hpp"
 #include "gpu/transfer.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class Body>
 __global__ void __launch_bounds__(kPassThreads) each_thread_per_element(std::int64_t n, Body body) {
@@ -307,12 +307,11 @@ public:
         Array<index_t> order = scratch<index_t>(n), other_order = scratch<index_t>(n);
         Wide* const to = keys.data();
         index_t* const places = order.data();
-        each(
-            n, SPMVGPU_BODY(std::int64_t i) {
-                to[i] = static_cast<Wide>(static_cast<std::uint64_t>(i / window) << key_bits |
-                                          static_cast<std::uint64_t>(key(static_cast<index_t>(i))));
-                places[i] = static_cast<index_t>(i);
-            });
+        each(n, [=] SPMVGPU_BODY(std::int64_t i) {
+            to[i] = static_cast<Wide>(static_cast<std::uint64_t>(i / window) << key_bits |
+                                      static_cast<std::uint64_t>(key(static_cast<index_t>(i))));
+            places[i] = static_cast<index_t>(i);
+        });
         const bool is_in_other =
             sort_pairs(to, other_keys.data(), places, other_order.data(), n, bits, device_.ordinal, stream());
         return is_in_other ? other_order : order;
@@ -332,4 +331,4 @@ private:
     std::shared_ptr<void> leased_;
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

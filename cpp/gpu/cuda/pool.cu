@@ -6,7 +6,7 @@
 #include "gpu/memory.hpp"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -159,4 +159,4 @@ void share_pool(int ordinal, int other) {
     check(cudaMemPoolSetAccess(pool.memory, &access, 1), "cudaMemPoolSetAccess");
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

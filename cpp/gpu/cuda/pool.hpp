@@ -9,7 +9,7 @@
 
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Memory in the order of a stream: it may be used by what is queued there after this call, and is given back, with its
 // last owner, after what is queued there by then. Throws OutOfMemory.
@@ -35,4 +35,4 @@ private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // of the thread afterwards, in turns
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

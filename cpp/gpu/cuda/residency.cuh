@@ -5,7 +5,7 @@
 #include "gpu/residency.hpp"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class Kernel>
 Residency residency(Kernel* kernel, int block_size, int ordinal) {
@@ -16,4 +16,4 @@ Residency residency(Kernel* kernel, int block_size, int ordinal) {
     return result;
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -6,7 +6,7 @@
 #include "gpu/cuda/passes.cuh"
 #include "gpu/run.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class Operation>
 typename Operation::Result run_on_gpu(const Operation& operation, int ordinal) {
@@ -16,7 +16,7 @@ typename Operation::Result run_on_gpu(const Operation& operation, int ordinal) {
     return result;
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu
 
 // Compiles an operation, in namespace spmvgpu.
-#define SPMVGPU_RUN_ON_GPU(...) template __VA_ARGS__::Result cuda::run_on_gpu<__VA_ARGS__>(const __VA_ARGS__&, int);
+#define SPMVGPU_RUN_ON_GPU(...) template __VA_ARGS__::Result gpu::run_on_gpu<__VA_ARGS__>(const __VA_ARGS__&, int);

@@ -9,7 +9,7 @@
 #include "gpu/timing.hpp"
 #include "gpu/transfer.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 int device_count() noexcept {
     int count = 0;  // a failing call leaves it as it is
@@ -177,4 +177,4 @@ DeviceGuard::~DeviceGuard() {
     if (previous_ != Device::kCpu) cudaSetDevice(previous_);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -7,7 +7,7 @@
 #include "gpu/cuda/scans.hpp"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class T>
 void scan_counts(T* counts, std::int64_t n, int ordinal, Stream stream) {
@@ -46,4 +46,4 @@ template void scan_counts(std::int64_t*, std::int64_t, int, Stream);
 template bool sort_pairs(std::uint32_t*, std::uint32_t*, index_t*, index_t*, index_t, int, int, Stream);
 template bool sort_pairs(std::uint64_t*, std::uint64_t*, index_t*, index_t*, index_t, int, int, Stream);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -5,7 +5,7 @@
 
 #include "core/types.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // counts[i] becomes the sum of the counts before i, for i from 0 to n; counts[n] need not be anything before.
 template <class T>
@@ -17,4 +17,4 @@ template <class Key>
 bool sort_pairs(Key* keys, Key* other_keys, index_t* values, index_t* other_values, index_t n, int bits, int ordinal,
                 Stream stream);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

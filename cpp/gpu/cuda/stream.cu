@@ -7,7 +7,7 @@
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -127,4 +127,4 @@ void Replay::launch() const {
     check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_.get()), native(stream_)), "cudaGraphLaunch");
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

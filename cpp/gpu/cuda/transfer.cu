@@ -5,7 +5,7 @@
 #include "gpu/cuda/check.hpp"
 #include "gpu/transfer.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -98,4 +98,4 @@ bool is_pinned(const void* memory, std::size_t bytes) {
     return pool().contains(static_cast<const char*>(memory), bytes);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

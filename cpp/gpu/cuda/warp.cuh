@@ -8,7 +8,7 @@
 #include "core/types.hpp"
 #include "gpu/cuda/overlap.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 constexpr int kWarp = 32;
 constexpr int kBlockSize = 256;  // threads of a block where nothing asks for more or fewer: Yin 2012, section 5.1 (5)
@@ -226,4 +226,4 @@ inline unsigned blocks_for(std::int64_t items, int per_block) {
     return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

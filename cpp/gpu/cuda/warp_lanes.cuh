@@ -4,7 +4,7 @@
 #include "core/passes/passes.hpp"
 #include "gpu/cuda/warp.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // The best of the numbers of a warp's lanes: in one instruction from Ampere on.
 static __device__ __forceinline__ index_t largest_in_warp(index_t own) {
@@ -113,4 +113,4 @@ struct WarpLanes {
     __device__ __forceinline__ void meet() const { __syncwarp(); }
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

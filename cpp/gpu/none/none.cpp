@@ -6,7 +6,7 @@
 #include "gpu/stream.hpp"
 #include "gpu/transfer.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -68,4 +68,4 @@ void Event::record(Stream) {}
 void Event::hold_back(Stream) const {}
 void Event::synchronize() const {}
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

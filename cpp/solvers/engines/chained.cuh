@@ -19,7 +19,7 @@
 #include "solvers/engines/cuda_queue.cuh"
 #include "solvers/engines/grid_sums.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct ChainTuning {
     static constexpr int kBlockSize = 1024;  // one block on each multiprocessor: the fewer, the shorter a barrier
@@ -247,4 +247,4 @@ bool iterate_chained(Context<T, CudaQueue>& solve, S* s, int period, const Itera
     return solve.report.chained = true;
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -5,7 +5,7 @@
 #include "gpu/cuda/overlap.cuh"
 #include "gpu/runtime.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Whether the device runs so many blocks of a kernel at the same time.
 template <class Kernel>
@@ -24,4 +24,4 @@ void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, unsigned
     launch_early(kernel, {.blocks = blocks, .threads = block_size, .cooperative = true}, stream, arguments...);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

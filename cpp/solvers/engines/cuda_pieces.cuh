@@ -11,7 +11,7 @@
 #include "solvers/system/memory.hpp"
 #include "solvers/system/system.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Adds up what all pieces have kept, at kept[k + piece * stride] for k < count, in the order of the pieces; and does
 // scalar work with it. Other devices have written it, to host memory perhaps: no cache may keep what was there before.
@@ -74,7 +74,7 @@ public:
     }
 
     void synchronize() {
-        for (const Lane& lane : lanes_) cuda::synchronize(lane.queue->stream(), lane.ordinal);
+        for (const Lane& lane : lanes_) gpu::synchronize(lane.queue->stream(), lane.ordinal);
     }
 
     // As CudaQueue does. The host looks at the first stream, which comes after the others then; and a graph of work on
@@ -196,4 +196,4 @@ private:
     int turn_ = 0;
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

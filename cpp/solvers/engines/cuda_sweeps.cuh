@@ -6,7 +6,7 @@
 #include "gpu/cuda/warp.cuh"
 #include "solvers/engines/sweep.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct SweepTuning {
     static constexpr int kBlockSize = 256;
@@ -286,4 +286,4 @@ struct UseSums {
     }
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -3,7 +3,7 @@
 
 #include <cuda/atomic>
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // The barrier of cooperative_groups, less what it does for grids of other kinds: a counter whose top bit flips once all
 // blocks have arrived, so that it is ready for the next time as it is, in this kernel or in the next one. It begins at
@@ -39,4 +39,4 @@ private:
     unsigned phase_;
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

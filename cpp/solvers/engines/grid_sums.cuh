@@ -5,7 +5,7 @@
 #include "solvers/engines/cuda_sweeps.cuh"
 #include "solvers/engines/grid_barrier.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // All blocks add up the same partial sums in the same order, so that what they make of them is equal. All threads of
 // all blocks call the same functions.
@@ -90,4 +90,4 @@ __device__ __forceinline__ void copy_scalars(unsigned char* memory, const S& sca
     s->history_size = 1;
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -42,8 +42,8 @@ HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, s
     : halos_(halos), pieces_(std::move(pieces)), streams_(std::move(streams)) {
     if (!halos.has_gpus()) return;
     for (const Lane& lane : halos.lanes()) {
-        const cuda::DeviceGuard guard(lane.device().ordinal);
-        pulling_.push_back(lane.has_interior() ? cuda::lease_stream(lane.device().ordinal) : nullptr);
+        const gpu::DeviceGuard guard(lane.device().ordinal);
+        pulling_.push_back(lane.has_interior() ? gpu::lease_stream(lane.device().ordinal) : nullptr);
         made_.emplace_back();
         pulled_.emplace_back();
     }
@@ -67,15 +67,15 @@ void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
     for (std::size_t k = 0; k < lanes.size(); ++k) made_[k].record(streams_[k]);
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         const Lane& lane = lanes[k];
-        const cuda::DeviceGuard guard(lane.device().ordinal);
+        const gpu::DeviceGuard guard(lane.device().ordinal);
         const Stream pulling = pulling_[k] ? pulling_[k].get() : streams_[k];
         if (pulling != streams_[k]) made_[k].hold_back(pulling);  // the halo that it had before may be being read
         T* const own_x = from_zero(own(x, k), lane);
         for (const auto& pull : lane.pulls) {
             const Lane& other = lanes[pull.from];
             made_[pull.from].hold_back(pulling);
-            cuda::copy_async(own_x + pull.begin, own(x, pull.from) + (pull.begin - other.begin()),
-                             std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
+            gpu::copy_async(own_x + pull.begin, own(x, pull.from) + (pull.begin - other.begin()),
+                            std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
         }
         pulled_[k].record(pulling);
         lane.multiply({own_x, own(y, k), alpha, beta}, streams_[k], [&] {

@@ -56,8 +56,8 @@ private:
     const Halos<T>& halos_;
     std::vector<SymmetricPiece> pieces_;
     std::vector<Stream> streams_;
-    std::vector<std::shared_ptr<void>> pulling_;      // of every GPU with an interior: a stream for the pulls beside it
-    mutable std::vector<cuda::Event> made_, pulled_;  // of every GPU: its piece of x is there; it has its halo
+    std::vector<std::shared_ptr<void>> pulling_;     // of every GPU with an interior: a stream for the pulls beside it
+    mutable std::vector<gpu::Event> made_, pulled_;  // of every GPU: its piece of x is there; it has its halo
 };
 
 }  // namespace spmvgpu

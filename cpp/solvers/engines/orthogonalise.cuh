@@ -14,7 +14,7 @@
 #include "solvers/engines/cuda_queue.cuh"
 #include "solvers/engines/grid_barrier.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct OrthogonaliseTuning {
     static constexpr int kBlockSize = 512;      // one block on each multiprocessor: the fewer, the shorter a barrier
@@ -91,4 +91,4 @@ bool orthogonalise_together(Context<T, CudaQueue>& solve, S* s, const Basis<T>& 
     return solve.report.chained = true;
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

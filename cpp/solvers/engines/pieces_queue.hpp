@@ -36,7 +36,7 @@ private:
     }
 };
 
-// `Pieces` has a queue for each piece, and adds up what they keep: HostPieces or cuda::CudaPieces.
+// `Pieces` has a queue for each piece, and adds up what they keep: HostPieces or gpu::CudaPieces.
 template <class Pieces>
 class PiecesQueue {
 public:

@@ -14,7 +14,7 @@
 #include "solvers/engines/grid_sums.cuh"
 #include "solvers/engines/resident.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // The rows of a matrix whose format is known when the kernel runs: a kernel for each format would be a dozen for each
 // solver, and one that keeps entries in registers asks for the format in the rounds beyond those only.
@@ -225,7 +225,7 @@ private:
                                                  const T (&factors)[Tuning::kHeld]) {
         T gathered[Tuning::kHeld], sum = 0;
 #pragma unroll
-        for (int i = 0; i < Tuning::kHeld; ++i) gathered[i] = cols[i] >= 0 ? cuda::load(x + cols[i]) : T(0);
+        for (int i = 0; i < Tuning::kHeld; ++i) gathered[i] = cols[i] >= 0 ? gpu::load(x + cols[i]) : T(0);
 #pragma unroll
         for (int i = 0; i < Tuning::kHeld; ++i) {
             if (cols[i] >= 0) sum += factors[i] * gathered[i];
@@ -309,4 +309,4 @@ bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
     return solve.report.resident = true;
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

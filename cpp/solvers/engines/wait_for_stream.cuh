@@ -3,7 +3,7 @@
 #include "core/types.hpp"
 #include "gpu/cuda/check.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // Work that is still queued uses memory that somebody else gets next.
 class WaitForStream {
@@ -17,4 +17,4 @@ private:
     Stream stream_;
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

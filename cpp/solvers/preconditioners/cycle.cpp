@@ -43,7 +43,7 @@ template <class T>
 void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
     take_vectors();
 #ifdef SPMVGPU_CUDA
-    if (memory_->device().is_cuda()) return cuda::run_cycle(*this, memory_->device().ordinal, x, y, stream);
+    if (memory_->device().is_gpu()) return gpu::run_cycle(*this, memory_->device().ordinal, x, y, stream);
 #endif
     static_cast<void>(stream);
     HostQueue queue;

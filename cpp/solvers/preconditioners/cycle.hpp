@@ -55,12 +55,12 @@ private:
     mutable std::vector<Vectors> vectors_;
 };
 
-namespace cuda {
+namespace gpu {
 
 // A cycle with matrices and vectors on a GPU, queued on the stream.
 template <class T>
 void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream);
 
-}  // namespace cuda
+}  // namespace gpu
 
 }  // namespace spmvgpu

@@ -132,7 +132,7 @@ Triangle<T> triangle_of(const Pattern& pattern, const Array<T>& values, bool low
 
     Triangle<T> triangle;
     triangle.lanes = lanes_for(pattern, levels, entries, longest_row);
-    const index_t multiple = device.is_cuda() ? kWarp / triangle.lanes : 1;
+    const index_t multiple = device.is_gpu() ? kWarp / triangle.lanes : 1;
     std::int64_t places = 0;
     for (std::size_t k = 0; k + 1 < levels.begin.size(); ++k) {
         triangle.begin.push_back(static_cast<index_t>(places));
@@ -296,14 +296,14 @@ FactorsMap<T>::FactorsMap(std::shared_ptr<const IncompleteFactors<T>> factors, s
     const Device device = factors_->device();
     lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device, [&](Arena& arena) {
         between_ = arena.take<T>(factors_->rows());
-        state_ = arena.take<unsigned>(device.is_cuda() ? cuda::solve_state_size(factors_->rows()) : 0);
+        state_ = arena.take<unsigned>(device.is_gpu() ? gpu::solve_state_size(factors_->rows()) : 0);
     });
 }
 
 template <class T>
 void FactorsMap<T>::apply(const T* x, T* y, Stream stream) const {
 #ifdef SPMVGPU_CUDA
-    if (factors_->device().is_cuda()) return cuda::solve_triangles(*factors_, x, between_, y, state_, stream);
+    if (factors_->device().is_gpu()) return gpu::solve_triangles(*factors_, x, between_, y, state_, stream);
 #endif
     static_cast<void>(stream);
     solve_triangle(factors_->lower(), x, between_);

@@ -91,7 +91,7 @@ private:
     unsigned* state_;  // of solves on a GPU: see triangles.cu
 };
 
-namespace cuda {
+namespace gpu {
 
 // Numbers that a pair of solves with n rows needs, beside its vectors.
 constexpr std::size_t solve_state_size(index_t n) { return 2 * (std::size_t(n) + 1); }
@@ -100,6 +100,6 @@ constexpr std::size_t solve_state_size(index_t n) { return 2 * (std::size_t(n) +
 template <class T>
 void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between, T* x, unsigned* state, Stream stream);
 
-}  // namespace cuda
+}  // namespace gpu
 
 }  // namespace spmvgpu

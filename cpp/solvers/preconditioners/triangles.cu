@@ -7,7 +7,7 @@
 #include "solvers/engines/cuda_queue.cuh"
 #include "solvers/preconditioners/incomplete.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 namespace {
 
@@ -72,4 +72,4 @@ void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

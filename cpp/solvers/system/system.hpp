@@ -25,7 +25,7 @@ struct System {
     const T* guess;                       // null: zero
     T* x;                                 // result; need not be initialised, must not overlap the others
     const AddOverRanks* ranks = nullptr;  // of such a system, through host memory; null: none
-    const cuda::NcclCommunicator* gpus_of_ranks = nullptr;  // the same between GPUs
+    const gpu::NcclCommunicator* gpus_of_ranks = nullptr;  // the same between GPUs
 
     const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // that M is; null if it is none
     bool has_operator() const { return M != nullptr && M->diagonal() == nullptr; }

@@ -24,7 +24,7 @@ struct Builder<CsrB<T>, Passes> {
         CsrBPlan plan{tuning, {}, find_fragments(passes, csr, tuning.fragment), {}};
         plan.cost.bytes = csr.bytes() + plan.bounds.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
-        if (target.device.is_cuda()) {
+        if (target.device.is_gpu()) {
             plan.spans = find_spans(passes, plan.bounds);
             plan.cost.bytes += plan.spans.bytes();
             if (plan.spans.size() > 0) plan.cost.bytes += 2 * sizeof(T) * plan.bounds.size();
@@ -54,16 +54,15 @@ struct Builder<CsrB<T>, Passes> {
         const RowBound* const bounds = plan.bounds.data();
         const auto fragments = static_cast<std::int64_t>(plan.bounds.size());
         const CsrBTuning tuning = plan.tuning;
-        return passes.template reduce<FragmentRounds>(
-            fragments, SPMVGPU_BODY(std::int64_t f) {
-                // As the kernel does: with the empty rows before the fragment, and after the last one.
-                const index_t after_last = f > 0 ? bounds[f - 1].last + 1 : 0;
-                const index_t begin = after_last < bounds[f].first ? after_last : bounds[f].first;
-                const index_t count = (f + 1 < fragments ? bounds[f].last + 1 : rows) - begin;
-                const int at_once = CsrBTuning::kBlockSize / (count > tuning.fragment ? 1 : tuning.lanes_per_row);
-                const std::int64_t rounds = count / at_once + (count % at_once != 0);
-                return FragmentRounds{rounds, rounds};
-            });
+        return passes.template reduce<FragmentRounds>(fragments, [=] SPMVGPU_BODY(std::int64_t f) {
+            // As the kernel does: with the empty rows before the fragment, and after the last one.
+            const index_t after_last = f > 0 ? bounds[f - 1].last + 1 : 0;
+            const index_t begin = after_last < bounds[f].first ? after_last : bounds[f].first;
+            const index_t count = (f + 1 < fragments ? bounds[f].last + 1 : rows) - begin;
+            const int at_once = CsrBTuning::kBlockSize / (count > tuning.fragment ? 1 : tuning.lanes_per_row);
+            const std::int64_t rounds = count / at_once + (count % at_once != 0);
+            return FragmentRounds{rounds, rounds};
+        });
     }
 };
 

@@ -8,7 +8,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 static_assert(kBlockSize == CsrBTuning::kBlockSize);
 

@@ -12,12 +12,12 @@ std::vector<Options> CsrMTuning::candidates() {
 
 template <class T>
 CsrMPlan CsrM<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
-    CsrMPlan plan{tuning, {}, target.device.is_cuda() && tuning.gather == Gather::kHost};
+    CsrMPlan plan{tuning, {}, target.device.is_gpu() && tuning.gather == Gather::kHost};
     const std::size_t gathered = plan.indices_stay_on_host ? 0 : sizeof(index_t) + sizeof(T);
     plan.cost.bytes = csr.nnz * (sizeof(T) + gathered) + (csr.rows + std::size_t(1)) * sizeof(index_t);
     plan.cost.slots = plan.cost.entries = csr.nnz;
     if (!plan.indices_stay_on_host) plan.cost.gathers = csr.nnz;
-    if (target.device.is_cuda()) plan.cost.launches = (plan.cost.gathers > 0) + (csr.rows > 0);
+    if (target.device.is_gpu()) plan.cost.launches = (plan.cost.gathers > 0) + (csr.rows > 0);
     return plan;
 }
 

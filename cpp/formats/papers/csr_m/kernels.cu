@@ -7,7 +7,7 @@ namespace spmvgpu {
 
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 constexpr int kGathersInFlight = 4;  // per thread
 

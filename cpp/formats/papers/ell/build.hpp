@@ -17,7 +17,7 @@ int choose_threads(index_t rows, index_t nnz);
 template <class Passes>
 EllShape fit_shape(Passes& passes, index_t rows, const index_t* row_offsets, int threads_per_row) {
     const auto longest = largest<index_t>(
-        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+        passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
     const index_t width = longest / threads_per_row + (longest % threads_per_row != 0);
     return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
 }
@@ -30,18 +30,16 @@ void store_slot_values(Passes& passes, EllSlots<T>& ell, const index_t* row_offs
     const EllShape shape = ell.shape;
     const std::int64_t of_group = std::int64_t(shape.width) * kGroup;
     T* const to = ell.values.data();
-    passes.each(
-        shape.slots(), SPMVGPU_BODY(std::int64_t i) {
-            const std::int64_t group = i / of_group, in_group = i % of_group, column = in_group / kGroup;
-            const std::int64_t thread = group * kGroup + in_group % kGroup, row = thread / shape.threads_per_row;
-            T value = T(0);
-            if (row < shape.rows) {
-                const std::int64_t k =
-                    row_offsets[row] + column * shape.threads_per_row + thread % shape.threads_per_row;
-                if (k < row_offsets[row + 1]) value = values[k];
-            }
-            to[column * shape.pitch + thread] = value;
-        });
+    passes.each(shape.slots(), [=] SPMVGPU_BODY(std::int64_t i) {
+        const std::int64_t group = i / of_group, in_group = i % of_group, column = in_group / kGroup;
+        const std::int64_t thread = group * kGroup + in_group % kGroup, row = thread / shape.threads_per_row;
+        T value = T(0);
+        if (row < shape.rows) {
+            const std::int64_t k = row_offsets[row] + column * shape.threads_per_row + thread % shape.threads_per_row;
+            if (k < row_offsets[row + 1]) value = values[k];
+        }
+        to[column * shape.pitch + thread] = value;
+    });
 }
 
 // The first `most` entries of every row in slots; all of them by default.
@@ -54,11 +52,10 @@ EllSlots<T> build_slots(Passes& passes, const CsrMatrix<T>& csr, const EllShape&
                     find_node_rows(passes, csr.rows, row_offsets, cols, most)};
     index_t* const to = ell.col_indices.data();
     passes.fill(to, slots, index_t(-1));
-    passes.each_entry(
-        csr.rows, row_offsets, csr.nnz, SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t number = k - row_offsets[row];
-            if (number < most) to[shape.slot(row, number)] = cols[k];
-        });
+    passes.each_entry(csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        const index_t number = k - row_offsets[row];
+        if (number < most) to[shape.slot(row, number)] = cols[k];
+    });
     store_slot_values(passes, ell, row_offsets, csr.values.data());
     return ell;
 }
@@ -80,8 +77,7 @@ constexpr index_t count_in_slots(const index_t* cols, const EllShape& shape, ind
 // Where rows of these lengths begin in CSR order: what maps of new values say.
 template <class Passes>
 Array<index_t> begin_of_rows(Passes& passes, index_t rows, const index_t* row_lengths) {
-    return sum_row_lengths(
-        passes, rows, SPMVGPU_BODY(index_t row) { return row_lengths[row]; });
+    return sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) { return row_lengths[row]; });
 }
 
 // Entries of each row.
@@ -89,8 +85,7 @@ template <class Passes>
 Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* row_offsets) {
     Array<index_t> lengths = passes.template make<index_t>(rows);
     index_t* const length = lengths.data();
-    passes.each(
-        rows, SPMVGPU_BODY(std::int64_t row) { length[row] = row_offsets[row + 1] - row_offsets[row]; });
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { length[row] = row_offsets[row + 1] - row_offsets[row]; });
     return lengths;
 }
 
@@ -112,7 +107,7 @@ struct Builder<Ellpack<T>, Passes> {
         const EllShape shape = ellpack.slots.shape;
         const index_t* const cols = ellpack.slots.col_indices.data();
         return sum_row_lengths(
-            passes, ellpack.rows, SPMVGPU_BODY(index_t row) { return count_in_slots(cols, shape, row); },
+            passes, ellpack.rows, [=] SPMVGPU_BODY(index_t row) { return count_in_slots(cols, shape, row); },
             kNanosecondsPerRow);
     }
 

@@ -4,17 +4,17 @@ namespace spmvgpu {
 
 template <class T>
 void Ellpack<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_columns<1>(cuda::rows_of(*this), rows, slots.node_rows, product, stream);
+    gpu::launch_columns<1>(gpu::rows_of(*this), rows, slots.node_rows, product, stream);
 }
 
 template <class T>
 void EllpackR<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_columns<1>(cuda::rows_of(*this), rows, ell.slots.node_rows, product, stream);
+    gpu::launch_columns<1>(gpu::rows_of(*this), rows, ell.slots.node_rows, product, stream);
 }
 
 template <class T>
 void EllrT<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_columns<1>(cuda::rows_of(*this), rows, slots.node_rows, product, stream);
+    gpu::launch_columns<1>(gpu::rows_of(*this), rows, slots.node_rows, product, stream);
 }
 
 #define INSTANTIATE(T)                                                                 \

@@ -5,7 +5,7 @@
 #include "gpu/cuda/check.hpp"
 #include "gpu/cuda/warp.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // kThreads neighbouring threads per row, one slot of every column each; each column is read by all threads in order.
 // With row_lengths a thread stops after the last entry of its own, without (nullptr) it reads the padding too.
@@ -41,4 +41,4 @@ void launch_ell(const EllSlots<T>& slots, const index_t* row_lengths, const Prod
                  row_lengths, slots.col_indices.data(), slots.values.data(), product);
 }
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -16,7 +16,7 @@ Cost EllSlots<T>::cost(const char* name, const EllShape& shape, const CsrMatrix<
     cost.bytes = shape.slots() * (sizeof(T) + sizeof(index_t)) + extra_bytes;
     cost.slots = shape.slots();
     cost.entries = cost.gathers = csr.nnz;
-    if (target.device.is_cuda()) cost.launches = csr.rows > 0;
+    if (target.device.is_gpu()) cost.launches = csr.rows > 0;
     check_padding(name, cost, max_padding, csr.bytes());
     return cost;
 }

@@ -5,7 +5,7 @@ namespace spmvgpu {
 
 template <class T>
 void EllpackR<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
-    cuda::launch_ell<1>(ell.slots, row_lengths.data(), product, tuning.block_size, stream);
+    gpu::launch_ell<1>(ell.slots, row_lengths.data(), product, tuning.block_size, stream);
 }
 
 #define INSTANTIATE(T) template void EllpackR<T>::spmv_cuda(const Product<T>&, Stream) const;

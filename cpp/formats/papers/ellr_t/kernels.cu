@@ -7,7 +7,7 @@ namespace spmvgpu {
 template <class T>
 void EllrT<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     dispatch<1, 2, 4, 8, 16, 32>("threads_per_row", tuning.threads_per_row, [&]<int kThreads>() {
-        cuda::launch_ell<kThreads>(slots, row_lengths.data(), product, tuning.padded.block_size, stream);
+        gpu::launch_ell<kThreads>(slots, row_lengths.data(), product, tuning.padded.block_size, stream);
     });
 }
 

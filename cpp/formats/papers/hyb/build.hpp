@@ -30,18 +30,17 @@ index_t choose_ell_width(Passes& passes, index_t rows, const index_t* row_offset
     if (enough > rows) return 0;
     // The fewer rows the wider it is; so between a width that enough rows reach and one that too few do.
     const auto longest = largest<index_t>(
-        passes, rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+        passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
     constexpr int kWidths = RowsReaching::kWidths;
     std::int64_t reached = 0, missed = std::int64_t(longest) + 1;
     while (missed - reached > 1) {
         const std::int64_t step = (missed - reached + kWidths) / (kWidths + 1);
-        const auto there = passes.template reduce<RowsReaching>(
-            rows, SPMVGPU_BODY(std::int64_t row) {
-                const index_t length = row_offsets[row + 1] - row_offsets[row];
-                RowsReaching reaching;
-                for (int i = 0; i < kWidths; ++i) reaching.counts[i] = length >= reached + (i + 1) * step;
-                return reaching;
-            });
+        const auto there = passes.template reduce<RowsReaching>(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const index_t length = row_offsets[row + 1] - row_offsets[row];
+            RowsReaching reaching;
+            for (int i = 0; i < kWidths; ++i) reaching.counts[i] = length >= reached + (i + 1) * step;
+            return reaching;
+        });
         int passed = 0;
         while (passed < kWidths && reached + (passed + 1) * step < missed && there.counts[passed] >= enough) ++passed;
         missed = std::min(missed, reached + (passed + 1) * step);
@@ -62,11 +61,10 @@ struct Builder<Hyb<T>, Passes> {
         rest.rows = rows;
         rest.row_offsets = passes.template scratch<index_t>(rows + std::size_t(1));
         index_t* const rest_offsets = rest.row_offsets.data();
-        passes.each(
-            rows, SPMVGPU_BODY(std::int64_t row) {
-                const index_t length = row_offsets[row + 1] - row_offsets[row];
-                rest_offsets[row] = length > width ? length - width : 0;
-            });
+        passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const index_t length = row_offsets[row + 1] - row_offsets[row];
+            rest_offsets[row] = length > width ? length - width : 0;
+        });
         rest.nnz = passes.scan(rest_offsets, rows);
         plan.rest_offsets = rest.row_offsets;
         plan.coo = Builder<Coo<T>, Passes>::plan_for(passes, rest, tuning.coo, target);
@@ -78,9 +76,9 @@ struct Builder<Hyb<T>, Passes> {
         plan.cost.counts["coo_entries"] = rest.nnz;
         check_padding(Hyb<T>::kName, plan.cost, tuning.ell.max_padding, csr.bytes());
         // Rows that have nothing in the COO part stay as the ELL part leaves them.
-        plan.coo.cost.launches -= target.device.is_cuda() && plan.coo.has_empty_rows;
+        plan.coo.cost.launches -= target.device.is_gpu() && plan.coo.has_empty_rows;
         plan.coo.has_empty_rows = false;
-        if (target.device.is_cuda()) plan.cost.launches = (rows > 0) + plan.coo.cost.launches;
+        if (target.device.is_gpu()) plan.cost.launches = (rows > 0) + plan.coo.cost.launches;
         return plan;
     }
 
@@ -93,14 +91,13 @@ struct Builder<Hyb<T>, Passes> {
         index_t *const to_rows = row_indices.data(), *const to_cols = col_indices.data();
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         const index_t* const rest_offsets = plan.rest_offsets.data();
-        passes.each_entry(
-            csr.rows, row_offsets, rest > 0 ? csr.nnz : 0, SPMVGPU_BODY(index_t row, index_t k) {
-                const index_t number = k - row_offsets[row] - width;
-                if (number < 0) return;
-                const index_t to = rest_offsets[row] + number;
-                to_rows[to] = row;
-                to_cols[to] = cols[k];
-            });
+        passes.each_entry(csr.rows, row_offsets, rest > 0 ? csr.nnz : 0, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t number = k - row_offsets[row] - width;
+            if (number < 0) return;
+            const index_t to = rest_offsets[row] + number;
+            to_rows[to] = row;
+            to_cols[to] = cols[k];
+        });
         Coo<T> coo{csr.rows,
                    csr.cols,
                    rest,
@@ -126,13 +123,13 @@ struct Builder<Hyb<T>, Passes> {
         index_t *const row_offsets = map.data(), *const rest_offsets = row_offsets + rows + 1;
         passes.each(
             std::int64_t(rows) + 1,
-            SPMVGPU_BODY(std::int64_t row) {
+            [=] SPMVGPU_BODY(std::int64_t row) {
                 rest_offsets[row] = static_cast<index_t>(first_not_below(rest_rows, 0, rest, row));
             },
             kNanosecondsPerRow);
         passes.each(
             rows,
-            SPMVGPU_BODY(std::int64_t row) {
+            [=] SPMVGPU_BODY(std::int64_t row) {
                 row_offsets[row] =
                     count_in_slots(cols, shape, static_cast<index_t>(row)) + rest_offsets[row + 1] - rest_offsets[row];
             },
@@ -152,11 +149,10 @@ struct Builder<Hyb<T>, Passes> {
                            index_t width, const T* values) {
         const index_t* const rest_rows = coo.row_indices.data();
         T* const to = coo.values.data();
-        passes.each(
-            coo.nnz, SPMVGPU_BODY(std::int64_t i) {
-                const index_t row = rest_rows[i];
-                to[i] = values[row_offsets[row] + width + i - rest_offsets[row]];
-            });
+        passes.each(coo.nnz, [=] SPMVGPU_BODY(std::int64_t i) {
+            const index_t row = rest_rows[i];
+            to[i] = values[row_offsets[row] + width + i - rest_offsets[row]];
+        });
     }
 
     // The width that is asked for, where rows are as long; 0 chooses.
@@ -164,7 +160,7 @@ struct Builder<Hyb<T>, Passes> {
         const index_t* const row_offsets = csr.row_offsets.data();
         if (asked == 0) return choose_ell_width(passes, csr.rows, row_offsets);
         const auto longest = largest<index_t>(
-            passes, csr.rows, SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
+            passes, csr.rows, [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
         return longest < asked ? longest : asked;
     }
 };
