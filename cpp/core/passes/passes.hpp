@@ -26,9 +26,9 @@
 //     passes.read_all(array)                    all values of an array, in host memory
 //     passes.write_all(array, values)           the same the other way
 //     passes.finish()                           all of that is done, and what scratch arrays took that are gone is free
-// and what follows from these, below. Bodies are lambdas that begin with SPMVGPU_BODY, capture numbers and pointers by
-// value, and call nothing but constexpr functions and those of this file. `work` is how many nanoseconds a core takes
-// for one i; a GPU does not ask.
+// and what follows from these, below. Bodies are lambdas, [=] SPMVGPU_BODY(...) {...}, that capture numbers and
+// pointers by value, and call nothing but constexpr functions and those of this file. `work` is how many nanoseconds a
+// core takes for one i; a GPU does not ask.
 #pragma once
 
 #include <atomic>
