@@ -104,22 +104,18 @@ public:
     // The scalar work of each piece with the sums of all of them: scalars_of(k) are those of the k-th.
     template <class T, class ScalarsOf, class Then>
     void add_sums(ScalarsOf&& scalars_of, Then then) {
-        add<Wide<T>>(
-            kMaxSums, [&] { return knows_idle(scalars_of(0)); },
-            [&](int piece, const auto& launch) {
-                // Behind the counters, where no kernel leaves partial sums any more.
-                auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
-                launch(scalars_of(piece), totals, UseSums<T, Then>{{totals}, then});
-            });
+        add<Wide<T>>(kMaxSums, scalars_of, [&](int piece, const auto& launch) {
+            // Behind the counters, where no kernel leaves partial sums any more.
+            auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
+            launch(totals, UseSums<T, Then>{{totals}, then});
+        });
     }
 
     // The same for so many products with a basis, which each piece gets all of.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         using W = std::remove_pointer_t<decltype(results_of(0))>;
-        add<W>(
-            count, [&] { return knows_idle(scalars_of(0)); },
-            [&](int piece, const auto& launch) { launch(scalars_of(piece), results_of(piece), then); });
+        add<W>(count, scalars_of, [&](int piece, const auto& launch) { launch(results_of(piece), then); });
     }
 
 private:
@@ -149,21 +145,21 @@ private:
         }
     }
 
-    template <class W, class IsIdle, class Call>
-    void add(int count, IsIdle&& is_idle, Call&& call) {
+    template <class W, class ScalarsOf, class Call>
+    void add(int count, ScalarsOf&& scalars_of, Call&& call) {
         CudaQueue& first = *lanes_[0].queue;
         if (gpus_of_ranks_ != nullptr) {
             auto* const all = static_cast<W*>(of_ranks_.get());
             gpus_of_ranks_->all_gather(kept<W>(0), all, count * sizeof(W), first.stream());
-            return add_up(0, call, all, gpus_of_ranks_->ranks(), count, count);
+            return add_up(0, scalars_of, call, all, gpus_of_ranks_->ranks(), count, count);
         }
         if (ranks_ != nullptr) {
-            if (is_idle()) return;
+            if (knows_idle(scalars_of(0))) return;
             std::vector<W> sums(count);
             first.download(sums.data(), kept<W>(0), count * sizeof(W));
-            (*ranks_)(reinterpret_cast<double*>(sums.data()), count * doubles_in<W>());
+            (*ranks_)(reinterpret_cast<double*>(sums.data()), static_cast<int>(count * sizeof(W) / sizeof(double)));
             first.upload(kept<W>(0), sums.data(), count * sizeof(W));
-            return add_up(0, call, kept<W>(0), 1, count, count);
+            return add_up(0, scalars_of, call, kept<W>(0), 1, count, count);
         }
         for (Lane& lane : lanes_) lane.kept.record(lane.queue->stream());
         for (int piece = 0; piece < static_cast<int>(lanes_.size()); ++piece) {
@@ -173,17 +169,19 @@ private:
             for (const Lane& other : lanes_) {
                 if (&other != &lane) other.kept.hold_back(stream);
             }
-            add_up(piece, call, kept<W>(0), static_cast<int>(lanes_.size()), slot_bytes_ / sizeof(W), count);
+            add_up(piece, scalars_of, call, kept<W>(0), static_cast<int>(lanes_.size()), slot_bytes_ / sizeof(W),
+                   count);
         }
         turn_ = 1 - turn_;
     }
 
-    template <class W, class Call>
-    void add_up(int piece, Call&& call, const W* kept, int pieces, std::size_t stride, int count) {
+    template <class W, class ScalarsOf, class Call>
+    void add_up(int piece, ScalarsOf&& scalars_of, Call&& call, const W* kept, int pieces, std::size_t stride,
+                int count) {
         const Stream stream = lanes_[piece].queue->stream();
         const unsigned threads = count <= kWarp ? kWarp : SweepTuning::kBlockSize;
-        call(piece, [&](auto* scalars, W* totals, auto work) {
-            add_pieces<<<1, threads, 0, native(stream)>>>(scalars, kept, pieces, stride, count, totals, work);
+        call(piece, [&](W* totals, auto work) {
+            add_pieces<<<1, threads, 0, native(stream)>>>(scalars_of(piece), kept, pieces, stride, count, totals, work);
             check_launch("add_pieces");
         });
     }

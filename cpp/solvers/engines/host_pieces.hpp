@@ -45,35 +45,30 @@ public:
     template <class T, class ScalarsOf, class Then>
     void add_sums(ScalarsOf&& scalars_of, Then then) {
         Wide<T> totals[kMaxSums];
-        for (int piece = 0; piece < size(); ++piece) {
-            if (scalars_of(piece)->stopped) continue;
-            add(kMaxSums, totals);
-            then(*scalars_of(piece), KeptSums<T>{totals});
-        }
+        const auto use = [&](auto& scalars) { then(scalars, KeptSums<T>{totals}); };
+        add_products(
+            kMaxSums, scalars_of, [&](int) { return totals; }, use);
     }
 
     // The same for so many products with a basis, which each piece gets all of.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
-        for (int piece = 0; piece < size(); ++piece) {
+        using W = std::remove_pointer_t<decltype(results_of(0))>;
+        const int pieces = static_cast<int>(kept_.size());
+        for (int piece = 0; piece < pieces; ++piece) {
             if (scalars_of(piece)->stopped) continue;
-            add(count, results_of(piece));
+            W* const totals = results_of(piece);
+            for (int k = 0; k < count; ++k) {
+                totals[k] = W(0);
+                for (int other = 0; other < pieces; ++other) totals[k] += kept<W>(other)[k];
+            }
+            if (ranks_ != nullptr)
+                (*ranks_)(reinterpret_cast<double*>(totals), static_cast<int>(count * sizeof(W) / sizeof(double)));
             then(*scalars_of(piece));
         }
     }
 
 private:
-    int size() const { return static_cast<int>(kept_.size()); }
-
-    template <class W>
-    void add(int count, W* totals) {
-        for (int k = 0; k < count; ++k) {
-            totals[k] = W(0);
-            for (int piece = 0; piece < size(); ++piece) totals[k] += kept<W>(piece)[k];
-        }
-        if (ranks_ != nullptr) (*ranks_)(reinterpret_cast<double*>(totals), count * doubles_in<W>());
-    }
-
     Queue queue_;
     std::vector<std::vector<double>> kept_;
     const AddOverRanks* ranks_;

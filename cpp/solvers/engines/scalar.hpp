@@ -15,11 +15,6 @@
 
 namespace spmvgpu {
 
-template <class W>
-constexpr int doubles_in() {
-    return sizeof(W) / sizeof(double);
-}
-
 constexpr double real_of(double value) { return value; }
 constexpr double real_of(Complex<double> value) { return value.real; }
 constexpr double squared_size(double value) { return value * value; }

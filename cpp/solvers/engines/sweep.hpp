@@ -120,15 +120,10 @@ constexpr const T* pointer(Maybe<T> vector) {
     return vector.from;
 }
 
-template <class Operand>
-inline constexpr unsigned kIsMaybe = 0;
-template <class T>
-inline constexpr unsigned kIsMaybe<Maybe<T>> = 1;
-
 template <class... Operands>
 constexpr unsigned missing_mask() {
     unsigned mask = 0, bit = 1;
-    ((mask |= kIsMaybe<Operands> * bit, bit *= 2), ...);
+    ((mask |= !std::is_pointer_v<Operands> * bit, bit *= 2), ...);
     return mask;
 }
 

@@ -16,24 +16,19 @@
 
 namespace spmvgpu {
 
-// On the device: h and its correction, the columns of R, the rotations, and the right-hand side, which y takes over.
 template <class T>
-struct GmresArrays {
-    Wide<T>*h, *again, *R, *sines, *rhs;
-    double* cosines;
-};
-
-template <class T>
-struct GmresScalars : Progress, GmresArrays<T> {
+struct GmresScalars : Progress {
     using W = Wide<T>;
-    using GmresArrays<T>::h, GmresArrays<T>::again, GmresArrays<T>::R, GmresArrays<T>::sines, GmresArrays<T>::rhs,
-        GmresArrays<T>::cosines;
     static constexpr bool kRecordsMr = true;
     double ptol = 0, ptol_factor = 1, presid = 0;
     Factor<double> scale;  // 1 / |w|
     double left = 0;       // |w|
     std::int64_t cycles = 0;
     std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
+    // On the device: h and its correction, the columns of R, the rotations, and the right-hand side, which y takes
+    // over.
+    W *h = nullptr, *again = nullptr, *R = nullptr, *sines = nullptr, *rhs = nullptr;
+    double* cosines = nullptr;
     std::int64_t leading = 0;  // dimension of R
 
     template <class Visit>
@@ -152,28 +147,22 @@ struct Gmres {
     S* s;
     T *x, *r, *product;
     Basis<T> v;
-    GmresArrays<T> arrays;
-    bool legacy;
+    S first;  // the scalars in the beginning
 
     explicit Gmres(Work<T>& work)
         : restart(work.limits.restart),
           s(work.template scalars<S>(restart < 512 ? 1024 : 2 * restart)),  // a whole cycle may lie between two looks
-          x(work.x()),
-          legacy(work.limits.legacy) {
+          x(work.x()) {
         work.vectors(r, product);
         v = work.basis(restart + 1);
         const auto take = [&](std::size_t count) { return work.template take<Wide<T>>(count); };
-        arrays = {take(restart + 2), take(restart + 2), take((restart + 1) * restart),
-                  take(restart),     take(restart + 1), work.template take<double>(restart)};
+        first.h = take(restart + 2), first.again = take(restart + 2), first.R = take((restart + 1) * restart);
+        first.sines = take(restart), first.rhs = take(restart + 1);
+        first.cosines = work.template take<double>(restart);
+        first.legacy = work.limits.legacy, first.leading = restart + 1;
     }
 
-    S initial() const {
-        S initial;
-        static_cast<GmresArrays<T>&>(initial) = arrays;
-        initial.legacy = legacy;
-        initial.leading = restart + 1;
-        return initial;
-    }
+    S initial() const { return first; }
 
     template <class Solve>
     void cycle(Solve& solve) const {
@@ -196,14 +185,14 @@ struct Gmres {
             }
 
             // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
-            solve.orthogonalise(s, v, col + 1, arrays.h, arrays.again);
+            solve.orthogonalise(s, v, col + 1, first.h, first.again);
             if (solve.limits.look_each && solve.look(s).stopped != 0) break;
         }
 
         // x = x + sum of y_k v_k,  r = b - A x
         solve.queue.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.end_basis(); });
         const auto columns = [=] SPMVGPU_DEVICE(const S& s) { return int(s.col); };
-        solve.queue.combine(s, solve.n, v, columns, arrays.rhs, 1, x, Nothing{});
+        solve.queue.combine(s, solve.n, v, columns, first.rhs, 1, x, Nothing{});
         solve.multiply(x, product);
         solve.sweep(
             s, read(solve.b(), product), write(r),
