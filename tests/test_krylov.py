@@ -1,6 +1,9 @@
 """Every solver of `spmvgpu.linalg` beside SciPy's: the same answers, the same `info`, as many iterations."""
 
 import pickle
+import re
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +12,11 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from spmvgpu import gallery, linalg
+from spmvgpu import _core, gallery, linalg
+from spmvgpu.cli.advice import OTHER_SOLVER
 from spmvgpu.linalg import SolverWarning
+from spmvgpu.linalg.solve import solve
+from spmvgpu.linalg.stopping import check_limits
 from systems import convection, counted, spd
 
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
@@ -281,3 +287,19 @@ def test_lobpcg(device):
         w, v = linalg.lobpcg(given, X.copy(), tol=1e-5, maxiter=300, largest=False)
         np.testing.assert_allclose(A @ v, v * w, atol=1e-3)
         np.testing.assert_allclose(w, np.sort(np.linalg.eigvalsh(A.toarray()))[:4], rtol=1e-4)
+
+
+def test_every_place_has_all_solvers():
+    """The list of the core, functions of Python, the command line, the page of solvers and these tests."""
+    page = (Path(__file__).parents[1] / "docs" / "solvers.md").read_text()
+    table = page[page.index("| solver | matrices") :].partition("\n\n")[0]
+    names = set(_core.solver_names())
+    assert names == set(SOLVERS) == set(OTHER_SOLVER) == set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
+    assert names <= set(linalg.__all__)
+
+
+def test_an_unknown_solver_is_refused_with_the_names_there_are():
+    op = sg.aslinearoperator(np.eye(2), device="cpu")
+    limits = partial(check_limits, 1e-5, 0.0, None, 10)
+    with pytest.raises(ValueError, match="'cgs'; allowed are bicgstab, cg, gmres, minres"):
+        solve("cgs", op, np.ones(2), None, None, limits)

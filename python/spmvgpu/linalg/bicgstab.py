@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from .._util.arguments import with_hints
@@ -94,15 +95,6 @@ def bicgstab(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-    x, info, _ = solve(
-        "bicgstab",
-        A,
-        b,
-        x0,
-        M,
-        lambda unknowns, callback: check_limits(rtol, atol, maxiter, 10 * unknowns, callback),
-        callback=callback,
-        residuals=residuals,
-        check_every=check_every,
-    )
+    limits = partial(check_limits, rtol, atol, maxiter, 10)
+    x, info, _ = solve("bicgstab", A, b, x0, M, limits, callback, residuals, check_every)
     return x, info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from .._util.arguments import with_hints
@@ -96,15 +97,6 @@ def cg(
     >>> x.round(6), info
     (array([0.090909, 0.636364]), 0)
     """
-    x, info, _ = solve(
-        "cg",
-        A,
-        b,
-        x0,
-        M,
-        lambda unknowns, callback: check_limits(rtol, atol, maxiter, 10 * unknowns, callback),
-        callback=callback,
-        residuals=residuals,
-        check_every=check_every,
-    )
+    limits = partial(check_limits, rtol, atol, maxiter, 10)
+    x, info, _ = solve("cg", A, b, x0, M, limits, callback, residuals, check_every)
     return x, info

@@ -107,25 +107,15 @@ def gmres(
     def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
         kind = one_of("callback_type", "legacy" if callback_type is None else callback_type, _KINDS)
         length = 20 if restart is None else whole_number("restart", restart, 1, 2**20)
-        limits = check_limits(rtol, atol, maxiter, 10 * unknowns, callback)
+        limits = check_limits(rtol, atol, maxiter, 10, unknowns, callback)
         limits.restart = min(length, unknowns)
         limits.legacy = callback is not None and kind == "legacy"
         limits.look_each = callback is not None and kind != "x"
         limits.look_restarts = callback is not None and kind == "x"
         return limits
 
-    x, info, _ = solve(
-        "gmres",
-        A,
-        b,
-        x0,
-        M,
-        limits,
-        callback=callback,
-        residuals=residuals,
-        check_every=check_every,
-        shows_norm=callback_type != "x",
-    )
+    shows_norm = callback_type != "x"
+    x, info, _ = solve("gmres", A, b, x0, M, limits, callback, residuals, check_every, shows_norm=shows_norm)
     return x, info
 
 

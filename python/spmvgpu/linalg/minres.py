@@ -110,23 +110,13 @@ def minres(
     """
 
     def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-        limits = check_limits(rtol, atol, maxiter, 5 * unknowns, callback)
+        limits = check_limits(rtol, atol, maxiter, 5, unknowns, callback)
         limits.shift, limits.check = real_number("shift", shift), bool(check)
         return limits
 
     history: list[float] | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0
-    x, info, how = solve(
-        "minres",
-        A,
-        b,
-        x0,
-        M,
-        limits,
-        callback=callback,
-        residuals=history,
-        check_every=check_every,
-    )
+    x, info, how = solve("minres", A, b, x0, M, limits, callback, history, check_every)
     if show:
         assert history is not None
         for k, norm in enumerate(history[before:]):

@@ -27,10 +27,10 @@ def solve(
     x0: object,
     M: object,
     limits: Callable[[int, Callback | None], SolverLimits],
-    *,
     callback: Callback | None = None,
     residuals: list[float] | None = None,
     check_every: int | None = None,
+    *,
     shows_norm: bool = False,
     watch: Callable[[int, float, float], object] | None = None,
 ) -> tuple[Any, int, SolveInfo]:

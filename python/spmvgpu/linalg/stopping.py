@@ -94,13 +94,15 @@ class SolveInfo(Brief):
     chained: bool
 
 
-def check_limits(rtol: object, atol: object, maxiter: object, most: int, callback: object) -> SolverLimits:
+def check_limits(
+    rtol: object, atol: object, maxiter: object, default: int, unknowns: int, callback: object
+) -> SolverLimits:
     """Check the limits of a solve and return them as the core takes them.
 
-    `most` is the default of `maxiter`. With a callback, the core stops after each iteration.
+    `default` is that of `maxiter` for each unknown. With a callback, the core stops after each iteration.
     """
     limits = SolverLimits()
-    limit = most if maxiter is None else whole_number("maxiter", maxiter, 0)
+    limit = default * unknowns if maxiter is None else whole_number("maxiter", maxiter, 0)
     limits.maxiter = min(limit, _MOST_ITERATIONS)
     limits.rtol, limits.atol = tolerance("rtol", rtol), tolerance("atol", atol)
     check_callback(callback)

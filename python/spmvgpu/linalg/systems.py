@@ -145,10 +145,12 @@ class OperatorSystem(System):
         super().__init__(b, library, op.shape[0], op.dtype, op._ordinal, op._solver_memory)
         self._op, self._stream = op, op._stream
         self._matrix, self.max_threads = op._matrix, op.max_threads
-        self._check_device = op._check_device  # type: ignore[method-assign]
 
     def report(self, how: SolveInfo) -> None:
         self._op.solve_info = how
+
+    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        self._op._check_device(name, located, beside)
 
 
 class ForeignSystem(System):
