@@ -156,12 +156,12 @@ def test_a_plan_says_what_is_built(fmt, name):
             sg.aslinearoperator(csr, format=fmt, device="cpu")
         return
     op = sg.aslinearoperator(csr, format=fmt, device="cpu")
-    assert plan["options"] == op.options
-    assert plan["bytes"] == op.nbytes
-    assert plan["launches"] == 0
-    assert plan["padding"] >= 1
-    most = round(csr.nnz * plan["padding"])
-    assert most / 2 <= plan["slots"] <= most  # a symmetric matrix may be stored by half
+    assert plan.options == op.options
+    assert plan.bytes == op.nbytes
+    assert plan.launches == 0
+    assert plan.padding >= 1
+    most = round(csr.nnz * plan.padding)
+    assert most / 2 <= plan.slots <= most  # a symmetric matrix may be stored by half
 
 
 @pytest.mark.parametrize("fmt", sg.formats())
@@ -169,11 +169,11 @@ def test_a_plan_for_a_gpu_needs_none(fmt):
     csr = canonical_csr(sg.gallery.poisson2d(60))
     first_gpu, processors = 0, 132
     plan = plan_csr(csr, fmt, first_gpu, {}, processors)
-    assert plan["launches"] >= 1
-    assert plan["gathers"] > 0
-    assert plan["options"].keys() == {option["name"] for option in sg.format_options(fmt)}
+    assert plan.launches >= 1
+    assert plan.gathers > 0
+    assert plan.options.keys() == {option["name"] for option in sg.format_options(fmt)}
     # Numbers that stand for an automatic choice are gone.
-    assert not {name for name, value in plan["options"].items() if value in (0, "auto") and name != "width"}
+    assert not {name for name, value in plan.options.items() if value in (0, "auto") and name != "width"}
 
 
 def test_launches_and_gathers_of_a_plan():
@@ -182,12 +182,12 @@ def test_launches_and_gathers_of_a_plan():
     def plan(fmt, A=csr, **options):
         return plan_csr(A, fmt, 0, options, 132)
 
-    assert plan("csr")["launches"] == plan("sell")["launches"] == plan("coo")["launches"] == 1
-    assert plan("csr_m")["launches"] == 2  # one gathers
+    assert plan("csr").launches == plan("sell").launches == plan("coo").launches == 1
+    assert plan("csr_m").launches == 2  # one gathers
     by_host = plan("csr_m", gather="host")
-    assert (by_host["launches"], by_host["gathers"]) == (1, 0)
+    assert (by_host.launches, by_host.gathers) == (1, 0)
     holes = canonical_csr(np.diag(np.arange(500) % 2))
-    assert plan("coo", holes)["launches"] == 2  # one for the empty rows
+    assert plan("coo", holes).launches == 2  # one for the empty rows
     long_row = canonical_csr(np.ones((1, 5000)))
-    assert plan("csr_b", long_row)["launches"] == plan("coo", long_row)["launches"] == 2  # one merges
-    assert plan("csr", long_row)["gathers"] == 5000
+    assert plan("csr_b", long_row).launches == plan("coo", long_row).launches == 2  # one merges
+    assert plan("csr", long_row).gathers == 5000

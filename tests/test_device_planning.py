@@ -42,6 +42,13 @@ def outcome(call):
         return str(refused)
 
 
+def facts(call):
+    """What a plan says, or the message of a refusal."""
+    plan = outcome(call)
+    names = "options", "bytes", "padding", "slots", "launches", "gathers", "counts"
+    return plan if isinstance(plan, str) else {name: getattr(plan, name) for name in names}
+
+
 def assert_same_arrays(found, expected, what):
     assert found.keys() == expected.keys()
     for name, array in expected.items():
@@ -181,7 +188,7 @@ def test_plans_are_those_of_the_host(case, fmt, device):
     plan = value_type(A.dtype).matrix.plan
     for options in [{}, *candidates(fmt)]:
         arguments = A.indptr, A.indices, A.data, A.shape[1], fmt, options, ordinal
-        assert outcome(partial(plan_csr, source, fmt, ordinal, options)) == outcome(partial(plan, *arguments))
+        assert facts(partial(plan_csr, source, fmt, ordinal, options)) == facts(partial(plan, *arguments))
 
 
 def test_parts_and_transposes_of_a_source(device):
@@ -259,7 +266,7 @@ def test_a_plan_serves_the_matrix_that_is_built_by_it(fmt, device, dtype):
             assert plan == first == second == expected
             continue
         for found in (first, second):
-            assert found.options == expected.options == plan["options"]
+            assert found.options == expected.options == plan.options
             assert found.counts == expected.counts
             assert_same_arrays(found.arrays(), expected.arrays(), (fmt, given))
         first.update_values(A.data * 2)  # which are its own

@@ -9,7 +9,7 @@ import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
-from spmvgpu.formats import plan_csr
+from spmvgpu.formats import kernels, plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning import roofline
 from spmvgpu.planning.choosing import general_formats
@@ -26,20 +26,20 @@ def plan_of(A, format, on_gpu=True, **options):
     return plan_csr(csr, format, 0 if on_gpu else CPU, options, PROCESSORS)  # a GPU need not be here
 
 
-def terms_of(A, name, plan, machine=GPU):
+def terms_of(A, plan, machine=GPU):
     csr = canonical_csr(A)
-    return _core.roofline_terms(name, features(csr), csr.dtype.itemsize, machine, plan)
+    return _core.roofline_terms(features(csr), csr.dtype.itemsize, machine, plan)
 
 
 def model(*variants, places=()):
-    given = [(format, format, norm, costs, residuals) for format, norm, costs, residuals in variants]
+    given = [(format, {}, norm, costs, residuals) for format, norm, costs, residuals in variants]
     return _core.RooflineModel(GPU, "F64", given, places)
 
 
 def test_time_is_the_norm_of_the_costs():
     A = gallery.poisson2d(60)
     plan = plan_of(A, "csr")
-    terms = terms_of(A, "csr", plan)
+    terms = terms_of(A, plan)
     costs = {"launch": 3.0, "cache": 20.0}
     case = model(("csr", 1.0, costs, []), ("csr", 2.0, costs, [])).case(
         features(canonical_csr(A)), PROCESSORS
@@ -85,7 +85,7 @@ def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
         plan = plan_of(csr, format)
     except sg.FormatError:
         return
-    costs = dict.fromkeys(terms_of(csr, format, plan), 1.0)
+    costs = dict.fromkeys(terms_of(csr, plan), 1.0)
     asked = model((format, 1.0, costs, [])).case(features(csr), PROCESSORS)
     assert asked.least_time_us(0, 0) <= asked.time_us(0, plan) * (1 + 1e-12)
 
@@ -112,22 +112,19 @@ def test_costs_are_never_negative():
 def test_terms_of_every_matrix_are_finite_and_not_negative(case, on_gpu):
     A = matrix(case, np.dtype("float64"))
     machine = GPU if on_gpu else _core.Machine(False, 1 << 20, 4, 8)
-    for name in (*sg.formats(), "csr kernel=shuffle", "csr kernel=balanced", "a format of tomorrow"):
-        format, *options = name.split() if name.split()[0] in sg.formats() else ["csr"]
+    for format, options in ((name, options) for name in sg.formats() for options in kernels(name)):
         try:
-            plan = plan_of(A, format, on_gpu, **dict(o.split("=") for o in options))
+            plan = plan_of(A, format, on_gpu, **options)
         except sg.FormatError:
             continue
-        terms = terms_of(A, name, plan, machine)
+        terms = terms_of(A, plan, machine)
         assert all(np.isfinite(value) and value >= 0 for value in terms.values())
 
 
 def test_a_matrix_beyond_the_cache_comes_from_memory():
     A = gallery.poisson2d(150)
     plan = plan_of(A, "csr")
-    small, large = (
-        terms_of(A, "csr", plan, _core.Machine(True, size, 100, 100)) for size in (1 << 30, 1 << 16)
-    )
+    small, large = (terms_of(A, plan, _core.Machine(True, size, 100, 100)) for size in (1 << 30, 1 << 16))
     assert small["memory"] == large["cache"] == small["x_memory"] == 0
     assert small["cache"] == large["memory"] > 0
     assert large["x_memory"] > 0
@@ -135,17 +132,13 @@ def test_a_matrix_beyond_the_cache_comes_from_memory():
 
 def test_the_terms_follow_what_a_format_chooses():
     A = gallery.powerlaw(3000, 8)
-    for name, format, option in (
-        ("csr kernel=shuffle", "csr", "lanes_per_row"),
-        ("ellr_t", "ellr_t", "threads_per_row"),
-        ("sell", "sell", "warps_per_slice"),
-    ):
+    for format, option in ("csr", "lanes_per_row"), ("sell", "warps_per_slice"):
         kernel = {"kernel": "shuffle"} if format == "csr" else {"max_padding": 1e6}
         one, eight = (plan_of(A, format, **kernel, **{option: lanes}) for lanes in (1, 8))
         chosen = plan_of(A, format, **kernel)
-        again = plan_of(A, format, **kernel, **{option: chosen["options"][option]})
-        assert terms_of(A, name, chosen) == terms_of(A, name, again)
-        assert terms_of(A, name, one)["chain"] == 8 * terms_of(A, name, eight)["chain"]
+        again = plan_of(A, format, **kernel, **{option: chosen.options[option]})
+        assert terms_of(A, chosen) == terms_of(A, again)
+        assert terms_of(A, one)["chain"] == 8 * terms_of(A, eight)["chain"]
 
 
 def test_the_name_of_a_variant_says_its_options():

@@ -214,10 +214,9 @@ void register_matrix_type(py::module_& module) {
                    const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
                     const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
                     const Device device{ordinal};
-                    return described([&] {
-                        return std::make_shared<const MatrixPlan>(plan_matrix(
-                            csr, format, options, processors ? Target{device, *processors} : target_of(device)));
-                    });
+                    const GilRelease release;
+                    return std::make_shared<const MatrixPlan>(plan_matrix(
+                        csr, format, options, processors ? Target{device, *processors} : target_of(device)));
                 },
                 py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
                 py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"),

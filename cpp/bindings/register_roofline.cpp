@@ -9,9 +9,8 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/features.hpp"
-#include "core/errors.hpp"
+#include "bindings/plans.hpp"
 #include "core/value_types.hpp"
-#include "matrix/matrix.hpp"
 #include "planning/roofline.hpp"
 
 namespace py = pybind11;
@@ -23,29 +22,13 @@ namespace {
 using roofline::Case;
 using roofline::Machine;
 using roofline::Model;
-using roofline::Stored;
 using roofline::Terms;
 using roofline::Variant;
 
 using Places = std::vector<roofline::Point>;
-// Format, name, norm, costs by the names of the terms, residuals by samples.
+// Format, options, norm, costs by the names of the terms, residuals by samples.
 using GivenVariant =
-    std::tuple<std::string, std::string, double, std::map<std::string, double>, std::vector<std::optional<double>>>;
-
-// A plan as Python has it; see described().
-Stored stored_of(const py::dict& plan) {
-    Stored stored;
-    stored.bytes = plan["bytes"].cast<double>();
-    stored.slots = plan["slots"].cast<double>();
-    stored.padding = plan["padding"].cast<double>();
-    for (const auto& [name, value] : plan["counts"].cast<py::dict>()) {
-        stored.set_count(name.cast<std::string_view>(), value.cast<double>());
-    }
-    for (const auto& [name, value] : plan["options"].cast<py::dict>()) {
-        if (py::isinstance<py::int_>(value)) stored.set_option(name.cast<std::string_view>(), value.cast<int>());
-    }
-    return stored;
-}
+    std::tuple<std::string, Options, double, std::map<std::string, double>, std::vector<std::optional<double>>>;
 
 Terms terms_named(const std::map<std::string, double>& given) {
     Terms terms{};
@@ -57,9 +40,9 @@ Terms terms_named(const std::map<std::string, double>& given) {
     return terms;
 }
 
-std::map<std::string, double> terms_of(const std::string& name, const py::dict& features, int item_bytes,
-                                       const Machine& machine, const py::dict& plan) {
-    const Terms terms = roofline::terms_of(name, {from_dict(features), item_bytes, machine}, stored_of(plan));
+std::map<std::string, double> terms_of(const py::dict& features, int item_bytes, const Machine& machine,
+                                       const MatrixPlan& plan) {
+    const Terms terms = plan.terms({from_dict(features), item_bytes, machine}, plan);
     std::map<std::string, double> named;
     for (int term = 0; term < roofline::kTermCount; ++term) named[roofline::kTermNames[term]] = terms[term];
     return named;
@@ -75,39 +58,23 @@ std::vector<double> corrections(const Places& points, const Places& places, cons
     return found;
 }
 
-template <class T>
-roofline::StoredBand plan_band(const std::string& format, index_t block, const Target& target) {
-    const CsrMatrix<T> band = roofline::band_of_blocks<T>(block);
-    try {
-        const MatrixPlan plan = plan_matrix(band, format, {}, target);
-        return {roofline::stored_by(plan.cost, plan.options), double(band.nnz)};
-    } catch (const FormatError&) {
-        return {};
-    }
-}
-
-// The bytes of a value, and how a band of such is planned.
-std::pair<int, roofline::PlanBand> of_value_type(const std::string& suffix) {
-#define RETURN_IF_ASKED(T) \
-    if (suffix == value_suffix<T>()) return {sizeof(T), &plan_band<T>};
-    SPMVGPU_FOR_VALUE_TYPES(RETURN_IF_ASKED)
-#undef RETURN_IF_ASKED
-    throw std::invalid_argument("there is no value type '" + suffix + "'");
-}
-
 std::shared_ptr<Model> make_model(const Machine& machine, const std::string& value_type,
                                   const std::vector<GivenVariant>& given, const Places& places) {
-    const auto [item_bytes, plan_band] = of_value_type(value_type);
     std::vector<Variant> variants;
-    for (const auto& [format, name, norm, costs, residuals] : given) {
+    for (const auto& [format, options, norm, costs, residuals] : given) {
         if (residuals.size() != places.size()) throw std::invalid_argument("as many residuals as places are needed");
-        Variant variant{format, name, norm, terms_named(costs), {}};
+        Variant variant{format, options, norm, terms_named(costs), {}};
         for (const auto& residual : residuals) {
             variant.residuals.push_back(residual.value_or(std::numeric_limits<double>::quiet_NaN()));
         }
         variants.push_back(std::move(variant));
     }
-    return std::make_shared<Model>(machine, item_bytes, plan_band, std::move(variants), places);
+#define RETURN_IF_ASKED(T)               \
+    if (value_type == value_suffix<T>()) \
+        return std::make_shared<roofline::ModelOf<T>>(machine, std::move(variants), places);
+    SPMVGPU_FOR_VALUE_TYPES(RETURN_IF_ASKED)
+#undef RETURN_IF_ASKED
+    throw std::invalid_argument("there is no value type '" + value_type + "'");
 }
 
 }  // namespace
@@ -118,8 +85,16 @@ void register_roofline(py::module_& module) {
                  return Machine{is_gpu, cache_bytes, processors, measured_processors};
              }),
              py::arg("is_gpu"), py::arg("cache_bytes"), py::arg("processors"), py::arg("measured_processors"));
-    module.def("roofline_terms", &terms_of, py::arg("name"), py::arg("features"), py::arg("item_bytes"),
-               py::arg("machine"), py::arg("plan"), "What a product of a variant moves and waits for, by name.");
+    py::class_<MatrixPlan, std::shared_ptr<MatrixPlan>>(module, "Plan", "What a format would do with a matrix.")
+        .def_property_readonly("options", [](const MatrixPlan& plan) { return named(plan.options); })
+        .def_property_readonly("bytes", [](const MatrixPlan& plan) { return plan.cost.bytes; })
+        .def_property_readonly("padding", [](const MatrixPlan& plan) { return plan.cost.padding(); })
+        .def_property_readonly("slots", [](const MatrixPlan& plan) { return plan.cost.slots; })
+        .def_property_readonly("launches", [](const MatrixPlan& plan) { return plan.cost.launches; })
+        .def_property_readonly("gathers", [](const MatrixPlan& plan) { return plan.cost.gathers; })
+        .def_readonly("counts", &MatrixPlan::counts);
+    module.def("roofline_terms", &terms_of, py::arg("features"), py::arg("item_bytes"), py::arg("machine"),
+               py::arg("plan"), "What a product moves and waits for, as planned, by name.");
     module.def(
         "roofline_point", [](const py::dict& features) { return roofline::point_of(from_dict(features)); },
         py::arg("features"), "Where a matrix lies among others, for finding those most like it.");
@@ -135,12 +110,8 @@ void register_roofline(py::module_& module) {
             },
             py::arg("features"), py::arg("processors"), "A matrix before the model.");
     py::class_<Case>(module, "RooflineCase", "A matrix before the model of a device.")
-        .def(
-            "time_us",
-            [](const Case& asked, std::size_t variant, const py::dict& plan) {
-                return asked.time_us(variant, stored_of(plan));
-            },
-            py::arg("variant"), py::arg("plan"), "Microseconds of a product of a variant, as planned.")
+        .def("time_us", &Case::time_us, py::arg("variant"), py::arg("plan"),
+             "Microseconds of a product of a variant, as planned.")
         .def(
             "least_time_us",
             [](const Case& asked, std::size_t variant, int ordinal) {

@@ -64,10 +64,8 @@ void register_source_of(py::module_& module) {
         .def(
             "plan",
             [](S& source, const std::string& format, const Options& options, std::optional<int> processors) {
-                return described([&] {
-                    return source.plan(format, options,
-                                       processors ? *processors : target_of(source.device()).processors);
-                });
+                const GilRelease release;
+                return source.plan(format, options, processors ? *processors : target_of(source.device()).processors);
             },
             py::arg("format"), py::arg("options"), py::arg("processors") = py::none(),
             "What a format would do on the device, as Matrix.plan; kept for build().")

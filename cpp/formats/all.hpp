@@ -1,35 +1,59 @@
 // THE list of formats: a format that is added here is reachable from Python, copied to devices, tested and benchmarked.
 #pragma once
 
+#include <stdexcept>
+#include <string>
 #include <variant>
 
-#include "formats/bsell/layout.hpp"
-#include "formats/coo/layout.hpp"
-#include "formats/csr/layout.hpp"
-#include "formats/dia/layout.hpp"
-#include "formats/format.hpp"
-#include "formats/packed_sell/layout.hpp"
-#include "formats/papers/csr_b/layout.hpp"
-#include "formats/papers/csr_m/layout.hpp"
-#include "formats/papers/ellpack/layout.hpp"
-#include "formats/papers/ellpack_r/layout.hpp"
-#include "formats/papers/ellr_t/layout.hpp"
-#include "formats/papers/hyb/layout.hpp"
-#include "formats/sdia/layout.hpp"
-#include "formats/sell/layout.hpp"
-#include "formats/stencil/layout.hpp"
-#include "formats/tsmv/layout.hpp"
+#include "formats/bsell/model.hpp"
+#include "formats/coo/model.hpp"
+#include "formats/csr/model.hpp"
+#include "formats/dia/model.hpp"
+#include "formats/packed_sell/model.hpp"
+#include "formats/papers/csr_b/model.hpp"
+#include "formats/papers/csr_m/model.hpp"
+#include "formats/papers/ellpack/model.hpp"
+#include "formats/papers/ellpack_r/model.hpp"
+#include "formats/papers/ellr_t/model.hpp"
+#include "formats/papers/hyb/model.hpp"
+#include "formats/sdia/model.hpp"
+#include "formats/sell/model.hpp"
+#include "formats/stencil/model.hpp"
+#include "formats/tsmv/model.hpp"
 
 namespace spmvgpu {
 
 template <class... Formats>
 struct Checked {
     static_assert((FormatContract<Formats> && ...), "a format does not keep the contract in formats/format.hpp");
+    static_assert((roofline::HasModel<Formats> && ...), "a format's model does not keep that in formats/model.hpp");
     using Variant = std::variant<Formats...>;
 };
 
 template <class T>
 using AnyFormat = typename Checked<Coo<T>, Csr<T>, CsrM<T>, CsrB<T>, Ellpack<T>, EllpackR<T>, EllrT<T>, Hyb<T>, Dia<T>,
                                    Sell<T>, Bsell<T>, PackedSell<T>, Sdia<T>, Stencil<T>, Tsmv<T>>::Variant;
+
+// Calls visit.template operator()<Format>() for every format of the list, in order.
+template <class T, class Visit>
+void for_each_format(Visit&& visit) {
+    [&]<class... Formats>(std::variant<Formats...>*) {
+        (visit.template operator()<Formats>(), ...);
+    }(static_cast<AnyFormat<T>*>(nullptr));
+}
+
+// The same for the one that carries the name. Throws std::invalid_argument if there is none.
+template <class T, class Visit>
+void with_format(const std::string& name, Visit&& visit) {
+    bool found = false;
+    std::string known;
+    for_each_format<T>([&]<class Format>() {
+        known += (known.empty() ? "" : ", ") + std::string(Format::kName);
+        if (name != Format::kName) return;
+        found = true;
+        visit.template operator()<Format>();
+    });
+    if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
+}
 
 }  // namespace spmvgpu

@@ -59,13 +59,21 @@ struct Cost {
     int launches = 0;              // kernels of a product on a GPU; 0 on the CPU
     std::int64_t gathers = 0;      // reads of x by index
     bool stores_in_order = false;  // neighbouring lanes write neighbouring rows of y, so that whole lines are written
-    std::map<std::string, double> counts;  // what else of this format the performance model prices, by name
 
     double padding() const {  // slots per non-zero
         return slots == entries ? 1.0
                                 : static_cast<double>(slots) / static_cast<double>(std::max<std::int64_t>(entries, 1));
     }
 };
+
+// What explain() shows of a plan beside its cost: what it names itself, in each_count(visit).
+template <class Plan>
+std::map<std::string, double> counts_of(const Plan& plan) {
+    std::map<std::string, double> counts;
+    const auto keep = [&](const char* name, auto count) { counts[name] = static_cast<double>(count); };
+    if constexpr (requires { plan.each_count(keep); }) plan.each_count(keep);
+    return counts;
+}
 
 // A plan is a struct with at least these two members.
 template <class Plan, class Tuning>

@@ -14,20 +14,6 @@ namespace spmvgpu {
 
 namespace {
 
-// Calls visit.template operator()<Format>() for the one that carries the name.
-template <class T, class Visit>
-void with_format(const std::string& name, Visit&& visit) {
-    bool found = false;
-    std::string known;
-    for_each_format<T>([&]<class Format>() {
-        known += (known.empty() ? "" : ", ") + std::string(Format::kName);
-        if (name != Format::kName) return;
-        found = true;
-        visit.template operator()<Format>();
-    });
-    if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -79,7 +65,7 @@ Stored<T> convert_to(const CsrMatrix<T>& given, const Options& options, Device d
                                           : own.emplace(plan_where_it_is<Format>(csr, tuning, target_of(device)));
     Format converted = build_where_it_is<Format>(csr, plan);
     stored.stores_in_order = plan.cost.stores_in_order;
-    stored.counts = plan.cost.counts;
+    stored.counts = counts_of(plan);
     stored.longest_row = gpu::run(LongestRow{csr.pattern()}, csr.device());
     stored.took.convert = seconds_since(start);
 
@@ -97,7 +83,8 @@ std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     for_each_format<double>([&]<class Format>() {
         using Tuning = typename Format::Tuning;
-        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(), Format::kTraits});
+        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(),
+                        roofline::FormatModel<Format>::kernels(), Format::kTraits});
     });
     return list;
 }
@@ -115,7 +102,13 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
         auto plan = plan_where_it_is<Format>(csr, tuning, target);
         result.cost = plan.cost;
         result.options = list_options(plan.tuning);
+        result.counts = counts_of(plan);
         result.made = std::move(plan);
+        result.terms = [](const roofline::Subject& subject, const MatrixPlan& plan) {
+            const Cost& cost = plan.cost;
+            return roofline::terms_of<Format>(subject, {double(cost.bytes), double(cost.slots), cost.padding()},
+                                              std::any_cast<const typename Format::Plan&>(plan.made));
+        };
     });
     return result;
 }

@@ -19,6 +19,7 @@ struct FormatInfo {
     std::string name;
     std::vector<OptionInfo> options;  // with their defaults
     std::vector<Options> candidates;  // what tuning tries
+    std::vector<Options> kernels;     // see GeneralModel
     Traits traits;
 };
 std::vector<FormatInfo> list_formats();
@@ -28,8 +29,12 @@ Target target_of(Device device);
 // What a format would do with a matrix.
 struct MatrixPlan {
     Cost cost;
-    std::vector<OptionInfo> options;  // with every automatic choice made
-    std::any made;                    // the format's own plan
+    std::vector<OptionInfo> options;       // with every automatic choice made
+    std::map<std::string, double> counts;  // see counts_of()
+    std::any made;                         // the format's own plan
+
+    // What a product of it moves and waits for.
+    roofline::Terms (*terms)(const roofline::Subject&, const MatrixPlan&) = nullptr;
 };
 
 // Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as convert() does.
@@ -46,7 +51,7 @@ template <class T>
 struct Stored {
     AnyFormat<T> format;
     bool stores_in_order = false;          // see Cost
-    std::map<std::string, double> counts;  // of the plan's cost
+    std::map<std::string, double> counts;  // see counts_of()
     index_t longest_row = 0;
     SetupSeconds took;
 
@@ -67,13 +72,5 @@ CsrMatrix<T> read_csr(const AnyFormat<T>& stored);
 // Whether a format is planned and converted on the GPU that it is for.
 template <class Format>
 constexpr bool kBuildsOnGpu = kHasCuda&& Format::kTraits.builds_on_gpu;
-
-// Calls visit.template operator()<Format>() for every format of the list, in order.
-template <class T, class Visit>
-void for_each_format(Visit&& visit) {
-    [&]<class... Formats>(std::variant<Formats...>*) {
-        (visit.template operator()<Formats>(), ...);
-    }(static_cast<AnyFormat<T>*>(nullptr));
-}
 
 }  // namespace spmvgpu

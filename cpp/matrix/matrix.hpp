@@ -51,7 +51,7 @@ public:
     std::int64_t nnz() const override;
     std::size_t nbytes() const override;
     std::vector<OptionInfo> options() const;       // in force, with automatic choices resolved
-    std::map<std::string, double> counts() const;  // of the plan's cost
+    std::map<std::string, double> counts() const;  // see counts_of()
     SetupSeconds setup_seconds() const override { return stored_.took; }
     index_t longest_row() const { return stored_.longest_row; }
     index_t dot_parts() const;     // that its products on a GPU leave at Product::dots; 0 if they do not

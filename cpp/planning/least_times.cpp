@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/value_types.hpp"
-#include "formats/bsell/layout.hpp"
 #include "planning/roofline.hpp"
 
 namespace spmvgpu::roofline {
@@ -19,68 +19,6 @@ constexpr double kLess = 0.85;
 // With so many times more slots than entries a format is beaten by those that store none but entries; where there are
 // few slots, all of them take no time.
 constexpr double kMostSlots = 8, kFewSlots = 1 << 20;
-
-// Of so many rows of few kinds no small sample has different ones alone; and they lie on few diagonals, no more than so
-// many times as many as a row has entries.
-constexpr index_t kManyRows = 8192;
-constexpr double kMostStencils = 8;
-
-// Calls visit(stored) with everything that a plan of a variant may choose and a time depends on.
-template <class Visit>
-void each_choice(const std::string& variant, Stored stored, const Visit& visit) {
-    constexpr int kInOrder = 1, kSorted = 16384;
-    const auto each_power_of_two = [&](int& field, int most, const auto& call) {
-        for (field = 1; field <= most; field *= 2) call();
-    };
-    const auto each_slicing = [&](int most_warps) {
-        each_power_of_two(stored.warps_per_slice, most_warps, [&] {
-            for (const int sigma : {kInOrder, kSorted}) {
-                stored.sigma = sigma;
-                visit(stored);
-            }
-        });
-    };
-    if (variant == "csr kernel=shuffle") {
-        each_power_of_two(stored.lanes_per_row, 32, [&] { visit(stored); });
-    } else if (variant == "ellr_t") {
-        each_power_of_two(stored.threads_per_row, 32, [&] { visit(stored); });
-    } else if (variant == "sell" || variant == "packed_sell") {
-        each_slicing(32);
-    } else if (variant == "bsell") {
-        each_slicing(BsellTuning::kMostWarps);
-    } else {
-        visit(stored);
-    }
-}
-
-// Slots that a format takes at least: those that store as many of every row as the longest one needs, or as there are
-// diagonals, some of which may be mirror images of others, or one for each entry.
-double least_slots(const std::string& format, const Features& features) {
-    const double rows = features.rows, nnz = features.nnz;
-    if (format == "ellpack" || format == "ellpack_r" || format == "ellr_t") {
-        return std::max(nnz, rows * features.longest);
-    }
-    if (format == "dia" || format == "sdia") {
-        return std::max(nnz, rows * std::max(features.longest, features.diagonals));
-    }
-    return nnz;
-}
-
-bool rows_differ(const Features& features) {
-    return features.rows > kManyRows && (features.different_rows == Features::kFewRows ||
-                                         features.diagonals > kMostStencils * std::max(features.mean, 1.0));
-}
-
-// The largest block that a matrix of so many rows, columns and entries can consist of.
-index_t largest_block(const Features& features) {
-    for (const index_t block : BsellTuning::kBlocks) {
-        if (features.nnz % (block * block) == 0 && features.rows % block == 0 && features.cols % block == 0)
-            return block;
-    }
-    return 1;
-}
-
-}  // namespace
 
 template <class T>
 CsrMatrix<T> band_of_blocks(index_t block) {
@@ -98,31 +36,50 @@ CsrMatrix<T> band_of_blocks(index_t block) {
     return {rows, rows, nnz, Array<index_t>::from(offsets), Array<index_t>::from(cols), Array<T>::from(values)};
 }
 
-double Case::least_time_us(std::size_t variant, Device device) const {
-    const Variant& asked = model_->variants().at(variant);
-    const Features& features = subject_.features;
-    const double slots = least_slots(asked.format, features);
-    if (slots > std::max(kMostSlots * features.nnz, kFewSlots)) return std::numeric_limits<double>::infinity();
-    if (asked.format == "stencil" && rows_differ(features)) return std::numeric_limits<double>::infinity();
-    const bool has_blocks = asked.format == "bsell";
-    const Stored band =
-        model_->of_band(asked.format, has_blocks ? largest_block(features) : 1, {device, subject_.machine.processors});
-    const bool is_half = band.slots < 1;  // of a symmetric matrix
-    Stored stored;
-    stored.block = band.block;
-    double least = std::numeric_limits<double>::infinity();
-    each_choice(asked.name, stored, [&](Stored& chosen) {
-        // Of slices in order it is known how many slots they take.
-        const bool is_known = asked.format == "sell" && chosen.sigma == 1;
-        const double taken = is_known ? std::max(slots, Features::kWarp * features.warp_steps[0]) : slots;
-        chosen.bytes = kLess * taken * band.bytes;
-        chosen.slots = is_half ? kLess * taken * band.slots : taken;
-        least = std::min(least, asked.time_us(terms_of(asked.name, subject_, chosen)));
-    });
-    return least * corrections_[variant];
+}  // namespace
+
+template <class T>
+Amount ModelOf<T>::of_band(const std::string& format, index_t block, const Target& target) const {
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_new] = bands_.try_emplace({format, block, target.processors});
+    if (is_new) {
+        const CsrMatrix<T> band = band_of_blocks<T>(block);
+        try {
+            const Cost cost = plan_matrix(band, format, {}, target).cost;
+            found->second = {double(cost.bytes) / band.nnz, double(cost.slots) / band.nnz};
+        } catch (const FormatError&) {
+        }
+    }
+    return found->second;
 }
 
-#define INSTANTIATE(T) template CsrMatrix<T> band_of_blocks(index_t);
+template <class T>
+double ModelOf<T>::least_time_us(const Subject& subject, const Variant& variant, Device device) const {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    double least = kNever;
+    with_format<T>(variant.format, [&]<class Format>() {
+        if constexpr (Format::kTraits.only_if_asked) {
+            least = 0;
+        } else {
+            using Known = FormatModel<Format>;
+            const Features& features = subject.features;
+            typename Format::Plan plan;
+            plan.tuning = read_options<typename Format::Tuning>(Format::kName, variant.options);
+            if (Known::least_slots(features, plan) > std::max(kMostSlots * features.nnz, kFewSlots)) return;
+            if (!Known::may_hold(features)) return;
+            const Amount band = of_band(variant.format, Known::block(features), {device, subject.machine.processors});
+            const bool is_half = band.slots < 1;  // of a symmetric matrix
+            Known::each_choice(features, plan, [&] {
+                const double slots = Known::least_slots(features, plan);
+                const Amount stored{kLess * slots * band.bytes, is_half ? kLess * slots * band.slots : slots};
+                least = std::min(least, variant.time_us(terms_of<Format>(subject, stored, plan)));
+            });
+        }
+    });
+    return least;
+}
+
+#define INSTANTIATE(T) template class ModelOf<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

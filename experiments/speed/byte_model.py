@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +22,7 @@ from experiments.peers.problem import Problem
 from experiments.records import Content, Row
 from experiments.suite import Item, suite
 from experiments.tables import number
-from spmvgpu import gallery
+from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
 from spmvgpu.formats import plan_csr
 
@@ -70,7 +69,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
         row: Row = {**problem.size(), "cols": A.shape[1], "library": "spmvgpu", "variant": format}
         plan = _plan(A, format) if format in FORMATS else None
         if plan is not None:
-            row |= {"planned_bytes": plan["bytes"] + problem.vector_bytes, "modes": _modes(plan["counts"])}
+            row |= {"planned_bytes": plan.bytes + problem.vector_bytes, "modes": _modes(plan.counts)}
         if run.options.device:
             with run.noted(**problem.case, library="spmvgpu", variant=format):
                 op = sg.aslinearoperator(A, format=format, device=run.device)
@@ -80,7 +79,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
             yield row
 
 
-def _plan(A: sp.csr_array, format: str) -> dict[str, Any] | None:
+def _plan(A: sp.csr_array, format: str) -> _core.Plan | None:
     try:
         return plan_csr(A, format, CPU)
     except sg.FormatError:

@@ -213,9 +213,10 @@ def estimate_csr(
     ordinal = ordinal if ordinal < _core.device_count() else CPU
     plans = [(piece.nnz, plan_csr(piece, format, ordinal, options)) for piece in pieces_for(csr, format)]
     if len(plans) == 1:
-        return {name: plans[0][1][name] for name in ("bytes", "padding")}
-    slots = sum(nnz * plan["padding"] for nnz, plan in plans)
-    return {"bytes": sum(plan["bytes"] for _, plan in plans), "padding": slots / csr.nnz}
+        _, plan = plans[0]
+        return {"bytes": plan.bytes, "padding": plan.padding}
+    slots = sum(nnz * plan.padding for nnz, plan in plans)
+    return {"bytes": sum(plan.bytes for _, plan in plans), "padding": slots / csr.nnz}
 
 
 def pieces_for(csr: Any, format: str) -> Iterator[Any]:
@@ -242,7 +243,7 @@ def plan_csr(
     ordinal: int,
     options: dict[str, Any] | None = None,
     processors: int | None = None,
-) -> dict[str, Any]:
+) -> _core.Plan:
     """What a format would do with a matrix that is canonical CSR: its options, all chosen, and its cost.
 
     With `processors` given, the device need not be here.
@@ -279,6 +280,11 @@ def _matrix_of(csr: Any, choice: Choice, ordinal: int, on_host: bool) -> Matrix:
     return value_type(csr.dtype).matrix(
         csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True, on_host
     )
+
+
+def kernels(format: str) -> list[dict[str, Any]]:
+    """The options that make a kernel of its own of a format on a GPU, each of which is predicted alone."""
+    return [dict(options) for options in _FORMATS[format]["kernels"]]
 
 
 def candidates(format: str) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def test_tiles_are_small_where_gathers_are_far_apart(rows, anywhere, in_a_band, 
     for band, expected in ((rows, anywhere), (100, in_a_band)):
         A = canonical_csr(sg.gallery.banded_random(rows, 12, band), dtype=dtype)
         plan = plan_csr(A, "csr", a_gpu, {"kernel": "balanced"}, of_processors)
-        assert plan["options"]["tile"] == expected
+        assert plan.options["tile"] == expected
 
 
 def test_rows_that_are_waited_for_are_shared_by_a_block():
@@ -110,7 +110,7 @@ def test_rows_that_are_waited_for_are_shared_by_a_block():
         indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         places = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)
         A = sp.csr_array((np.ones(indptr[-1]), places.astype(np.int32), indptr), shape=(rows, rows))
-        return plan_csr(A, "csr", 0, {}, 132)["options"]["kernel"]  # a GPU need not be here
+        return plan_csr(A, "csr", 0, {}, 132).options["kernel"]  # a GPU need not be here
 
     assert kernel_of(5000, 16) == "shuffle"
     assert kernel_of(5000, 17) == "balanced"

@@ -70,7 +70,7 @@ def plan_of(A):
 
 def counts(A):
     """The modes of the slots of a matrix, those that occur."""
-    return {name: count for name, count in plan_of(A)["counts"].items() if count}
+    return {name: count for name, count in plan_of(A).counts.items() if count}
 
 
 # The matrix that the format's header draws, in one slice.
@@ -115,14 +115,14 @@ def test_slices_of_a_stencil_with_constant_coefficients_share_what_is_stored():
     """Of a slice hardly more than its head is stored."""
     A = sg.gallery.poisson2d(256)
     plan = plan_of(A)
-    slots = plan["slots"] // SLICE
+    slots = plan.slots // SLICE
     found = counts(A)
     assert found.pop("ragged") == found.pop("index_masks") < slots / 5
     assert found.pop("slices_alike") > 0.9 * A.shape[0] / SLICE
     assert found.pop("index_shared") > 0.8 * slots
     assert found == {"values_constant": slots}
     heads = A.shape[0] / SLICE * 16
-    assert heads < plan["bytes"] < 1.2 * heads
+    assert heads < plan.bytes < 1.2 * heads
     arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
     groups = [group for (group,) in heads_of(arrays)]
     assert len({group.position for group in groups}) < 0.1 * len(groups)
@@ -253,7 +253,7 @@ def test_few_values_make_a_dictionary(dtype, device):
     A = sg.gallery.poisson2d(100).astype(dtype)
     A.data = np.random.default_rng(4).choice(values, A.nnz)
     found = counts(A)
-    slots = plan_of(A)["slots"] // SLICE
+    slots = plan_of(A).slots // SLICE
     assert found["values_dictionary"] + found.get("values_constant", 0) == slots
     op = sg.aslinearoperator(A, format=FORMAT, device=device)
     arrays = op.arrays()

@@ -74,7 +74,6 @@ struct Builder<Bsell<T>, Passes> {
         plan.cost.bytes = plan.slices.offsets.size() * sizeof(index_t) + slots * sizeof(index_t) +
                           places * sizeof(std::uint16_t) + std::size_t(plan.far_slots) * kSliceLanes * sizeof(index_t) +
                           plan.cost.slots * sizeof(T) + plan.slices.permutation.bytes();
-        plan.cost.counts["block"] = block;
         if (tuning.warps_per_slice == 0) {
             plan.tuning.warps_per_slice =
                 std::min(choose_warps_per_slice(plan.slices.count(), places, plan.slices.widest, target.processors),

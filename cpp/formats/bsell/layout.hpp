@@ -59,6 +59,11 @@ struct BsellPlan {
     Slices slices;               // of block rows
     Array<index_t> far_offsets;  // length slices + 1: wide slots before each slice
     index_t far_slots = 0;
+
+    template <class Visit>
+    void each_count(const Visit& visit) const {
+        visit("block", block);
+    }
 };
 
 template <class T>

@@ -40,7 +40,7 @@ struct Builder<PackedSell<T>, Passes> {
         plan.scale = find_scale(sample);
         const Array<CodeTable<T>> table = place_codes(passes, plan);
         const Source source = source_of(csr, plan, table);
-        const ModeCounts counts = lay_out_slices(passes, source, plan);
+        const ModeCounts& counts = plan.counts = lay_out_slices(passes, source, plan);
         if (counts.of(ValueMode::kDictionary) == 0) plan.dictionary.clear();
         if (counts.of(ValueMode::kInt16) == 0) plan.scale = 0;
 
@@ -49,13 +49,6 @@ struct Builder<PackedSell<T>, Passes> {
                           plan.slices.permutation.bytes();
         plan.cost.stores_in_order = plan.slices.permutation.size() == 0;
         if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
-        constexpr const char* kIndexNames[] = {"index_shared", "index_masks", "index_8", "index_16", "index_32"};
-        constexpr const char* kValueNames[] = {"values_constant", "values_full", "values_narrow", "values_int16",
-                                               "values_dictionary"};
-        for (int i = 0; i < kIndexModes; ++i) plan.cost.counts[kIndexNames[i]] = static_cast<double>(counts.index[i]);
-        for (int i = 0; i < kValueModes; ++i) plan.cost.counts[kValueNames[i]] = static_cast<double>(counts.value[i]);
-        plan.cost.counts["ragged"] = static_cast<double>(counts.ragged);
-        plan.cost.counts["slices_alike"] = static_cast<double>(counts.alike);
         if (tuning.warps_per_slice == 0) {
             plan.tuning.warps_per_slice = choose_warps_per_slice(plan.slices.count(), target.processors);
         }

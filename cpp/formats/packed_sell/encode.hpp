@@ -103,34 +103,6 @@ private:
     std::uint32_t mask_ = 0;
 };
 
-// How many slots are stored in which way.
-struct ModeCounts {
-    std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
-    std::int64_t slots = 0, ragged = 0;
-    std::int64_t alike = 0;  // slices whose part of the stream others share
-
-    SPMVGPU_IN_BODY ModeCounts& operator+=(const ModeCounts& other) {
-        for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
-        for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
-        slots += other.slots;
-        ragged += other.ragged;
-        alike += other.alike;
-        return *this;
-    }
-    SPMVGPU_IN_BODY void add(const Head& head, int ragged_slots) {
-        const int shared = count_bits(head.shared & head.every_slot()), constant = count_bits(head.constant);
-        for (int i = 0; i < kIndexModes; ++i) {  // for a GPU, which keeps them in registers so
-            index[i] += (i == static_cast<int>(head.index) ? head.slots - shared : 0) + (i == 0 ? shared : 0);
-        }
-        for (int i = 0; i < kValueModes; ++i) {
-            value[i] += (i == static_cast<int>(head.value) ? head.slots - constant : 0) + (i == 0 ? constant : 0);
-        }
-        slots += head.slots;
-        ragged += ragged_slots;
-    }
-    std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
-};
-
 // Those of the slots whose batch has all of its slots among them.
 SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
     constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;

@@ -74,6 +74,12 @@ struct PackedSellPlan {
     Array<packed::Byte> common;
     Array<std::uint64_t> heads;
     std::int64_t granules = 0;  // of the stream
+    packed::ModeCounts counts;
+
+    template <class Visit>
+    void each_count(const Visit& visit) const {
+        counts.each_count(visit);
+    }
 };
 
 template <class T>

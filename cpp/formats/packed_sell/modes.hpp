@@ -119,6 +119,44 @@ SPMVGPU_IN_BODY constexpr Head head_of(HeadWords words) {
     return head;
 }
 
+// How many slots are stored in which way.
+struct ModeCounts {
+    std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
+    std::int64_t slots = 0, ragged = 0;
+    std::int64_t alike = 0;  // slices whose part of the stream others share
+
+    SPMVGPU_IN_BODY ModeCounts& operator+=(const ModeCounts& other) {
+        for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
+        for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
+        slots += other.slots;
+        ragged += other.ragged;
+        alike += other.alike;
+        return *this;
+    }
+    SPMVGPU_IN_BODY void add(const Head& head, int ragged_slots) {
+        const int shared = count_bits(head.shared & head.every_slot()), constant = count_bits(head.constant);
+        for (int i = 0; i < kIndexModes; ++i) {  // for a GPU, which keeps them in registers so
+            index[i] += (i == static_cast<int>(head.index) ? head.slots - shared : 0) + (i == 0 ? shared : 0);
+        }
+        for (int i = 0; i < kValueModes; ++i) {
+            value[i] += (i == static_cast<int>(head.value) ? head.slots - constant : 0) + (i == 0 ? constant : 0);
+        }
+        slots += head.slots;
+        ragged += ragged_slots;
+    }
+    template <class Visit>
+    void each_count(const Visit& visit) const {
+        constexpr const char* kIndexNames[] = {"index_shared", "index_masks", "index_8", "index_16", "index_32"};
+        constexpr const char* kValueNames[] = {"values_constant", "values_full", "values_narrow", "values_int16",
+                                               "values_dictionary"};
+        for (int i = 0; i < kIndexModes; ++i) visit(kIndexNames[i], index[i]);
+        for (int i = 0; i < kValueModes; ++i) visit(kValueNames[i], value[i]);
+        visit("ragged", ragged);
+        visit("slices_alike", alike);
+    }
+    std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
+};
+
 // Where the sections of a group begin, in bytes from its start, and where it ends. The head of the next group, if there
 // is one, comes first, so that it is under way before anything of this group is known.
 struct Sections {

@@ -44,11 +44,9 @@ struct Builder<Stencil<T>, Passes> {
         // Where neighbours have different stencils, lanes of a GPU read different slots.
         const Kind* const kinds = plan.kinds.data();
         const RowKind* const all = kinds_of(plan.stencils);
-        const auto changes = passes.template reduce<std::int64_t>(
+        plan.changes = passes.template reduce<std::int64_t>(
             csr.rows > 0 ? csr.rows - 1 : 0,
             [=] SPMVGPU_BODY(std::int64_t row) { return all[kinds[row]].owner != all[kinds[row + 1]].owner; });
-        plan.cost.counts["kinds"] = static_cast<double>(plan.examples.size());
-        plan.cost.counts["changes"] = static_cast<double>(changes);
         if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         if (tuning.rows_per_thread == 0) {
             plan.tuning.rows_per_thread = choose_rows_per_thread(csr.rows, target.processors);

@@ -80,8 +80,15 @@ struct StencilPlan {
     Array<std::uint16_t> kinds;
     Array<index_t> stencils, examples;
     Array<Word> masks;
-    index_t slots = 0;       // of all stencils
-    index_t layer_rows = 0;  // as in Stencil
+    index_t slots = 0;         // of all stencils
+    index_t layer_rows = 0;    // as in Stencil
+    std::int64_t changes = 0;  // rows of which the next one has another stencil
+
+    template <class Visit>
+    void each_count(const Visit& visit) const {
+        visit("kinds", examples.size());
+        visit("changes", changes);
+    }
 };
 
 template <class T>

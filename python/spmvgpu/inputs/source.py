@@ -72,7 +72,7 @@ class DeviceCsr:
         """What `planning.predict.features` gives."""
         return self._source.features()
 
-    def plan(self, format: str, options: dict[str, Any], processors: int | None = None) -> dict[str, Any]:
+    def plan(self, format: str, options: dict[str, Any], processors: int | None = None) -> _core.Plan:
         """What `formats.plan_csr` gives, for the matrix's own device."""
         return self._source.plan(format, options, processors)
 

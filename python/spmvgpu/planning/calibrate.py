@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
@@ -15,6 +16,7 @@ import numpy as np
 from .. import _core
 from .._util.plugins import Plugins
 from ..devices import CPU, build_info
+from ..formats import formats, kernels
 from . import measure, roofline, samples
 from .profile import Profile, device_model
 
@@ -65,6 +67,9 @@ def calibrate(
         The timings of the samples, by model.
     """
     kind = "cpu" if ordinal == CPU else "cuda"
+    properties = _core.device_properties(ordinal)
+    processors, cache_bytes = properties["multiprocessors"], _cache_bytes(properties)
+    machine = _core.Machine(kind == "cuda", cache_bytes, processors, processors)
     start = perf_counter()
     sections = {name: make(ordinal, quick) for name, make in SECTIONS.items()}
     jobs = [job for section in sections.values() for job in section.jobs()]
@@ -82,24 +87,22 @@ def calibrate(
             if perf_counter() - start > _SECONDS:
                 break
             for dtype in measure.DTYPES:
-                for record in measure.time_variants(sample.name, matrix, tried, dtype, ordinal):
-                    records[part].append(record)
-                if part == "roofline":
-                    data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
-                    found = _core.features(matrix.indptr, matrix.indices, data, matrix.shape[1])
-                    features[f"{sample.name} {dtype}"] = found
+                timed = partial(measure.time_variants, sample.name, matrix, tried, dtype, ordinal)
+                if part != "roofline":
+                    records[part] += timed()
+                    continue
+                data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
+                found = _core.features(matrix.indptr, matrix.indices, data, matrix.shape[1])
+                features[f"{sample.name} {dtype}"] = found
+                records[part] += timed(partial(_core.roofline_terms, found, data.itemsize, machine))
     report(1, "fitting")
     extra = {name: section.fit(records) for name, section in sections.items()}
-    return _fit(ordinal, kind, records["roofline"], features, quick, extra), records
+    return _fit(ordinal, processors, cache_bytes, records["roofline"], features, quick, extra), records
 
 
 def variants(kind: str) -> list[measure.Variant]:
-    """What the roofline model knows: every format; and on a GPU csr by kernel."""
-    every = measure.all_variants()
-    if kind == "cpu":
-        return every
-    kernels: list[measure.Variant] = [("csr", {"kernel": kernel}) for kernel in ("balanced", "shuffle")]
-    return kernels + [variant for variant in every if variant[0] != "csr"]
+    """What the roofline model knows: every format, and on a GPU by kernel."""
+    return [(name, options) for name in formats() for options in (kernels(name) if kind == "cuda" else [{}])]
 
 
 def _ahead(pool: Executor, jobs: Sequence[Job]) -> Iterator[Any]:
@@ -115,16 +118,14 @@ def _ahead(pool: Executor, jobs: Sequence[Job]) -> Iterator[Any]:
 
 def _fit(
     ordinal: int,
-    kind: str,
+    processors: int,
+    cache_bytes: int,
     general: Sequence[Record],
     features: Mapping[str, Mapping[str, Any]],
     quick: bool,
     extra: Mapping[str, Any],
 ) -> Profile:
-    properties = _core.device_properties(ordinal)
-    processors = properties["multiprocessors"]
-    cache_bytes = _cache_bytes(properties)
-    machine = _core.Machine(kind == "cuda", cache_bytes, processors, processors)
+    kind = "cpu" if ordinal == CPU else "cuda"
     return Profile(
         device=device_model(ordinal),
         kind=kind,
@@ -133,7 +134,7 @@ def _fit(
         memory_bandwidth=_rounded(max(1e6 * r["bytes"] / r["time_us"] for r in _largest(general))),
         power={dtype: _rounded(power(general, dtype)) for dtype in measure.DTYPES},
         bus={way: _rounded(rate) for way, rate in measure.bus_bandwidth(ordinal).items()},
-        roofline={dtype: fit_roofline(dtype, machine, general, features) for dtype in measure.DTYPES},
+        roofline={dtype: fit_roofline(dtype, general, features) for dtype in measure.DTYPES},
         measured={
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "version": build_info()["version"],
@@ -163,13 +164,9 @@ def power(records: Sequence[Record], dtype: str) -> float:
 
 
 def fit_roofline(
-    dtype: str,
-    machine: _core.Machine,
-    records: Sequence[Record],
-    features: Mapping[str, Mapping[str, Any]],
+    dtype: str, records: Sequence[Record], features: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Parameters of the library's own model."""
-    item = np.dtype(measure.DTYPES[dtype]).itemsize
     own = [record for record in records if record["dtype"] == dtype]
     matrices = list(dict.fromkeys(record["matrix"] for record in own))
     points = {name: _core.roofline_point(features[f"{name} {dtype}"]) for name in matrices}
@@ -177,13 +174,10 @@ def fit_roofline(
     for record in own:
         by_variant.setdefault(roofline.variant_name(record["format"], record["options"]), []).append(record)
     fitted = []
-    for name, timed in by_variant.items():
+    for timed in by_variant.values():
         if len(timed) < roofline.MIN_SAMPLES:
             continue
-        terms = [
-            _core.roofline_terms(name, features[f"{r['matrix']} {dtype}"], item, machine, r["plan"])
-            for r in timed
-        ]
+        terms = [r["terms"] for r in timed]
         fit = roofline.fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
         residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
         fitted.append(

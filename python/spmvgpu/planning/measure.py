@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Any
 
@@ -12,27 +12,28 @@ import scipy.sparse as sp
 from .. import _core
 from .._util.value_types import Matrix
 from ..devices import CPU
-from ..formats import Choice, build_in_one, formats, plan_csr
+from ..formats import Choice, build_in_one, plan_csr
+from .roofline import Terms
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
 Variant = tuple[str, dict[str, Any]]  # a format and its options
 
 
-def all_variants() -> list[Variant]:
-    """Every format as it comes."""
-    return [(name, {}) for name in formats()]
-
-
 def time_variants(
-    name: str, matrix: sp.csr_array, variants: Iterable[Variant], dtype: str, ordinal: int
+    name: str,
+    matrix: sp.csr_array,
+    variants: Iterable[Variant],
+    dtype: str,
+    ordinal: int,
+    terms_of: Callable[[_core.Plan], Terms] = lambda plan: {},
 ) -> Iterator[dict[str, Any]]:
-    """A record per variant that holds the matrix: what was built, its bytes, microseconds a product."""
+    """A record per variant that holds the matrix: the terms of its plan, bytes, microseconds a product."""
     data = matrix.data.astype(DTYPES[dtype], copy=False)
     csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     for format, options in variants:
         try:
-            plan = plan_csr(csr, format, ordinal, options)
+            terms = terms_of(plan_csr(csr, format, ordinal, options))
             built = build_in_one(csr, Choice(format, options), ordinal)
         except (_core.FormatError, MemoryError):
             continue
@@ -44,7 +45,7 @@ def time_variants(
             "dtype": dtype,
             "format": format,
             "options": options,
-            "plan": plan,
+            "terms": terms,
             "bytes": built.nbytes,
             "time_us": round(_time(built, ordinal), 4),
         }

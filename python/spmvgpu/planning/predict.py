@@ -353,17 +353,17 @@ def _by_roofline(
             refusing.add(name)
             continue
         note = ""
-        taken = plan["options"].items()
+        taken = plan.options.items()
         variant = next((v for v in variants if v.options.items() <= taken), variants[0])
         if variant.place is not None:
             time = case.time_us(variant.place, plan)
         else:
-            moved = plan["bytes"] + sum(csr.shape) * csr.dtype.itemsize
+            moved = plan.bytes + sum(csr.shape) * csr.dtype.itemsize
             launch_us = profile.roofline[value_type(csr.dtype).profile]["launch_us"]
             time = launch_us + 1e6 * moved / profile.memory_bandwidth
             note = _NOT_CALIBRATED
         error = variant.error if is_own else None
-        entries.append(Prediction(name, options, time, plan["bytes"], plan["padding"], error, note))
+        entries.append(Prediction(name, options, time, plan.bytes, plan.padding, error, note))
         if best is None or time < (best.time_us or 0.0):
             best = entries[-1]
     return entries

@@ -22,7 +22,7 @@ from .._util.schema import Range, check
 from .._util.value_types import value_type
 from ..devices import CPU, devices
 from ..formats import formats, options_table
-from .roofline import POINT_LENGTH, variant_name
+from .roofline import POINT_LENGTH
 
 SCHEMA = 1
 DTYPES = ("f32", "f64")
@@ -95,7 +95,7 @@ class Profile:
             parameters = self.roofline[kind.profile]
             machine = _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.processors)
             variants = [
-                (v["format"], variant_name(v["format"], v["options"]), v["norm"], v["costs"], v["residuals"])
+                (v["format"], v["options"], v["norm"], v["costs"], v["residuals"])
                 for v in parameters["variants"]
             ]
             self._models[kind.suffix] = _core.RooflineModel(

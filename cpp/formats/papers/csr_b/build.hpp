@@ -30,8 +30,8 @@ struct Builder<CsrB<T>, Passes> {
             if (plan.spans.size() > 0) plan.cost.bytes += 2 * sizeof(T) * plan.bounds.size();
             plan.cost.launches = (csr.rows > 0) + (plan.spans.size() > 0);
             const FragmentRounds rounds = count_rounds(passes, plan, csr.rows);
-            plan.cost.counts = {{"rounds", static_cast<double>(rounds.all)},
-                                {"longest_rounds", static_cast<double>(rounds.most)}};
+            plan.rounds = rounds.all;
+            plan.longest_rounds = rounds.most;
         }
         return plan;
     }

@@ -44,6 +44,13 @@ struct CsrBPlan {
     Cost cost;
     Array<RowBound> bounds;
     Array<RowSpan> spans;
+    std::int64_t rounds = 0, longest_rounds = 0;  // of loads, on a GPU: of all thread blocks, and of the busiest
+
+    template <class Visit>
+    void each_count(const Visit& visit) const {
+        visit("rounds", rounds);
+        visit("longest_rounds", longest_rounds);
+    }
 };
 
 template <class T>

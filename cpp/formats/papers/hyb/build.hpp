@@ -73,7 +73,6 @@ struct Builder<Hyb<T>, Passes> {
         plan.cost.bytes = slots * (sizeof(T) + sizeof(index_t)) + plan.coo.cost.bytes;
         plan.cost.slots = slots + rest.nnz;
         plan.cost.entries = plan.cost.gathers = csr.nnz;
-        plan.cost.counts["coo_entries"] = rest.nnz;
         check_padding(Hyb<T>::kName, plan.cost, tuning.ell.max_padding, csr.bytes());
         // Rows that have nothing in the COO part stay as the ELL part leaves them.
         plan.coo.cost.launches -= target.device.is_gpu() && plan.coo.has_empty_rows;
@@ -84,7 +83,7 @@ struct Builder<Hyb<T>, Passes> {
 
     static Hyb<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const HybPlan& plan) {
         const index_t width = plan.width;
-        const auto rest = static_cast<index_t>(plan.cost.counts.at("coo_entries"));
+        const auto rest = static_cast<index_t>(plan.coo.cost.entries);
         EllSlots<T> slots = build_slots(passes, csr, plan.ell.shape, width);
         Array<index_t> row_indices = passes.template make<index_t>(rest);
         Array<index_t> col_indices = passes.template make<index_t>(rest);

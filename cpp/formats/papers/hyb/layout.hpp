@@ -46,6 +46,11 @@ struct HybPlan {
     EllPlan<PaddedTuning> ell;
     CooPlan coo;
     Array<index_t> rest_offsets;  // of the rows in the COO part; length rows + 1
+
+    template <class Visit>
+    void each_count(const Visit& visit) const {
+        visit("coo_entries", coo.cost.entries);
+    }
 };
 
 template <class T>

@@ -1,0 +1,44 @@
+// What the performance model knows of a matrix before it is planned; planning/features.hpp extracts it.
+#pragma once
+
+#include <array>
+
+#include "core/types.hpp"
+
+namespace spmvgpu {
+
+struct Features {
+    static constexpr index_t kWarp = 32;
+    static constexpr int kLaneCounts = 6;  // 1, 2, 4, ... 32 lanes a row
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    index_t empty_rows = 0;
+    index_t longest = 0;   // entries of the longest row
+    double mean = 0;       // entries a row
+    double deviation = 0;  // standard deviation of the entries a row
+
+    // With 2^i lanes a row and neighbouring rows in a warp: rounds of loads of all warps, each waiting for its longest
+    // row. 32 * warp_steps[0] is the slots of ELLPACK-R or of slices in the given order.
+    std::array<double, kLaneCounts> warp_steps{};
+
+    // Different sectors of x, 32 bytes, per entry, in what a warp loads at once and in what the 8 warps of a thread
+    // block have in flight, four loads each: what the L1 is asked for, and what the L2 is, if the L1 keeps nothing.
+    static constexpr index_t kBlock = 8 * kWarp, kInFlight = 4;
+    std::array<double, kLaneCounts> warp_sectors{}, block_sectors{};
+
+    // Different sectors of x, per entry, in so many consecutive entries: what comes from the L2, if the L1 keeps what a
+    // thread block reads, and from memory, if the L2 keeps what all of them read in a while.
+    static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
+    double run_sectors = 0, long_run_sectors = 0;
+
+    // Different diagonals that the first entries of a few rows lie on: there are no fewer.
+    static constexpr index_t kFewRows = 48, kDiagonalEntries = 64;
+    index_t diagonals = 0;
+
+    // How many of these rows are different, by the values of their first entries and the distances of these from the
+    // main diagonal; and how many of a few values are.
+    static constexpr index_t kRowEntries = 16, kFewValues = 256;
+    index_t different_rows = 0, different_values = 0;
+};
+
+}  // namespace spmvgpu

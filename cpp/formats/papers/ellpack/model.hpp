@@ -1,0 +1,18 @@
+#pragma once
+
+#include "formats/model.hpp"
+#include "formats/papers/ellpack/layout.hpp"
+
+namespace spmvgpu::roofline {
+
+template <class T>
+struct FormatModel<Ellpack<T>> : GeneralModel<Ellpack<T>> {
+    static Terms on_gpu(const Work& work, const EllPlan<PaddedTuning>&) {
+        Terms terms = work.by_rows_of_slots(1);
+        terms[kSteps] = 0;  // it walks the padding too
+        return terms;
+    }
+    static Terms on_cpu(const Work& work, const EllPlan<PaddedTuning>&) { return work.on_cpu(work.parts_of(2048)); }
+};
+
+}  // namespace spmvgpu::roofline

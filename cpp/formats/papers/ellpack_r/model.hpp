@@ -1,0 +1,14 @@
+#pragma once
+
+#include "formats/model.hpp"
+#include "formats/papers/ellpack_r/layout.hpp"
+
+namespace spmvgpu::roofline {
+
+template <class T>
+struct FormatModel<EllpackR<T>> : GeneralModel<EllpackR<T>> {
+    static Terms on_gpu(const Work& work, const EllPlan<PaddedTuning>&) { return work.by_rows_of_slots(1); }
+    static Terms on_cpu(const Work& work, const EllPlan<PaddedTuning>&) { return work.on_cpu(work.parts_of(2048)); }
+};
+
+}  // namespace spmvgpu::roofline

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "formats/model.hpp"
+#include "formats/papers/ellr_t/layout.hpp"
+
+namespace spmvgpu::roofline {
+
+template <class T>
+struct FormatModel<EllrT<T>> : GeneralModel<EllrT<T>> {
+    static Terms on_gpu(const Work& work, const EllPlan<EllrTTuning>& plan) {
+        return work.by_rows_of_slots(plan.tuning.threads_per_row);
+    }
+    static Terms on_cpu(const Work& work, const EllPlan<EllrTTuning>& plan) {
+        return work.on_cpu(work.parts_of(2048, plan.tuning.threads_per_row));
+    }
+};
+
+}  // namespace spmvgpu::roofline

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "formats/model.hpp"
+#include "formats/sell/layout.hpp"
+
+namespace spmvgpu::roofline {
+
+template <class T>
+struct FormatModel<Sell<T>> : GeneralModel<Sell<T>> {
+    static Terms on_gpu(const Work& work, const SellPlan& plan) {
+        return work.by_slices(plan.tuning.warps_per_slice, plan.tuning.sigma > 1);
+    }
+    static Terms on_cpu(const Work& work, const SellPlan&) { return work.on_cpu(work.parts_of(32)); }
+
+    // Of slices in order it is known how many slots they take.
+    static double least_slots(const Features& features, const SellPlan& plan) {
+        const double in_order = Features::kWarp * features.warp_steps[0];
+        return plan.tuning.sigma == 1 ? std::max<double>(features.nnz, in_order) : features.nnz;
+    }
+    template <class Visit>
+    static void each_choice(const Features&, SellPlan& plan, const Visit& visit) {
+        each_slicing(plan.tuning, 32, visit);
+    }
+};
+
+}  // namespace spmvgpu::roofline
