@@ -1,11 +1,14 @@
-"""Which room, or folder, of the C++ sources may include which: read from the #include lines."""
+"""What the sources may name: rooms, or folders, that C++ includes, and formats."""
 
+import ast
 import re
 from pathlib import Path
 
+import spmvgpu as sg
 from support import over
 
 CPP = Path(__file__).parents[1] / "cpp"
+PYTHON = CPP.parent / "python" / "spmvgpu"
 
 # Each room includes itself and these, all of which stand above it in this table.
 MAY_INCLUDE = {
@@ -118,3 +121,79 @@ def test_a_file_that_needs_nvcc_is_never_included_by_one_that_does_not():
     for path in FILES:
         if not only_nvcc_compiles(path):
             assert not needs_nvcc & included(path)[0], path
+
+
+# Formats
+
+# The name of a format stands in its own folder and in the list of formats. Docs may name formats, and so may
+# comments and docstrings. "csr" is also how every matrix comes in, so it stands anywhere.
+NAMES = [name for name in sg.formats() if name != "csr"]
+LIST_OF_FORMATS = CPP / "formats" / "all.hpp"
+
+# What else names a format, and why. This table may only shrink.
+MAY_NAME = {
+    "cpp/bindings/register_model.cpp": ({"hyb"}, "the model of Guo et al. 2011 asks for its width"),
+    "python/spmvgpu/cli/problem.py": ({"stencil"}, "it is a word for a grid's neighbours, too"),
+    "python/spmvgpu/inputs/sparse.py": ({"coo", "dia"}, "SciPy's sparse arrays have these names"),
+    "python/spmvgpu/planning/calibrate.py": ({"coo"}, "the model of Guo et al. 2011"),
+    "python/spmvgpu/planning/choosing.py": ({"ellpack"}, "matrices partitioned after Guo et al. 2011"),
+    "python/spmvgpu/planning/guo2011.py": ({"coo", "ellpack", "hyb"}, "the model of Guo et al. 2011"),
+    "python/spmvgpu/planning/measure.py": ({"coo", "ellpack"}, "the model of Guo et al. 2011"),
+    "python/spmvgpu/planning/profile.py": ({"coo"}, "the model of Guo et al. 2011"),
+    "python/spmvgpu/plot/__init__.py": ({"tsmv"}, "pictures of its schedule"),
+    "python/spmvgpu/plot/tsmv.py": ({"tsmv"}, "pictures of its schedule"),
+}
+# A format may be made of another one.
+MADE_OF = {"sdia": {"dia"}}
+
+
+def names_in(text):
+    """The formats that a text names: whole words, or the types that are named after a format."""
+    words = set(re.findall(r"\w+", text))
+
+    def is_named(name):
+        type_name = name.title().replace("_", "")
+        return name in words or any(re.match(rf"{type_name}(?![a-z])", word) for word in words)
+
+    return {name for name in NAMES if is_named(name)}
+
+
+def code_of(path):
+    """C++ without comments."""
+    return re.sub(r"//.*", "", path.read_text())
+
+
+def strings_of(path):
+    """The strings of a Python file, without its docstrings."""
+    tree = ast.parse(path.read_text())
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose)
+    return "\n".join(node.value for node in strings if isinstance(node.value, str))
+
+
+def named_by(path):
+    """The formats that a file names without being one of theirs."""
+    if path.suffix == ".py":
+        return names_in(strings_of(path))
+    folder = path.parent.name
+    is_own = path.is_relative_to(CPP / "formats") and folder in NAMES
+    return names_in(code_of(path)) - ({folder, *MADE_OF.get(folder, ())} if is_own else set())
+
+
+def test_a_format_is_one_folder():
+    papers = CPP / "formats" / "papers", PYTHON / "papers"
+    files = [
+        path
+        for path in [*FILES, *sorted(PYTHON.rglob("*.py"))]
+        if path != LIST_OF_FORMATS and not any(map(path.is_relative_to, papers))
+    ]
+    found = {str(path.relative_to(CPP.parent)): named_by(path) for path in files}
+    assert {path: names for path, names in found.items() if names} == {
+        path: names for path, (names, _) in MAY_NAME.items()
+    }
+
+
+def test_names_are_found():
+    assert names_in('{"sell", [](const Work& work) {}}') == {"sell"}
+    assert names_in("std::vector<BsellRows<T>> rows") == {"bsell"}
+    assert names_in("to tell sells, selling and Sellers apart") == set()

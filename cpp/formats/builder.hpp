@@ -27,7 +27,11 @@ typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const
 template <class F>
 F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Plan& plan);
 
-// The same for new values of a format on a GPU, which lie there or in host memory.
+// The same for new values of a format in host memory, or on a GPU, where they lie there or in host memory.
+template <class F>
+Array<index_t> find_value_map_on_host(const F& format);
+template <class F>
+void store_values_on_host(F& format, const Array<index_t>& map, const Array<typename F::value_type>& values);
 template <class F>
 Array<index_t> find_value_map_on_gpu(const F& format, int ordinal);
 template <class F>

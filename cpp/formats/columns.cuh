@@ -23,7 +23,7 @@
 
 #include "core/columns.hpp"
 #include "core/types.hpp"
-#include "formats/rows.cuh"
+#include "formats/rows.hpp"
 #include "gpu/cuda/check.hpp"
 #include "gpu/cuda/warp.cuh"
 #include "gpu/runtime.hpp"

@@ -5,6 +5,22 @@
 #include "core/passes/host_passes.hpp"
 #include "formats/builder.hpp"
 
+namespace spmvgpu {
+
+template <class F>
+Array<index_t> find_value_map_on_host(const F& format) {
+    HostPasses passes;
+    return Builder<F, HostPasses>::find_value_map(passes, format);
+}
+
+template <class F>
+void store_values_on_host(F& format, const Array<index_t>& map, const Array<typename F::value_type>& values) {
+    HostPasses passes;
+    Builder<F, HostPasses>::store_values(passes, format, map.data(), values.data());
+}
+
+}  // namespace spmvgpu
+
 // Defines plan() and from_csr() of a format.
 #define SPMVGPU_BUILD_ON_HOST(Format)                                                                               \
     template <class T>                                                                                              \
@@ -17,3 +33,8 @@
         HostPasses passes;                                                                                          \
         return Builder<Format<T>, HostPasses>::from_csr(passes, csr, plan);                                         \
     }
+
+// Compiles the pass over new values.
+#define SPMVGPU_NEW_VALUES_ON_HOST(Format, T)                                    \
+    template Array<index_t> find_value_map_on_host<Format<T>>(const Format<T>&); \
+    template void store_values_on_host<Format<T>>(Format<T>&, const Array<index_t>&, const Array<T>&);

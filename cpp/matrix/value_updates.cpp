@@ -1,15 +1,7 @@
 #include "matrix/value_updates.hpp"
 
 #include "core/interrupt.hpp"
-#include "core/passes/host_passes.hpp"
-#include "formats/bsell/build.hpp"
 #include "formats/builder.hpp"
-#include "formats/dia/build.hpp"
-#include "formats/papers/hyb/build.hpp"
-#include "formats/sdia/build.hpp"
-#include "formats/sell/build.hpp"
-#include "formats/stencil/build.hpp"
-#include "formats/tsmv/build.hpp"
 #include "gpu/runtime.hpp"
 #include "matrix/csr_source.hpp"
 
@@ -36,11 +28,9 @@ void spread_values(Format& format, std::optional<Array<index_t>>& map, const Arr
             return store_values_on_gpu(format, *map, values, device.ordinal);
         }
     }
-    HostPasses passes;
-    using FormatBuilder = Builder<Format, HostPasses>;
-    if (!map) map = FormatBuilder::find_value_map(passes, format);
+    if (!map) map = find_value_map_on_host(format);
     const Uninterrupted whole;
-    FormatBuilder::store_values(passes, format, map->data(), values.data());
+    store_values_on_host(format, *map, values);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ template <class T>
 struct SystemInPieces;
 }
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 // As solve(), with vectors on a GPU.
 template <class T>
@@ -28,4 +28,4 @@ template <class T>
 Report solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                         const Stream* after, const LookAt& look);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

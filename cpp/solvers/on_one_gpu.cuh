@@ -7,7 +7,7 @@
 #include "solvers/methods/methods.hpp"
 #include "solvers/on_gpus.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class T>
 Report solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
@@ -29,4 +29,4 @@ Report solve_on_gpu(std::string_view method, const System<T>& system, const Limi
     template Report solve_on_gpu(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
                                  const LookAt&);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -1,8 +1,8 @@
 #include "solvers/on_one_gpu.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 SPMVGPU_SOLVE_ON_GPU(Complex<float>)
 SPMVGPU_SOLVE_ON_GPU(Complex<double>)
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -1,8 +1,8 @@
 #include "solvers/on_one_gpu.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 SPMVGPU_SOLVE_ON_GPU(float)
 SPMVGPU_SOLVE_ON_GPU(double)
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

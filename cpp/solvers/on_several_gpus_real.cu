@@ -1,8 +1,8 @@
 #include "solvers/on_several_gpus.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 SPMVGPU_SOLVE_ON_GPUS(float)
 SPMVGPU_SOLVE_ON_GPUS(double)
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

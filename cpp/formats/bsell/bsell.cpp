@@ -93,7 +93,9 @@ void Bsell<T>::spmv(const Product<T>& product) const {
     });
 }
 
-#define INSTANTIATE(T) template struct Bsell<T>;
+#define INSTANTIATE(T)        \
+    template struct Bsell<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Bsell, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

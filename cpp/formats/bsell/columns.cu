@@ -1,6 +1,7 @@
 #include <cuda_pipeline.h>
 
 #include "core/dispatch.hpp"
+#include "formats/bsell/rows.hpp"
 #include "formats/columns.cuh"
 
 namespace spmvgpu {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "formats/bsell/layout.hpp"
+#include "formats/bsell/rows.hpp"
 #include "formats/model.hpp"
 
 namespace spmvgpu::roofline {

@@ -1,4 +1,5 @@
 #include "formats/columns.cuh"
+#include "formats/csr/rows.hpp"
 
 namespace spmvgpu {
 

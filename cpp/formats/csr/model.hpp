@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "formats/csr/layout.hpp"
+#include "formats/csr/rows.hpp"
 #include "formats/model.hpp"
 
 namespace spmvgpu::roofline {

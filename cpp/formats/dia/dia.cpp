@@ -127,7 +127,9 @@ void Dia<T>::multiply_panel(const Product<T>& product) const {
                    [&](std::int64_t first, std::int64_t last) { multiply_block(*this, first, last, product); });
 }
 
-#define INSTANTIATE(T) template struct Dia<T>;
+#define INSTANTIATE(T)      \
+    template struct Dia<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Dia, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -1,4 +1,4 @@
-#include "formats/shared/diagonals.cuh"
+#include "formats/dia/diagonals.cuh"
 
 namespace spmvgpu {
 

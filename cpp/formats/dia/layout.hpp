@@ -73,7 +73,7 @@ struct Dia {
     void spmv(const Product<T>& product) const;                                  // on the CPU
     void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/shared/diagonals_columns.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
 };
 
 }  // namespace spmvgpu

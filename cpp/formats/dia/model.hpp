@@ -1,6 +1,6 @@
 #pragma once
 
-#include "formats/dia/layout.hpp"
+#include "formats/dia/rows.hpp"
 #include "formats/model.hpp"
 
 namespace spmvgpu::roofline {

@@ -1,4 +1,5 @@
-#include "formats/shared/diagonals.cuh"
+#include "formats/dia/diagonals.cuh"
+#include "formats/sdia/rows.hpp"
 
 namespace spmvgpu {
 

@@ -94,7 +94,7 @@ struct Sdia {
 
     void spmv(const Product<T>& product) const;                                  // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/shared/diagonals_columns.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
 };
 
 }  // namespace spmvgpu

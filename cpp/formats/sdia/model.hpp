@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/model.hpp"
-#include "formats/sdia/layout.hpp"
+#include "formats/sdia/rows.hpp"
 
 namespace spmvgpu::roofline {
 

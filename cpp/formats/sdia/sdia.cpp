@@ -92,7 +92,9 @@ void Sdia<T>::spmv(const Product<T>& product) const {
     });
 }
 
-#define INSTANTIATE(T) template struct Sdia<T>;
+#define INSTANTIATE(T)       \
+    template struct Sdia<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Sdia, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

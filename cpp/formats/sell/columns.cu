@@ -1,4 +1,5 @@
 #include "formats/columns.cuh"
+#include "formats/sell/rows.hpp"
 
 namespace spmvgpu {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/model.hpp"
-#include "formats/sell/layout.hpp"
+#include "formats/sell/rows.hpp"
 
 namespace spmvgpu::roofline {
 

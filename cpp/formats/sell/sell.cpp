@@ -100,7 +100,9 @@ void Sell<T>::multiply_panel(const Product<T>& product) const {
     });
 }
 
-#define INSTANTIATE(T) template struct Sell<T>;
+#define INSTANTIATE(T)       \
+    template struct Sell<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Sell, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

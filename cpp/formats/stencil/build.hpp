@@ -11,7 +11,7 @@
 #include "formats/builder.hpp"
 #include "formats/stencil/kinds.hpp"
 #include "formats/stencil/layout.hpp"
-#include "formats/stencil/rows.hpp"
+#include "formats/stencil/relative_rows.hpp"
 
 namespace spmvgpu {
 

@@ -1,4 +1,5 @@
 #include "formats/columns.cuh"
+#include "formats/stencil/rows.hpp"
 
 namespace spmvgpu {
 

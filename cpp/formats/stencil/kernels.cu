@@ -1,7 +1,8 @@
 #include "core/dispatch.hpp"
-#include "formats/rows.cuh"
 #include "formats/stencil/layout.hpp"
+#include "formats/stencil/rows.hpp"
 #include "gpu/cuda/check.hpp"
+#include "gpu/cuda/warp.cuh"
 
 namespace spmvgpu {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/model.hpp"
-#include "formats/stencil/layout.hpp"
+#include "formats/stencil/rows.hpp"
 
 namespace spmvgpu::roofline {
 

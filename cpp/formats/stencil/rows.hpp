@@ -1,102 +1,42 @@
-// How rows of a matrix are told apart for the format stencil: by a key, which all but certainly differs where rows do,
-// and then entry by entry with a row that is known to have that key.
+// The rows of stencil, see formats/rows.hpp.
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <type_traits>
-#include <vector>
 
-#include "core/complex.hpp"
-#include "core/csr_matrix.hpp"
-#include "core/passes/bits.hpp"
-#include "core/passes/passes.hpp"
+#include "formats/rows.hpp"
+#include "formats/stencil/layout.hpp"
 
-namespace spmvgpu {
+namespace spmvgpu::gpu {
 
-// The rows of a matrix, of the entries of which the distances from the diagonal count, and the values.
 template <class T>
-struct RelativeRows {
-    const index_t *row_offsets, *cols;
-    const T* values;
+struct StencilRows {
+    const std::uint16_t* __restrict__ kinds;
+    const RowKind* __restrict__ all;
+    const Word* __restrict__ masks;
+    const index_t* __restrict__ offsets;
+    const T* __restrict__ values;
 
-    explicit RelativeRows(const CsrMatrix<T>& csr)
-        : row_offsets(csr.row_offsets.data()), cols(csr.col_indices.data()), values(csr.values.data()) {}
+    struct alignas(16) Words {  // a kind, as one load takes it
+        int x, y, z, w;
+    };
 
-    SPMVGPU_IN_BODY index_t length(index_t row) const { return row_offsets[row + 1] - row_offsets[row]; }
-
-    template <class Lanes>
-    SPMVGPU_IN_BODY std::uint64_t key(const Lanes& lanes, index_t row) const {
-        const index_t begin = row_offsets[row];
-        std::uint64_t own = 0;
-        lanes.share(length(row),
-                    [&](index_t i) { own += key_of(values[begin + i], std::int64_t(cols[begin + i]) - row); });
-        return lanes.sum(own);
+    SPMVGPU_ON_DEVICE RowKind kind(index_t number) const {
+        const Words kind = *reinterpret_cast<const Words*>(all + number);
+        return {kind.x, kind.y, kind.z, static_cast<std::uint16_t>(kind.w), static_cast<std::uint16_t>(kind.w >> 16)};
     }
-
-    // The first entries are looked at before the others: they say most.
-    template <class Lanes>
-    SPMVGPU_IN_BODY bool are_same(const Lanes& lanes, index_t row, index_t other) const {
-        const index_t n = length(row), begin = row_offsets[row], begin_other = row_offsets[other];
-        const auto differ = [&](index_t i) {
-            return cols[begin + i] - row != cols[begin_other + i] - other ||
-                   !same_bits(values[begin + i], values[begin_other + i]);
-        };
-        if (n != length(other) || (n > 0 && differ(0))) return false;
-        std::uint64_t differences = 0;
-        lanes.share(n, [&](index_t i) { differences += differ(i); });
-        return lanes.sum(differences) == 0;
-    }
-
-private:
-    template <class Number>
-    static SPMVGPU_IN_BODY std::uint64_t key_of(Number value, std::int64_t offset) {
-        if constexpr (kIsComplex<Number>) {
-            return key_of(value.real, 2 * offset) + key_of(value.imag, 2 * offset + 1);
-        } else {
-            using Bits = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
-            return mixed(std::bit_cast<Bits>(value), offset) + 1;  // a zero on the diagonal is not nothing
-        }
+    SPMVGPU_ON_DEVICE Row row(index_t r) const { return {r, static_cast<unsigned>(kind(kinds[r]).length)}; }
+    SPMVGPU_ON_DEVICE index_t number(index_t r) const { return r; }
+    SPMVGPU_ON_DEVICE void load(const Row& row, unsigned k, index_t& col, T& value) const {
+        const RowKind own = kind(kinds[row.begin]);
+        if (!own.has_slot(masks, static_cast<index_t>(k))) return;
+        col = static_cast<index_t>(row.begin) + offsets[own.begin + k];
+        value = gpu::load(values + own.begin + k);
     }
 };
+template <class T>
+StencilRows<T> rows_of(const Stencil<T>& stencil) {
+    return {stencil.kinds.data(), reinterpret_cast<const RowKind*>(stencil.stencils.data()), stencil.masks.data(),
+            stencil.offsets.data(), stencil.values.data()};
+}
 
-// A row of a kind that is known, and the number of that kind, in the order in which they became known.
-struct KnownRow {
-    std::uint64_t key;
-    index_t row;
-    std::uint16_t kind;
-
-    constexpr bool operator<(std::uint64_t other) const { return key < other; }
-};
-
-// Known rows where a body of a pass finds them: ascending by their keys. Those that many rows of a matrix are like
-// are asked first, without a key.
-struct KnownRows {
-    static constexpr std::uint16_t kUnknown = 65535;
-    static constexpr int kMostFrequent = 4;
-
-    const KnownRow* all;
-    std::int64_t count;
-    KnownRow frequent[kMostFrequent];
-    int frequent_count;
-
-    // The kind of a row; kUnknown where none has its key. Marks `differs` where one has, and is another row.
-    template <class T, class Lanes>
-    SPMVGPU_IN_BODY std::uint16_t kind_of(const Lanes& lanes, const RelativeRows<T>& rows, index_t row,
-                                          Mark* differs) const {
-        for (int i = 0; i < frequent_count; ++i) {
-            if (rows.are_same(lanes, row, frequent[i].row)) return frequent[i].kind;
-        }
-        const std::uint64_t key = rows.key(lanes, row);
-        const std::int64_t place = first_not_below(all, 0, count, key);
-        if (place == count || all[place].key != key) return kUnknown;
-        if (!rows.are_same(lanes, row, all[place].row)) set_mark(differs);
-        return all[place].kind;
-    }
-};
-
-// Adds those rows of a sample that have new keys, each a kind of its own, and says in the table which ones many rows of
-// a first sample are like.
-void learn_from(std::vector<KnownRow> sample, std::vector<KnownRow>& known, KnownRows& table);
-
-}  // namespace spmvgpu
+}  // namespace spmvgpu::gpu

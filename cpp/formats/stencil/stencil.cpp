@@ -140,7 +140,9 @@ void Stencil<T>::spmv(const Product<T>& product) const {
     });
 }
 
-#define INSTANTIATE(T) template struct Stencil<T>;
+#define INSTANTIATE(T)          \
+    template struct Stencil<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Stencil, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

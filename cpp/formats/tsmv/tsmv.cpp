@@ -108,7 +108,9 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
     if (remainder.nnz > 0) remainder.spmv(remainder_product(product));
 }
 
-#define INSTANTIATE(T) template struct Tsmv<T>;
+#define INSTANTIATE(T)       \
+    template struct Tsmv<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Tsmv, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

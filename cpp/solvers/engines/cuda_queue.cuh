@@ -16,7 +16,7 @@
 #include "solvers/engines/cuda_sweeps.cuh"
 #include "solvers/engines/engine.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct CudaShortcuts;  // cuda_shortcuts.cuh
 
@@ -174,4 +174,4 @@ private:
 
 static_assert(Engine<CudaQueue>);
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

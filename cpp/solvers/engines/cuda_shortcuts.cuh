@@ -7,7 +7,7 @@
 #include "solvers/engines/orthogonalise.cuh"
 #include "solvers/engines/resident.cuh"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 struct CudaShortcuts {
     // As CudaQueue::partial_bytes().
@@ -28,4 +28,4 @@ struct CudaShortcuts {
     }
 };
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

@@ -1,12 +1,13 @@
 // The iterations of a solver within one cooperative kernel; see resident.hpp.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
-#include "formats/rows.cuh"
 #include "matrix/matrix.hpp"
 #include "solvers/engines/context.hpp"
 #include "solvers/engines/cooperative.cuh"
@@ -16,57 +17,62 @@
 
 namespace spmvgpu::gpu {
 
+// The types of rows of some formats, each once.
+template <class... Rows>
+struct RowsTypes {};
+template <class... Rows, class Format>
+constexpr auto operator+(RowsTypes<Rows...> known, std::type_identity<Format>) {
+    if constexpr (requires(const Format& format) { rows_of(format); }) {
+        using Next = decltype(rows_of(std::declval<const Format&>()));
+        return std::conditional_t<(std::is_same_v<Rows, Next> || ...), RowsTypes<Rows...>, RowsTypes<Rows..., Next>>();
+    } else {
+        return known;
+    }
+}
+
 // The rows of a matrix whose format is known when the kernel runs: a kernel for each format would be a dozen for each
 // solver, and one that keeps entries in registers asks for the format in the rounds beyond those only.
-template <class T>
-class AnyRows {
+template <class Types>
+class TaggedRows;
+template <class... Rows>
+class TaggedRows<RowsTypes<Rows...>> {
 public:
-    AnyRows(const CsrRows<T>& rows) : kind_(Kind::kCsr), csr_(rows) {}
-    AnyRows(const SellRows<T>& rows) : kind_(Kind::kSell), sell_(rows) {}
-    AnyRows(const BsellRows<T>& rows) : kind_(Kind::kBsell), bsell_(rows) {}
-    AnyRows(const EllRows<T>& rows) : kind_(Kind::kEll), ell_(rows) {}
-    AnyRows(const DiagonalRows<T, false>& rows) : kind_(Kind::kDia), dia_(rows) {}
-    AnyRows(const DiagonalRows<T, true>& rows) : kind_(Kind::kSdia), sdia_(rows) {}
-    AnyRows(const StencilRows<T>& rows) : kind_(Kind::kStencil), stencil_(rows) {}
+    template <class Own>
+    TaggedRows(const Own& rows) : type_(kPlace<Own>) {
+        static_assert(std::is_trivially_copyable_v<Own>);
+        if constexpr (requires { rows.permutation; }) are_permuted_ = rows.permutation != nullptr;
+        std::memcpy(memory_, &rows, sizeof rows);
+    }
 
     // Whether they are stored in another order than that of the matrix.
-    __device__ __forceinline__ bool are_permuted() const {
-        return (kind_ == Kind::kSell && sell_.permutation != nullptr) ||
-               (kind_ == Kind::kBsell && bsell_.permutation != nullptr);
-    }
+    __device__ __forceinline__ bool are_permuted() const { return are_permuted_; }
 
     template <class Call>
     __device__ __forceinline__ void visit(Call&& call) const {
-        switch (kind_) {
-            case Kind::kCsr:
-                return call(csr_);
-            case Kind::kSell:
-                return call(sell_);
-            case Kind::kBsell:
-                return call(bsell_);
-            case Kind::kEll:
-                return call(ell_);
-            case Kind::kDia:
-                return call(dia_);
-            case Kind::kSdia:
-                return call(sdia_);
-            case Kind::kStencil:
-                return call(stencil_);
-        }
+        (void)((type_ == kPlace<Rows> && (call(*reinterpret_cast<const Rows*>(memory_)), true)) || ...);
     }
 
 private:
-    enum class Kind { kCsr, kSell, kBsell, kEll, kDia, kSdia, kStencil } kind_;
-    union {
-        CsrRows<T> csr_;
-        SellRows<T> sell_;
-        BsellRows<T> bsell_;
-        EllRows<T> ell_;
-        DiagonalRows<T, false> dia_;
-        DiagonalRows<T, true> sdia_;
-        StencilRows<T> stencil_;
-    };
+    template <class Own>
+    static constexpr int find() {
+        int place = 0;
+        (void)((std::is_same_v<Rows, Own> || (++place, false)) || ...);
+        return place;
+    }
+    template <class Own>
+    static constexpr int kPlace = find<Own>();
+
+    int type_;
+    bool are_permuted_ = false;
+    alignas(Rows...) unsigned char memory_[std::max({sizeof(Rows)...})];
 };
+
+template <class... Formats>
+constexpr auto rows_types(std::variant<Formats...>*) {
+    return (RowsTypes<>() + ... + std::type_identity<Formats>());
+}
+template <class T>
+using AnyRows = TaggedRows<decltype(rows_types(static_cast<AnyFormat<T>*>(nullptr)))>;
 
 template <class T>
 struct ResidentSystem {

@@ -2,7 +2,7 @@
 #include "solvers/engines/cuda_queue.cuh"
 #include "solvers/preconditioners/cycle_steps.hpp"
 
-namespace spmvgpu::cuda {
+namespace spmvgpu::gpu {
 
 template <class T>
 void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream) {
@@ -15,4 +15,4 @@ void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream s
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace spmvgpu::cuda
+}  // namespace spmvgpu::gpu

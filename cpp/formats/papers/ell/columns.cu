@@ -1,4 +1,5 @@
 #include "formats/columns.cuh"
+#include "formats/papers/ell/rows.hpp"
 
 namespace spmvgpu {
 

@@ -21,7 +21,9 @@ void Ellpack<T>::multiply_panel(const Product<T>& product) const {
     slots.multiply_panel(nullptr, product);
 }
 
-#define INSTANTIATE(T) template struct Ellpack<T>;
+#define INSTANTIATE(T)          \
+    template struct Ellpack<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Ellpack, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

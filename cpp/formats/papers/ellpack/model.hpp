@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/model.hpp"
-#include "formats/papers/ellpack/layout.hpp"
+#include "formats/papers/ell/rows.hpp"
 
 namespace spmvgpu::roofline {
 

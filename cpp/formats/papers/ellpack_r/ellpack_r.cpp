@@ -16,7 +16,9 @@ void EllpackR<T>::multiply_panel(const Product<T>& product) const {
     ell.slots.multiply_panel(row_lengths.data(), product);
 }
 
-#define INSTANTIATE(T) template struct EllpackR<T>;
+#define INSTANTIATE(T)           \
+    template struct EllpackR<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(EllpackR, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

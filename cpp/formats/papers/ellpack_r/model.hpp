@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/model.hpp"
-#include "formats/papers/ellpack_r/layout.hpp"
+#include "formats/papers/ell/rows.hpp"
 
 namespace spmvgpu::roofline {
 

@@ -42,7 +42,9 @@ void EllrT<T>::multiply_panel(const Product<T>& product) const {
     slots.multiply_panel(row_lengths.data(), product);
 }
 
-#define INSTANTIATE(T) template struct EllrT<T>;
+#define INSTANTIATE(T)        \
+    template struct EllrT<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(EllrT, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/model.hpp"
-#include "formats/papers/ellr_t/layout.hpp"
+#include "formats/papers/ell/rows.hpp"
 
 namespace spmvgpu::roofline {
 

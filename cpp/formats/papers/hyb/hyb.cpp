@@ -63,7 +63,9 @@ void Hyb<T>::multiply_panel(const Product<T>& product) const {
     coo.add_panel(product);
 }
 
-#define INSTANTIATE(T) template struct Hyb<T>;
+#define INSTANTIATE(T)      \
+    template struct Hyb<T>; \
+    SPMVGPU_NEW_VALUES_ON_HOST(Hyb, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

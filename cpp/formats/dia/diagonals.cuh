@@ -1,51 +1,13 @@
-// The product of the formats that store diagonals, dia and sdia.
+// The product of the formats that store diagonals: of the whole matrix, or of half of a symmetric one.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "formats/dia/layout.hpp"
-#include "formats/sdia/layout.hpp"
+#include "formats/dia/rows.hpp"
 #include "gpu/cuda/warp.cuh"
 
 namespace spmvgpu::gpu {
-
-// Diagonals of a matrix of so many columns, of which `rows` from the row `before` on are multiplied. Those left of the
-// main one are the mirror images of the last `mirrored` stored ones, from the last one on; then come the stored ones.
-// What is read as a mirror image is not needed any more after that.
-template <class T>
-struct Diagonals {
-    index_t rows, before;
-    unsigned cols, stored, mirrored;
-    std::int64_t pitch;
-    typename Dia<T>::Bits padding;
-    Mirror<T> mirror;
-};
-
-template <class T>
-Diagonals<T> diagonals_of(const Dia<T>& dia) {
-    return {.rows = dia.rows,
-            .before = 0,
-            .cols = static_cast<unsigned>(dia.cols),
-            .stored = static_cast<unsigned>(dia.diagonals()),
-            .mirrored = 0,
-            .pitch = dia.pitch,
-            .padding = dia.padding,
-            .mirror = Mirror<T>(false)};
-}
-
-// Those of sdia, for products with x from the column `first_col` on.
-template <class T>
-Diagonals<T> diagonals_of(const Sdia<T>& sdia) {
-    return {.rows = sdia.rows,
-            .before = sdia.before,
-            .cols = static_cast<unsigned>(sdia.upper.cols),
-            .stored = static_cast<unsigned>(sdia.upper.diagonals()),
-            .mirrored = static_cast<unsigned>(sdia.mirrored()),
-            .pitch = sdia.upper.pitch,
-            .padding = sdia.upper.padding,
-            .mirror = sdia.mirror()};
-}
 
 // A warp has kRows * 32 rows, each of its lanes every 32nd: so where a diagonal lies is found out once for all of them.
 // kAtOnce diagonals are in flight; no index stands between a thread and its loads. x is read where a diagonal lies

@@ -1,7 +1,8 @@
-// Products with several columns of the formats that store diagonals, dia and sdia.
+// Products with several columns of the formats that store diagonals.
 #pragma once
 
 #include "formats/columns.cuh"
+#include "formats/dia/rows.hpp"
 
 namespace spmvgpu::gpu {
 

@@ -1,0 +1,53 @@
+// The rows of the padded formats of papers, see formats/rows.hpp.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "formats/papers/ellpack_r/layout.hpp"
+#include "formats/papers/ellr_t/layout.hpp"
+#include "formats/rows.hpp"
+
+namespace spmvgpu::gpu {
+
+template <class T>
+struct EllRows {
+    EllShape shape;
+    unsigned threads_shift;  // threads_per_row is a power of two
+    const index_t* __restrict__ row_lengths;
+    const index_t* __restrict__ col_indices;
+    const T* __restrict__ values;
+
+    SPMVGPU_ON_DEVICE Row row(index_t r) const {
+        return {std::int64_t(r) << threads_shift,
+                static_cast<unsigned>(row_lengths ? row_lengths[r] : shape.width << threads_shift)};
+    }
+    SPMVGPU_ON_DEVICE index_t number(index_t r) const { return r; }
+    SPMVGPU_ON_DEVICE void load(const Row& row, unsigned k, index_t& col, T& value) const {
+        const std::int64_t slot =
+            row.begin + std::int64_t(k >> threads_shift) * shape.pitch + (k & ((1u << threads_shift) - 1));
+        col = col_indices[slot];
+        value = gpu::load(values + slot);
+    }
+};
+// Null for row_lengths: every row is as wide as the slots are.
+template <class T>
+EllRows<T> rows_of(const EllSlots<T>& slots, const index_t* row_lengths) {
+    const auto threads = static_cast<unsigned>(slots.shape.threads_per_row);
+    return {slots.shape, static_cast<unsigned>(std::countr_zero(threads)), row_lengths, slots.col_indices.data(),
+            slots.values.data()};
+}
+template <class T>
+EllRows<T> rows_of(const Ellpack<T>& ell) {
+    return rows_of(ell.slots, nullptr);
+}
+template <class T>
+EllRows<T> rows_of(const EllpackR<T>& ell) {
+    return rows_of(ell.ell.slots, ell.row_lengths.data());
+}
+template <class T>
+EllRows<T> rows_of(const EllrT<T>& ell) {
+    return rows_of(ell.slots, ell.row_lengths.data());
+}
+
+}  // namespace spmvgpu::gpu
