@@ -14,7 +14,8 @@ from .. import CudaError, __version__
 from .._util.messages import said
 from .output import fail
 
-# Each is a module of this package with a function `add` and a table `FIELDS` of what `--json` prints.
+# Each is a module of this package with the texts `HELP` and `DESCRIPTION`, the functions `add_arguments` and
+# `run`, and the table `FIELDS` of what `--json` prints.
 COMMANDS = ("info", "solve", "bench", "calibrate", "cache")
 
 EXIT_CODES = {
@@ -46,10 +47,12 @@ def parser_of(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"spmvgpu {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name in names:
-        command = import_module(f"{__name__}.{name}").add(commands)
+        module = import_module(f"{__name__}.{name}")
+        texts = {"help": module.HELP, "description": fill(module.DESCRIPTION, 79), "epilog": codes}
+        command = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **texts)
+        module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print one JSON object in place of text")
-        command.description, command.epilog = fill(command.description, 79), codes
-        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.set_defaults(run=module.run)
     return parser
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from math import ceil, floor, log, log10
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -79,8 +79,8 @@ class Outcome(NamedTuple):
 class Suggestion(NamedTuple):
     """Options to try, and why."""
 
-    options: str
-    reason: str
+    options: Annotated[str, "options to try, if the solver did not converge"]
+    reason: Annotated[str, "why they may help"]
 
 
 def suggestions(outcome: Outcome) -> list[Suggestion]:

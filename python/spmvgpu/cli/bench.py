@@ -5,49 +5,53 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
 
-from .output import Fields, Report, check_writable, in_bytes, replacing
-from .problem import MATRIX_FIELDS, add_problem_arguments, load_problem, positive_int, tell_matrix
-from .progress import counting, waiting
+from .arguments import add_quiet, positive_int
+from .output import Fields, Report, check_writable, fields_of, in_bytes, replacing
+from .problem import MATRIX_FIELDS, add_problem_arguments, load_problem, reading, tell_matrix
+from .progress import counting
+
+HELP = "time the product of one matrix in every format, beside SciPy"
+DESCRIPTION = """\
+Time the product of one matrix in every storage format, in the one that is chosen by default (auto), and with
+SciPy. The fastest comes first."""
+
+
+class _Result(NamedTuple):
+    name: Annotated[str, "a format, `auto` for the one that is chosen by default, or `scipy`"]
+    format: Annotated[str, "the format behind the name"]
+    device: Annotated[str, "the device"]
+    time_us: Annotated[float, "median microseconds of a product"]
+    speedup: Annotated[float, "time of SciPy over this time"]
+    bytes: Annotated[int, "memory of the matrix"]
+    bytes_per_second: Annotated[float, "bytes of the matrix and of both vectors, over the time"]
+
+    @property
+    def label(self) -> str:
+        """The name, and what was chosen."""
+        return self.name if self.name != "auto" else f"auto: {self.format}"
+
+
+class _LeftOut(NamedTuple):
+    name: Annotated[str, "a format that cannot hold the matrix"]
+    reason: Annotated[str, "why"]
+
 
 FIELDS: Fields = {
     **MATRIX_FIELDS,
-    "results[].name": ("string", "a format, `auto` for the one that is chosen by default, or `scipy`"),
-    "results[].format": ("string", "the format behind the name"),
-    "results[].device": ("string", "the device"),
-    "results[].time_us": ("number", "median microseconds of a product"),
-    "results[].speedup": ("number", "time of SciPy over this time"),
-    "results[].bytes": ("integer", "memory of the matrix"),
-    "results[].bytes_per_second": ("number", "bytes of the matrix and of both vectors, over the time"),
-    "left_out[].name": ("string", "a format that cannot hold the matrix"),
-    "left_out[].reason": ("string", "why"),
+    **fields_of("results[]", _Result),
+    **fields_of("left_out[]", _LeftOut),
     "plot": ("string or null", "file with the chart"),
 }
 
 
-class _Result(NamedTuple):
-    name: str
-    format: str
-    device: str
-    time_us: float
-    speedup: float
-    bytes: int
-    bytes_per_second: float
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "bench",
-        help="time the product of one matrix in every format, beside SciPy",
-        description="Time the product of one matrix in every storage format, in the one that is chosen by "
-        "default (auto), and with SciPy. The fastest comes first.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_problem_arguments(parser)
     parser.add_argument(
         "--repeats", type=positive_int, metavar="N", default=50, help="products to time (default: 50)"
@@ -58,16 +62,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="FILE",
         help="draw a bar chart to FILE (.png, .svg, .pdf or another type of matplotlib)",
     )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    parser.set_defaults(run=run_bench)
-    return parser
+    add_quiet(parser)
 
 
-def run_bench(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         _check_plot(args.plot)
     report = Report(args.json)
-    with waiting("reading the matrix" if args.matrix else "assembling the matrix", args.quiet):
+    with reading(args):
         problem = load_problem(args)
         matrix = problem.matrix.astype(args.dtype or problem.matrix.dtype)
     tell_matrix(report, problem.title, matrix)
@@ -75,15 +77,14 @@ def run_bench(args: argparse.Namespace) -> int:
     report.text()
     report.text(f"{'format':<18} {'device':<8} {'us/product':>11} {'speedup':>8} {'memory':>10} {'GB/s':>7}")
     for result in results:
-        name = result.name if result.name != "auto" else f"auto: {result.format}"
         speed = result.bytes_per_second / 1e9
         report.text(
-            f"{name:<18} {result.device:<8} {result.time_us:>11.2f} {result.speedup:>7.2f}x "
+            f"{result.label:<18} {result.device:<8} {result.time_us:>11.2f} {result.speedup:>7.2f}x "
             f"{in_bytes(result.bytes):>10} {speed:>7.1f}"
         )
     if left_out:
         report.text("\nleft out")
-    for name, reason in left_out.items():
+    for name, reason in left_out:
         report.wrapped(f"  {name:<15}", reason)
     report.text("\nspeedup: over SciPy; GB/s: bytes of the matrix and of both vectors, read or written once")
     if args.plot is not None:
@@ -91,17 +92,17 @@ def run_bench(args: argparse.Namespace) -> int:
         report.text(f"chart: {args.plot}")
     report.finish(
         results=[result._asdict() for result in results],
-        left_out=[{"name": name, "reason": reason} for name, reason in left_out.items()],
+        left_out=[format._asdict() for format in left_out],
         plot=None if args.plot is None else str(args.plot),
     )
     return 0
 
 
-def _measure(matrix: sp.csr_array, args: argparse.Namespace) -> tuple[list[_Result], dict[str, str]]:
+def _measure(matrix: sp.csr_array, args: argparse.Namespace) -> tuple[list[_Result], list[_LeftOut]]:
     """The times, the shortest first, and why some formats have none."""
     scipy_us = _time_scipy(matrix, args.repeats)
     vectors = sum(matrix.shape) * matrix.dtype.itemsize
-    left_out: dict[str, str] = {}
+    left_out: list[_LeftOut] = []
 
     def result(name: str, format: str, device: str, time_us: float, stored: int) -> _Result:
         speed = (stored + vectors) / time_us * 1e6
@@ -118,7 +119,7 @@ def _measure(matrix: sp.csr_array, args: argparse.Namespace) -> tuple[list[_Resu
                 time_us = op.time_products(args.repeats)
                 results.append(result(name, op.format, str(op.device), time_us, op.nbytes))
             except (sg.FormatError, MemoryError) as error:
-                left_out[name] = str(error)
+                left_out.append(_LeftOut(name, str(error)))
             bar.update()
     return sorted(results, key=lambda result: result.time_us), left_out
 
@@ -154,9 +155,8 @@ def _plot(path: Path, title: str, matrix: sp.csr_array, results: list[_Result]) 
     figure = Figure(figsize=(7, 1.2 + 0.28 * len(results)), layout="constrained")
     FigureCanvasAgg(figure)  # no display is needed
     ax = figure.add_subplot()
-    names = [r.name if r.name != "auto" else f"auto: {r.format}" for r in results]
     colors = [{"auto": "tab:green", "scipy": "tab:gray"}.get(r.name, "tab:blue") for r in results]
-    bars = ax.barh(names, [r.time_us for r in results], color=colors)
+    bars = ax.barh([r.label for r in results], [r.time_us for r in results], color=colors)
     ax.bar_label(bars, [f"{r.time_us:.3g}" for r in results], padding=3)
     ax.invert_yaxis()
     ax.margins(x=0.12)

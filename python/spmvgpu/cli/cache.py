@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from .. import cache
 from ..planning.profile import forget_loaded
@@ -19,22 +18,20 @@ FIELDS: Fields = {
 }
 
 
-def add(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "cache",
-        help="show or delete the results of tuning and calibration that are kept on disk",
-        description="Show or delete the results of tuning and calibration that are kept on disk. "
-        "The environment variable SPMVGPU_CACHE_DIR names another directory.",
-    )
+HELP = "show or delete the results of tuning and calibration that are kept on disk"
+DESCRIPTION = """\
+Show or delete the results of tuning and calibration that are kept on disk. The environment variable
+SPMVGPU_CACHE_DIR names another directory."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clear", action="store_true", help="delete the results of tuning")
     parser.add_argument(
         "--profiles", action="store_true", help="with --clear: also delete the profiles made by calibrate"
     )
-    parser.set_defaults(run=run_cache)
-    return parser
 
 
-def run_cache(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     if args.profiles and not args.clear:
         raise ValueError("--profiles is for --clear; give both")
     report = Report(args.json)

@@ -5,13 +5,26 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, NamedTuple
 
 from ..devices import device_name, resolve_device
 from ..planning.calibrate import calibrate, save_records
 from ..planning.profile import forget_loaded, profile_path
-from .output import Fields, Report, check_writable, replacing
+from .arguments import add_device, add_quiet
+from .output import Fields, Report, check_writable, fields_of, replacing
 from .progress import counting
+
+HELP = "measure a device, so that predictions and the choice of the format fit it"
+DESCRIPTION = """\
+Measure a device, so that predictions and the choice of the format fit it. This takes a minute or two; the
+device should have nothing else to do."""
+
+
+class _Error(NamedTuple):
+    dtype: Annotated[str, "data type"]
+    format: Annotated[str, "storage format"]
+    error: Annotated[float, "mean relative error of predictions, on samples left out of the fit"]
+
 
 FIELDS: Fields = {
     "device": ("string", "the device that was measured"),
@@ -20,21 +33,13 @@ FIELDS: Fields = {
     "seconds": ("number", "how long it took"),
     "power": ("object", "non-zeros per second of a product, by data type"),
     "bus": ("object", "bytes per second of copies, by direction; empty for the CPU"),
-    "errors[].dtype": ("string", "data type"),
-    "errors[].format": ("string", "storage format"),
-    "errors[].error": ("number", "mean relative error of predictions, on samples left out of the fit"),
+    **fields_of("errors[]", _Error),
     "profile": ("string", "file with the profile"),
 }
 
 
-def add(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "calibrate",
-        help="measure a device, so that predictions and the choice of the format fit it",
-        description="Measure a device, so that predictions and the choice of the format fit it. This takes "
-        "a minute or two; the device should have nothing else to do.",
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_device(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write the profile to FILE (default: the cache directory)"
     )
@@ -46,12 +51,10 @@ def add(commands: Any) -> argparse.ArgumentParser:
         action="store_true",
         help="measure small samples only, to try the command; the profile is too coarse to use",
     )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    parser.set_defaults(run=run_calibrate)
-    return parser
+    add_quiet(parser)
 
 
-def run_calibrate(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     ordinal = resolve_device(args.device)
     if args.quick and args.out is None:
         raise ValueError(
@@ -89,14 +92,19 @@ def run_calibrate(args: argparse.Namespace) -> int:
     for way, rate in profile.bus.items():
         report.line(f"bus {way}", f"{rate / 1e9:.1f} GB/s")
     errors = [
-        {"dtype": dtype, "format": variant["format"], "error": variant["error"]}
+        _Error(dtype, variant["format"], variant["error"])
         for dtype, parameters in profile.roofline.items()
         for variant in parameters["variants"]
     ]
     report.text("mean error of predictions, on samples left out of the fit")
     for dtype in profile.roofline:
-        found = ", ".join(f"{e['format']}\u00a0{e['error']:.0%}" for e in errors if e["dtype"] == dtype)
+        found = ", ".join(f"{e.format}\u00a0{e.error:.0%}" for e in errors if e.dtype == dtype)
         report.wrapped(f"  {dtype:<12}", found or "too few samples")
     report.line("profile", str(path))
-    report.finish(power=dict(profile.power), bus=dict(profile.bus), errors=errors, profile=str(path))
+    report.finish(
+        power=dict(profile.power),
+        bus=dict(profile.bus),
+        errors=[error._asdict() for error in errors],
+        profile=str(path),
+    )
     return 0

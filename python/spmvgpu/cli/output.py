@@ -8,7 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from .._util.show import in_bytes as in_bytes
 from ..inputs.files import replacing as replacing
@@ -17,6 +18,19 @@ from ..inputs.files import replacing as replacing
 Fields: TypeAlias = Mapping[str, tuple[str, str]]
 
 _WIDTH = 80
+
+_JSON_TYPES = {str: "string", int: "integer", float: "number", list: "array", NoneType: "null"}
+
+
+def fields_of(path: str, record: type) -> Fields:
+    """The fields of a class whose attributes are annotated with their meanings, below a path."""
+    fields = {}
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        kind, meaning = get_args(hint)
+        kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        types = " or ".join(_JSON_TYPES[get_origin(one) or one] for one in kinds)
+        fields[f"{path}.{name}"] = types, meaning
+    return fields
 
 
 class Report:

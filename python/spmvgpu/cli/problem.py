@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,11 @@ import scipy.sparse as sp
 from .. import gallery, matrix_io
 from .._util.messages import quoted
 from .._util.value_types import TYPE_NAMES
+from .arguments import add_device, positive_int
 from .output import Fields, Report
+from .progress import waiting
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
 
 MATRIX_FIELDS: Fields = {
     "problem": ("string", "the matrix file, or what was assembled"),
@@ -62,7 +65,7 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file has only this triangle of a symmetric matrix; not needed for .mtx files that declare "
         "it",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+    add_device(parser)
     parser.add_argument(
         "--dtype",
         choices=TYPE_NAMES,
@@ -84,21 +87,9 @@ def tell_matrix(report: Report, title: str, matrix: Any) -> None:
     )
 
 
-def positive_int(text: str) -> int:
-    value = int(text) if text.isdecimal() and len(text) < 10 else 0  # more digits than fit int32 are no size
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number from 1 to 999999999")
-    return value
-
-
-def positive_float(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not 0 < value < np.inf:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a positive finite number")
-    return value
+def reading(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """Say that the matrix is read or assembled."""
+    return waiting("reading the matrix" if args.matrix else "assembling the matrix", args.quiet)
 
 
 def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:

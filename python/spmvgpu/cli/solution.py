@@ -4,22 +4,122 @@ from __future__ import annotations
 
 import argparse
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+import spmvgpu as sg
 
 from .advice import OTHER_SOLVER, ROUNDING, Choice, Outcome, suggestions
 from .output import Report, check_writable, fail, replacing
+from .problem import Array
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from ..distributed import DistributedOperator
 
-# What takes time, in its order; over several ranks some of it is not measured by itself.
-PHASES = ("input", "check", "convert", "transfer", "precondition", "solve", "verify")
+
+class Seconds(NamedTuple):
+    """What takes time, in its order; over several ranks some of it is not measured by itself."""
+
+    input: Annotated[float, "reading or assembling; with several ranks also making the operator"] = 0.0
+    check: Annotated[float, "checking the matrix, and reordering it"] = 0.0
+    convert: Annotated[float | None, "conversion to the format; null with several ranks"] = None
+    transfer: Annotated[float | None, "copying to the device; null with several ranks"] = None
+    precondition: Annotated[float | None, "making the preconditioner; null with several ranks"] = None
+    solve: Annotated[float, "the solver"] = 0.0
+    verify: Annotated[float, "computing the true residual"] = 0.0
+
+
+class System(ABC):
+    """A square system of equations as `solve` sees it, read when it is made; `build` makes its operator.
+
+    Attributes
+    ----------
+    title : str
+    kind : {"symmetric", "Hermitian"}
+        What the matrix would be if it equalled its (conjugate) transpose.
+    op : SparseOperator or DistributedOperator
+    b, diagonal : array
+        The right-hand side and the diagonal of the matrix, or the pieces of this rank.
+    first_row : int
+        Of the piece.
+    is_first, quiet : bool
+        Whether this process prints, and whether it shows no progress.
+    seconds : Seconds
+        So far.
+    verified : str
+        How residuals are computed.
+    """
+
+    title: str
+    kind: str
+    op: sg.SparseOperator | DistributedOperator
+    b: Array
+    diagonal: Array
+    first_row = 0
+    is_first = True
+    verified: str
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self.seconds = args, Seconds()
+        self.quiet = args.quiet or not self.is_first
+        with self.agreement():
+            self.check_arguments()
+
+    def check_arguments(self) -> None:
+        """Refuse, with ValueError, what cannot be done, before anything is read."""
+        if self.args.output is not None:
+            check_output(self.args.output)
+
+    @abstractmethod
+    def build(self) -> None:
+        """Make the operator, in the order that the user asked for, and whatever else the solve needs."""
+
+    def preconditioner(self, name: str) -> object:
+        """A preconditioner other than jacobi as solvers take it; None for "none"."""
+        return None
+
+    @abstractmethod
+    def described(self, outcome: Outcome) -> Outcome:
+        """An outcome with what is known of the matrix."""
+
+    @abstractmethod
+    def asymmetry(self) -> str | None:
+        """What shows that the matrix is not symmetric or Hermitian; None if it is, up to rounding."""
+
+    def has_one_triangle(self) -> bool:
+        """Whether the matrix may be half of a symmetric one."""
+        return False
+
+    @abstractmethod
+    def multiply(self, x: Array) -> Array:
+        """The product with the matrix in double precision."""
+
+    @abstractmethod
+    def norm(self, v: Array, order: float | None = None) -> float:
+        """As `numpy.linalg.norm`."""
+
+    @abstractmethod
+    def write(self, x: Array) -> None:
+        """Write the solution to the file that the user named."""
+
+    @abstractmethod
+    def tell_operator(self, report: Report) -> None:
+        """Report where the operator is and in which format."""
+
+    def agreement(self) -> AbstractContextManager[None]:
+        """A block whose exceptions all ranks raise."""
+        return nullcontext()
+
+    def everywhere(self, condition: bool) -> bool:
+        """Whether this is so on all ranks."""
+        return condition
 
 
 class BrokenDownError(ValueError):
@@ -42,40 +142,21 @@ class Solution(NamedTuple):
     verify_seconds: float
 
 
-def refine(
-    b: Array,
-    rtol: float,
-    limit: int,
-    dtype: np.dtype[Any],
-    step: Callable[[Array, float, int, float], tuple[Array, int]],
-    multiply: Callable[[Array], Array],
-    norm: Callable[..., Any] = np.linalg.norm,
-) -> Solution:
+def refine(system: System, step: Callable[[Array, float, int, float], tuple[Array, int]]) -> Solution:
     """Run a solver, and again on the true residual as long as that is too large and gets smaller.
 
     The residual that the solver updates drifts from the true one by rounding: hardly in float64, but in
     float32 long before a usual tolerance. Solving for the correction makes up for it: products in single
     precision, and an answer in double precision.
 
-    Parameters
-    ----------
-    b : array
-    rtol : float
-    limit : int
-        Most iterations of all runs together.
-    dtype : dtype
-        What the solver computes in.
-    step : callable
-        ``step(right, rtol, limit, relative)`` gives a solution and its iterations; `relative` is the norm of
-        the residual before, relative to that of `b`.
-    multiply : callable
-        The product with the matrix in double precision.
-    norm : callable
-        ``norm(v)``, and ``norm(v, np.inf)``.
+    ``step(right, rtol, limit, relative)`` gives a solution and its iterations; `relative` is the norm of the
+    residual before, relative to that of `b`.
     """
-    size = float(norm(b, np.inf)) or 1.0  # without it the norm of very large or small b over- or underflows
+    b, norm, rtol, dtype = system.b, system.norm, system.args.rtol, system.op.dtype
+    limit = system.args.maxiter or 10 * system.op.shape[0]
+    size = norm(b, np.inf) or 1.0  # without it the norm of very large or small b over- or underflows
     b = b / size
-    norm_b = float(norm(b))
+    norm_b = norm(b)
     double = np.result_type(dtype, np.float64)
     x, residual = np.zeros(len(b), double), b
     rounds, iterations, solve_seconds, verify_seconds = 0, 0, 0.0, 0.0
@@ -83,13 +164,13 @@ def refine(
     reachable = 1000 * float(np.finfo(dtype).eps)
     while relative > rtol and iterations < limit and (rounds == 0 or relative <= 0.5 * previous):
         start = perf_counter()
-        scale = float(norm(residual))
+        scale = norm(residual)
         goal = max(rtol / relative, reachable)
         correction, taken = step((residual / scale).astype(dtype), goal, limit - iterations, relative)
         solved = perf_counter()
         x += scale * correction.astype(double)
-        residual = b - multiply(x)
-        previous, relative = relative, float(norm(residual)) / norm_b
+        residual = b - system.multiply(x)
+        previous, relative = relative, norm(residual) / norm_b
         iterations += taken
         solve_seconds += solved - start
         verify_seconds += perf_counter() - solved
@@ -120,34 +201,8 @@ def first_that_works(
     raise AssertionError("there is a solver to begin with")
 
 
-def outcome_of(
-    args: argparse.Namespace,
-    choice: Choice,
-    solver: str,
-    solution: Solution,
-    op: Any,
-    **known: Any,
-) -> Outcome:
-    """How a solve went; `known` is what is known of the matrix."""
-    return Outcome(
-        solver=solver,
-        preconditioner=args.preconditioner,
-        dtype=str(op.dtype),
-        residual=solution.residual,
-        rtol=args.rtol,
-        iterations=solution.iterations,
-        rows=op.shape[0],
-        exhausted=solution.exhausted,
-        restart=args.restart,
-        broken=tuple(takewhile(lambda name: name != solver, choice.solvers)),
-        **known,
-    )
-
-
-def check_output(output: Path | None) -> None:
+def check_output(output: Path) -> None:
     """Refuse, with ValueError, to write the solution where nothing can be written."""
-    if output is None:
-        return
     if output.suffix != ".npy":
         raise ValueError(f"{output}: the solution goes to a .npy file; give a name that ends in .npy")
     check_writable(output)
@@ -161,34 +216,40 @@ def write_solution(output: Path, x: Array) -> None:
         file.write_bytes(content.getvalue())
 
 
-def tell(
-    report: Report,
-    solution: Solution,
-    before: dict[str, float],
-    verified: str,
-    args: argparse.Namespace,
-    outcome: Outcome,
-) -> int:
+def tell(report: Report, system: System, choice: Choice, solver: str, solution: Solution) -> int:
     """Report how the solve went, and how long it and what was before it took; return the exit code."""
-    times = {**before, "solve": solution.solve_seconds, "verify": solution.verify_seconds}
+    args = system.args
+    times = system.seconds._replace(solve=solution.solve_seconds, verify=solution.verify_seconds)._asdict()
     report.text("seconds")
     for phase, seconds in times.items():
-        report.text(f"  {phase:<12} {seconds:.3f}")
-    report.values["seconds"] = {phase: times.get(phase) for phase in PHASES}
+        if seconds is not None:
+            report.text(f"  {phase:<12} {seconds:.3f}")
+    report.values["seconds"] = times
     again = f", started {solution.rounds} times" if solution.rounds > 1 else ""
     report.line(
         "iterations", f"{solution.iterations}{again}", iterations=solution.iterations, rounds=solution.rounds
     )
     residual = solution.residual if np.isfinite(solution.residual) else None  # JSON has no NaN
-    report.line("residual", f"{solution.residual:.2e} = ||b - A x|| / ||b||, {verified}", residual=residual)
+    report.line(
+        "residual", f"{solution.residual:.2e} = ||b - A x|| / ||b||, {system.verified}", residual=residual
+    )
     if args.output:
         report.line("written", str(args.output))
     converged = solution.residual <= args.rtol
-    advice = [] if converged else suggestions(outcome)
-    if converged:
-        report.line("converged", f"yes, to rtol {args.rtol:g}")
-    else:
-        report.line("converged", f"no, not to rtol {args.rtol:g}")
+    outcome = Outcome(
+        solver=solver,
+        preconditioner=args.preconditioner,
+        dtype=str(system.op.dtype),
+        residual=solution.residual,
+        rtol=args.rtol,
+        iterations=solution.iterations,
+        rows=system.op.shape[0],
+        exhausted=solution.exhausted,
+        restart=args.restart,
+        broken=tuple(takewhile(lambda name: name != solver, choice.solvers)),
+    )
+    advice = [] if converged else suggestions(system.described(outcome))
+    report.line("converged", f"{'yes,' if converged else 'no, not'} to rtol {args.rtol:g}")
     for suggestion in advice:
         report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")
     report.finish(

@@ -1,49 +1,41 @@
-"""``solve``: a Krylov solver on the operator's device, its answer checked with SciPy."""
+"""``solve``: a Krylov solver on the operator's device, or on all ranks of MPI, its answer checked."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
 from spmvgpu._core import SolverLimits
-from spmvgpu.linalg import SolverWarning, aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
+from spmvgpu.linalg import SolverWarning
 from spmvgpu.linalg.solve import solve as solve_system
 
 from .._util.messages import said
-from .advice import OTHER_SOLVER, RESTART, Choice, choose
-from .output import Fields, Report, in_bytes
-from .problem import (
-    MATRIX_FIELDS,
-    add_problem_arguments,
-    check_square,
-    load_problem,
-    positive_float,
-    positive_int,
-    tell_matrix,
-)
+from .advice import OTHER_SOLVER, RESTART, Choice, Suggestion, choose
+from .arguments import add_quiet, positive_float, positive_int
+from .one_process import OneProcess
+from .output import Fields, Report, fields_of
+from .problem import MATRIX_FIELDS, Array, add_problem_arguments, tell_matrix
 from .progress import counting, waiting
-from .ranks import launched_ranks
 from .solution import (
     BrokenDownError,
+    Seconds,
     Solution,
-    check_output,
+    System,
     first_that_works,
-    outcome_of,
     refine,
     tell,
-    write_solution,
 )
 
-Array = npt.NDArray[Any]
+HELP = "solve A x = b with an iterative solver"
+DESCRIPTION = """\
+Solve A x = b with an iterative solver of spmvgpu.linalg, and check the residual with SciPy. Started by
+mpiexec or srun, all processes solve together."""
 
 FIELDS: Fields = {
     **MATRIX_FIELDS,
@@ -55,33 +47,24 @@ FIELDS: Fields = {
     "solver_reason": ("string or null", "why it was chosen; null if `--solver` named it"),
     "preconditioner": ("string", "the preconditioner"),
     "reordered": ("boolean", "whether the rows and columns were reordered, with `--reorder`"),
-    "seconds.input": ("number", "reading or assembling; with several ranks also making the operator"),
-    "seconds.check": ("number", "checking the matrix, and reordering it"),
-    "seconds.convert": ("number or null", "conversion to the format; null with several ranks"),
-    "seconds.transfer": ("number or null", "copying to the device; null with several ranks"),
-    "seconds.precondition": ("number or null", "making the preconditioner; null with several ranks"),
-    "seconds.solve": ("number", "the solver"),
-    "seconds.verify": ("number", "computing the true residual"),
+    **fields_of("seconds", Seconds),
     "iterations": ("integer", "iterations of all rounds"),
     "rounds": ("integer", "how often the solver was started, on the true residual"),
     "residual": ("number or null", "norm of b - A x over the norm of b; null if not finite"),
     "rtol": ("number", "the tolerance"),
     "converged": ("boolean", "whether the residual is within the tolerance"),
     "output": ("string or null", "file with the solution"),
-    "suggestions[].options": ("string", "options to try, if the solver did not converge"),
-    "suggestions[].reason": ("string", "why they may help"),
+    **fields_of("suggestions[]", Suggestion),
 }
 
+# Set by Open MPI's mpiexec; by that of MPICH and of its relatives; by srun, for what it starts itself.
+_COUNTS_OF_RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+# The solvers for symmetric and Hermitian matrices.
 _METHODS = {"cg": "conjugate gradients", "minres": "minimal residuals"}
 
 
-def add(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "solve",
-        help="solve A x = b with an iterative solver",
-        description="Solve A x = b with an iterative solver of spmvgpu.linalg, and check the residual with "
-        "SciPy. Started by mpiexec or srun, all processes solve together.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_problem_arguments(parser)
     parser.add_argument(
         "--rhs", metavar="FILE", help="right-hand side b: .mtx, .mtx.gz or .npy (default: all ones)"
@@ -131,88 +114,60 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="solve with the rows and columns in reverse Cuthill-McKee order, which helps ic0 and ilu0 where "
         "entries lie far from the diagonal",
     )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_quiet(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the solution to FILE, which ends in .npy"
     )
-    parser.set_defaults(run=run_solve)
-    return parser
 
 
-def run_solve(args: argparse.Namespace) -> int:
-    if launched_ranks() > 1:
-        from .solve_ranks import run
+def run(args: argparse.Namespace) -> int:
+    counts = [os.environ.get(name, "") for name in _COUNTS_OF_RANKS]
+    ranks = max([1, *(int(count) for count in counts if count.isdecimal())])
+    if ranks > 1:
+        from .over_ranks import run_on_ranks
 
-        return run(args)
-    check_output(args.output)
-    report = Report(args.json)
-    with waiting("reading the matrix" if args.matrix else "assembling the matrix", args.quiet):
-        problem = load_problem(args, args.rhs)
-    title, matrix, b = problem.title, problem.matrix, problem.rhs
-    start = perf_counter()
-    with waiting("checking the matrix", args.quiet):
-        diagonal = _check_solvable(title, matrix)
-        if args.preconditioner == "auto":
-            args.preconditioner = "jacobi" if (np.abs(diagonal) > 0).all() else "none"
-        choice = _choice(args, title, matrix, diagonal)
-    order = None
-    if args.reorder:
-        with waiting("reordering", args.quiet):
-            order = reverse_cuthill_mckee(sp.csr_matrix(matrix))
-            matrix, b, diagonal = sp.csr_array(matrix[order][:, order]), b[order], diagonal[order]
-    checked = perf_counter() - start
-    dtype = None if args.dtype is None else np.dtype(args.dtype)
-    with waiting("making the operator", args.quiet):
-        op = sg.aslinearoperator(matrix, args.format, args.device, dtype=dtype)
-    tell_matrix(report, title, op)
-    _tell_operator(report, op, args.format)
+        return run_on_ranks(args, ranks, _solve)
+    return _solve(OneProcess(args))
+
+
+def _solve(system: System) -> int:
+    """Solve, report and return the exit code; all ranks do so together, and the first one reports."""
+    args = system.args
+    if args.preconditioner == "auto":
+        divides = system.everywhere(bool((np.abs(system.diagonal) > 0).all()))
+        args.preconditioner = "jacobi" if divides else "none"
+    choice = _choice(system)
+    system.build()
+    report = Report(args.json, system.is_first)
+    tell_matrix(report, system.title, system.op)
+    system.tell_operator(report)
     report.line("preconditioner", args.preconditioner, preconditioner=args.preconditioner)
-    prepared = 0.0
 
     def attempt(solver: str) -> Solution:
-        nonlocal prepared
         start = perf_counter()
-        with waiting(f"making the preconditioner {args.preconditioner}", args.quiet):
-            M = _checked_preconditioner(args, title, solver, op, matrix, diagonal)
-        prepared += perf_counter() - start
-        return _solve(args, title, solver, op, b, M, matrix)
+        with waiting(f"making the preconditioner {args.preconditioner}", system.quiet):
+            M = _preconditioner(system, solver)
+        if system.seconds.precondition is not None:
+            taken = system.seconds.precondition + perf_counter() - start
+            system.seconds = system.seconds._replace(precondition=taken)
+        return _attempt(system, solver, M)
 
     solver, solution = first_that_works(choice, attempt, report)
     if args.output:
-        x = solution.x
-        if order is not None:
-            x = np.empty_like(solution.x)
-            x[order] = solution.x
-        write_solution(args.output, x)
-    before = {
-        "input": problem.seconds,
-        "check": checked,
-        "convert": op.setup_seconds["convert"],
-        "transfer": op.setup_seconds["transfer"],
-        "precondition": prepared,
-    }
-    known = {"zero_diagonal": bool((diagonal == 0).any()), "scattered": _is_scattered(matrix)}
-    outcome = outcome_of(args, choice, solver, solution, op, **known)
+        system.write(solution.x)
     report.values["reordered"] = args.reorder
-    return tell(report, solution, before, "computed by SciPy", args, outcome)
+    return tell(report, system, choice, solver, solution) if system.is_first else 0
 
 
-def _solve(
-    args: argparse.Namespace,
-    title: str,
-    solver: str,
-    op: sg.SparseOperator,
-    b: Array,
-    M: Any,
-    matrix: sp.csr_array,
-) -> Solution:
+def _attempt(system: System, solver: str, M: object) -> Solution:
     """Solve with one solver; BrokenDownError where it cannot go on."""
-    with counting(solver, "iterations", quiet=args.quiet) as bar:
+    args, op = system.args, system.op
+    with counting(solver, "iterations", quiet=system.quiet) as bar:
 
         def step(right: Array, goal: float, most: int, relative: float) -> tuple[Array, int]:
             limits = SolverLimits()
             limits.rtol, limits.atol, limits.maxiter = goal, 0.0, most
-            limits.legacy, limits.restart = True, min(args.restart, len(right))
+            limits.legacy, limits.restart = True, min(args.restart, op.shape[0])
             if solver == "minres":  # whose test is beside the norms of the matrix and the solution
                 limits.rtol = min(goal, 1e-3) / 100
             done = bar.n
@@ -221,151 +176,69 @@ def _solve(
                 bar.set_postfix_str(f"relative residual {residual / norm_b * relative:.2e}", refresh=False)
                 bar.update(done + iterations - bar.n)
 
+            watched = None if args.quiet else watch  # all ranks watch or none
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", SolverWarning)
                 try:
-                    x, info, how = solve_system(solver, op, right, None, M, lambda *_: limits, watch=watch)
+                    x, info, how = solve_system(solver, op, right, None, M, lambda *_: limits, watch=watched)
                 except ValueError as error:
-                    raise BrokenDownError(title, error, solver) from error
+                    raise BrokenDownError(system.title, error, solver) from error
             if info < 0:
-                raise BrokenDownError(title, caught[0].message, solver)
+                raise BrokenDownError(system.title, caught[0].message, solver)
             return x, how.iterations
 
-        limit = args.maxiter or 10 * op.shape[0]
-        return refine(b, args.rtol, limit, op.dtype, step, matrix.dot)
+        return refine(system, step)
 
 
-def _check_solvable(title: str, matrix: sp.csr_array) -> Array:
-    """Refuse a matrix that no solver is for; return the diagonal."""
-    check_square(title, matrix)
-    if matrix.shape[0] == 0:
-        raise ValueError(f"{title}: the matrix is empty (0 x 0)")
-    data = matrix.data
-    if not np.isfinite(data).all():
-        row, col = _position(matrix, int(np.argmin(np.isfinite(data))))
-        raise ValueError(f"{title}: the matrix holds inf or nan, the first at row {row}, column {col}")
-    diagonal: Array = matrix.diagonal().astype(np.result_type(matrix.dtype, np.float64))
-    return diagonal
-
-
-def _choice(args: argparse.Namespace, title: str, matrix: sp.csr_array, diagonal: Array) -> Choice:
-    """The solver that was asked for, if its matrix is one for it, or those to try."""
-    kind = "Hermitian" if matrix.dtype.kind == "c" else "symmetric"
+def _choice(system: System) -> Choice:
+    """The solver that was asked for, if the matrix is one for it, or those to try."""
+    args, kind = system.args, system.kind
     if args.solver == "auto":
-        hermitian = _asymmetry(matrix) is None
-        positive = bool((diagonal.real > 0).all())
-        choice = choose(hermitian, positive, args.preconditioner, kind)
-        if not hermitian and _has_one_triangle(matrix):
+        is_symmetric = system.asymmetry() is None
+        positive = system.everywhere(bool((system.diagonal.real > 0).all()))
+        choice = choose(is_symmetric, positive, args.preconditioner, kind)
+        if not is_symmetric and system.has_one_triangle():
             hint = f"if the file has one triangle of a {kind} matrix, give --symmetric lower or upper"
             choice = choice._replace(reason=f"{choice.reason}; {hint}")
         return choice
-    bad = np.flatnonzero(~(diagonal.real > 0)) if args.solver == "cg" else np.zeros(0, int)
-    if len(bad):
-        hint = " (all of the diagonal is negative: solve with -A and -b)" if (diagonal.real < 0).all() else ""
+    if args.solver == "cg":
+        is_negative = system.everywhere(bool((system.diagonal.real < 0).all()))
+        with system.agreement():
+            _check_positive(system, is_negative)
+    if args.solver in _METHODS and (found := system.asymmetry()) is not None:
+        one = ", and --symmetric lower or upper if the file has one triangle only"
         raise ValueError(
-            f"{title}: the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal entries "
-            f"are zero or negative, the first in row {bad[0]} ({diagonal[bad[0]]:g}){hint}; "
-            f"{OTHER_SOLVER['cg']}"
-        )
-    if args.solver in _METHODS and (found := _asymmetry(matrix)) is not None:
-        one = _has_one_triangle(matrix)
-        advice = ", and --symmetric lower or upper if the file has one triangle only" if one else ""
-        raise ValueError(
-            f"{title}: the matrix is not {kind}: {_contradiction(matrix, *found)}; {_METHODS[args.solver]} "
-            f"need a {kind} one: try --solver bicgstab or gmres{advice}"
+            f"{system.title}: the matrix is not {kind}: {found}; {_METHODS[args.solver]} need a {kind} one: "
+            f"try --solver bicgstab or gmres{one if system.has_one_triangle() else ''}"
         )
     return Choice((args.solver,))
 
 
-def _has_one_triangle(matrix: sp.csr_array) -> bool:
-    return not (sp.tril(matrix, -1).nnz and sp.triu(matrix, 1).nnz)
-
-
-def _asymmetry(matrix: sp.csr_array) -> tuple[int, int] | None:
-    """Where a matrix differs most from its transpose; None if by rounding errors at most."""
-    transposed = matrix.conj().T.tocsr()
-    if np.array_equal(matrix.indptr, transposed.indptr) and np.array_equal(
-        matrix.indices, transposed.indices
-    ):
-        difference = sp.csr_array(
-            (matrix.data - transposed.data, matrix.indices, matrix.indptr), shape=matrix.shape
-        )
-    else:
-        difference = matrix - transposed
-    if not difference.nnz:
-        return None
-    allowed = 1e-10 * float(np.abs(matrix.data).max())
-    largest = int(np.argmax(np.abs(difference.data)))
-    return _position(difference, largest) if abs(difference.data[largest]) > allowed else None
-
-
-def _contradiction(matrix: sp.csr_array, row: int, col: int) -> str:
-    """Which two entries are not those of a symmetric or Hermitian matrix, in digits that show it."""
-    value, found = matrix[row, col], matrix[col, row]
-    if row == col:
-        return f"A[{row}, {col}] = {value:g}, which must be real"
-    expected = value.conjugate()
-    digits = "g" if f"{expected:g}" != f"{found:g}" else ".17g"
-    text = f"A[{row}, {col}] = {value:{digits}}, but A[{col}, {row}] = {found:{digits}}"
-    return text + (f" and not {expected:{digits}}" if matrix.dtype.kind == "c" else "")
-
-
-def _is_scattered(matrix: sp.csr_array) -> bool:
-    """Whether entries lie further from the diagonal, in the mean, than a tenth of the rows."""
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return bool(matrix.nnz and np.abs(rows - matrix.indices).mean() > 0.1 * matrix.shape[0])
-
-
-def _position(matrix: sp.csr_array, position: int) -> tuple[int, int]:
-    """Row and column of a stored entry."""
-    row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
-    return row, int(matrix.indices[position])
-
-
-def _checked_preconditioner(
-    args: argparse.Namespace,
-    title: str,
-    solver: str,
-    op: sg.SparseOperator,
-    matrix: sp.csr_array,
-    diagonal: Array,
-) -> Any:
-    try:
-        return _preconditioner(args, solver, op, matrix, diagonal)
-    except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
+def _check_positive(system: System, is_negative: bool) -> None:
+    """Refuse, with ValueError, a diagonal that no positive definite matrix has; all of it may be negative."""
+    diagonal = system.diagonal
+    bad = np.flatnonzero(~(diagonal.real > 0))
+    if len(bad):
+        hint = " (all of the diagonal is negative: solve with -A and -b)" if is_negative else ""
         raise ValueError(
-            f"{title}: --preconditioner {args.preconditioner}: {said(error)}; "
-            "try another --preconditioner, with --solver gmres where the matrix is not positive definite"
-        ) from error
+            f"{system.title}: the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal "
+            f"entries are zero or negative, the first in row {system.first_row + bad[0]} "
+            f"({diagonal[bad[0]]:g}){hint}; {OTHER_SOLVER['cg']}"
+        )
 
 
-def _preconditioner(
-    args: argparse.Namespace, solver: str, op: sg.SparseOperator, matrix: sp.csr_array, diagonal: Array
-) -> Any:
+def _preconditioner(system: System, solver: str) -> object:
     """What `--preconditioner` asks for, as solvers take it."""
-    if args.preconditioner == "jacobi":
-        if not (np.abs(diagonal) > 0).all():
-            raise ValueError("the diagonal has zeros")
-        return 1 / (np.abs(diagonal) if solver in _METHODS else diagonal)
-    if args.preconditioner == "block-jacobi":
-        return block_jacobi(op, args.block)
-    if args.preconditioner == "chebyshev":
-        return chebyshev(op)
-    if args.preconditioner in ("ic0", "ilu0"):
-        return ic0(op) if args.preconditioner == "ic0" else ilu0(op)
-    if args.preconditioner == "amg":
+    name = system.args.preconditioner
+    with system.agreement():
         try:
-            import pyamg
-        except ImportError:
-            raise ValueError("it needs pyamg: pip install pyamg") from None
-        hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(matrix))
-        return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
-    return None
-
-
-def _tell_operator(report: Report, op: sg.SparseOperator, asked: str) -> None:
-    model = next((device.model for device in sg.devices() if device.name == op.device), "")
-    report.line("device", f"{op.device} ({model})" if model else op.device, ranks=1, device=op.device)
-    chosen = f"{op.format} (chosen automatically)" if asked == "auto" else op.format
-    report.line("format", chosen, format=op.format)
-    report.line("memory", in_bytes(op.nbytes), bytes=op.nbytes)
+            if name != "jacobi":
+                return system.preconditioner(name)
+            if not (np.abs(system.diagonal) > 0).all():
+                raise ValueError("the diagonal has zeros")
+            return 1 / (np.abs(system.diagonal) if solver in _METHODS else system.diagonal)
+        except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
+            raise ValueError(
+                f"{system.title}: --preconditioner {name}: {said(error)}; try another --preconditioner, with "
+                "--solver gmres where the matrix is not positive definite"
+            ) from error
