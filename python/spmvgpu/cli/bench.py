@@ -52,11 +52,10 @@ FIELDS: Fields = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_problem_arguments(parser)
-    parser.add_argument(
-        "--repeats", type=positive_int, metavar="N", default=50, help="products to time (default: 50)"
-    )
-    parser.add_argument(
+    add("--repeats", type=positive_int, metavar="N", default=50, help="products to time (default: 50)")
+    add(
         "--plot",
         type=Path,
         metavar="FILE",
@@ -90,11 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         _plot(args.plot, problem.title, matrix, results)
         report.text(f"chart: {args.plot}")
-    report.finish(
-        results=[result._asdict() for result in results],
-        left_out=[format._asdict() for format in left_out],
-        plot=None if args.plot is None else str(args.plot),
-    )
+    report.finish(results=results, left_out=left_out, plot=args.plot)
     return 0
 
 

@@ -25,10 +25,9 @@ SPMVGPU_CACHE_DIR names another directory."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--clear", action="store_true", help="delete the results of tuning")
-    parser.add_argument(
-        "--profiles", action="store_true", help="with --clear: also delete the profiles made by calibrate"
-    )
+    add = parser.add_argument
+    add("--clear", action="store_true", help="delete the results of tuning")
+    add("--profiles", action="store_true", help="with --clear: also delete the profiles made by calibrate")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,14 +40,11 @@ def run(args: argparse.Namespace) -> int:
         forget_loaded()
         report.line("deleted", f"{deleted} {'file' if deleted == 1 else 'files'}")
     found = cache.info()
-    directory = None if found.directory is None else str(found.directory)
-    report.line("directory", directory or "none", deleted=deleted, directory=directory)
-    report.line(
-        "tuning",
-        f"{found.tuning_entries} of at most {cache.MAX_TUNING_ENTRIES} matrices",
-        tuning_entries=found.tuning_entries,
-        tuning_limit=cache.MAX_TUNING_ENTRIES,
-    )
+    directory = found.directory
+    report.line("directory", str(directory or "none"), deleted=deleted, directory=directory)
+    entries, limit = found.tuning_entries, cache.MAX_TUNING_ENTRIES
+    text = f"{entries} of at most {limit} matrices"
+    report.line("tuning", text, tuning_entries=entries, tuning_limit=limit)
     report.line("profiles", ", ".join(found.profiles) or "none", profiles=list(found.profiles))
     report.line("size", in_bytes(found.bytes), bytes=found.bytes)
     report.finish()

@@ -39,14 +39,11 @@ FIELDS: Fields = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add_device(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the profile to FILE (default: the cache directory)"
-    )
-    parser.add_argument(
-        "--samples", type=Path, metavar="FILE", help="also write the times of the samples to FILE, as JSON"
-    )
-    parser.add_argument(
+    add("--out", type=Path, metavar="FILE", help="write the profile to FILE (default: the cache directory)")
+    add("--samples", type=Path, metavar="FILE", help="also write the times of the samples to FILE, as JSON")
+    add(
         "--quick",
         action="store_true",
         help="measure small samples only, to try the command; the profile is too coarse to use",
@@ -101,10 +98,5 @@ def run(args: argparse.Namespace) -> int:
         found = ", ".join(f"{e.format}\u00a0{e.error:.0%}" for e in errors if e.dtype == dtype)
         report.wrapped(f"  {dtype:<12}", found or "too few samples")
     report.line("profile", str(path))
-    report.finish(
-        power=dict(profile.power),
-        bus=dict(profile.bus),
-        errors=[error._asdict() for error in errors],
-        profile=str(path),
-    )
+    report.finish(power=dict(profile.power), bus=dict(profile.bus), errors=errors, profile=path)
     return 0

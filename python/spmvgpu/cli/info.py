@@ -99,13 +99,6 @@ def run(args: argparse.Namespace) -> int:
         report.text(title)
         for key, value in values.items():
             report.text(f"  {key:<18} {'none' if value == '' else value}")
-    report.finish(
-        versions=versions,
-        devices=[device._asdict() for device in devices],
-        formats=[
-            {"name": name, "options": [option._asdict() for option in options]}
-            for name, options in formats.items()
-        ],
-        build=build,
-    )
+    found = [{"name": name, "options": options} for name, options in formats.items()]
+    report.finish(versions=versions, devices=devices, formats=found, build=build)
     return 0

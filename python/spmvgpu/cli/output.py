@@ -64,10 +64,19 @@ class Report:
             self.text(f"{head if i == 0 else ' ' * len(head)} {line}".replace("\u00a0", " "))
 
     def finish(self, **values: Any) -> None:
-        """Print the JSON object, if that is what was asked for."""
+        """Print the JSON object, if that is what was asked for; records and paths may be in it."""
         self.values.update(values)
         if self._shown and self._as_json:
-            print(json.dumps(self.values, indent=2), flush=True)
+            print(json.dumps(_plain(self.values), indent=2, default=os.fspath), flush=True)
+
+
+def _plain(value: object) -> object:
+    """A value for JSON: a record as an object, also inside lists and objects."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return list(map(_plain, value)) if isinstance(value, list) else value
 
 
 def fail(message: str, code: int) -> int:

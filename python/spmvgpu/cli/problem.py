@@ -41,32 +41,33 @@ class Problem(NamedTuple):
 
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "matrix",
         nargs="?",
         metavar="A.mtx",
         help="matrix file: .mtx, .mtx.gz or .npz (default: see --problem)",
     )
-    parser.add_argument(
+    add(
         "--problem",
         choices=sorted(_DEFAULT_SIZE),
         help="problem to assemble if there is no file (default: elasticity3d)",
     )
     sizes = ", ".join(f"{size} for {name}" for name, size in _DEFAULT_SIZE.items())
-    parser.add_argument(
+    add(
         "--size",
         type=positive_int,
         metavar="N",
         help=f"size of that problem: free nodes along each axis (default: {sizes})",
     )
-    parser.add_argument(
+    add(
         "--symmetric",
         choices=("lower", "upper"),
         help="the file has only this triangle of a symmetric matrix; not needed for .mtx files that declare "
         "it",
     )
     add_device(parser)
-    parser.add_argument(
+    add(
         "--dtype",
         choices=TYPE_NAMES,
         help="data type to convert the values to (default: the type of the matrix)",
@@ -77,14 +78,8 @@ def tell_matrix(report: Report, title: str, matrix: Any) -> None:
     """Report a matrix or an operator."""
     rows, cols = matrix.shape
     report.line("problem", title, problem=title)
-    report.line(
-        "matrix",
-        f"{rows} x {cols}, {matrix.nnz} non-zeros, {matrix.dtype}",
-        rows=rows,
-        cols=cols,
-        nnz=int(matrix.nnz),
-        dtype=str(matrix.dtype),
-    )
+    size = f"{rows} x {cols}, {matrix.nnz} non-zeros, {matrix.dtype}"
+    report.line("matrix", size, rows=rows, cols=cols, nnz=int(matrix.nnz), dtype=str(matrix.dtype))
 
 
 def reading(args: argparse.Namespace) -> AbstractContextManager[None]:

@@ -219,9 +219,9 @@ def write_solution(output: Path, x: Array) -> None:
 def tell(report: Report, system: System, choice: Choice, solver: str, solution: Solution) -> int:
     """Report how the solve went, and how long it and what was before it took; return the exit code."""
     args = system.args
-    times = system.seconds._replace(solve=solution.solve_seconds, verify=solution.verify_seconds)._asdict()
+    times = system.seconds._replace(solve=solution.solve_seconds, verify=solution.verify_seconds)
     report.text("seconds")
-    for phase, seconds in times.items():
+    for phase, seconds in times._asdict().items():
         if seconds is not None:
             report.text(f"  {phase:<12} {seconds:.3f}")
     report.values["seconds"] = times
@@ -252,12 +252,7 @@ def tell(report: Report, system: System, choice: Choice, solver: str, solution: 
     report.line("converged", f"{'yes,' if converged else 'no, not'} to rtol {args.rtol:g}")
     for suggestion in advice:
         report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")
-    report.finish(
-        rtol=args.rtol,
-        converged=converged,
-        output=None if args.output is None else str(args.output),
-        suggestions=[suggestion._asdict() for suggestion in advice],
-    )
+    report.finish(rtol=args.rtol, converged=converged, output=args.output, suggestions=advice)
     return 0 if converged else fail(_complaint(solution, args.rtol, [s.options for s in advice]), 1)
 
 

@@ -65,25 +65,19 @@ _METHODS = {"cg": "conjugate gradients", "minres": "minimal residuals"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    formats = ", ".join(sg.formats())
     add_problem_arguments(parser)
-    parser.add_argument(
-        "--rhs", metavar="FILE", help="right-hand side b: .mtx, .mtx.gz or .npy (default: all ones)"
-    )
-    parser.add_argument(
-        "--format",
-        default="auto",
-        help=f"storage format: auto, {', '.join(sg.formats())} (default: auto)",
-    )
-    parser.add_argument(
+    add("--rhs", metavar="FILE", help="right-hand side b: .mtx, .mtx.gz or .npy (default: all ones)")
+    add("--format", default="auto", help=f"storage format: auto, {formats} (default: auto)")
+    add(
         "--rtol",
         type=positive_float,
         default=1e-8,
         help="solve until ||b - A x|| <= rtol ||b|| (default: 1e-8)",
     )
-    parser.add_argument(
-        "--maxiter", type=positive_int, metavar="N", help="most iterations (default: 10 times the rows)"
-    )
-    parser.add_argument(
+    add("--maxiter", type=positive_int, metavar="N", help="most iterations (default: 10 times the rows)")
+    add(
         "--solver",
         choices=("auto", *OTHER_SOLVER),
         default="auto",
@@ -91,33 +85,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "symmetric or Hermitian ones, and bicgstab for all others. If cg breaks down or diverges, minres "
         "goes on; if bicgstab does, gmres (default: auto)",
     )
-    parser.add_argument(
+    add(
         "--restart",
         type=positive_int,
         metavar="N",
         default=RESTART,
         help=f"iterations of gmres between restarts, and vectors that it stores (default: {RESTART})",
     )
-    parser.add_argument(
+    add(
         "--preconditioner",
         choices=("auto", "jacobi", "block-jacobi", "chebyshev", "ic0", "ilu0", "amg", "none"),
         default="auto",
         help="auto is jacobi, or none if the diagonal has zeros; ic0 is for cg and minres, ilu0 for bicgstab "
         "and gmres; amg needs pyamg (default: auto)",
     )
-    parser.add_argument(
-        "--block", type=positive_int, metavar="N", default=3, help="block size of block-jacobi (default: 3)"
-    )
-    parser.add_argument(
+    add("--block", type=positive_int, metavar="N", default=3, help="block size of block-jacobi (default: 3)")
+    add(
         "--reorder",
         action="store_true",
         help="solve with the rows and columns in reverse Cuthill-McKee order, which helps ic0 and ilu0 where "
         "entries lie far from the diagonal",
     )
     add_quiet(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the solution to FILE, which ends in .npy"
-    )
+    add("-o", "--output", type=Path, metavar="FILE", help="write the solution to FILE, which ends in .npy")
 
 
 def run(args: argparse.Namespace) -> int:

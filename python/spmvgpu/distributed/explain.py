@@ -12,15 +12,8 @@ from .transports import Transport, nccl_name
 _MOST_LINES = 16
 
 # What the numbers of a `Summary` are called in the table, and how wide they are.
-_COLUMNS = {
-    "rank": 6,
-    "rows": 12,
-    "non-zeros": 14,
-    "in halo": 12,
-    "x received": 11,
-    "x sent": 11,
-    "messages": 9,
-}
+_HEADS = ("rank", "rows", "non-zeros", "in halo", "x received", "x sent", "messages")
+_WIDTHS = (6, 12, 14, 12, 11, 11, 9)
 
 
 class Summary(NamedTuple):
@@ -56,10 +49,10 @@ class Summary(NamedTuple):
 
 def explanation(title: str, item: int, summaries: tuple[Summary, ...], transport: Transport) -> str:
     """A table of the ranks, or of the first of many, and what a product sends, of `item` bytes an entry."""
-    head = " ".join(f"{name:>{width}s}" for name, width in _COLUMNS.items())
+    head = " ".join(f"{name:>{width}s}" for name, width in zip(_HEADS, _WIDTHS, strict=True))
     lines = [title, "", f"{head}   format (block, halo) and device"]
     for s in summaries[:_MOST_LINES]:
-        numbers = " ".join(f"{n:{width},d}" for n, width in zip(s, _COLUMNS.values(), strict=False))
+        numbers = " ".join(f"{n:{width},d}" for n, width in zip(s, _WIDTHS, strict=False))
         lines.append(f"{numbers}   {s.formats} on {s.device}")
     if len(summaries) > _MOST_LINES:
         lines.append(f"{'...':>6s} {len(summaries) - _MOST_LINES} more ranks")
