@@ -194,6 +194,8 @@ def test_a_format_is_one_folder():
 
 
 def test_names_are_found():
-    assert names_in('{"sell", [](const Work& work) {}}') == {"sell"}
-    assert names_in("std::vector<BsellRows<T>> rows") == {"bsell"}
-    assert names_in("to tell sells, selling and Sellers apart") == set()
+    name = NAMES[0]
+    type_name = name.title().replace("_", "")
+    assert names_in(f'{{"{name}", [](const Work& work) {{}}}}') == {name}
+    assert names_in(f"std::vector<{type_name}Rows<T>> rows") == {name}
+    assert names_in(f"{name}s and {type_name}ing are other words") == set()

@@ -12,9 +12,7 @@
 #include "formats/packed_sell/model.hpp"
 #include "formats/papers/csr_b/model.hpp"
 #include "formats/papers/csr_m/model.hpp"
-#include "formats/papers/ellpack/model.hpp"
-#include "formats/papers/ellpack_r/model.hpp"
-#include "formats/papers/ellr_t/model.hpp"
+#include "formats/papers/ell/model.hpp"
 #include "formats/papers/hyb/model.hpp"
 #include "formats/sdia/model.hpp"
 #include "formats/sell/model.hpp"
@@ -26,7 +24,6 @@ namespace spmvgpu {
 template <class... Formats>
 struct Checked {
     static_assert((FormatContract<Formats> && ...), "a format does not keep the contract in formats/format.hpp");
-    static_assert((roofline::HasModel<Formats> && ...), "a format's model does not keep that in formats/model.hpp");
     using Variant = std::variant<Formats...>;
 };
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <vector>
 
 #include "core/options.hpp"
@@ -151,18 +150,6 @@ struct GeneralModel {
 
 template <class Format>
 struct FormatModel : GeneralModel<Format> {};
-
-template <class Format>
-concept HasModel = requires(const Work& work, const Features& features, const typename Format::Plan& plan,
-                            typename Format::Plan& open, void (*visit)()) {
-    { FormatModel<Format>::kernels() } -> std::same_as<std::vector<Options>>;
-    { FormatModel<Format>::on_gpu(work, plan) } -> std::same_as<Terms>;
-    { FormatModel<Format>::on_cpu(work, plan) } -> std::same_as<Terms>;
-    { FormatModel<Format>::may_hold(features) } -> std::same_as<bool>;
-    { FormatModel<Format>::least_slots(features, plan) } -> std::same_as<double>;
-    { FormatModel<Format>::block(features) } -> std::same_as<index_t>;
-    FormatModel<Format>::each_choice(features, open, visit);
-};
 
 template <class Format>
 Terms terms_of(const Subject& subject, const Amount& stored, const typename Format::Plan& plan) {

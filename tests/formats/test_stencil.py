@@ -1,5 +1,7 @@
 """The format stencil: every different row once, and for each row which of them it is."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,7 +10,11 @@ import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, vector
 from reference import assert_product
 from spmvgpu import gallery
-from support import assert_multiplies, assert_same_entries, build, over
+from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.planning.on_cpu import RUNS_ON_CPU
+from spmvgpu.planning.predict import features
+from spmvgpu.planning.profile import SHIPPED, Profile
+from support import assert_multiplies, assert_same_entries, build, explained, over
 
 
 def bands(n, values=(5.0, 2.0, 7.0)):
@@ -231,3 +237,36 @@ def test_the_cpu_and_a_gpu_store_the_same(device):
         there, here = (build(A, "stencil", name).arrays() for name in (device, "cpu"))
         for name, array in here.items():
             assert there[name].tobytes() == array.tobytes(), name
+
+
+def test_a_long_row_does_not_make_a_graph_a_stencil():
+    """A format that cannot hold the matrix is not planned."""
+    A = sp.lil_array(gallery.uniform_random(20_000, 20_000, 5))
+    A[7, ::2] = 1.0
+    profile, csr = Profile.read(SHIPPED / "nvidia-h200.json"), canonical_csr(sp.csr_array(A))
+    case, first_gpu = profile.model(csr.dtype).case(features(csr), profile.processors), 0
+    (variant,) = profile.variants["f64"]["stencil"]
+    assert case.least_time_us(variant.place, first_gpu) == math.inf
+
+
+def test_on_the_cpu_rows_like_the_next_one_are_a_stencil():
+    grid = gallery.poisson2d(160)
+    op = sg.aslinearoperator(grid, device="cpu")
+    assert op.format == "stencil"
+    assert RUNS_ON_CPU in explained(op)
+    assert not op.tuning.trials
+    assert sg.aslinearoperator(gallery.poisson2d(100), device="cpu").format == "csr"  # too small to look
+    assert sg.aslinearoperator(gallery.elasticity3d(12), device="cpu").format == "csr"  # runs of one row
+    values = grid.copy()
+    values.data = np.random.default_rng(0).random(grid.nnz)
+    assert sg.aslinearoperator(values, device="cpu").format == "csr"
+
+
+def test_a_stencil_on_the_cpu_that_is_refused_is_csr():
+    """Rows that the sample does not have may all be different."""
+    grid = sp.csr_array(gallery.poisson2d(400))
+    odd = np.flatnonzero(np.arange(grid.nnz) % 50 == 7)
+    grid.data[odd] += np.arange(len(odd))
+    op = sg.aslinearoperator(grid, device="cpu")
+    assert op.format == "csr"
+    assert_multiplies(op, grid)
