@@ -69,7 +69,7 @@ CsrMatrix<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indic
 
 // A NumPy array of its own with the contents of an array on any device.
 template <class T>
-pybind11::array to_numpy(const Array<T>& array) {
+auto to_numpy(const Array<T>& array) {
     if constexpr (std::is_arithmetic_v<Real<T>>) {
         pybind11::array_t<T> copy(array.size());
         T* const to = copy.mutable_data();
@@ -85,7 +85,7 @@ pybind11::array to_numpy(const Array<T>& array) {
 }
 
 template <class T, class M>
-pybind11::tuple to_csr_arrays(const M& matrix) {
+auto to_csr_arrays(const M& matrix) {
     CsrMatrix<T> csr;
     {
         const GilRelease release;

@@ -22,7 +22,10 @@ void set_memory_error(const std::exception& error) {
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
-    module.doc() = "C++/CUDA core of spmvgpu. Use the package's public functions, not this module.";
+    module.doc() =
+        "The compiled core. Use the package's public functions, not this module.\n\n"
+        "Addresses are of memory on the matrix's own device, streams are CUDA stream handles, and the number of a\n"
+        "device, its ordinal, is -1 for the CPU.";
     // NumPy's functions are looked up now: pybind11 lets go of the interpreter's lock for that, and a daemon thread
     // that does so while the interpreter ends would take the process down with it.
     py::array_t<double>(0);
@@ -42,14 +45,15 @@ PYBIND11_MODULE(_core, module) {
         }
     });
     spmvgpu::set_interrupt_check(&spmvgpu::GilRelease::check_signals);
+    // A class stands before what takes or gives it: signatures name it as Python does only then.
     spmvgpu::register_runtime(module);
     spmvgpu::register_guards(module);
     spmvgpu::register_arrays(module);
     spmvgpu::register_canonical(module);
-    spmvgpu::register_matrix(module);
-    spmvgpu::register_source(module);
     spmvgpu::register_model(module);
     spmvgpu::register_roofline(module);
+    spmvgpu::register_matrix(module);
+    spmvgpu::register_source(module);
     spmvgpu::register_parts(module);
     spmvgpu::register_distributed(module);
     spmvgpu::register_ranks(module);

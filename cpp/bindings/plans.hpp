@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <vector>
 
@@ -10,8 +11,8 @@
 
 namespace spmvgpu {
 
-inline pybind11::dict named(const std::vector<OptionInfo>& list) {
-    pybind11::dict options;
+inline pybind11::typing::Dict<pybind11::str, OptionValue> named(const std::vector<OptionInfo>& list) {
+    pybind11::typing::Dict<pybind11::str, OptionValue> options;
     for (const auto& option : list) options[option.name.c_str()] = option.value;
     return options;
 }

@@ -1,6 +1,7 @@
 // Device vectors to and from libraries that are only known by their interchange protocols.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <functional>
 #include <memory>
@@ -18,6 +19,8 @@ namespace py = pybind11;
 namespace spmvgpu {
 
 namespace {
+
+using Shape = py::typing::Tuple<std::int64_t, py::ellipsis>;
 
 // Takes over the tensor in a DLPack capsule, and keeps it alive as long as the view lives.
 class DlpackView {
@@ -157,7 +160,7 @@ void register_arrays(py::module_& module) {
         .def("upload", &upload, py::arg("host"), "Copy a NumPy array into it.")
         .def("download", &download, py::arg("host"), "Copy it into a NumPy array.")
         .def_property_readonly("pointer", &DeviceArray::pointer)
-        .def_property_readonly("shape", [](const DeviceArray& v) { return py::tuple(py::cast(v.shape)); })
+        .def_property_readonly("shape", [](const DeviceArray& v) { return Shape(py::cast(v.shape)); })
         .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
         .def("__dlpack__", [](const DeviceArray& v, const py::kwargs&) { return export_dlpack(v); })
         .def("__dlpack_device__",

@@ -15,7 +15,7 @@ namespace {
 
 // (indptr, indices, whether they are canonical): checked copies of a caller's arrays.
 template <class In, class Out>
-py::tuple copy_pattern(const Dense<In>& indptr, const Dense<In>& indices, std::int64_t cols, const std::string& axis) {
+auto copy_pattern(const Dense<In>& indptr, const Dense<In>& indices, std::int64_t cols, const std::string& axis) {
     const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
     if (rows < 0) throw std::invalid_argument("indptr is empty; it needs an entry more than there are rows");
     Array<Out> row_offsets(indptr.size()), col_indices(indices.size());

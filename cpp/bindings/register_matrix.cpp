@@ -1,10 +1,13 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bindings/bindings.hpp"
@@ -45,8 +48,8 @@ py::array_t<T> make_result(index_t rows, Device device) {
 }
 
 template <class T>
-py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out, T alpha,
-                         T beta) {
+py::array_t<T> multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out,
+                              T alpha, T beta) {
     py::array_t<T> y = out ? py::array_t<T>(*out) : make_result<T>(matrix.rows(), matrix.device());
     if (x.size() != matrix.cols() || y.size() != matrix.rows()) throw std::invalid_argument("vector of wrong length");
     const Product<T> product{x.data(), y.mutable_data(), alpha, beta};
@@ -80,8 +83,8 @@ Strides strides_of(const py::array_t<T, 0>& array) {
 
 // X and out may have any strides.
 template <class T>
-py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X,
-                           const std::optional<py::array_t<T, 0>>& out, T alpha, T beta) {
+py::array_t<T, 0> multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X,
+                                   const std::optional<py::array_t<T, 0>>& out, T alpha, T beta) {
     if (X.ndim() != 2 || X.shape(0) != matrix.cols()) throw std::invalid_argument("array of wrong shape");
     const py::ssize_t rows = matrix.rows(), count = X.shape(1);
     if (count > std::numeric_limits<index_t>::max()) throw std::invalid_argument("2^31 columns or more");
@@ -104,12 +107,12 @@ py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& 
 }
 
 template <class T>
-py::dict arrays(const Matrix<T>& matrix) {
+py::typing::Dict<py::str, py::array> arrays(const Matrix<T>& matrix) {
     const AnyFormat<T> storage = [&] {
         const GilRelease release;
         return matrix.storage();
     }();
-    py::dict result;
+    py::typing::Dict<py::str, py::array> result;
     std::visit(
         [&](const auto& format) {
             format.each_array(format, [&](const char* name, const auto& array) { result[name] = to_numpy(array); });
@@ -184,7 +187,7 @@ void register_base(py::module_& module) {
         .def_property_readonly("nbytes", py::cpp_function(&M::nbytes, py::call_guard<GilRelease>()))
         .def_property_readonly("setup_seconds", [](const M& matrix) {
             const auto seconds = matrix.setup_seconds();
-            return py::dict(py::arg("convert") = seconds.convert, py::arg("transfer") = seconds.transfer);
+            return std::map<std::string, double>{{"convert", seconds.convert}, {"transfer", seconds.transfer}};
         });
 }
 

@@ -1,6 +1,9 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <map>
+#include <string>
+
 #include "bindings/bindings.hpp"
 #include "bindings/features.hpp"
 #include "core/passes/host_passes.hpp"
@@ -76,14 +79,13 @@ py::dict features(const Indices& indptr, const Indices& indices, const py::array
     return to_dict(found);
 }
 
-py::dict residency(const std::string& kernel, int item_bytes, int ordinal) {
+std::map<std::string, int> residency(const std::string& kernel, int item_bytes, int ordinal) {
     const bool csr = kernel == "csr_vector";
     if (!csr && kernel != "ell") throw std::invalid_argument("kernel '" + kernel + "' is not 'csr_vector' or 'ell'");
     const auto found = item_bytes == 4
                            ? (csr ? gpu::csr_vector_residency<float>(ordinal) : gpu::ell_residency<float>(ordinal))
                            : (csr ? gpu::csr_vector_residency<double>(ordinal) : gpu::ell_residency<double>(ordinal));
-    return py::dict(py::arg("block_size") = found.block_size,
-                    py::arg("blocks_per_processor") = found.blocks_per_processor);
+    return {{"block_size", found.block_size}, {"blocks_per_processor", found.blocks_per_processor}};
 }
 
 index_t hyb_width(const Indices& indptr) {

@@ -100,15 +100,6 @@ void register_roofline(py::module_& module) {
         py::arg("features"), "Where a matrix lies among others, for finding those most like it.");
     module.def("roofline_corrections", &corrections, py::arg("points"), py::arg("places"), py::arg("residuals"),
                "By what factor samples at places take longer than their terms say, at each of some points.");
-    py::class_<Model, std::shared_ptr<Model>>(module, "RooflineModel",
-                                              "The variants of a device for values of one type, with their costs.")
-        .def(py::init(&make_model), py::arg("machine"), py::arg("value_type"), py::arg("variants"), py::arg("places"))
-        .def(
-            "case",
-            [](const std::shared_ptr<const Model>& model, const py::dict& features, int processors) {
-                return std::make_unique<Case>(model, from_dict(features), processors);
-            },
-            py::arg("features"), py::arg("processors"), "A matrix before the model.");
     py::class_<Case>(module, "RooflineCase", "A matrix before the model of a device.")
         .def("time_us", &Case::time_us, py::arg("variant"), py::arg("plan"),
              "Microseconds of a product of a variant, as planned.")
@@ -118,6 +109,15 @@ void register_roofline(py::module_& module) {
                 return asked.least_time_us(variant, Device{ordinal});
             },
             py::arg("variant"), py::arg("ordinal"), "What it takes at least, if the matrix suits it.");
+    py::class_<Model, std::shared_ptr<Model>>(module, "RooflineModel",
+                                              "The variants of a device for values of one type, with their costs.")
+        .def(py::init(&make_model), py::arg("machine"), py::arg("value_type"), py::arg("variants"), py::arg("places"))
+        .def(
+            "case",
+            [](const std::shared_ptr<const Model>& model, const py::dict& features, int processors) {
+                return std::make_unique<Case>(model, from_dict(features), processors);
+            },
+            py::arg("features"), py::arg("processors"), "A matrix before the model.");
 }
 
 }  // namespace spmvgpu

@@ -1,5 +1,6 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <optional>
 #include <utility>
@@ -79,15 +80,20 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
     using Map = LinearMap<T>;
     py::class_<Map, std::shared_ptr<Map>>(module, ("LinearMap" + suffix).c_str(),
                                           "What a solver multiplies vectors by, on the device where they are.");
-    module.def("matrix_map", [](std::shared_ptr<AnyMatrix<T>> matrix) -> std::shared_ptr<Map> {
-        return std::make_shared<MatrixMap<T>>(std::move(matrix));
-    });
+    module.def(
+        "matrix_map",
+        [](std::shared_ptr<AnyMatrix<T>> matrix) -> std::shared_ptr<Map> {
+            return std::make_shared<MatrixMap<T>>(std::move(matrix));
+        },
+        py::arg("matrix"));
     py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(module, ("CallbackMap" + suffix).c_str(),
                                                                      "A function of NumPy vectors.")
-        .def(py::init<py::object, index_t, int>(), py::arg("function"), py::arg("n"), py::arg("ordinal"));
+        .def(py::init<py::typing::Callable<py::array_t<T>(py::array_t<T>)>, index_t, int>(), py::arg("function"),
+             py::arg("n"), py::arg("ordinal"));
     py::class_<InPlaceMap<T>, Map, std::shared_ptr<InPlaceMap<T>>>(
         module, ("InPlaceMap" + suffix).c_str(), "A function of the addresses of two vectors, which makes the second.")
-        .def(py::init<py::object, int>(), py::arg("function"), py::arg("ordinal"));
+        .def(py::init<py::typing::Callable<py::object(std::uintptr_t, std::uintptr_t)>, int>(), py::arg("function"),
+             py::arg("ordinal"));
     py::class_<DiagonalMap<T>, Map, std::shared_ptr<DiagonalMap<T>>>(module, ("DiagonalMap" + suffix).c_str(),
                                                                      "A diagonal at an address on the device.")
         .def(py::init([](std::uintptr_t pointer) {

@@ -121,7 +121,7 @@ def _fit(
     processors: int,
     cache_bytes: int,
     general: Sequence[Record],
-    features: Mapping[str, Mapping[str, Any]],
+    features: Mapping[str, dict[str, Any]],
     quick: bool,
     extra: Mapping[str, Any],
 ) -> Profile:
@@ -164,7 +164,7 @@ def power(records: Sequence[Record], dtype: str) -> float:
 
 
 def fit_roofline(
-    dtype: str, records: Sequence[Record], features: Mapping[str, Mapping[str, Any]]
+    dtype: str, records: Sequence[Record], features: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Parameters of the library's own model."""
     own = [record for record in records if record["dtype"] == dtype]
