@@ -135,13 +135,7 @@ MAY_NAME = {
     "cpp/bindings/register_model.cpp": ({"hyb"}, "the model of Guo et al. 2011 asks for its width"),
     "python/spmvgpu/cli/problem.py": ({"stencil"}, "it is a word for a grid's neighbours, too"),
     "python/spmvgpu/inputs/sparse.py": ({"coo", "dia"}, "SciPy's sparse arrays have these names"),
-    "python/spmvgpu/planning/calibrate.py": ({"coo"}, "the model of Guo et al. 2011"),
-    "python/spmvgpu/planning/choosing.py": ({"ellpack"}, "matrices partitioned after Guo et al. 2011"),
-    "python/spmvgpu/planning/guo2011.py": ({"coo", "ellpack", "hyb"}, "the model of Guo et al. 2011"),
-    "python/spmvgpu/planning/measure.py": ({"coo", "ellpack"}, "the model of Guo et al. 2011"),
-    "python/spmvgpu/planning/profile.py": ({"coo"}, "the model of Guo et al. 2011"),
     "python/spmvgpu/plot/__init__.py": ({"tsmv"}, "pictures of its schedule"),
-    "python/spmvgpu/plot/tsmv.py": ({"tsmv"}, "pictures of its schedule"),
 }
 # A format may be made of another one.
 MADE_OF = {"sdia": {"dia"}}

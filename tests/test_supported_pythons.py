@@ -48,5 +48,6 @@ def test_wheels_are_made_for_all():
 
 def test_hooks_and_the_extra_lint_check_with_the_same_versions():
     extra = re.search(r"^lint = \[(.*)\]$", PROJECT, re.MULTILINE)[1]
-    pinned = set(re.findall(r"[\w-]+==[\d.]+", extra))
+    # The stub is made from the compiled module, which hooks do without.
+    pinned = {pin for pin in re.findall(r"[\w-]+==[\d.]+", extra) if "stubgen" not in pin}
     assert set(re.findall(r"[\w-]+==[\d.]+", in_checkout(".pre-commit-config.yaml"))) == pinned

@@ -19,11 +19,18 @@ from pathlib import Path
 STUB = Path(__file__).resolve().parents[1] / "python" / "spmvgpu" / "_core.pyi"
 
 # What C++ cannot say, by class, function and argument.
+_STORED = "_Matrix | _PartedMatrix | _StreamedMatrix"
+_INDICES = "int | npt.NDArray[np.int32]"
 TYPES = {
     # Within gives back the value that it was given, whatever that is.
     "Within": "Generic[_T]",
     "Within.__init__.value": "_T",
     "Within.__enter__.return": "_T",
+    # What a matrix is made of is one of these, for all that C++ says.
+    "PartedMatrix.parts.return": f"list[tuple[{_STORED}, {_INDICES}, {_INDICES}]]",
+    "DistributedMatrix.shards.return": f"list[tuple[{_STORED}, {_INDICES}, int, int, int]]",
+    # A pointer may be null, which signatures do not say.
+    "solve.M": "_LinearMap | None",
     # A function, a communicator or None are one py::object.
     "solve.callback": "Callable[[int, float, float], object] | None",
     "solve.ranks": "Callable[[npt.NDArray[np.float64]], object] | NcclCommunicator | None",
