@@ -46,7 +46,7 @@ def bold_above_1(value: float | None) -> str:
 
 
 def mean_and_extremes(quotients: Iterable[float | None]) -> tuple[str, ...]:
-    """Geometric mean, least and largest of those that are there; above 1 in bold."""
+    """The geometric mean, the smallest and the largest of the given values; above 1 in bold."""
     known = [quotient for quotient in quotients if quotient is not None]
     if not known:
         return ("-", "-", "-")
