@@ -183,9 +183,9 @@ struct FlagWalk {
     }
 };
 
-// A block has at most kMost threads: with 256 the compiler keeps to the same registers as with fewer, not so with 512.
-template <class T, class Walk, int kMost>
-__global__ void __launch_bounds__(kMost, Walk::kThreadsToHold < kMost ? 1 : Walk::kThreadsToHold / kMost)
+// The number of threads is a constant, so that the loops that fetch x and store y are faster than with blockDim.x.
+template <class T, class Walk, int kThreads>
+__global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 : Walk::kThreadsToHold / kThreads)
     tsmv_block_per_tile(Tiles<T> all, Product<T> product) {
     constexpr int kBlock = Walk::kNodeRows;
     extern __shared__ double2 shared[];  // aligned for every T
@@ -198,14 +198,14 @@ __global__ void __launch_bounds__(kMost, Walk::kThreadsToHold < kMost ? 1 : Walk
     window.step_offsets = reinterpret_cast<index_t*>(window.y + nodes * kBlock);
     window.steps = all.slice_steps[end.slice] - first_step;
 
-    for (int i = threadIdx.x; i <= window.steps; i += blockDim.x) {
+    for (int i = threadIdx.x; i <= window.steps; i += kThreads) {
         window.step_offsets[i] = all.step_offsets[first_step + i];
     }
     __syncthreads();
     typename Walk::Ahead ahead;
     // Under way while x is fetched. A tile of empty rows has no slice.
     if (window.steps > 0) Walk::load(ahead, all, window, 0, all.slice_steps[tile.slice + 1] - first_step);
-    for (int i = threadIdx.x; i < nodes * kBlock; i += blockDim.x) {
+    for (int i = threadIdx.x; i < nodes * kBlock; i += kThreads) {
         const int n = i / kBlock;
         const index_t node = n < halo ? all.halo_nodes[tile.halo + n] : tile.node + n - halo;
         const index_t row = row_of<kBlock>(all.node_rows, node, i % kBlock);
@@ -215,10 +215,10 @@ __global__ void __launch_bounds__(kMost, Walk::kThreadsToHold < kMost ? 1 : Walk
     __syncthreads();
     if (window.steps > 0) Walk::multiply(ahead, all, window, tile, end);
     let_next_kernel_start();
-    for (int i = threadIdx.x; i < halo * kBlock; i += blockDim.x) {
+    for (int i = threadIdx.x; i < halo * kBlock; i += kThreads) {
         store(all.halo_sums + std::int64_t(tile.halo) * kBlock + i, gpu::load(window.y + i));
     }
-    for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += blockDim.x) {
+    for (int i = threadIdx.x; i < (nodes - halo) * kBlock; i += kThreads) {
         const index_t row = row_of<kBlock>(all.node_rows, tile.node + i / kBlock, i % kBlock);
         if (row >= 0) store_row(product, row, gpu::load(window.y + halo * kBlock + i));
     }
@@ -254,14 +254,19 @@ __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, cons
     if (row >= 0) add_to(product.y + product.row_of_y(row), scaled(product.alpha, sum));
 }
 
-template <class T, class Walk>
-void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
-    const int threads = tsmv.tuning.threads;
-    const auto kernel = threads <= 256 ? tsmv_block_per_tile<T, Walk, 256> : tsmv_block_per_tile<T, Walk, 512>;
+template <class T, class Walk, int kThreads>
+void launch_tiles(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
+    const auto kernel = tsmv_block_per_tile<T, Walk, kThreads>;
     const auto bytes = static_cast<int>(tsmv.shared_bytes);
     allow_shared_bytes(kernel, bytes);
-    kernel<<<static_cast<unsigned>(tsmv.tile_count()), threads, bytes, native(stream)>>>(all, product);
+    kernel<<<static_cast<unsigned>(tsmv.tile_count()), kThreads, bytes, native(stream)>>>(all, product);
     check_launch("tsmv_block_per_tile");
+}
+
+template <class T, class Walk>
+void launch(const Tsmv<T>& tsmv, const Tiles<T>& all, const Product<T>& product, Stream stream) {
+    dispatch<64, 128, 256, 512>("threads", tsmv.tuning.threads,
+                                [&]<int kThreads>() { launch_tiles<T, Walk, kThreads>(tsmv, all, product, stream); });
     constexpr int kThreads = 128, kBlock = Walk::kNodeRows;
     const auto rows = static_cast<index_t>(tsmv.merge_nodes.size()) * kBlock;
     if (rows == 0) return;
