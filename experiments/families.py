@@ -76,30 +76,30 @@ def _quadratic(*nodes: int) -> sp.csr_array:
     return meshes.symmetric_values(meshes.quadratic_elements(nodes))
 
 
-def _circuit(n: int) -> sp.csr_array:
-    """A netlist: few near neighbours for every node, and some supply nets that thousands of nodes are on."""
-    near = gallery.banded_random(n, 4, 300, seed=2)
-    rng = np.random.default_rng(3)
-    nets, per_net = 12, n // 12
+def circuit(n: int, nets: int = 12, seed: int = 2) -> sp.csr_array:
+    """A netlist: few near neighbours for every node, and some supply nets that many nodes are on."""
+    near = gallery.banded_random(n, 4, 300, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    per_net = n // nets
     rows = np.repeat(rng.integers(0, n, nets), per_net)
     columns = rng.integers(0, n, nets * per_net)
     supply = sp.coo_array((rng.uniform(-1, 1, len(rows)), (rows, columns)), shape=(n, n))
     return sp.csr_array(near + supply + supply.T + sp.eye_array(n))
 
 
-def _kkt(side: int) -> sp.csr_array:
-    """The optimality system of a control problem on a grid: a mass matrix, and the constraints beside it."""
-    grid = gallery.poisson3d(side, contrast=100)
-    mass = sp.eye_array(grid.shape[0]) * 0.5
-    return sp.csr_array(sp.block_array([[mass, None, grid], [None, mass * 0.1, mass], [grid, mass, None]]))
+def kkt(stiffness: sp.csr_array) -> sp.csr_array:
+    """The optimality system of a control problem: mass matrices, and the constraints beside them."""
+    mass = sp.eye_array(stiffness.shape[0]) * 0.5
+    blocks = [[mass, None, stiffness], [None, mass * 0.1, mass], [stiffness, mass, None]]
+    return sp.csr_array(sp.block_array(blocks))
 
 
 # Name -> its family, and how it is made.
 BUILDERS: dict[str, tuple[str, Callable[[], sp.csr_array]]] = {
-    "circuit_100k": ("circuits", partial(_circuit, 100_000)),
+    "circuit_100k": ("circuits", partial(circuit, 100_000)),
     "rmat_17": (GRAPH, lambda: gallery.rmat(17, 16)),
     "shell_x6": ("shells", partial(shell, 160, 200)),
-    "kkt_60": ("KKT systems", partial(_kkt, 60)),
+    "kkt_60": ("KKT systems", lambda: kkt(gallery.poisson3d(60, contrast=100))),
     "tetrahedra_unordered": ("meshes without order", partial(unordered, 70, 70, 70)),
     "quadratic_tetrahedra": ("quadratic elements", partial(_quadratic, 40, 40, 40)),
     "poisson3d7_128c": (CONSTANT_7, partial(gallery.poisson3d, 128)),
@@ -110,5 +110,5 @@ BUILDERS: dict[str, tuple[str, Callable[[], sp.csr_array]]] = {
     "few_values_1M": (FEW_VALUES, _few_values),
     "rmat_20": (GRAPH, lambda: gallery.rmat(20, 8)),
     "tall_3M": (TALL, lambda: gallery.uniform_random(3_000_000, 40_000, 4)),
-    "circuit_1M": ("circuits", partial(_circuit, 1_000_000)),
+    "circuit_1M": ("circuits", partial(circuit, 1_000_000)),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import spmvgpu as sg
 from experiments import peers
-from experiments.clock import DeviceClock, Timing, take_turns, wall_us
+from experiments.clock import DeviceClock, Launch, Timing, take_turns, wall_us
 from experiments.engine import Experiment, Report, Run, Table
 from experiments.environment import usable_cores
 from experiments.goals import Mark, at_least, at_most
@@ -41,7 +41,7 @@ def products(run: Run, problem: Problem, flushes: bool = True) -> Iterator[Row]:
         yield from _on_device(run, run.clock, problem, flushes)
 
 
-def _variants(run: Run, problem: Problem, others: Iterable[Any]) -> dict[str, Variant]:
+def built_variants(run: Run, problem: Problem, others: Iterable[Any]) -> dict[str, Variant]:
     """The variants that can be built and are right, by "library/variant"; the others are noted."""
     variants = {}
     start = time.perf_counter()
@@ -65,13 +65,8 @@ def _noted(run: Run, problem: Problem, name: str) -> AbstractContextManager[None
 
 
 def _on_device(run: Run, clock: DeviceClock, problem: Problem, flushes: bool) -> Iterator[Row]:
-    variants = _variants(run, problem, run.peers)
-    launches = {}
-    for name, variant in variants.items():
-        if variant.launch is not None:
-            with _noted(run, problem, name):
-                clock.capture([variant.launch])
-                launches[name] = variant.launch
+    variants = built_variants(run, problem, run.peers)
+    launches = captured(run, clock, problem, variants)
     in_cache = {
         name: launch
         for name, launch in launches.items()
@@ -83,7 +78,7 @@ def _on_device(run: Run, clock: DeviceClock, problem: Problem, flushes: bool) ->
                 with _noted(run, problem, name):
                     raise peers.NotApplicableError(f"the {cache} time is lost in noise")
             else:
-                yield _row(problem, variants[name], timing, cache=cache, how="graph")
+                yield row_of(problem, variants[name], timing, cache=cache, how="graph")
     for variant in variants.values():
         if variant.call is not None:
             if variant.library == "scipy":  # on the CPU of the same machine
@@ -91,7 +86,20 @@ def _on_device(run: Run, clock: DeviceClock, problem: Problem, flushes: bool) ->
                 timing = Timing.of(wall_us(variant.call, BESIDE_SECONDS, least=3))
             else:
                 timing = clock.python_calls(variant.call).batch
-            yield _row(problem, variant, timing, cache="hot", how="call")
+            yield row_of(problem, variant, timing, cache="hot", how="call")
+
+
+def captured(
+    run: Run, clock: DeviceClock, problem: Problem, variants: Mapping[str, Variant]
+) -> dict[str, Launch]:
+    """The launches of the variants that a graph can hold; the others are noted."""
+    launches = {}
+    for name, variant in variants.items():
+        if variant.launch is not None:
+            with _noted(run, problem, name):
+                clock.capture([variant.launch])
+                launches[name] = variant.launch
+    return launches
 
 
 def _on_cpu(run: Run, problem: Problem) -> Iterator[Row]:
@@ -100,10 +108,10 @@ def _on_cpu(run: Run, problem: Problem) -> Iterator[Row]:
     for threads in sorted({1, min(2, cores), cores}):
         others = [peer for peer in run.peers if threads == 1 or peer.THREADED]
         with limit_threads(threads):
-            variants = _variants(run, problem, others)
+            variants = built_variants(run, problem, others)
             calls = {name: variant.call for name, variant in variants.items() if variant.call is not None}
             for name, timing in take_turns(calls, WALL_SECONDS).items():
-                yield _row(problem, variants[name], timing, cache="hot", how="call", threads=threads)
+                yield row_of(problem, variants[name], timing, cache="hot", how="call", threads=threads)
 
 
 @contextmanager
@@ -115,7 +123,8 @@ def limit_threads(threads: int) -> Iterator[None]:
         yield
 
 
-def _row(problem: Problem, variant: Variant, timing: Timing, **more: Any) -> Row:
+def row_of(problem: Problem, variant: Variant, timing: Timing, **more: Any) -> Row:
+    """What is stored of a variant and its time."""
     return {
         **problem.describe(),
         "library": variant.library,

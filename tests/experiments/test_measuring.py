@@ -26,7 +26,9 @@ from spmvgpu import gallery
 # -- suite and checks ----------------------------------------------------------------------------------------
 
 
-QUICK, FULL = (Namespace(quick=quick, amg_side=12, rows=8000) for quick in (True, False))
+QUICK, FULL = (
+    Namespace(quick=quick, amg_side=12, rows=8000, seed=1, count=None, max_nnz=1e6) for quick in (True, False)
+)
 
 
 @pytest.mark.parametrize(

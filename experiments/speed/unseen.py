@@ -1,0 +1,417 @@
+"""How near to the best of all formats one gets by default, on matrices that nobody has tuned for.
+
+The matrices are drawn at random, another set for every seed (`unseen_families`). Every format is timed on
+each, in the given order and in others, and the kernels of those that come close. What ``format="auto"`` takes
+is then timed in turns with the fastest few and with the other libraries: its time over the least is its
+regret.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+import spmvgpu as sg
+from experiments import unseen_families
+from experiments.clock import Timing, take_turns, timed
+from experiments.engine import Experiment, Items, Report, Run, Table
+from experiments.environment import usable_cores
+from experiments.goals import Mark, at_least, at_most
+from experiments.peers import ours
+from experiments.peers.base import Variant
+from experiments.peers.problem import Problem
+from experiments.records import Case, Content, Row, geometric_mean, ratio
+from experiments.tables import table
+from spmvgpu.formats import candidates
+from spmvgpu.planning import Prediction
+
+from .products import built_variants, captured, limit_threads, row_of
+
+# Name -> what `aslinearoperator` is asked for.
+CHOSEN: dict[str, dict[str, Any]] = {"auto": {}, "full": {"tune": "full"}}
+ORDERS: dict[str, Any] = {"given": False, "clusters": "clusters", "rcm": "rcm"}
+
+COUNT, SIZES = 34, (5e4, 5e6)
+QUICK_COUNT, QUICK_SIZES = 6, (2e3, 2e4)
+
+HOPELESS = 4.0  # times the least predicted time: formats beyond are left out
+CLOSE = 1.5  # the kernels of a format are timed if its default one is within this of the fastest
+WORTHWHILE = 1.1  # other formats are timed in an order if csr takes at most so many times as long in it
+FINALISTS, NEAR = 4, 1.1  # so many of the fastest are timed again, if they are within this of the first
+SERIES_US, MOST_PRODUCTS = 3000.0, 50  # of a series that times a product
+WALL_SECONDS = 0.3  # spent on one of the last variants on a CPU
+
+
+def items(options: argparse.Namespace) -> Items:
+    """The matrices of a seed."""
+    count = options.count or (QUICK_COUNT if options.quick else COUNT)
+    least, most = QUICK_SIZES if options.quick else (SIZES[0], options.max_nnz)
+    return unseen_families.items(options.seed, count, least, most), {}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=1, help="of the matrices; another set for each")
+    parser.add_argument("--count", type=int, help=f"matrices (default: {COUNT})")
+    parser.add_argument("--max-nnz", type=float, default=SIZES[1], help="of the largest matrices, about")
+    parser.add_argument("--all", action="store_true", help="also what is predicted to be slow, in all orders")
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A format with its options and order, and the time of a product."""
+
+    format: str
+    options: dict[str, Any]
+    order: str
+    time_us: float
+    predicted_us: float | None  # where the model knows the format, and the order is the given one
+
+    @property
+    def name(self) -> str:
+        options = [f"{name}={value}" for name, value in self.options.items()]
+        return " ".join([self.format, *options, *([] if self.order == "given" else [self.order])])
+
+
+def stored(op: sg.SparseOperator) -> str:
+    """What tells the storage of a matrix, and on a GPU its kernel, from others of the same order.
+
+    An operator does not say whether it has an order of its own, but its memory does.
+    """
+    kernel = "" if op.device == "cpu" else f" {op.options}"
+    return f"{ours.NAME}/{op.format}{kernel} {op.nbytes} bytes"
+
+
+@dataclass
+class Trials:
+    """The formats, orders and kernels of one matrix that were timed, by their keys."""
+
+    run: Run
+    problem: Problem
+    found: dict[str, Tried] = field(default_factory=dict)
+
+    def key(self, op: sg.SparseOperator, order: str | None = None) -> str:
+        """That of an operator of an order; without one the first order in which the same was timed."""
+        what = stored(op)
+        keys = [f"{what}, {one}" for one in ORDERS if order in (None, one)]
+        return next((key for key in keys if key in self.found), what if order is None else keys[0])
+
+    def time_all(self) -> None:
+        """Time every format that may be the fastest in every order that may help, and then its kernels."""
+        given = self._time("csr", {}, "given")
+        for order in ORDERS if self._is_square else ("given",):
+            csr = given if order == "given" else self._time("csr", {}, order)
+            if self._takes_all or (csr is not None and (given is None or csr <= WORTHWHILE * given)):
+                for format in self._formats(order):
+                    self._time(format, {}, order)
+        if self.run.on_gpu:  # what the options of kernels are for
+            for one in self.near(np.inf if self._takes_all else CLOSE).values():
+                for options in candidates(one.format) if not one.options else ():
+                    self._time(one.format, options, one.order)
+
+    def near(self, factor: float) -> dict[str, Tried]:
+        """Those within a factor of the fastest, the fastest first."""
+        ordered = sorted(self.found.items(), key=lambda pair: pair[1].time_us)
+        return {key: one for key, one in ordered if one.time_us <= factor * ordered[0][1].time_us}
+
+    def operator(self, format: str, options: Mapping[str, Any], order: str) -> sg.SparseOperator:
+        """The matrix as asked for; from a copy on the device, unless the order is found on the CPU."""
+        given = self.problem.matrix if order == "rcm" else self._given
+        make = partial(sg.aslinearoperator, given, format, self.run.device, reorder=ORDERS[order])
+        with sg.cache.ignored():
+            return make(**options)
+
+    @property
+    def _takes_all(self) -> bool:
+        return bool(self.run.options.all)
+
+    @property
+    def _is_square(self) -> bool:
+        rows, cols = self.problem.matrix.shape
+        return bool(rows == cols)
+
+    @cached_property
+    def _given(self) -> Any:
+        if not self.run.on_gpu:
+            return self.problem.matrix
+        from cupyx.scipy.sparse import csr_matrix
+
+        there = self.problem.on_device
+        return csr_matrix((there.data, there.indices, there.indptr), shape=self.problem.matrix.shape)
+
+    @cached_property
+    def _predictions(self) -> list[Prediction]:
+        """Those that are more than a bound by the bytes that are moved, the shortest time first."""
+        found = sg.predict(self.problem.matrix, self.run.device)
+        return [one for one in found if one.time_us is not None and not one.note]
+
+    def _predicted_us(self, format: str, options: Mapping[str, Any]) -> float | None:
+        """The prediction for a format with these options in force, of several the one that says most."""
+        fits = [
+            one
+            for one in self._predictions
+            if one.format == format and one.options.items() <= options.items()
+        ]
+        return max(fits, key=lambda one: len(one.options)).time_us if fits else None
+
+    def _formats(self, order: str) -> Sequence[str]:
+        """All, less those that are predicted to be hopeless in the given order."""
+        if self._takes_all or order != "given" or not self._predictions:
+            return sg.formats()
+        least: dict[str, float] = {}
+        for one in reversed(self._predictions):
+            least[one.format] = one.time_us or 0.0
+        limit = HOPELESS * min(least.values())
+        return [format for format in sg.formats() if least.get(format, 0.0) <= limit]
+
+    def _time(self, format: str, options: Mapping[str, Any], order: str) -> float | None:
+        """Microseconds of a product that is right; None of what does not hold the matrix."""
+        name = Tried(format, dict(options), order, 0.0, None).name
+        with self.run.noted(**self.problem.case, library=ours.NAME, variant=name):
+            try:
+                op = self.operator(format, options, order)
+            except (sg.FormatError, MemoryError):
+                return None
+            except ValueError:
+                if order == "given":
+                    raise
+                return None  # the order is not for this matrix
+            key = self.key(op, order)
+            if key not in self.found:
+                self.problem.check(ours.variant(self.problem, name, op).result())
+                predicted = self._predicted_us(format, op.options) if order == "given" else None
+                self.found[key] = Tried(format, dict(options), order, self._product_us(op), predicted)
+            return self.found[key].time_us
+        return None
+
+    def _product_us(self, op: sg.SparseOperator) -> float:
+        """In two short series, and if that is not far from the fastest in two longer ones."""
+        fastest = min((one.time_us for one in self.found.values()), default=np.inf)
+        first = min(op.time_products(3) for _ in range(2))
+        if first > 2 * fastest:
+            return first
+        count = int(np.clip(SERIES_US / first, 3, MOST_PRODUCTS))
+        return min(op.time_products(count) for _ in range(2))
+
+
+def compare(run: Run, problem: Problem) -> Iterator[Row]:
+    """Rows of what was chosen, of the best of all, and of the other libraries' variants."""
+    if run.on_gpu:
+        yield from _rows(run, problem, how="graph")
+        return
+    threads = usable_cores()
+    with limit_threads(threads):
+        yield from _rows(run, problem, how="call", threads=threads)
+
+
+def _rows(run: Run, problem: Problem, **how: Any) -> Iterator[Row]:
+    trials = Trials(run, problem)
+    trials.time_all()
+    variants: dict[str, Variant] = {}  # by key, so that what two of them took is timed once
+    chosen: dict[str, tuple[str, float]] = {}
+
+    def keep(key: str, op: sg.SparseOperator) -> None:
+        if key not in variants:
+            variant = ours.variant(problem, key, op)
+            problem.check(variant.result())
+            variants[key] = variant
+
+    for name, asked in (run.experiment.variants or {}).items():
+        if not (run.options.skip and re.search(run.options.skip, f"{ours.NAME}/{name}")):
+            with run.noted(**problem.case, library=ours.NAME, variant=name), sg.cache.ignored():
+                seconds, op = timed(partial(sg.aslinearoperator, problem.matrix, device=run.device, **asked))
+                keep(trials.key(op), op)
+                chosen[name] = trials.key(op), 1e6 * seconds
+    for key, one in list(trials.near(NEAR).items())[:FINALISTS]:
+        if key not in variants:
+            with run.noted(**problem.case, library=ours.NAME, variant=one.name):
+                keep(key, trials.operator(one.format, one.options, one.order))
+    theirs = built_variants(run, problem, [peer for peer in run.peers if peer is not ours])
+    times = _times(run, problem, {**variants, **theirs})
+    tried = {one.name: (one.time_us, one.predicted_us) for one in trials.found.values()}
+    best = min(times.keys() & variants.keys(), key=lambda key: times[key].us)
+    named: dict[str, tuple[str, Row]] = {"best": (best, {"tried": tried})}
+    named |= {name: (key, {"made_us": round(us, 1)}) for name, (key, us) in chosen.items()}
+    for name, (key, facts) in named.items():
+        if key in times:
+            known = trials.found.get(key)
+            order, predicted = (known.order, known.predicted_us) if known else (None, None)
+            facts |= {"seed": run.options.seed, **how, "order": order, "predicted_us": predicted}
+            yield row_of(problem, replace(variants[key], name=name), times[key], cache="hot", **facts)
+    for name, variant in theirs.items():
+        if name in times:
+            yield row_of(problem, variant, times[name], cache="hot", seed=run.options.seed, **how)
+
+
+def _times(run: Run, problem: Problem, variants: Mapping[str, Variant]) -> dict[str, Timing]:
+    """Those of all, in turns."""
+    if run.clock is not None:
+        return run.clock.hot(captured(run, run.clock, problem, variants))
+    calls = {name: variant.call for name, variant in variants.items() if variant.call is not None}
+    return take_turns(calls, WALL_SECONDS)
+
+
+# -- report --------------------------------------------------------------------------------------------------
+
+REGRET = {"auto": (1.02, 1.15), "full": (1.005, 1.05)}  # mean and worst
+CPU_REGRET = {"auto": (1.05, 1.2), "full": (1.005, 1.05)}
+ERROR = 0.12
+SPEED, LEAST = {"f64": 1.55, "f32": 1.7}, 1.0  # over cuSPARSE
+CPU_SPEED, CPU_LEAST = 1.15, 0.9  # over MKL
+PRODUCTS = 5.0  # of SciPy, that making the operator takes on a CPU
+NOTE = (
+    "Matrices that are drawn at random, in families, with the seeds {seeds}. The *regret* is the time of the "
+    "chosen format over that of the fastest of all formats, kernels and orders: of the default, and of "
+    '`tune="full"`; the geometric mean over the matrices of a family and the worst. *Speed* is that of '
+    "the default over {others}, the mean and the least. The *error* is the mean absolute error of the "
+    "predicted times of all that was timed in the given order."
+)
+HEAD = (
+    "family", "dtype", "cases", "regret", "worst", "regret, full", "worst", "speed", "least", "error"
+)  # fmt: skip
+EACH = ("matrix", "dtype", "default", "best", "nnz", "time", "regret", "regret, full", "speed", "error")
+
+
+def _row(content: Content, case: Case, variant: str) -> Row | None:
+    return content.row(case, ours.NAME, variant, threads=max(content.threads, default=None))
+
+
+def regrets(content: Content, variant: str) -> dict[str, float]:
+    """By case: the time of what was chosen over the least."""
+    return content.each(lambda case: ratio(_row(content, case, variant), _row(content, case, "best")))
+
+
+def speeds(content: Content, library: str) -> dict[str, float]:
+    """By case: how many times as fast as the best of another library the default is."""
+    threads = max(content.threads, default=None)
+    return content.each(
+        lambda case: ratio(content.best(case, library, threads=threads), _row(content, case, "auto"))
+    )
+
+
+def errors(content: Content) -> dict[str, list[float]]:
+    """By case: absolute relative errors of the predictions."""
+    return {
+        f"{row['matrix']} {row['dtype']}": [
+            abs(predicted / time - 1) for time, predicted in row["tried"].values() if predicted is not None
+        ]
+        for row in content.rows
+        if "tried" in row
+    }
+
+
+def _measures(content: Content) -> list[dict[str, float]]:
+    """By case: both regrets, and the speed over the library that counts."""
+    return [regrets(content, "auto"), regrets(content, "full"), speeds(content, _other(content))]
+
+
+def _other(content: Content) -> str:
+    return "cusparse" if content.on_gpu else "mkl"
+
+
+def rows(content: Content) -> Table:
+    """A line for every family and type, and one for all of a type."""
+    by_family: dict[tuple[str, str], list[str]] = {}
+    for row in content.rows:
+        if row["variant"] == "best":
+            case = f"{row['matrix']} {row['dtype']}"
+            for family in (row["group"], "~"):  # after the others
+                by_family.setdefault((family, row["dtype"]), []).append(case)
+    auto, full, speed = _measures(content)
+    wrong = errors(content)
+    for (family, dtype), cases in sorted(by_family.items()):
+        found = _mean_and(max, auto, cases) + _mean_and(max, full, cases) + _mean_and(min, speed, cases)
+        error = _percent([one for case in cases for one in wrong[case]])
+        yield "all" if family == "~" else family, dtype, len(cases), *found, error
+
+
+def _mean_and(extreme: Any, values: Mapping[str, float], cases: Collection[str]) -> tuple[float | None, ...]:
+    known = [values[case] for case in cases if case in values]
+    return (geometric_mean(known), extreme(known)) if known else (None, None)
+
+
+def _percent(values: Collection[float]) -> str | None:
+    return f"{fmean(values):.0%}" if values else None
+
+
+def each_matrix(content: Content) -> list[str]:
+    """A line for every matrix and type, the largest regret first."""
+    measures, wrong, regret = _measures(content), errors(content), regrets(content, "auto")
+    lines = []
+    for case in content.cases():
+        auto, best, name = _row(content, case, "auto"), _row(content, case, "best"), " ".join(case)
+        if auto is not None and best is not None:
+            found = (values.get(name) for values in measures)
+            kinds = map(_kind, (auto, best))
+            nnz = f"{auto['nnz'] / 1e6:.2f}M"
+            lines.append((regret[name], (*case, *kinds, nnz, auto, *found, _percent(wrong[name]))))
+    ordered = sorted(lines, key=lambda line: line[0], reverse=True)
+    return [table(EACH, (line for _, line in ordered), words=4)] if lines else []
+
+
+def _kind(row: Row) -> str:
+    """The format and the order of a row; of csr its kernel."""
+    options, order = row["options"], row["order"]
+    kernel = f" {options['kernel']}" if options["format"] == "csr" and "kernel" in options else ""
+    return f"`{options['format']}`{kernel}" + (f", {order}" if order not in (None, "given") else "")
+
+
+def note(content: Content) -> str:
+    seeds = ", ".join(map(str, sorted({row["seed"] for row in content.rows})))
+    others = "the best algorithm of cuSPARSE" if content.on_gpu else "MKL after its inspector, on all cores"
+    return NOTE.format(seeds=seeds, others=others)
+
+
+def goals(content: Content) -> list[Mark]:
+    found = []
+    for variant, (mean, worst) in (REGRET if content.on_gpu else CPU_REGRET).items():
+        name = f"{variant} over the best of all formats, unseen matrices"
+        found += at_most(name, regrets(content, variant), mean=mean, each=worst)
+    wrong = [error for each in errors(content).values() for error in each]
+    if wrong:
+        text = f"mean absolute error {fmean(wrong):.1%} of {len(wrong)} products"
+        found.append(Mark("predictions, unseen matrices", f"<= {ERROR:.0%}", text, fmean(wrong) <= ERROR))
+    return found + (_gpu_goals(content) if content.on_gpu else _cpu_goals(content))
+
+
+def _gpu_goals(content: Content) -> list[Mark]:
+    found, over = [], speeds(content, "cusparse")
+    for dtype, mean in SPEED.items():
+        own = {case: speed for case, speed in over.items() if case.endswith(f" {dtype}")}
+        found += at_least(f"auto over the best of all cuSPARSE, unseen matrices, {dtype}", own, mean=mean)
+    return found + at_least("the same, no matrix slower", over, each=LEAST)
+
+
+def _cpu_goals(content: Content) -> list[Mark]:
+    found = at_least("auto over MKL, unseen matrices", speeds(content, "mkl"), mean=CPU_SPEED, each=CPU_LEAST)
+    threads = max(content.threads, default=None)
+
+    def products(case: Case) -> float | None:
+        auto, scipy = _row(content, case, "auto"), content.row(case, "scipy", "csr", threads=threads)
+        return auto["made_us"] / scipy["time_us"] if auto and scipy else None
+
+    return found + at_most("products of SciPy that choosing takes", content.each(products), each=PRODUCTS)
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="unseen",
+        about="the default beside the best of all formats, on matrices drawn at random",
+        file="unseen",
+        items=items,
+        peers={"cuda": ("cusparse",), "cpu": ("scipy", "mkl")},
+        variants=CHOSEN,
+        measure=compare,
+        add_options=add_options,
+        report=Report(12, "Unseen matrices", note, HEAD, rows, more=each_matrix, goals=goals),
+    )
+]
