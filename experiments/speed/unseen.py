@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
 from experiments import unseen_families
@@ -30,6 +33,7 @@ from experiments.peers.problem import Problem
 from experiments.records import Case, Content, Row, geometric_mean, ratio
 from experiments.tables import table
 from spmvgpu.formats import candidates
+from spmvgpu.gallery import meshes
 from spmvgpu.planning import Prediction
 
 from .products import built_variants, captured, limit_threads, row_of
@@ -81,6 +85,10 @@ class Tried:
         options = [f"{name}={value}" for name, value in self.options.items()]
         return " ".join([self.format, *options, *([] if self.order == "given" else [self.order])])
 
+    def times(self) -> tuple[float, float | None]:
+        """Measured and predicted, as results have them."""
+        return round(self.time_us, 3), None if self.predicted_us is None else round(self.predicted_us, 3)
+
 
 def stored(op: sg.SparseOperator) -> str:
     """What tells the storage of a matrix, and on a GPU its kernel, from others of the same order.
@@ -107,16 +115,44 @@ class Trials:
 
     def time_all(self) -> None:
         """Time every format that may be the fastest in every order that may help, and then its kernels."""
-        given = self._time("csr", {}, "given")
-        for order in ORDERS if self._is_square else ("given",):
-            csr = given if order == "given" else self._time("csr", {}, order)
-            if self._takes_all or (csr is not None and (given is None or csr <= WORTHWHILE * given)):
-                for format in self._formats(order):
-                    self._time(format, {}, order)
+        for format in self._worth_a_trial():
+            self._time(format, {}, "given")
+        rows, cols = self.problem.matrix.shape
+        if rows == cols:
+            if self._helps(self._time("csr", {}, "clusters")):
+                for format in sg.formats():
+                    self._time(format, {}, "clusters")
+            for format in self._worth_rcm():
+                self._time(format, {}, "rcm")
         if self.run.on_gpu:  # what the options of kernels are for
-            for one in self.near(np.inf if self._takes_all else CLOSE).values():
-                for options in candidates(one.format) if not one.options else ():
+            for place, one in enumerate(self.near(np.inf if self._takes_all else CLOSE).values()):
+                is_cheap = one.order != "rcm" or place == 0 or self._takes_all
+                for options in candidates(one.format) if is_cheap and not one.options else ():
                     self._time(one.format, options, one.order)
+
+    def _helps(self, us: float | None) -> bool:
+        """Whether other formats are worth a trial in an order in which csr takes so long."""
+        given = next((one.time_us for one in self.found.values() if one.format == "csr"), np.inf)
+        return self._takes_all or (us is not None and us <= WORTHWHILE * given)
+
+    def _worth_rcm(self) -> Iterator[str]:
+        """The formats that may be the fastest in reverse Cuthill-McKee order, which takes long to find.
+
+        Products of the matrix in that order, without an order of x and y, take less than those of operators.
+        """
+        matrix = self.problem.matrix
+        order = reverse_cuthill_mckee(sp.csr_matrix(matrix), symmetric_mode=False)
+        ordered = self._on_device(meshes.permuted(matrix, order))
+        least: dict[str, float] = {}
+        for format in ("csr", *sg.formats()):
+            if format == "csr" or self._helps(least.get("csr")):
+                with suppress(sg.FormatError, MemoryError), sg.cache.ignored():
+                    op = sg.aslinearoperator(ordered, format, self.run.device, reorder=False)
+                    least[format] = self._product_us(op)
+        for format in sorted(least, key=lambda format: least[format]):
+            fastest = min((one.time_us for one in self.found.values()), default=np.inf)
+            if self._takes_all or least[format] <= fastest:
+                yield format
 
     def near(self, factor: float) -> dict[str, Tried]:
         """Those within a factor of the fastest, the fastest first."""
@@ -134,19 +170,17 @@ class Trials:
     def _takes_all(self) -> bool:
         return bool(self.run.options.all)
 
-    @property
-    def _is_square(self) -> bool:
-        rows, cols = self.problem.matrix.shape
-        return bool(rows == cols)
-
     @cached_property
     def _given(self) -> Any:
+        return self._on_device(self.problem.matrix)
+
+    def _on_device(self, matrix: sp.csr_array) -> Any:
+        """The matrix itself on a CPU; on a GPU a copy, from which many operators are made."""
         if not self.run.on_gpu:
-            return self.problem.matrix
+            return matrix
         from cupyx.scipy.sparse import csr_matrix
 
-        there = self.problem.on_device
-        return csr_matrix((there.data, there.indices, there.indptr), shape=self.problem.matrix.shape)
+        return csr_matrix(matrix)
 
     @cached_property
     def _predictions(self) -> list[Prediction]:
@@ -163,15 +197,14 @@ class Trials:
         ]
         return max(fits, key=lambda one: len(one.options)).time_us if fits else None
 
-    def _formats(self, order: str) -> Sequence[str]:
-        """All, less those that are predicted to be hopeless in the given order."""
-        if self._takes_all or order != "given" or not self._predictions:
-            return sg.formats()
+    def _worth_a_trial(self) -> Sequence[str]:
+        """All formats, csr first, less those that are predicted to be hopeless in the given order."""
         least: dict[str, float] = {}
         for one in reversed(self._predictions):
             least[one.format] = one.time_us or 0.0
-        limit = HOPELESS * min(least.values())
-        return [format for format in sg.formats() if least.get(format, 0.0) <= limit]
+        limit = np.inf if self._takes_all else HOPELESS * min(least.values(), default=np.inf)
+        others = (format for format in sg.formats() if format != "csr" and least.get(format, 0.0) <= limit)
+        return ["csr", *others]
 
     def _time(self, format: str, options: Mapping[str, Any], order: str) -> float | None:
         """Microseconds of a product that is right; None of what does not hold the matrix."""
@@ -217,7 +250,7 @@ def _rows(run: Run, problem: Problem, **how: Any) -> Iterator[Row]:
     trials = Trials(run, problem)
     trials.time_all()
     variants: dict[str, Variant] = {}  # by key, so that what two of them took is timed once
-    chosen: dict[str, tuple[str, float]] = {}
+    chosen: dict[str, tuple[str, Row]] = {}
 
     def keep(key: str, op: sg.SparseOperator) -> None:
         if key not in variants:
@@ -230,18 +263,19 @@ def _rows(run: Run, problem: Problem, **how: Any) -> Iterator[Row]:
             with run.noted(**problem.case, library=ours.NAME, variant=name), sg.cache.ignored():
                 seconds, op = timed(partial(sg.aslinearoperator, problem.matrix, device=run.device, **asked))
                 keep(trials.key(op), op)
-                chosen[name] = trials.key(op), 1e6 * seconds
+                choosing = op.tuning.seconds if op.tuning is not None else 0.0
+                facts: Row = {"made_us": round(1e6 * seconds, 1), "choosing_us": round(1e6 * choosing, 1)}
+                chosen[name] = trials.key(op), facts
     for key, one in list(trials.near(NEAR).items())[:FINALISTS]:
         if key not in variants:
             with run.noted(**problem.case, library=ours.NAME, variant=one.name):
                 keep(key, trials.operator(one.format, one.options, one.order))
     theirs = built_variants(run, problem, [peer for peer in run.peers if peer is not ours])
     times = _times(run, problem, {**variants, **theirs})
-    tried = {one.name: (one.time_us, one.predicted_us) for one in trials.found.values()}
+    tried = {one.name: one.times() for one in trials.found.values()}
     best = min(times.keys() & variants.keys(), key=lambda key: times[key].us)
     named: dict[str, tuple[str, Row]] = {"best": (best, {"tried": tried})}
-    named |= {name: (key, {"made_us": round(us, 1)}) for name, (key, us) in chosen.items()}
-    for name, (key, facts) in named.items():
+    for name, (key, facts) in (named | chosen).items():
         if key in times:
             known = trials.found.get(key)
             order, predicted = (known.order, known.predicted_us) if known else (None, None)
@@ -267,7 +301,7 @@ CPU_REGRET = {"auto": (1.05, 1.2), "full": (1.005, 1.05)}
 ERROR = 0.12
 SPEED, LEAST = {"f64": 1.55, "f32": 1.7}, 1.0  # over cuSPARSE
 CPU_SPEED, CPU_LEAST = 1.15, 0.9  # over MKL
-PRODUCTS = 5.0  # of SciPy, that making the operator takes on a CPU
+PRODUCTS = 5.0  # of SciPy, that choosing takes on a CPU
 NOTE = (
     "Matrices that are drawn at random, in families, with the seeds {seeds}. The *regret* is the time of the "
     "chosen format over that of the fastest of all formats, kernels and orders: of the default, and of "
@@ -397,7 +431,7 @@ def _cpu_goals(content: Content) -> list[Mark]:
 
     def products(case: Case) -> float | None:
         auto, scipy = _row(content, case, "auto"), content.row(case, "scipy", "csr", threads=threads)
-        return auto["made_us"] / scipy["time_us"] if auto and scipy else None
+        return auto["choosing_us"] / scipy["time_us"] if auto and scipy else None
 
     return found + at_most("products of SciPy that choosing takes", content.each(products), each=PRODUCTS)
 
