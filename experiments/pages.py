@@ -1,8 +1,8 @@
 """Turn results into tables and plots: ``python -m experiments report``; the goals alone: ``--check``.
 
-README.md gets a picture and a few sentences about the first device, which is a GPU if there is one, and
-docs/performance.md a table. A page per device in docs/results has everything. Several other pages have a
-table between two marker lines.
+README.md gets a picture and a few sentences about the first device with results of whole jobs, which is a
+GPU if there is one, and docs/performance.md a table. A page per device in docs/results has everything.
+Several other pages have a table between two marker lines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     for slug, results in devices.items():
         text = page(results, charts(slug, results, options.plots, pages))
         (pages / f"{slug}.md").write_text(f"{text}\n", encoding="utf-8")
-    first = next(iter(devices.values()))
+    complete = [results for results in devices.values() if "jobs" in results]
+    first = next(iter([*complete, *devices.values()]))
     texts = {(pages.parent / "performance.md", "benchmarks"): overview_table(first)}
     if "jobs" in first:
         texts |= readme_texts(options.readme, first, options.plots)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 import spmvgpu as sg
-from experiments import suite, unseen_families
+from experiments import pages, suite, unseen_families
 from experiments.__main__ import main
 from experiments.clock import Launch, Timing
 from experiments.engine import Run
@@ -27,6 +28,7 @@ from experiments.speed import unseen
 from spmvgpu import gallery
 from spmvgpu.planning.samples import general_samples
 
+ROOT = Path(__file__).parents[2]
 SMALL = (2e3, 2e4)
 COUNT = len(unseen_families.FAMILIES)
 
@@ -335,6 +337,36 @@ def test_goals_on_a_cpu() -> None:
     choosing = marks["products of SciPy that choosing takes"]
     assert (choosing.goal, choosing.reached) == ("each <= 5", True)
     assert "4.00" in choosing.measured
+
+
+def test_a_device_with_these_results_alone_gets_a_page_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "can_draw", lambda: False)
+    committed = ROOT / "benchmarks" / "results"
+    results, site = tmp_path / "results", tmp_path / "site"
+    shutil.copytree(committed / "nvidia-h200", results / "nvidia-h200")
+    known = json.loads((committed / "nvidia-h200" / "auto.json").read_text())["environment"]
+    record = Recorder(results / "nvidia-a1" / "unseen.json", known | {"device": "NVIDIA A1"})
+    record.rows = invented("cuda").rows
+    record.write()
+    (site / "docs").mkdir(parents=True)
+    for name in ("README.md", "docs/performance.md"):
+        shutil.copy(ROOT / name, site / name)
+    arguments = [
+        "--results",
+        str(results),
+        "--readme",
+        str(site / "README.md"),
+        "--plots",
+        str(site / "plots"),
+    ]
+    assert main(["report", *arguments]) == 0
+    for name in ("README.md", "docs/performance.md"):
+        assert (site / name).read_text() == (ROOT / name).read_text()
+    page = (site / "docs" / "results" / "nvidia-a1.md").read_text()
+    assert "## Unseen matrices" in page
+    assert "| auto over the best of all formats, unseen matrices | mean <= 1.02, each <= 1.15 |" in page
 
 
 def test_nothing_is_said_of_no_rows() -> None:
