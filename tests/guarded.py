@@ -20,7 +20,8 @@ from battery import banded, from_lengths, symmetric, typed, uniform, vector
 from fuzz.every_kernel import TYPES, variants
 from reference import assert_product
 from spmvgpu.devices import CPU
-from spmvgpu.formats import Choice, build_in_one
+from spmvgpu.formats import Choice
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -87,13 +88,13 @@ def check_windows(name: str) -> int:
         for k, (whole, rows) in enumerate(parts if number == 0 else parts[number % 7 :: 7]):
             dtype = TYPES[(number + k) % len(TYPES)]
             A = sp.csr_array((typed(whole, dtype), whole.indices, whole.indptr), shape=whole.shape)
-            made += _check_part(division._rows_in(A, rows), Choice(name, options))
+            made += _check_part(CanonicalCsr.of(A).rows(rows), Choice(name, options))
     return made
 
 
-def _check_part(own: sp.csr_array, choice: Choice) -> bool:
+def _check_part(own: CanonicalCsr, choice: Choice) -> bool:
     try:
-        matrix: Any = build_in_one(own, choice, CPU)
+        matrix: Any = own.build(choice.format, choice.options, CPU)
     except sg.FormatError:
         return False
     x, start = vector(own.shape[1], own.dtype), vector(own.shape[0], own.dtype, seed=40)
@@ -102,7 +103,7 @@ def _check_part(own: sp.csr_array, choice: Choice) -> bool:
         before = start if beta else np.full_like(start, np.nan)
         with guarded(x, *window, at_end) as (read, _), guarded(before, 0, start.size, at_end) as (written, y):
             matrix.multiply_pointers(read, written, 1.0, beta, 0)
-            assert_product(y.copy(), own, x, 1.0, beta, start)
+            assert_product(y.copy(), own.host, x, 1.0, beta, start)
     return True
 
 

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 import spmvgpu as sg
 from battery import uniform
 from spmvgpu import partition
-from spmvgpu.inputs import compressed
+from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
 from support import run_python
 
@@ -63,7 +63,7 @@ def shuffled(matrix, rng):
 def test_rows_are_sorted_and_summed(shape, wide, rng, monkeypatch):
     matrix = sp.random_array(shape, density=0.3, format="csr", random_state=rng)
     if wide:  # as with 2**31 entries or more
-        monkeypatch.setattr(compressed, "ENTRY_LIMIT", 0)
+        monkeypatch.setattr(limits, "ENTRY_LIMIT", 0)
     made = canonical_csr(shuffled(matrix, rng))
     assert made.indices.dtype == (np.int64 if wide else np.int32)
     np.testing.assert_array_equal(made.indptr, matrix.indptr)
@@ -316,7 +316,7 @@ def test_what_says_nothing_of_symmetry(symmetric):
 
 def test_completing_a_triangle_past_the_limit(monkeypatch):
     lower = sp.csr_array(sp.tril(FULL))
-    monkeypatch.setattr(compressed, "ENTRY_LIMIT", FULL.nnz - 1)
+    monkeypatch.setattr(limits, "ENTRY_LIMIT", FULL.nnz - 1)
     assert lower.nnz < FULL.nnz
     for device in ("cpu", ["cpu"]):
         op = sg.aslinearoperator(lower, device=device, symmetric="lower")

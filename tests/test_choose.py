@@ -4,7 +4,6 @@ import math
 import multiprocessing
 import os
 import pickle
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,27 +14,20 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery
-from spmvgpu._util.value_types import value_type
-from spmvgpu.devices import resolve_device
 from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.inputs.source import DeviceCsr
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
 from spmvgpu.operator import build
 from spmvgpu.papers import guo2011_planning
 from spmvgpu.papers.guo2011 import Separator
-from spmvgpu.planning import budget as budgets
 from spmvgpu.planning import choosing, predict, tuning_cache
-from spmvgpu.planning.on_cpu import CSR_ON_CPU, share_like_next
-from spmvgpu.planning.predict import Prediction, Predictions
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
 from spmvgpu.planning.symmetry import declared, of_part
 from support import explained, over
 
 A = gallery.poisson2d(40)
-#: With time for every trial.
-choose = partial(choosing.choose, budget=math.inf)
 
 CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "bsell": 10.6, "dia": 10.1}
 
@@ -46,21 +38,34 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "tuning"
 
 
-def may_be_close(format, *asked):
-    """What is worth a plan where there is time for every one."""
-    return choosing._may_be_close(*asked)
+def choose(A, *arguments, budget=math.inf, **given):
+    """With time for every trial, unless a budget is given."""
+    return choosing.choose(CanonicalCsr.of(sp.csr_array(A)), *arguments, budget=budget, **given)
+
+
+def table_of(times, error=0.1):
+    """Predictions, of which those without a time are refusals."""
+    return [(name, {}, times.get(name), 1, 1.0, error, "") for name in sg.formats()]
 
 
 @pytest.fixture
 def predicted(monkeypatch):
-    """Sets the predicted times."""
+    """Sets the predicted times, of a large matrix."""
+
+    whole = choosing.ranked
 
     def set_times(times):
-        entries = [Prediction(name, {}, times.get(name), 1.0, 1.0, 0.1) for name in sg.formats()]
-        table = Predictions(entries, A.nnz, "cpu", "roofline", "a test")
-        monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
+        def ranked(csr, request):
+            if request.format != "auto":
+                return whole(csr, request)
+            limits = request.products, request.spent_us(), False
+            is_timed, found = _core.rank_predictions(
+                table_of(times), csr.nnz, request.ordinal, request.mode, *limits
+            )
+            return is_timed, [choosing.Candidate(*entry) for entry in found]
 
-    monkeypatch.setattr(choosing, "_SMALL_ENTRIES", 0)  # which are not predicted
+        monkeypatch.setattr(choosing, "ranked", ranked)
+
     return set_times
 
 
@@ -69,8 +74,7 @@ def measured(monkeypatch):
     """Replaces building by a record of what was built, with times given per format, on devices not there."""
     monkeypatch.setattr(tuning_cache, "device_model", lambda ordinal: f"device {ordinal}")
     monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
-    monkeypatch.setattr(choosing, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
-    monkeypatch.setattr(choosing, "on_device", lambda csr, ordinal: csr)
+    monkeypatch.setattr(CanonicalCsr, "at", lambda csr, ordinal: csr)
     built = []
 
     class Matrix:
@@ -133,8 +137,40 @@ def mesh_of_nodes(side):
     return A
 
 
+H200 = Profile.read(SHIPPED / "nvidia-h200.json")
+
+
+def ranking(table, mode, products=math.inf, spent_us=0.0, has_last_resort=False):
+    """Formats in the order in which a GPU tries them, or takes the first that fits, and which of both."""
+    is_timed, found = _core.rank_predictions(table, 1_000_000, 0, mode, products, spent_us, has_last_resort)
+    return [format for format, *_ in found], is_timed
+
+
+def test_tables_are_ranked():
+    table = table_of(CLOSE)
+    by_risk = ["csr", "dia", "sell", "bsell", "coo"]
+    assert ranking(table, "off") == (by_risk, False)
+    assert ranking(table, "cached") == (["csr", "dia", "sell"], True)
+    assert ranking(table, "cached", products=0) == (by_risk, False)
+    assert ranking(table, "cached", 1e4, spent_us=1e5 - 1600) == (by_risk, False)  # one trial decides nothing
+    assert ranking(table, "full")[1]
+    assert set(ranking(table, "full")[0]) == {"csr", "dia", "sell", "bsell"}  # coo is hopeless
+    assert ranking(table_of({"coo": 1.0}), "off", has_last_resort=True) == (["coo", "csr"], False)
+    assert ranking(table_of({"csr": 1.0}), "off", has_last_resort=True) == (["csr"], False)
+
+
+def test_a_large_error_of_a_prediction_is_a_risk():
+    table = [
+        ("sell", {}, 10.0, 1, 1.0, 0.8, ""),
+        ("csr", {}, 13.0, 1, 1.0, 0.05, ""),
+        ("coo", {}, 30.0, 1, 1.0, 0.05, ""),
+    ]
+    assert ranking(table, "off")[0] == ["csr", "sell", "coo"]
+    assert ranking(table, "cached") == (["sell", "csr"], True)
+
+
 @over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "mesh of nodes", "pairs"])
-def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
+def test_what_is_not_planned_would_not_have_been_chosen(case):
     made = {
         "pairs": lambda: sp.kron(
             sp.diags_array([1.0, 9.0, 1.0], offsets=[-1, 0, 1], shape=(9000, 9000)), np.ones((2, 2))
@@ -146,35 +182,16 @@ def test_what_is_not_planned_would_not_have_been_chosen(case, monkeypatch):
         "mesh of nodes": lambda: mesh_of_nodes(14),
     }
     csr = canonical_csr(made[case]() if case in made else matrix(case, np.dtype("float64")))
-    monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
-    profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(None, "cuda")
-    every = predict.predict_csr(csr, 0, "roofline", profile, names, True)
-    some = predict.predict_csr(csr, 0, "roofline", profile, names, True, may_be_close)
-    known = {prediction.name: prediction for prediction in every}
-    assert all(known[prediction.name] == prediction for prediction in some)
-    possible, planned = ([p for p in found if p.time_us is not None] for found in (every, some))
-    assert list(choosing._close(planned)) == list(choosing._close(possible))
-    assert min(planned, key=choosing._risk_us) == min(possible, key=choosing._risk_us)
-    if case in made:
-        assert len(planned) < len(possible)
-    for mode in ("off", "cached"):  # of the latter no trials are afforded
-        worth = partial(choosing._is_worth_a_plan, budgets.Budget(0.0, csr, 0), mode)
-        few = predict.predict_csr(csr, 0, "roofline", profile, names, True, worth)
-        assert len(few) <= len(some)
-        few = [p for p in few if p.time_us is not None]
-        chosen, expected = (min(found, key=choosing._risk_us) for found in (few, planned))
-        assert chosen == expected
-
-
-def test_nothing_is_left_out_that_may_be_tried(monkeypatch):
-    csr = canonical_csr(gallery.elasticity3d(8))
-    monkeypatch.setattr(predict, "is_profile_of", lambda *_: True)
-    profile, names = Profile.read(SHIPPED / "nvidia-h200.json"), choosing.general_formats(False, "cuda")
-    monkeypatch.setattr(budgets, "_CONVERSION_US", 0.0)
-    monkeypatch.setattr(budgets.Budget, "_spent_us", lambda self: 0.0)
-    worth = partial(choosing._is_worth_a_plan, budgets.Budget(math.inf, csr, 0), "cached")
-    close = partial(predict.predict_csr, csr, 0, "roofline", profile, names, True)
-    assert list(close(worth)) == list(close(may_be_close))
+    model = H200.model(csr.dtype, True)
+    every, _ = csr.source.predict_considered(0, model, "off", None)
+    for mode, products in (("off", 0.0), ("cached", 0.0), ("cached", math.inf)):
+        some, _ = csr.source.predict_considered(0, model, mode, None, products)
+        assert all(prediction in every for prediction in some)
+        (best, *_), is_timed = expected = ranking(every, mode, products)
+        found = ranking(some, mode, products)
+        assert found == expected if is_timed else found[0][0] == best
+        if case in made:
+            assert len(some) < len(every)
 
 
 def test_a_clear_prediction_is_not_tried(predicted, measured):
@@ -206,8 +223,8 @@ def test_full_tries_all_variants_of_promising_formats(predicted, measured):
     predicted({"csr": 10.0, "sell": 15.0, "coo": 30.0})
     built = measured({"csr": 5.0, "sell": 3.0})
     choose(A, "auto", 0, "full", {})
-    wanted = [Choice(name, options) for name in ("csr", "sell") for options in candidates(name)]
-    assert [record.choice for record in built] == wanted
+    wanted = [(name, options) for name in ("csr", "sell") for options in candidates(name)]
+    assert [(record.choice.format, record.choice.options) for record in built] == wanted
 
 
 def test_full_tuning_of_a_format_keeps_given_options(measured):
@@ -395,7 +412,7 @@ def test_products_are_right_in_every_mode(mode, case, device, dtype):
 def clock(monkeypatch):
     """Replaces the clock by one that stands still until it is set, in seconds."""
     now = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(budgets, "perf_counter", lambda: now.seconds)
+    monkeypatch.setattr(choosing, "perf_counter", lambda: now.seconds)
     return now
 
 
@@ -419,7 +436,7 @@ def test_what_the_budget_lasts_for_is_tried(products, tried, predicted, measured
     predicted(CLOSE)
     measured({"csr": 10.0, "sell": 9.0, "dia": 9.9})
     with sg.cache.ignored():
-        choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
+        choice, _, tuning = choose(A, "auto", 0, "cached", {}, budget=products)
     assert [trial.format for trial in tuning.trials] == tried
     if not tried:
         assert choice.format == "csr"
@@ -441,7 +458,7 @@ def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, mo
     for factor, tried in (0.9, ["csr", "dia", "sell"]), (1.5, ["csr", "dia"]), (3, ["csr"]):
         clock.slowness = factor
         with sg.cache.ignored():
-            choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=products)
+            choice, _, tuning = choose(A, "auto", 0, "cached", {}, budget=products)
         assert [trial.format for trial in tuning.trials] == tried
         assert tuning.out_of_time == (len(tried) < 3)
     assert choice.reason.startswith("there was no time to time other formats")
@@ -450,7 +467,7 @@ def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, mo
 def test_faster_products_leave_less_time(predicted, measured, clock):
     predicted(CLOSE)
     measured({"csr": 0.1, "sell": 3.0, "dia": 9.9})
-    _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
+    _, _, tuning = choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
     assert [trial.format for trial in tuning.trials] == ["csr"]
     assert tuning.out_of_time
 
@@ -458,24 +475,24 @@ def test_faster_products_leave_less_time(predicted, measured, clock):
 def test_what_was_predicted_takes_time_too(predicted, measured, clock, monkeypatch):
     predicted(CLOSE)
     measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
-    predict = choosing.predict_csr
+    rank = choosing.ranked
 
-    def predict_slowly(*arguments):
+    def rank_slowly(*arguments):
         clock.seconds += 3e-6 * sum(TRIALS.values())
-        return predict(*arguments)
+        return rank(*arguments)
 
-    monkeypatch.setattr(choosing, "predict_csr", predict_slowly)
-    _, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
+    monkeypatch.setattr(choosing, "ranked", rank_slowly)
+    _, _, tuning = choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
     assert tuning.trials == []
 
 
 def test_a_larger_budget_does_not_take_what_a_smaller_one_predicted(predicted, measured):
     predicted(CLOSE)
     measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
-    assert choosing.choose(A, "auto", 0, "cached", {})[0].format == "csr"
-    choice, _, tuning = choosing.choose(A, "auto", 0, "cached", {}, budget=math.inf)
+    assert choose(A, "auto", 0, "cached", {}, budget=50)[0].format == "csr"
+    choice, _, tuning = choose(A, "auto", 0, "cached", {})
     assert (choice.format, tuning.cached) == ("sell", False)
-    assert not choosing.choose(A, "auto", 0, "cached", {})[2].cached
+    assert not choose(A, "auto", 0, "cached", {}, budget=50)[2].cached
 
 
 @over(
@@ -505,7 +522,6 @@ def test_trials_count_their_products():
     made = _core.MatrixF64(csr.indptr, csr.indices, csr.data, csr.shape[1], "csr", {}, -1)
     _, products = made.try_products()
     assert 1 <= products <= 13
-    assert products == _core.trial_products(-1, csr.nnz)
 
 
 def test_explain_says_what_tuning_took():
@@ -519,27 +535,24 @@ def test_explain_says_what_tuning_took():
 
 def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
     """Not for one that takes fewer bytes, and that nobody gets on a GPU unasked."""
-    asked = []
-
-    def ask(piece, ordinal, model, profile, names=None, *_):
-        asked.extend(sg.formats() if names is None else names)
-        return SimpleNamespace(best=SimpleNamespace(format="csr", options={}))
-
-    monkeypatch.setattr(division, "predict_csr", ask)
-    monkeypatch.setattr(division, "load_profile", lambda _: None)
-    monkeypatch.setattr(division, "estimate", lambda *_: 1)
-    division._bytes_needed(A, Request(), 0)
-    assert set(asked) == set(choosing.general_formats(None, "cuda"))
+    monkeypatch.setattr(predict, "load_profile", lambda _: H200)
+    csr = CanonicalCsr.of(gallery.poisson2d(60))
+    expected = predict.fastest(predict.predict_considered(csr, 0, "cached", None))
+    assert expected.format in _core.formats_to_consider(0, "cached", None)
+    assert division._bytes_needed(csr, Request(), 0) == expected.bytes
 
 
-def test_a_small_matrix_for_a_gpu_is_csr_without_a_look_at_it(measured, monkeypatch):
-    monkeypatch.setattr(choosing, "predict_csr", None)
-    built = measured({"csr": 1.0})
-    for mode in ("off", "cached"):
-        choice, _, tuning = choose(A, "auto", 0, mode, {})
-        assert (choice.format, choice.options, tuning.products) == ("csr", {}, 0)
-        assert "so small a matrix" in choice.reason
-    assert [record.choice.format for record in built] == ["csr", "csr"]
+def no_model():
+    raise AssertionError("a model was loaded")
+
+
+@pytest.mark.parametrize("mode", ["off", "cached"])
+def test_a_small_matrix_for_a_gpu_is_csr_without_a_look_at_it(mode):
+    csr = CanonicalCsr.of(A)
+    is_timed, found, steps = csr.source.rank(0, "auto", {}, mode, None, 50.0, 0.0, no_model)
+    ((format, options, reason, _),) = found
+    assert (is_timed, format, options, steps) == (False, "csr", {}, [])
+    assert "so small a matrix" in reason
 
 
 @pytest.mark.parametrize(("sell", "taken"), [(9.5, "csr"), (9.0, "sell")])
@@ -552,52 +565,35 @@ def test_csr_stays_where_others_bring_little(predicted, measured, sell, taken):
         assert ("needs no conversion" in choice.reason) == (taken == "csr")
 
 
-def test_a_plan_that_takes_long_is_made_for_products_that_do():
-    budget = budgets.Budget(50.0, A, 0)
-    assert not budget.lasts_for_plan("packed_sell", 10.0)
-    assert budget.lasts_for_plan("packed_sell", 100.0)
-    assert budget.lasts_for_plan("sell", 1.0)
-    assert not budgets.Budget(0.0, A, 0).lasts_for_plan("packed_sell", 1e6)
-
-
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
-    few_values = True
+    def considered(ordinal, mode, symmetric, has_few_values=False):
+        return set(_core.formats_to_consider(ordinal, mode, symmetric, has_few_values))
+
+    cpu, gpu = -1, 0
     every = {name for name in sg.formats() if not traits(name).only_if_asked}
     assert not every & {"csr_m", "csr_b", "ellpack", "ellpack_r", "ellr_t", "hyb"}
-    assert set(choosing.general_formats(None, "cuda")) == every - {"packed_sell", "tsmv"}
-    assert set(choosing.general_formats(False, "cuda")) == every - {"packed_sell", "tsmv", "sdia"}
-    assert set(choosing.general_formats(True, "cuda")) == every - {"packed_sell"}
-    assert set(choosing.general_formats(None, "cuda", False, few_values)) == every - {"tsmv"}
-    assert set(choosing.general_formats(None, "cuda", True)) == every
-    assert set(choosing.general_formats(False, "cuda", True)) == every - {"sdia", "tsmv"}
-    assert set(choosing.general_formats(None, "cpu")) == every - {"sdia", "tsmv"}
-    assert set(choosing.general_formats(False, "cpu")) == every - {"sdia", "tsmv"}
-
-
-def test_few_values_are_found_in_a_sample(device):
-    rng = np.random.default_rng(0)
-    near, far = gallery.banded_random(150_000, 8, 50), gallery.uniform_random(150_000, 150_000, 8)
-    small = gallery.banded_random(1000, 8, 50)
-
-    def is_worth_it(pattern, data):
-        arrays = pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32), data
-        source = value_type(data.dtype).source(*arrays, pattern.shape[1], resolve_device(device))
-        return choosing.is_worth_few_values(DeviceCsr(source, data.dtype))
-
-    assert is_worth_it(near, rng.integers(1, 13, near.nnz) / 7)
-    assert is_worth_it(near, np.ones(near.nnz, np.float32))
-    assert not is_worth_it(near, rng.uniform(size=near.nnz))
-    assert not is_worth_it(far, np.ones(far.nnz))  # what takes the time there is x
-    assert not is_worth_it(small, np.ones(small.nnz))
-    assert not choosing.is_worth_few_values(near)  # in host memory, where nobody asks
+    for mode in ("off", "cached"):
+        assert considered(gpu, mode, None) == every - {"packed_sell", "tsmv"}
+        assert considered(gpu, mode, False) == every - {"packed_sell", "tsmv", "sdia"}
+        assert considered(gpu, mode, True) == every - {"packed_sell"}
+        assert considered(gpu, mode, None, has_few_values=True) == every - {"tsmv"}
+        assert considered(cpu, mode, None) == every - {"sdia", "tsmv"}
+        assert considered(cpu, mode, False) == every - {"sdia", "tsmv"}
+    assert considered(gpu, "full", None) == every
+    assert considered(gpu, "full", False) == every - {"sdia", "tsmv"}
 
 
 @pytest.mark.gpu
 def test_a_format_that_stores_values_once_is_planned_where_there_are_few():
-    A = gallery.banded_random(1_000_000, 24, 100)
     rng = np.random.default_rng(1)
-    for data, few in ((rng.integers(1, 13, A.nnz) / 7, True), (rng.uniform(size=A.nnz), False)):
-        A.data = data
+    near, far = gallery.banded_random(1_000_000, 24, 100), gallery.uniform_random(150_000, 150_000, 8)
+    for A, data, few in (
+        (near, rng.integers(1, 13, near.nnz) / 7, True),
+        (near, np.ones(near.nnz, np.float32), True),
+        (near, rng.uniform(size=near.nnz), False),
+        (far, np.ones(far.nnz), False),  # what takes the time there is x
+    ):
+        A = sp.csr_array((data, A.indices, A.indptr), shape=A.shape)
         op = sg.aslinearoperator(A, device="cuda")
         planned = {step.of for step in op.tuning.steps if step.name == "plan"}
         assert ("packed_sell" in planned) == few
@@ -614,7 +610,7 @@ def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
 
     def ask(csr, format, ordinal, mode, options, symmetric=None, budget=None, may_reorder=False):
         asked.append(symmetric)
-        return choose(csr, format, ordinal, mode, options, symmetric)
+        return choosing.choose(csr, format, ordinal, mode, options, symmetric)
 
     op, known = sg.aslinearoperator(A, device="cpu", symmetric=said), declared(said, A.dtype)
     for module in (build, division):
@@ -631,29 +627,23 @@ def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["off", "cached"])
-def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, measured, monkeypatch, cache):
-    built = measured({"csr": 5.0, "sell": 3.0})
-    monkeypatch.setattr(choosing, "predict_csr", None)
+def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, monkeypatch, cache):
+    monkeypatch.setattr(choosing, "load_profile", no_model)
     choice, _, tuning = choose(A, "auto", -1, mode, {})
-    assert [record.choice.format for record in built] == ["csr"]
-    assert (choice.format, choice.reason, tuning.products) == ("csr", CSR_ON_CPU, 0)
+    assert (choice.format, tuning.products) == ("csr", 0)
+    assert "on a CPU, csr needs no conversion" in choice.reason
     assert not cache.exists()
 
 
 @pytest.mark.parametrize(
-    ("rows", "share"),
-    [
-        ([[1, 2, 0], [0, 1, 2]], 1.0),
-        ([[1, 2, 0], [0, 1, 3]], 0.0),
-        ([[1, 2, 0], [1, 2, 0]], 0.0),
-        ([[1, 2, 0], [0, 1, 0]], 0.0),
-        ([[0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0]], 2 / 3),
-        ([[1, 2, 0]], 0.0),
-        ([[np.nan, 2, 0], [0, np.nan, 2]], 0.0),
-    ],
+    ("beside", "format"), [([1, 1], "stencil"), ([1, 3], "csr"), ([np.nan, np.nan], "csr"), ([1, 0], "csr")]
 )
-def test_rows_like_the_next_one(rows, share):
-    assert share_like_next(canonical_csr(sp.csr_array(np.array(rows, float)))) == share
+def test_rows_are_like_the_next_one_in_values_and_places(beside, format):
+    """Every row has an entry on the diagonal; what is beside it in even and in odd rows is given."""
+    diagonals = [np.full(80_000, 2.0), np.tile(beside, 40_000)[:-1]]
+    A = sp.csr_array(sp.diags_array(diagonals, offsets=[0, 1]))
+    A.eliminate_zeros()
+    assert sg.aslinearoperator(A, device="cpu").format == format
 
 
 def test_numpy_numbers_are_options():
@@ -663,23 +653,6 @@ def test_numpy_numbers_are_options():
     assert op.options["sigma"] == 32
     op = sg.aslinearoperator(A, format="partitioned", device="cpu", separator=np.int64(3), tune="off")
     assert op.format == "partitioned"
-
-
-def test_uncertain_predictions_are_tried_or_left(monkeypatch, measured):
-    entries = [
-        Prediction("sell", {}, 10.0, error=0.8),
-        Prediction("csr", {}, 13.0, error=0.05),
-        Prediction("coo", {}, 30.0, error=0.05),
-    ]
-    table = Predictions(entries, A.nnz, "cuda:0", "roofline", "a test")
-    monkeypatch.setattr(choosing, "predict_csr", lambda *_: table)
-    monkeypatch.setattr(choosing, "_SMALL_ENTRIES", 0)
-    built = measured({"sell": 20.0, "csr": 13.0})
-    assert choose(A, "auto", 0, "off", {})[0].format == "csr"
-    built.clear()
-    choice, _, _ = choose(A, "auto", 0, "cached", {})
-    assert [record.choice.format for record in built] == ["sell", "csr"]
-    assert choice.format == "csr"
 
 
 def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):

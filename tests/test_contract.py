@@ -11,7 +11,6 @@ import pytest
 import spmvgpu as sg
 from battery import matrix
 from spmvgpu.devices import CPU
-from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
 
 CPP = Path(__file__).parents[1] / "cpp"
@@ -150,12 +149,12 @@ int main(int argc, char**) {
 def test_a_plan_says_what_is_built(fmt, name):
     csr = canonical_csr(matrix(name, np.dtype("float64")))
     try:
-        plan = plan_csr(csr, fmt, CPU)
+        plan = csr.plan(fmt, CPU)
     except sg.FormatError:
         with pytest.raises(sg.FormatError):
-            sg.aslinearoperator(csr, format=fmt, device="cpu")
+            sg.aslinearoperator(csr.host, format=fmt, device="cpu")
         return
-    op = sg.aslinearoperator(csr, format=fmt, device="cpu")
+    op = sg.aslinearoperator(csr.host, format=fmt, device="cpu")
     assert plan.options == op.options
     assert plan.bytes == op.nbytes
     assert plan.launches == 0
@@ -168,7 +167,7 @@ def test_a_plan_says_what_is_built(fmt, name):
 def test_a_plan_for_a_gpu_needs_none(fmt):
     csr = canonical_csr(sg.gallery.poisson2d(60))
     first_gpu, processors = 0, 132
-    plan = plan_csr(csr, fmt, first_gpu, {}, processors)
+    plan = csr.plan(fmt, first_gpu, {}, processors)
     assert plan.launches >= 1
     assert plan.gathers > 0
     assert plan.options.keys() == {option["name"] for option in sg.format_options(fmt)}
@@ -180,7 +179,7 @@ def test_launches_and_gathers_of_a_plan():
     csr = canonical_csr(np.eye(500))
 
     def plan(fmt, A=csr, **options):
-        return plan_csr(A, fmt, 0, options, 132)
+        return A.plan(fmt, 0, options, 132)
 
     assert plan("csr").launches == plan("sell").launches == plan("coo").launches == 1
     assert plan("csr_m").launches == 2  # one gathers

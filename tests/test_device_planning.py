@@ -17,12 +17,12 @@ from battery import CASES, COMPLEX_TYPES, TYPES, matrix, vector
 from reference import assert_product
 from spmvgpu._util.value_types import value_type
 from spmvgpu.devices import resolve_device
-from spmvgpu.formats import Choice, build_in_one, candidates, plan_csr
-from spmvgpu.inputs.compressed import transpose
-from spmvgpu.inputs.source import DeviceCsr, device_csr, on_device, transpose_for
-from spmvgpu.planning import choosing, parts, tuning_cache
+from spmvgpu.formats import candidates
+from spmvgpu.inputs.csr import CanonicalCsr
+from spmvgpu.inputs.source import device_csr
+from spmvgpu.planning import parts, tuning_cache
 from spmvgpu.planning.choosing import choose
-from spmvgpu.planning.predict import features
+from spmvgpu.planning.profile import SHIPPED, Profile
 from support import assert_same_entries, free_device_bytes, over
 from test_model_features import LENGTHS, of_lengths
 
@@ -32,6 +32,11 @@ ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 def source_of(A, device):
     """A matrix as it comes, on a device."""
     return device_csr(A, resolve_device(device), None, None)
+
+
+def on_host(A):
+    """The same in host memory, with arrays that nobody checked: they are canonical."""
+    return CanonicalCsr.of(A)
 
 
 def outcome(call):
@@ -72,13 +77,13 @@ def test_a_source_holds_the_matrix(case, device, dtype):
     steps = A.shape[0] // 7 + 1, A.nnz // 11 + 1
     for found, expected in zip(source.sample(*steps), (A.indptr, A.indices), strict=True):
         np.testing.assert_array_equal(found, expected[:: steps[0] if expected is A.indptr else steps[1]])
-    assert_same_entries(source.transposed().host, transpose(A))
+    assert_same_entries(source.transposed().host, sp.csr_array(A.T))
 
 
 @over("dtype", COMPLEX_TYPES)
 def test_a_source_of_complex_values_is_transposed(device, dtype):
     A = matrix("uniform", dtype)
-    assert_same_entries(source_of(A, device).transposed().host, transpose(A))
+    assert_same_entries(source_of(A, device).transposed().host, sp.csr_array(A.T))
 
 
 BROKEN = {
@@ -136,7 +141,7 @@ def test_what_else_is_no_source(device):
 @over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
 def test_features_are_those_of_the_host(case, device, dtype):
     A = matrix(case, dtype)
-    assert source_of(A, device).features == features(A)
+    assert source_of(A, device).features == on_host(A).features
 
 
 def test_features_of_a_matrix_that_is_sampled(device, rng):
@@ -145,13 +150,13 @@ def test_features_of_a_matrix_that_is_sampled(device, rng):
     A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
     A.sort_indices()
     assert A.nnz > 2 * 2**19
-    assert source_of(A, device).features == features(A)
+    assert source_of(A, device).features == on_host(A).features
 
 
 @over(("case", "dtype"), [(case, dtype) for case in LENGTHS for dtype in ALL_TYPES])
 def test_features_of_rows_at_limits(case, dtype, device):
     A = of_lengths(case, dtype)
-    assert source_of(A, device).features == features(A)
+    assert source_of(A, device).features == on_host(A).features
 
 
 @over("nnz", [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1])
@@ -162,44 +167,42 @@ def test_features_of_windows(nnz, device, rng):
     places = np.arange(nnz) - np.repeat(indptr[:-1], np.diff(indptr))
     indices = (places * 40_000 + rng.integers(0, 40_000, nnz)).astype(np.int32)
     A = sp.csr_array((np.ones(nnz, np.float32), indices, indptr), shape=(rows, 2**31 - 1))
-    assert source_of(A, device).features == features(A)
+    assert source_of(A, device).features == on_host(A).features
 
 
 # What is planned and built of them
 
 
 @over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
-def test_the_same_is_chosen(case, device, dtype, monkeypatch):
-    monkeypatch.setattr(choosing, "_SMALL_ENTRIES", 0)
-    A, ordinal = matrix(case, dtype), resolve_device(device)
-    source = source_of(A, device)
-    assert tuning_cache.fingerprint(source) == tuning_cache.fingerprint(A)
-    expected, stored, _ = choose(A, "auto", ordinal, "off", {})
-    found, own, _ = choose(source, "auto", ordinal, "off", {})
-    assert (found.format, found.options) == (expected.format, expected.options)
-    assert_same_arrays(own.arrays(), stored.arrays(), case)
+def test_the_same_is_predicted(case, device, dtype):
+    """For every format, whether it is chosen unasked or not."""
+    A, profile = matrix(case, dtype), Profile.read(SHIPPED / "nvidia-h200.json")
+    source, host = source_of(A, device), on_host(A)
+    assert tuning_cache.fingerprint(source) == tuning_cache.fingerprint(host)
+    model = profile.model(A.dtype, True)
+    found, expected = (given.source.predict(0, model)[0] for given in (source, host))
+    assert found == expected
 
 
 @over("case", ["uniform", "power_law_rows", "banded", "sym_blocks", "no_entries", "0x0"])
 def test_plans_are_those_of_the_host(case, fmt, device):
     """Of all but the formats that refuse, which say the same."""
     A, ordinal = matrix(case, np.dtype("float64")), resolve_device(device)
-    source = source_of(A, device)
-    plan = value_type(A.dtype).matrix.plan
+    source, host = source_of(A, device), on_host(A)
     for options in [{}, *candidates(fmt)]:
-        arguments = A.indptr, A.indices, A.data, A.shape[1], fmt, options, ordinal
-        assert facts(partial(plan_csr, source, fmt, ordinal, options)) == facts(partial(plan, *arguments))
+        found, expected = (facts(partial(given.plan, fmt, ordinal, options)) for given in (source, host))
+        assert found == expected
 
 
 def test_parts_and_transposes_of_a_source(device):
     A, ordinal = matrix("power_law_rows", np.dtype("float64")), resolve_device(device)
     source = source_of(A, device)
-    choice, stored, _ = choose(source.host, "partitioned", ordinal, "off", {"separator": 1000})
+    choice, stored, _ = choose(on_host(A), "partitioned", ordinal, "off", {"separator": 1000})
     assert_same_arrays(parts.arrays(parts.build(source, choice, ordinal)), parts.arrays(stored), "parts")
-    turned = transpose_for(A, ordinal)
-    assert isinstance(turned, DeviceCsr) == (device != "cpu")
-    assert_same_entries(turned.host if device != "cpu" else turned, transpose(A))
-    assert on_device(source, ordinal) is source
+    turned = on_host(A).transposed(ordinal)
+    assert turned.ordinal == ordinal
+    assert_same_entries(turned.host, sp.csr_array(A.T))
+    assert source.at(ordinal) is source
 
 
 @pytest.mark.gpu
@@ -207,12 +210,10 @@ def test_parts_and_transposes_of_a_source(device):
 def test_a_gpu_builds_what_the_host_builds(case, dtype, fmt, cuda_device):
     A, ordinal = matrix(case, dtype), resolve_device(cuda_device)
     source = source_of(A, cuda_device)
-    kind = value_type(dtype).matrix
     for options in [{}, *candidates(fmt)] if dtype == np.dtype("float64") else [{}]:
-        arguments = A.indptr, A.indices, A.data, A.shape[1], fmt, options, ordinal, False, True
-        expected = outcome(partial(kind, *arguments))
-        for given in (source, A):
-            found = outcome(partial(build_in_one, given, Choice(fmt, options), ordinal))
+        expected = outcome(partial(on_host(A).source.build, fmt, options, ordinal, on_host=True))
+        for given in (source, on_host(A)):
+            found = outcome(partial(given.build, fmt, options, ordinal))
             if isinstance(expected, str):
                 assert found == expected
                 continue
@@ -230,38 +231,43 @@ def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
         return
     x = vector(A.shape[1], dtype)
     assert_product(op @ x, A, x)
-    assert_product(op.T @ vector(A.shape[0], dtype), transpose(A), vector(A.shape[0], dtype))
+    assert_product(op.T @ vector(A.shape[0], dtype), sp.csr_array(A.T), vector(A.shape[0], dtype))
 
 
 # Memory, and the bus
 
 
-@over("what", ["features", "plan", "sample", "build"])
-def test_a_device_without_room_for_planning(what, device, monkeypatch):
+@over("what", ["rank", "sample", "build"])
+def test_a_device_without_room_for_planning(what, cuda_device, monkeypatch):
     """The matrix is planned in host memory then, where nothing of it is left on the device."""
-    A, ordinal = matrix("uniform", np.dtype("float64")), resolve_device(device)
+    A, ordinal = matrix("uniform", np.dtype("float64")), resolve_device(cuda_device)
+    kind = value_type(A.dtype).source
+    whole = getattr(kind, what)
 
-    def refuse(*_):
-        raise MemoryError("504 bytes asked for")
+    def refuse(source, *arguments):
+        if source.ordinal == ordinal:
+            raise MemoryError("504 bytes asked for")
+        return whole(source, *arguments)
 
-    monkeypatch.setattr(DeviceCsr, what, property(refuse) if what == "features" else refuse)
+    monkeypatch.setattr(kind, what, refuse)
     with sg.cache.empty():
-        source = source_of(A, device)
-        released = weakref.ref(source._source)
-        _, stored, tuning = choose(source, "auto", ordinal, "full", {})
+        csr = source_of(A, cuda_device)
+        released = weakref.ref(csr.source)
+        _, stored, tuning = choose(csr, "auto", ordinal, "full", {})
         assert released() is None
         assert tuning.mode == "full"
         assert_same_entries(parts.to_csr(stored), A)
-        assert_same_entries(sg.aslinearoperator(A, device=device, tune="full").tocsr(), A)
+        assert_same_entries(sg.aslinearoperator(A, device=cuda_device, tune="full").tocsr(), A)
 
 
 def test_a_plan_serves_the_matrix_that_is_built_by_it(fmt, device, dtype):
     A = matrix("equal_rows", dtype)
     for given in ({}, candidates(fmt)[-1]):
         planned, fresh = source_of(A, device), source_of(A, device)
-        plan = outcome(partial(planned.plan, fmt, given))
-        first, second = (outcome(partial(planned.build, fmt, given)) for _ in range(2))
-        expected = outcome(partial(fresh.build, fmt, given))
+        ordinal = planned.ordinal
+        plan = outcome(partial(planned.plan, fmt, ordinal, given))
+        first, second = (outcome(partial(planned.build, fmt, given, ordinal)) for _ in range(2))
+        expected = outcome(partial(fresh.build, fmt, given, ordinal))
         if isinstance(expected, str):
             assert plan == first == second == expected
             continue
@@ -276,8 +282,10 @@ def test_a_plan_serves_the_matrix_that_is_built_by_it(fmt, device, dtype):
 def test_a_plan_for_another_device_is_not_taken(device):
     A = matrix("uniform", np.dtype("float64"))
     source, fresh = source_of(A, device), source_of(A, device)
-    source.plan("csr", {"kernel": "balanced"}, 1)
-    found, expected = (made.build("csr", {"kernel": "balanced"}) for made in (source, fresh))
+    options, ordinal = {"kernel": "balanced"}, source.ordinal
+    source.plan("csr", ordinal, options, 1)
+    source.plan("csr", 0, options, 132)
+    found, expected = (made.build("csr", options, ordinal) for made in (source, fresh))
     assert found.options == expected.options
     assert_same_arrays(found.arrays(), expected.arrays(), "csr")
 

@@ -10,9 +10,8 @@ from reference import assert_product
 from spmvgpu import gallery, linalg
 from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU
-from spmvgpu.formats import build_in_one
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
-from spmvgpu.planning.choosing import Choice
 from support import over
 from test_multi import gpu_names  # noqa: F401  (a fixture)
 
@@ -27,13 +26,13 @@ def _however_small(monkeypatch):
 
 def shard_of(A, rows, ordinal=0, **how):
     """Some rows of a matrix, and what says that they go to a device."""
-    return division._rows_in(A, rows), division.DevicePart(rows, ordinal, **how)
+    return CanonicalCsr.of(A).rows(rows), division.DevicePart(rows, ordinal, **how)
 
 
 def read_by(A, rows, fmt):
     """The elements of x that some rows read in a format."""
-    own = division._rows_in(A, rows)
-    return range(*division._window(own, build_in_one(own, Choice(fmt), CPU)))
+    own = CanonicalCsr.of(A).rows(rows)
+    return range(*division._window(own, own.build(fmt, {}, CPU)))
 
 
 def test_the_interior_of_a_grid():
@@ -83,7 +82,7 @@ def test_shards_without_an_interior(monkeypatch):
 def test_an_interior_is_made_of_parts():
     """Nobody says that rows are an interior that no part has."""
     A = sp.csr_array(gallery.poisson1d(10))
-    own = build_in_one(A, Choice("csr"), CPU)
+    own = CanonicalCsr.of(A).build("csr", {}, CPU)
     with pytest.raises(ValueError, match="interior"):
         division.value_type(A.dtype).distributed(10, 10, [(own, 0, 0, 10, 1)])
 

@@ -27,7 +27,6 @@ COUNT = """
     import spmvgpu as sg
     from spmvgpu import _core
     from spmvgpu.inputs.canonical import canonical_csr
-    from spmvgpu.inputs.compressed import transpose
 
     class Ended(Exception):
         pass
@@ -91,7 +90,7 @@ CALLS = {
         "A = canonical_csr((np.ones(n), at, np.arange(n + 1)), shape=(n, rows))",
         "build(A, 'dia', max_padding=1e6)",
     ),
-    "transpose": ("A = scattered(rows)", "_core.transpose(*arrays(A), rows)"),
+    "transpose": ("A = scattered(rows)", "A.source.transposed()"),
     "columns": (
         "op = build(scattered(rows), 'csr'); X = np.ones((rows, 16))",
         "op.multiply_columns(X)",
@@ -101,7 +100,7 @@ CALLS = {
         "op.multiply_columns(X)",
     ),
     "time_products": ("op = build(scattered(rows), 'csr')", "op.time_products(1000)"),
-    "tsmv": ("A = scattered(rows); A = canonical_csr(A + A.T)", "build(A, 'tsmv', max_memory=4.0)"),
+    "tsmv": ("A = scattered(rows); A = canonical_csr(A.host + A.host.T)", "build(A, 'tsmv', max_memory=4.0)"),
     "tocsr of dia": (f"{BANDED}; op = build(A, 'dia')", "op.to_csr()"),
     "tocsr of hyb": ("op = build(scattered(rows), 'hyb')", "op.to_csr()"),
 }

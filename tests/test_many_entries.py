@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
-from spmvgpu.inputs import compressed
+from spmvgpu.inputs import limits
 from spmvgpu.planning import parts
 from support import (
     assert_multiplies,
@@ -30,7 +30,7 @@ LIMIT = 5000
 def limit(request, monkeypatch):
     """A low limit, but for the test of the real one."""
     if request.node.get_closest_marker("long") is None:
-        monkeypatch.setattr(compressed, "ENTRY_LIMIT", LIMIT)
+        monkeypatch.setattr(limits, "ENTRY_LIMIT", LIMIT)
 
 
 def pieces_of(op):

@@ -6,9 +6,12 @@ import scipy.sparse as sp
 
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
-from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.planning.predict import features
+from spmvgpu.inputs.csr import CanonicalCsr
 from support import over
+
+
+def features(A):
+    return CanonicalCsr.of(A).features
 
 
 def of(lengths, columns, cols, dtype=np.float64):
@@ -182,7 +185,7 @@ def test_a_band_is_read_from_near():
 
 @over("case", CASES)
 def test_features_of_every_matrix_are_finite(case, dtype):
-    found = features(canonical_csr(matrix(case, dtype)))
+    found = features(matrix(case, dtype))
     for value in found.values():
         assert np.all(np.isfinite(value))
     assert np.all(np.asarray(found["warp_sectors"]) <= 1)
@@ -195,6 +198,6 @@ def test_the_same_matrix_has_the_same_features():
 
 def test_broken_arrays_are_refused():
     with pytest.raises(ValueError, match="inconsistent"):
-        _core.features(np.array([0, 3], np.int32), np.array([0], np.int32), np.ones(1), 4)
+        _core.CsrSourceF64(np.array([0, 3], np.int32), np.array([0], np.int32), np.ones(1), 4, -1)
     with pytest.raises(ValueError, match="inconsistent"):
-        _core.features(np.array([0, 1], np.int32), np.array([0], np.int32), np.ones(2), 4)
+        _core.CsrSourceF64(np.array([0, 1], np.int32), np.array([0], np.int32), np.ones(2), 4, -1)

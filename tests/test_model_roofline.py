@@ -9,11 +9,9 @@ import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
-from spmvgpu.formats import kernels, plan_csr
-from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.formats import kernels
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import roofline
-from spmvgpu.planning.choosing import general_formats
-from spmvgpu.planning.predict import features
 from support import over
 
 PROCESSORS = 100
@@ -22,18 +20,18 @@ SOMEWHERE, FAR_AWAY = [0.0] * 8, [50.0] * 8
 
 
 def plan_of(A, format, on_gpu=True, **options):
-    csr = canonical_csr(A)
-    return plan_csr(csr, format, 0 if on_gpu else CPU, options, PROCESSORS)  # a GPU need not be here
+    # A GPU need not be here.
+    return CanonicalCsr.of(A).plan(format, 0 if on_gpu else CPU, options, PROCESSORS)
 
 
 def terms_of(A, plan, machine=GPU):
-    csr = canonical_csr(A)
-    return _core.roofline_terms(features(csr), csr.dtype.itemsize, machine, plan)
+    csr = CanonicalCsr.of(A)
+    return _core.roofline_terms(csr.features, csr.dtype.itemsize, machine, plan)
 
 
 def model(*variants, places=()):
-    given = [(format, {}, norm, costs, residuals) for format, norm, costs, residuals in variants]
-    return _core.RooflineModel(GPU, "F64", given, places)
+    given = [(format, {}, norm, costs, residuals, None) for format, norm, costs, residuals in variants]
+    return _core.RooflineModel(GPU, "F64", given, places, 1.0, 1e12)
 
 
 def test_time_is_the_norm_of_the_costs():
@@ -42,7 +40,7 @@ def test_time_is_the_norm_of_the_costs():
     terms = terms_of(A, plan)
     costs = {"launch": 3.0, "cache": 20.0}
     case = model(("csr", 1.0, costs, []), ("csr", 2.0, costs, [])).case(
-        features(canonical_csr(A)), PROCESSORS
+        CanonicalCsr.of(A).features, PROCESSORS
     )
     launch, cache = 3.0, 20.0 * terms["cache"]
     assert cache > 1
@@ -52,7 +50,9 @@ def test_time_is_the_norm_of_the_costs():
 
 def test_a_cost_that_this_version_does_not_know_is_none():
     A = gallery.poisson2d(10)
-    case = model(("csr", 1.0, {"launch": 3.0, "magic": 7.0}, [])).case(features(canonical_csr(A)), PROCESSORS)
+    case = model(("csr", 1.0, {"launch": 3.0, "magic": 7.0}, [])).case(
+        CanonicalCsr.of(A).features, PROCESSORS
+    )
     assert case.time_us(0, plan_of(A, "csr")) == pytest.approx(3)
 
 
@@ -67,26 +67,26 @@ def test_samples_at_the_same_place_correct_what_is_predicted_there():
 
 def test_a_sample_that_a_format_refused_says_nothing_of_it():
     A = gallery.poisson2d(10)
-    place = _core.roofline_point(features(canonical_csr(A)))
+    place = _core.roofline_point(CanonicalCsr.of(A).features)
     costs = {"launch": 2.0}
     case = model(
         ("csr", 1.0, costs, [0.3, None]), ("csr", 1.0, costs, [None, None]), places=[place, place]
-    ).case(features(canonical_csr(A)), PROCESSORS)
+    ).case(CanonicalCsr.of(A).features, PROCESSORS)
     plan = plan_of(A, "csr")
     assert case.time_us(0, plan) == pytest.approx(2 * np.exp(0.3 / 1.5))
     assert case.time_us(1, plan) == pytest.approx(2)
 
 
-@over(("case", "format"), product(CASES, general_formats(None, "cuda")))
+@over(("case", "format"), product(CASES, _core.formats_to_consider(0, "cached", None)))
 def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
     """What is not planned because of it would not have been chosen."""
-    csr = canonical_csr(matrix(case, np.dtype("float64")))
+    csr = CanonicalCsr.of(matrix(case, np.dtype("float64")))
     try:
         plan = plan_of(csr, format)
     except sg.FormatError:
         return
     costs = dict.fromkeys(terms_of(csr, plan), 1.0)
-    asked = model((format, 1.0, costs, [])).case(features(csr), PROCESSORS)
+    asked = model((format, 1.0, costs, [])).case(csr.features, PROCESSORS)
     assert asked.least_time_us(0, 0) <= asked.time_us(0, plan) * (1 + 1e-12)
 
 

@@ -18,8 +18,9 @@ from reference import assert_product
 from spmvgpu import gallery, partition
 from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU
-from spmvgpu.inputs import compressed
+from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
 from spmvgpu.planning.request import Request
 from support import (
@@ -312,13 +313,13 @@ def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatc
     A = matrix("uniform", np.dtype("float64"))
     monkeypatch.setattr(division, "device_model", lambda ordinal: f"model {ordinal}")
     monkeypatch.setattr(division, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
-    assert division.measured_powers(A, Request(tune="off"), [0, -1]) == (30e9, 1e9)
+    assert division.measured_powers(CanonicalCsr.of(A), Request(tune="off"), [0, -1]) == (30e9, 1e9)
 
 
 @over_types
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
-    monkeypatch.setattr(compressed, "ENTRY_LIMIT", 2000)
+    monkeypatch.setattr(limits, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._several.shards) == len(names)
     assert all(is_parted(share) for share, *_ in op._several.shards)
@@ -434,7 +435,7 @@ def plan(A, limit):
         division.DevicePart(range(A.shape[0] // 2), 0),
         division.DevicePart(range(A.shape[0] // 2, A.shape[0]), 1),
     ]
-    return division.fit(A, Request("csr", tune="off"), divided, limit)
+    return division.fit(CanonicalCsr.of(A), Request("csr", tune="off"), divided, limit)
 
 
 @pytest.mark.parametrize("streaming_wins", [False, True])
@@ -623,6 +624,6 @@ def test_types_that_cannot_be_distributed(x):
 def test_room_is_kept_for_a_matrix_cut_by_length(cut, dtype):
     """What a share is expected to take before it goes to a GPU, here for the CPU."""
     csr = canonical_csr(uniform(300, 250, 12), dtype=dtype)
-    op = sg.aslinearoperator(csr, "partitioned", "cpu", separator=cut)
+    op = sg.aslinearoperator(csr.host, "partitioned", "cpu", separator=cut)
     request = Request("partitioned", {"separator": cut})
     assert division._bytes_needed(csr, request, CPU) == op.nbytes

@@ -9,10 +9,12 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, matrix
-from spmvgpu import gallery
-from spmvgpu.inputs import compressed
+from spmvgpu import _core, gallery
+from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.planning.predict import Prediction, Predictions, predict_csr
+from spmvgpu.inputs.csr import CanonicalCsr
+from spmvgpu.planning import choosing, predict
+from spmvgpu.planning.predict import Prediction, Predictions, predict_considered, predict_csr
 from spmvgpu.planning.profile import SHIPPED, Profile
 from support import over
 
@@ -58,8 +60,8 @@ def test_the_model_of_the_paper_knows_its_formats():
 
 def test_the_profile_of_a_gpu_predicts_without_the_gpu():
     profile = Profile.read(SHIPPED / "nvidia-h200.json")
-    small = predict_csr(gallery.poisson2d(50), 0, "roofline", profile)
-    large = predict_csr(gallery.poisson2d(700), 0, "roofline", profile)
+    small = predict_csr(CanonicalCsr.of(gallery.poisson2d(50)), 0, "roofline", profile)
+    large = predict_csr(CanonicalCsr.of(gallery.poisson2d(700)), 0, "roofline", profile)
     names = {entry.name for entry in small if entry.time_us is not None}
     assert {"csr kernel=balanced", "csr kernel=shuffle", "sell"} <= names
     times = {entry.name: entry.time_us for entry in small}
@@ -70,45 +72,51 @@ def test_a_format_that_the_profile_does_not_know_is_predicted_from_its_bytes():
     profile = Profile.read(SHIPPED / "nvidia-h200.json")
     for parameters in profile.roofline.values():
         parameters["variants"] = [v for v in parameters["variants"] if v["format"] != "sell"]
-    table = predict_csr(gallery.poisson2d(700), 0, "roofline", profile)
+    table = predict_csr(CanonicalCsr.of(gallery.poisson2d(700)), 0, "roofline", profile)
     entry = next(entry for entry in table if entry.format == "sell")
     assert 1 < entry.time_us < 100
     assert "its bytes" in entry.note
     assert entry.error is None
 
 
-def test_auto_passes_over_a_format_that_the_profile_does_not_know():
+def test_auto_passes_over_a_format_that_the_profile_does_not_know(monkeypatch):
     """However few bytes it has: nobody knows yet how fast its kernel is on the device."""
-    profile, A = Profile.read(SHIPPED / "nvidia-h200.json"), gallery.poisson2d(50)
+    profile, A = Profile.read(SHIPPED / "nvidia-h200.json"), CanonicalCsr.of(gallery.poisson2d(50))
 
     def considered(*unknown):
         roofline = {
             dtype: {**of_type, "variants": [v for v in of_type["variants"] if v["format"] not in unknown]}
             for dtype, of_type in profile.roofline.items()
         }
-        table = predict_csr(
-            A, 0, "roofline", replace(profile, roofline=roofline), ["csr", "sell", "dia"], True
-        )
-        return {entry.format for entry in table}
+        known = replace(profile, roofline=roofline)
+        monkeypatch.setattr(predict, "load_profile", lambda _: known)
+        return {entry.format for entry in predict_considered(A, 0, "cached", None)}
 
-    assert considered() == {"csr", "sell", "dia"}
-    assert considered("dia") == {"csr", "sell"}
+    every = set(_core.formats_to_consider(0, "cached", None))
+    assert (
+        {"csr", "sell", "dia"}
+        <= considered()
+        == every & {v["format"] for v in profile.roofline["f64"]["variants"]}
+    )
+    assert considered("dia") == considered() - {"dia"}
     # A profile that knows none leaves nothing better.
-    assert considered(*sg.formats()) == {"csr", "sell", "dia"}
+    assert considered(*sg.formats()) == every
 
 
 def test_of_a_matrix_in_pieces_every_format_is_planned(monkeypatch):
     """Pieces that suit different formats would leave out different ones, whose times cannot be added."""
     band, scattered = gallery.poisson2d(50), gallery.uniform_random(2500, 2500, 5)
     A = canonical_csr(sp.vstack([band, scattered]).tocsr())
-    monkeypatch.setattr(compressed, "ENTRY_LIMIT", 5000)
     profile = Profile.read(SHIPPED / "nvidia-h200.json")
-
-    def is_fastest(format, least, error, best):
-        return least <= best.time_us
-
-    table = predict_csr(A, 0, "roofline", profile, ["csr", "sell", "dia", "coo"], True, is_fastest)
-    assert {entry.format for entry in table} == {"csr", "sell", "dia", "coo"}
+    monkeypatch.setattr(predict, "load_profile", lambda _: profile)
+    whole = predict_considered(A, 0, "cached", False)
+    monkeypatch.setattr(limits, "ENTRY_LIMIT", 5000)
+    assert A.is_wide
+    pieces = predict_considered(A, 0, "cached", False)
+    assert {entry.format for entry in pieces} == {entry.format for entry in whole}
+    ranked, candidates = choosing.ranked(A, choosing._Request("auto", 0, "off", {}, None, 0.0, 0.0))
+    assert not ranked
+    assert candidates[0].format in {entry.format for entry in pieces if entry.time_us}
 
 
 def test_text_and_html():

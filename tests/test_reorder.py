@@ -9,10 +9,10 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import banded, uniform, values, vector
 from reference import assert_product
-from spmvgpu._util.value_types import is_parted, value_type
+from spmvgpu._util.value_types import is_parted
 from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.gallery import meshes
-from spmvgpu.inputs.source import DeviceCsr
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning.reordering import in_order
 from support import assert_same_entries, build, formats_of, over
 
@@ -28,7 +28,7 @@ def symmetric_banded(n):
 
 
 def order_for(A, reorder):
-    return in_order(A, reorder, CPU)[0]
+    return in_order(CanonicalCsr.of(A), reorder, CPU)[0]
 
 
 def bandwidth(A):
@@ -169,10 +169,7 @@ def unordered_mesh(*nodes, dtype=np.float64):
 
 
 def source_of(A, device):
-    A = sp.csr_array(A)
-    indptr, indices = A.indptr.astype(np.int32), A.indices.astype(np.int32)
-    source = value_type(A.dtype).source(indptr, indices, A.data, A.shape[1], resolve_device(device))
-    return DeviceCsr(source, A.dtype)
+    return CanonicalCsr.of(sp.csr_array(A)).at(resolve_device(device))
 
 
 def distinct_in_rows(A, count):
@@ -227,11 +224,11 @@ def test_clusters_bring_neighbours_together(device):
 
 
 def test_neighbours_of_a_mesh_have_neighbours_in_common(device):
-    assert source_of(MESH, device).clustering() > 0.6
-    assert source_of(symmetric_banded(900), device).clustering() > 0.4
-    assert source_of(uniform(20_000, 20_000, 8), device).clustering() < 0.1
-    assert source_of(sp.csr_array((70, 70)), device).clustering() == 0
-    assert source_of(PATTERNS["isolated"], device).clustering() == 0
+    assert source_of(MESH, device).source.clustering() > 0.6
+    assert source_of(symmetric_banded(900), device).source.clustering() > 0.4
+    assert source_of(uniform(20_000, 20_000, 8), device).source.clustering() < 0.1
+    assert source_of(sp.csr_array((70, 70)), device).source.clustering() == 0
+    assert source_of(PATTERNS["isolated"], device).source.clustering() == 0
 
 
 @pytest.mark.parametrize("fmt", formats_of(MESH))

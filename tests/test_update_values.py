@@ -257,7 +257,7 @@ def test_matrices_of_one_source_have_values_of_their_own(device):
 
     A = matrix("uniform", np.dtype("float64"))
     source = device_csr(A, resolve_device(device), None, None)
-    first, second = source.build("csr", {}), source.build("coo", {})
+    first, second = (source.build(name, {}, source.ordinal) for name in ("csr", "coo"))
     first.update_values(A.data * 2)
     second.update_values(A.data * 3)
     np.testing.assert_array_equal(first.to_csr()[0], A.data * 2)

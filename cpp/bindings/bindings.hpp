@@ -11,6 +11,7 @@ void register_runtime(pybind11::module_& module);
 void register_guards(pybind11::module_& module);
 void register_canonical(pybind11::module_& module);
 void register_matrix(pybind11::module_& module);
+void register_planning(pybind11::module_& module);
 void register_source(pybind11::module_& module);
 void register_parts(pybind11::module_& module);
 void register_distributed(pybind11::module_& module);

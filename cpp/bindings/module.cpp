@@ -53,6 +53,7 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_model(module);
     spmvgpu::register_roofline(module);
     spmvgpu::register_matrix(module);
+    spmvgpu::register_planning(module);
     spmvgpu::register_source(module);
     spmvgpu::register_parts(module);
     spmvgpu::register_distributed(module);

@@ -211,21 +211,6 @@ void register_matrix_type(py::module_& module) {
                  py::arg("on_host") = false,
                  "With share, index arrays that the core made may become those of the matrix, and must never change "
                  "again. With on_host, it is converted on the host whatever its device.")
-            .def_static(
-                "plan",
-                [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols,
-                   const std::string& format, const Options& options, int ordinal, std::optional<int> processors) {
-                    const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
-                    const Device device{ordinal};
-                    const GilRelease release;
-                    return std::make_shared<const MatrixPlan>(plan_matrix(
-                        csr, format, options, processors ? Target{device, *processors} : target_of(device)));
-                },
-                py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-                py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"),
-                py::arg("processors") = py::none(),
-                "What a format would do, before it is built: its options with every automatic choice made, and "
-                "what it costs. With `processors` given, the device need not be there.")
             .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
             .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
             .def_property_readonly("value_map_bytes",
@@ -238,29 +223,10 @@ void register_matrix_type(py::module_& module) {
     def_update_values<T>(matrices);
 }
 
-template <class T>
-void register_transpose(py::module_& module) {
-    module.def(
-        "transpose",
-        [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, index_t cols) {
-            const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
-            CsrMatrix<T> transposed;
-            {
-                const GilRelease release;
-                transposed = transpose(csr);
-            }
-            return py::make_tuple(hand_over(transposed.values), hand_over(transposed.col_indices),
-                                  hand_over(transposed.row_offsets));
-        },
-        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(), py::arg("cols"),
-        "(data, indices, indptr) of the transposed matrix, canonical.");
-}
-
 }  // namespace
 
 void register_matrix(py::module_& module) {
     for_each_value_type([&]<class T>() {
-        register_transpose<T>(module);
         register_base<T>(module);
         register_matrix_type<T>(module);
     });

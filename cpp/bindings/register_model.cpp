@@ -57,28 +57,6 @@ Features from_dict(const py::dict& given) {
 
 namespace {
 
-py::dict features(const Indices& indptr, const Indices& indices, const py::array& data, index_t cols) {
-    const auto bytes = static_cast<int>(data.itemsize());
-    const bool is_contiguous = (data.flags() & py::array::c_style) != 0;
-    if (indptr.size() < 1 || indptr.data()[indptr.size() - 1] != indices.size() || indices.size() != data.size() ||
-        !is_contiguous || bytes % sizeof(Word) != 0) {
-        throw std::invalid_argument("inconsistent CSR arrays");
-    }
-    const AnyCsr csr{static_cast<index_t>(indptr.size() - 1),
-                     cols,
-                     static_cast<index_t>(indices.size()),
-                     indptr.data(),
-                     indices.data(),
-                     static_cast<const Word*>(data.data()),
-                     bytes};
-    Features found;
-    {
-        const GilRelease release;
-        found = extract_features(csr);
-    }
-    return to_dict(found);
-}
-
 std::map<std::string, int> residency(const std::string& kernel, int item_bytes, int ordinal) {
     const bool csr = kernel == "csr_vector";
     if (!csr && kernel != "ell") throw std::invalid_argument("kernel '" + kernel + "' is not 'csr_vector' or 'ell'");
@@ -101,9 +79,6 @@ bool allowed_by_default(std::int64_t slots, std::int64_t entries) {
 }  // namespace
 
 void register_model(py::module_& module) {
-    module.def("features", &features, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
-               py::arg("data").noconvert(), py::arg("cols"),
-               "What the performance model wants to know about a matrix.");
     module.def("hyb_width", &hyb_width, py::arg("indptr").noconvert(), "Width of the ELL part that hyb chooses.");
     module.def("padding_is_allowed", py::vectorize(&allowed_by_default), py::arg("slots"), py::arg("entries"),
                "Whether padded formats take so many slots for so many entries, unless told otherwise.");

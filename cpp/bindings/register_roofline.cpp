@@ -11,7 +11,7 @@
 #include "bindings/features.hpp"
 #include "bindings/plans.hpp"
 #include "core/value_types.hpp"
-#include "planning/roofline.hpp"
+#include "planning/rank.hpp"
 
 namespace py = pybind11;
 
@@ -21,14 +21,13 @@ namespace {
 
 using roofline::Case;
 using roofline::Machine;
-using roofline::Model;
 using roofline::Terms;
 using roofline::Variant;
 
 using Places = std::vector<roofline::Point>;
-// Format, options, norm, costs by the names of the terms, residuals by samples.
-using GivenVariant =
-    std::tuple<std::string, Options, double, std::map<std::string, double>, std::vector<std::optional<double>>>;
+// Format, options, norm, costs by the names of the terms, residuals by samples, error.
+using GivenVariant = std::tuple<std::string, Options, double, std::map<std::string, double>,
+                                std::vector<std::optional<double>>, std::optional<double>>;
 
 Terms terms_named(const std::map<std::string, double>& given) {
     Terms terms{};
@@ -58,23 +57,29 @@ std::vector<double> corrections(const Places& points, const Places& places, cons
     return found;
 }
 
-std::shared_ptr<Model> make_model(const Machine& machine, const std::string& value_type,
-                                  const std::vector<GivenVariant>& given, const Places& places) {
+std::shared_ptr<DeviceModel> make_model(const Machine& machine, const std::string& value_type,
+                                        const std::vector<GivenVariant>& given, const Places& places, double launch_us,
+                                        double memory_bandwidth) {
+    auto made = std::make_shared<DeviceModel>();
+    made->launch_us = launch_us;
+    made->memory_bandwidth = memory_bandwidth;
     std::vector<Variant> variants;
-    for (const auto& [format, options, norm, costs, residuals] : given) {
+    for (const auto& [format, options, norm, costs, residuals, error] : given) {
         if (residuals.size() != places.size()) throw std::invalid_argument("as many residuals as places are needed");
         Variant variant{format, options, norm, terms_named(costs), {}};
         for (const auto& residual : residuals) {
             variant.residuals.push_back(residual.value_or(std::numeric_limits<double>::quiet_NaN()));
         }
         variants.push_back(std::move(variant));
+        made->errors.push_back(error);
     }
-#define RETURN_IF_ASKED(T)               \
+#define MAKE_IF_ASKED(T)                 \
     if (value_type == value_suffix<T>()) \
-        return std::make_shared<roofline::ModelOf<T>>(machine, std::move(variants), places);
-    SPMVGPU_FOR_VALUE_TYPES(RETURN_IF_ASKED)
-#undef RETURN_IF_ASKED
-    throw std::invalid_argument("there is no value type '" + value_type + "'");
+        made->times = std::make_shared<roofline::ModelOf<T>>(machine, std::move(variants), places);
+    SPMVGPU_FOR_VALUE_TYPES(MAKE_IF_ASKED)
+#undef MAKE_IF_ASKED
+    if (!made->times) throw std::invalid_argument("there is no value type '" + value_type + "'");
+    return made;
 }
 
 }  // namespace
@@ -109,13 +114,14 @@ void register_roofline(py::module_& module) {
                 return asked.least_time_us(variant, Device{ordinal});
             },
             py::arg("variant"), py::arg("ordinal"), "What it takes at least, if the matrix suits it.");
-    py::class_<Model, std::shared_ptr<Model>>(module, "RooflineModel",
-                                              "The variants of a device for values of one type, with their costs.")
-        .def(py::init(&make_model), py::arg("machine"), py::arg("value_type"), py::arg("variants"), py::arg("places"))
+    py::class_<DeviceModel, std::shared_ptr<DeviceModel>>(
+        module, "RooflineModel", "The variants of a device for values of one type, with their costs.")
+        .def(py::init(&make_model), py::arg("machine"), py::arg("value_type"), py::arg("variants"), py::arg("places"),
+             py::arg("launch_us"), py::arg("memory_bandwidth"))
         .def(
             "case",
-            [](const std::shared_ptr<const Model>& model, const py::dict& features, int processors) {
-                return std::make_unique<Case>(model, from_dict(features), processors);
+            [](const DeviceModel& model, const py::dict& features, int processors) {
+                return std::make_unique<Case>(model.times, from_dict(features), processors);
             },
             py::arg("features"), py::arg("processors"), "A matrix before the model.");
 }

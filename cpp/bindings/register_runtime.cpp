@@ -78,9 +78,6 @@ void register_runtime(py::module_& module) {
     module.def("pci_bus_id", &gpu::pci_bus_id, py::arg("ordinal"), "Which of the GPUs of a host a device is.");
     module.def("release_idle_memory", &gpu::release_idle_memory, py::arg("ordinal"),
                "Give a GPU the memory that is kept for its next arrays.");
-    module.def(
-        "trial_products", [](int ordinal, std::int64_t nnz) { return trial_series(Device{ordinal}, nnz).launches(); },
-        py::arg("ordinal"), py::arg("nnz"), "Products that a trial of a matrix of so many stored entries takes.");
     module.def("max_threads", &max_threads, "Threads that the calling thread's loops may use.");
     module.def("threads_of_environment", &threads_of_environment,
                "Threads that the process takes by the environment; None if that says nothing.");

@@ -7,10 +7,9 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "bindings/features.hpp"
-#include "bindings/plans.hpp"
+#include "bindings/planning.hpp"
 #include "bindings/value_types.hpp"
-#include "matrix/planned_source.hpp"
+#include "planning/source.hpp"
 
 namespace py = pybind11;
 
@@ -34,27 +33,22 @@ std::shared_ptr<PlannedSource<T>> source_at(std::uintptr_t indptr, std::uintptr_
 }
 
 template <class T>
-Features features_of(const CsrSource<T>& source) {
-    const AnyCsr csr = any_csr(source.csr());
-    if constexpr (kHasCuda) {
-        if (source.device().is_gpu()) return extract_features_on_gpu(csr, source.device().ordinal);
-    }
-    return extract_features(csr);
-}
-
-template <class T>
 void register_source_of(py::module_& module) {
     using S = PlannedSource<T>;
-    py::class_<S, std::shared_ptr<S>>(module, ("CsrSource" + value_suffix<T>()).c_str(),
-                                      "A matrix in CSR on a device, of which others are made there.")
+    py::class_<S, AnySource, std::shared_ptr<S>>(module, ("CsrSource" + value_suffix<T>()).c_str(),
+                                                 "A matrix in CSR on a device, of which others are made there.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                          index_t cols, int ordinal) {
-                 const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, cols);
+                 const Device device{ordinal};
+                 const CsrMatrix<T> csr = device.has_own_memory() ? csr_view<T>(indptr, indices, data, cols)
+                                                                  : csr_share<T>(indptr, indices, data, cols);
                  const GilRelease release;
-                 return std::make_shared<S>(csr, Device{ordinal});
+                 return device.has_own_memory() ? std::make_shared<S>(csr, device) : std::make_shared<S>(csr);
              }),
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-             py::arg("cols"), py::arg("ordinal"), "Of arrays in host memory, which cross the bus once.")
+             py::arg("cols"), py::arg("ordinal"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
+             py::keep_alive<1, 4>(),
+             "Of arrays in host memory, which must not change any more, or which cross the bus once.")
         .def_static("at", &source_at<T>, py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
                     py::arg("cols"), py::arg("nnz"), py::arg("ordinal"), py::call_guard<GilRelease>(),
                     "Of arrays at addresses on the device, which are copied there.")
@@ -62,28 +56,31 @@ void register_source_of(py::module_& module) {
              "Whether rows are sorted and without duplicates, and no index is out of range. Of arrays that nobody has "
              "checked, to be asked first.")
         .def(
-            "plan",
-            [](S& source, const std::string& format, const Options& options, std::optional<int> processors) {
-                const GilRelease release;
-                return source.plan(format, options, processors ? *processors : target_of(source.device()).processors);
+            "build",
+            [](S& source, const std::string& format, const Options& options, int ordinal, bool on_host) {
+                return source.build(format, options, Device{ordinal},
+                                    on_host ? Builders::kOfHost : Builders::kOfDevice);
             },
-            py::arg("format"), py::arg("options"), py::arg("processors") = py::none(),
-            "What a format would do on the device, as Matrix.plan; kept for build().")
-        .def("build", &S::build, py::arg("format"), py::arg("options"), py::call_guard<GilRelease>(),
-             "The matrix in a format.")
+            py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("on_host") = false,
+            py::call_guard<GilRelease>(),
+            "The matrix in a format. With on_host, it is converted on the host whatever its device.")
         .def(
-            "features",
-            [](const S& source) {
-                Features found;
+            "nearer_order",
+            [](S& source, double products, double spent_us) {
+                std::optional<typename S::Reordered> found;
+                Steps steps;
                 {
                     const GilRelease release;
-                    found = features_of(source);
+                    found = source.nearer_order(Budget(products, spent_us, 0), steps);
                 }
-                return to_dict(found);
+                return py::make_tuple(found ? py::cast(found->permutation) : py::none(),
+                                      found ? py::cast(std::make_shared<S>(found->csr)) : py::none(), to_python(steps));
             },
-            "What the performance model wants to know about the matrix.")
+            py::arg("products"), py::arg("spent_us"),
+            "(permutation, source, steps): as by_clusters, or None twice, if format=\"auto\" is to store the matrix "
+            "so.")
         .def(
-            "transposed", [](const S& source) { return std::make_shared<S>(source.transposed(), source.device()); },
+            "transposed", [](const S& source) { return std::make_shared<S>(source.transposed()); },
             py::call_guard<GilRelease>(), "A source of the transposed matrix, on the same device.")
         .def("clustering", &S::clustering, py::call_guard<GilRelease>(),
              "What fraction of the columns of a row's neighbours repeat; of a square matrix, from a sample.")
@@ -95,7 +92,7 @@ void register_source_of(py::module_& module) {
                     const GilRelease release;
                     found = source.by_clusters();
                 }
-                return py::make_tuple(found.permutation, std::make_shared<S>(found.csr, source.device()));
+                return py::make_tuple(found.permutation, std::make_shared<S>(found.csr));
             },
             "(permutation, source): a square matrix with rows and columns in an order by clusters.")
         .def(
@@ -118,13 +115,9 @@ void register_source_of(py::module_& module) {
                     const GilRelease release;
                     csr = source.to_host();
                 }
-                return py::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+                return py::make_tuple(hand_over(csr.values), hand_over(csr.col_indices), hand_over(csr.row_offsets));
             },
-            "(data, indices, indptr) as new NumPy arrays.")
-        .def_property_readonly("rows", [](const S& source) { return source.csr().rows; })
-        .def_property_readonly("cols", [](const S& source) { return source.csr().cols; })
-        .def_property_readonly("nnz", [](const S& source) { return source.csr().nnz; })
-        .def_property_readonly("ordinal", [](const S& source) { return source.device().ordinal; });
+            "(data, indices, indptr) as NumPy arrays, which must not change.");
 }
 
 }  // namespace

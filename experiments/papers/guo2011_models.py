@@ -19,6 +19,7 @@ from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu import cache
 from spmvgpu.devices import resolve_device
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.operator.build import build as build_stored
 from spmvgpu.operator.description import Description
 from spmvgpu.papers.guo2011 import find_separator
@@ -108,7 +109,7 @@ class Models:
     def compare(self, sample: Sample, problem: Problem) -> None:
         """Time every format; record what the models predict and choose, and what "auto" takes."""
         paper = self.paper.predict(np.diff(problem.matrix.indptr))
-        entries = predict_csr(problem.matrix, self.ordinal, OWN, self.profile)
+        entries = predict_csr(CanonicalCsr.of(problem.matrix), self.ordinal, OWN, self.profile)
         own = {entry.name: entry.time_us for entry in entries if entry.time_us is not None}
         others = [
             Variant(entry.name, entry.format, entry.options)

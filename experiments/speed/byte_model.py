@@ -24,7 +24,7 @@ from experiments.suite import Item, suite
 from experiments.tables import number
 from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
-from spmvgpu.formats import plan_csr
+from spmvgpu.inputs.csr import CanonicalCsr
 
 FORMATS = ("csr", "sell", "packed_sell")
 TIMED = ("csr", "sell", "dia", "packed_sell")
@@ -81,7 +81,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
 
 def _plan(A: sp.csr_array, format: str) -> _core.Plan | None:
     try:
-        return plan_csr(A, format, CPU)
+        return CanonicalCsr.of(A).plan(format, CPU)
     except sg.FormatError:
         return None
 

@@ -23,6 +23,7 @@ from experiments.records import Content, Row
 from experiments.suite import Item
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.papers.guo2011_planning import CSR_VECTOR
 from spmvgpu.planning import calibrate, measure, roofline
 from spmvgpu.planning.predict import MODELS, predict_csr
@@ -105,8 +106,10 @@ def compare(run: Run, problem: Problem) -> Iterator[Row]:
         raise NotApplicableError(f"{csr.nnz} non-zeros")
     profile = load_profile(ordinal, run.options.profile)
     described = {key: value for key, value in problem.describe().items() if key != "group"}
+    canonical = CanonicalCsr.of(csr)
     predicted = {
-        model: {p.name: p.time_us for p in predict_csr(csr, ordinal, model, profile)} for model in MODELS
+        model: {p.name: p.time_us for p in predict_csr(canonical, ordinal, model, profile)}
+        for model in MODELS
     }
     variants = calibrate.variants(profile.kind)
     if CSR_VECTOR not in variants:

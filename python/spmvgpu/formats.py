@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ from . import _core
 from ._util.arguments import did_you_mean, plain_options, with_hints
 from ._util.lazy import lazy
 from ._util.schema import Range
-from ._util.steps import step
-from ._util.value_types import Matrix, value_type
 from .devices import CPU, resolve_device
+from .inputs import limits
+
+if TYPE_CHECKING:
+    from .inputs.csr import CanonicalCsr
 
 Indices: TypeAlias = npt.NDArray[np.int32]
 #: Which row, or column, comes where: an array, or what is on the device of the matrix and stays there.
@@ -204,14 +206,14 @@ def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[
 
 
 def estimate_csr(
-    csr: Any, format: str, ordinal: int, options: dict[str, Any] | None = None
+    csr: CanonicalCsr, format: str, ordinal: int, options: dict[str, Any] | None = None
 ) -> dict[str, float]:
-    """`estimate` of a matrix that is canonical CSR already.
+    """`estimate` of a canonical matrix.
 
     For a GPU that is not here, without what would be planned for it.
     """
     ordinal = ordinal if ordinal < _core.device_count() else CPU
-    plans = [(piece.nnz, plan_csr(piece, format, ordinal, options)) for piece in pieces_for(csr, format)]
+    plans = [(piece.nnz, piece.plan(format, ordinal, options)) for piece in pieces_for(csr, format)]
     if len(plans) == 1:
         _, plan = plans[0]
         return {"bytes": plan.bytes, "padding": plan.padding}
@@ -219,67 +221,20 @@ def estimate_csr(
     return {"bytes": sum(plan.bytes for _, plan in plans), "padding": slots / csr.nnz}
 
 
-def pieces_for(csr: Any, format: str) -> Iterator[Any]:
-    """The pieces that a matrix that is canonical CSR is stored in: one, unless it has 2**31 entries or more.
+def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
+    """The pieces that a canonical matrix is stored in: one, unless it has 2**31 entries or more.
 
     Raises
     ------
     FormatError
         If there are several, and the format holds whole matrices only.
     """
-    from .inputs import compressed  # with SciPy, as in `estimate`
-
-    if csr.nnz > compressed.ENTRY_LIMIT and needs_symmetry(format):
+    if csr.is_wide and needs_symmetry(format):
         raise _core.FormatError(
-            f"format {format!r} holds at most {compressed.ENTRY_LIMIT} stored entries; this matrix has "
+            f"format {format!r} holds at most {limits.ENTRY_LIMIT} stored entries; this matrix has "
             f"{csr.nnz}. Use format='csr', which takes {csr.nnz * (4 + csr.dtype.itemsize)} bytes"
         )
-    return compressed.pieces_of(csr)
-
-
-def plan_csr(
-    csr: Any,
-    format: str,
-    ordinal: int,
-    options: dict[str, Any] | None = None,
-    processors: int | None = None,
-) -> _core.Plan:
-    """What a format would do with a matrix that is canonical CSR: its options, all chosen, and its cost.
-
-    With `processors` given, the device need not be here.
-    """
-    from .inputs.source import DeviceCsr  # with SciPy, as in `estimate`
-
-    with step("plan", format):
-        if isinstance(csr, DeviceCsr) and csr.ordinal == ordinal:
-            return csr.plan(format, options or {}, processors)
-        return value_type(csr.dtype).matrix.plan(
-            csr.indptr, csr.indices, csr.data, csr.shape[1], format, options or {}, ordinal, processors
-        )
-
-
-def build_in_one(csr: Any, choice: Choice, ordinal: int) -> Matrix:
-    """A matrix that is canonical CSR, in the chosen format on a device.
-
-    It may keep the index arrays of `csr`, which must not change any more. Where a GPU has no room for what it
-    is made of besides the result, the host makes it.
-    """
-    from .inputs.source import DeviceCsr  # with SciPy, as in `estimate`
-
-    try:
-        if isinstance(csr, DeviceCsr) and csr.ordinal == ordinal:
-            return csr.build(choice.format, choice.options)
-        return _matrix_of(csr, choice, ordinal, on_host=False)
-    except MemoryError:
-        if ordinal == CPU:
-            raise
-    return _matrix_of(csr, choice, ordinal, on_host=True)
-
-
-def _matrix_of(csr: Any, choice: Choice, ordinal: int, on_host: bool) -> Matrix:
-    return value_type(csr.dtype).matrix(
-        csr.indptr, csr.indices, csr.data, csr.shape[1], choice.format, choice.options, ordinal, True, on_host
-    )
+    return csr.pieces()
 
 
 def kernels(format: str) -> list[dict[str, Any]]:

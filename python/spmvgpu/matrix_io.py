@@ -80,7 +80,7 @@ def write_matrix(path: str | os.PathLike[str], A: object, *, symmetric: Symmetri
     path = with_suffix(path, MATRIX_SUFFIXES)
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a regular file")
-    csr = canonical_csr(A, symmetric=symmetric)
+    csr = canonical_csr(A, symmetric=symmetric).host
     known = declared(symmetric, csr.dtype)
     if symmetric is None and isinstance(A, SparseOperator):
         known = A._stored.symmetry

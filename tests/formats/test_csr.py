@@ -8,8 +8,8 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, typed, vector
 from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
-from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.inputs.csr import CanonicalCsr
 from support import allowed_values, assert_multiplies, over, over_types
 
 KERNELS = ["balanced", "shuffle", "shared", "half_warp"]
@@ -97,7 +97,7 @@ def test_tiles_are_small_where_gathers_are_far_apart(rows, anywhere, in_a_band, 
     a_gpu, of_processors = 0, 132
     for band, expected in ((rows, anywhere), (100, in_a_band)):
         A = canonical_csr(sg.gallery.banded_random(rows, 12, band), dtype=dtype)
-        plan = plan_csr(A, "csr", a_gpu, {"kernel": "balanced"}, of_processors)
+        plan = A.plan("csr", a_gpu, {"kernel": "balanced"}, of_processors)
         assert plan.options["tile"] == expected
 
 
@@ -109,8 +109,8 @@ def test_rows_that_are_waited_for_are_shared_by_a_block():
         lengths[rows // 2] = longest
         indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         places = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)
-        A = sp.csr_array((np.ones(indptr[-1]), places.astype(np.int32), indptr), shape=(rows, rows))
-        return plan_csr(A, "csr", 0, {}, 132).options["kernel"]  # a GPU need not be here
+        A = CanonicalCsr(np.ones(indptr[-1]), places.astype(np.int32), indptr, (rows, rows))
+        return A.plan("csr", 0, {}, 132).options["kernel"]  # a GPU need not be here
 
     assert kernel_of(5000, 16) == "shuffle"
     assert kernel_of(5000, 17) == "balanced"

@@ -12,7 +12,6 @@ import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, TYPES, from_lengths, matrix, vector
 from reference import assert_product
 from spmvgpu.devices import CPU
-from spmvgpu.formats import plan_csr
 from spmvgpu.inputs.canonical import canonical_csr
 from support import assert_same_entries, check_refusal, explained, over, over_types, poisoned
 
@@ -65,7 +64,7 @@ def csr(rows, cols, entries, dtype):
 
 
 def plan_of(A):
-    return plan_csr(canonical_csr(A), FORMAT, CPU)
+    return canonical_csr(A).plan(FORMAT, CPU)
 
 
 def counts(A):

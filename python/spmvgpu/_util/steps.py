@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from time import perf_counter
@@ -67,6 +68,14 @@ def recorded(recording: Recording | None = None) -> AbstractContextManager[Recor
 def step(name: str, of: str = "") -> _Timed:
     """A context that records the time within it as a step, unless it is a part of one."""
     return _Timed(name, of)
+
+
+def took(steps: Iterable[tuple[str, str, float]]) -> None:
+    """Record steps that the core took: their names, formats and seconds."""
+    recording = _recording.get()
+    if recording is not None and not recording.is_in_step:
+        for taken in steps:
+            recording.add(Step(*taken))
 
 
 class _Timed:

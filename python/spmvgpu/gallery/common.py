@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import real_number, whole_number
-from ..inputs.compressed import INDEX_LIMIT
+from ..inputs.limits import INDEX_LIMIT
 
 Array = npt.NDArray[Any]
 

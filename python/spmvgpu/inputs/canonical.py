@@ -11,16 +11,18 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from ..arrays import as_array
-from .compressed import ENTRY_LIMIT, INDEX_LIMIT, compressed, storage_dtype, wanted_dtype
+from .compressed import compressed, storage_dtype, wanted_dtype
+from .csr import Array, CanonicalCsr
+from .limits import ENTRY_LIMIT, INDEX_LIMIT
 from .sparse import csr_of_sparse, scipy_sparse
 
 Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
 
 
-def canonical_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> Any:
-    """`A` as a ``csr_array`` with sorted indices, no duplicates, and data of a value type.
-
-    The indices are int32, or int64 where there are more than `compressed.ENTRY_LIMIT` stored entries.
+def canonical_csr(
+    A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None
+) -> CanonicalCsr:
+    """`A` with sorted indices, no duplicates, and data of a value type.
 
     The index arrays are copies, and the copies are what is checked: a thread that changes those of `A`
     meanwhile may change which matrix this is, but brings no index out of range into it.
@@ -70,7 +72,7 @@ def checked_symmetry(symmetric: Any) -> _Declared | None:
     raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
 
 
-def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None) -> Any:
+def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None) -> CanonicalCsr:
     if isinstance(A, tuple):
         return _from_arrays(A, shape, wanted)
     if shape is not None:
@@ -103,7 +105,7 @@ def matrix_of(A: Any) -> Any:
 _ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
 
-def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | None) -> Any:
+def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | None) -> CanonicalCsr:
     if len(arrays) != 3:
         raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
     if shape is None:
@@ -112,7 +114,7 @@ def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | No
     return compressed(data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted))
 
 
-def _from_dense(dense: Any, given: type, wanted: np.dtype[Any] | None) -> Any:
+def _from_dense(dense: Array, given: type, wanted: np.dtype[Any] | None) -> CanonicalCsr:
     if dense.ndim != 2:
         raise ValueError(f"A is of type {given.__name__} and has {dense.ndim} dimensions; {_ALLOWED}")
     target = storage_dtype(dense.dtype, wanted)
@@ -132,7 +134,7 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return checked
 
 
-def _complete(csr: Any, symmetric: _Declared) -> Any:
+def _complete(csr: CanonicalCsr, symmetric: _Declared) -> CanonicalCsr:
     if csr.shape[0] != csr.shape[1]:
         kind = "Hermitian" if symmetric == "hermitian" else "symmetric"
         raise ValueError(f"a {kind} matrix is square; this one has shape {csr.shape}")
@@ -160,7 +162,7 @@ def _complete(csr: Any, symmetric: _Declared) -> Any:
     return compressed(full.data, full.indices, full.indptr, full.shape, csr.dtype)
 
 
-def _check_hermitian(csr: Any) -> None:
+def _check_hermitian(csr: CanonicalCsr) -> None:
     if csr.indptr.dtype != np.int32:
         raise ValueError(
             f"symmetric='hermitian' is allowed for at most {ENTRY_LIMIT} (2**31 - 1) stored entries, which "

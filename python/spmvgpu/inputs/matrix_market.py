@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._util.messages import quoted
-from .compressed import INDEX_LIMIT
+from .limits import INDEX_LIMIT
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ import os
 import zipfile
 from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from .._util.messages import quoted, reason
 from .._util.types import HostArray
 from .canonical import canonical_csr
-from .compressed import INDEX_LIMIT
+from .limits import INDEX_LIMIT
 from .matrix_market import Header, read_content, read_header
 
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
@@ -76,7 +76,7 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
         matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
         # Canonical here, where whatever fails can still be reported with the file's name.
         try:
-            return cast(sp.csr_array, canonical_csr(matrix))
+            return canonical_csr(matrix).host
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {reason(error)}") from error
     except MemoryError as error:

@@ -14,7 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import as_array, is_sparse
-from .compressed import check_integers, check_lengths, compressed, pattern, storage_dtype, transpose
+from .compressed import check_integers, check_lengths, compressed, pattern, storage_dtype
+from .csr import Array, CanonicalCsr
 
 _Wanted = np.dtype[Any] | None
 
@@ -45,8 +46,8 @@ def scipy_sparse(A: Any) -> Any | None:
     return converted
 
 
-def csr_of_sparse(A: Any, wanted: _Wanted) -> Any:
-    """A SciPy sparse matrix or array as a canonical ``csr_array``.
+def csr_of_sparse(A: Any, wanted: _Wanted) -> CanonicalCsr:
+    """A SciPy sparse matrix or array as a canonical matrix.
 
     Parameters
     ----------
@@ -76,19 +77,19 @@ def csr_of_sparse(A: Any, wanted: _Wanted) -> Any:
         ) from error
 
 
-def _from_csr(A: Any, wanted: _Wanted) -> Any:
+def _from_csr(A: Any, wanted: _Wanted) -> CanonicalCsr:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     return compressed(data, indices, indptr, A.shape, storage_dtype(data.dtype, wanted))
 
 
-def _from_csc(A: Any, wanted: _Wanted) -> Any:
+def _from_csc(A: Any, wanted: _Wanted) -> CanonicalCsr:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     dtype = storage_dtype(data.dtype, wanted)
     transposed = compressed(data, indices, indptr, A.shape[::-1], dtype, axis="row")
-    return transpose(transposed)
+    return transposed.transposed()
 
 
-def _from_bsr(A: Any, wanted: _Wanted) -> Any:
+def _from_bsr(A: Any, wanted: _Wanted) -> CanonicalCsr:
     data, indices, indptr = _arrays(A, "data", "indices", "indptr")
     dtype = storage_dtype(data.dtype, wanted)
     if data.ndim != 3 or data.shape[0] != indices.size or 0 in data.shape[1:]:
@@ -104,12 +105,14 @@ def _from_bsr(A: Any, wanted: _Wanted) -> Any:
     return _from_csr(copy.tocsr(), wanted)
 
 
-def _from_coo(A: Any, wanted: _Wanted) -> Any:
+def _from_coo(A: Any, wanted: _Wanted) -> CanonicalCsr:
     data, row, col = _arrays(A, "data", "row", "col")
     return _from_triplets(data, row, col, A.shape, wanted)
 
 
-def _from_triplets(data: Any, row: Any, col: Any, shape: tuple[int, int], wanted: _Wanted) -> Any:
+def _from_triplets(
+    data: Array, row: Array, col: Array, shape: tuple[int, int], wanted: _Wanted
+) -> CanonicalCsr:
     dtype = storage_dtype(data.dtype, wanted)
     row, col = _checked_indices("row", row, data, shape[0]), _checked_indices("col", col, data, shape[1])
     coo = sp.coo_array((np.array(data, dtype), (row, col)), shape=shape)
@@ -117,7 +120,7 @@ def _from_triplets(data: Any, row: Any, col: Any, shape: tuple[int, int], wanted
     return _from_csr(coo.tocsr(), wanted)
 
 
-def _checked_indices(name: str, indices: Any, data: Any, length: int) -> Any:
+def _checked_indices(name: str, indices: Array, data: Array, length: int) -> Array:
     """Copies of row or column numbers, as int32."""
     if indices.ndim != 1 or indices.shape != data.shape:
         raise ValueError(f"mismatched lengths: data has shape {data.shape}, {name} {indices.shape}")
@@ -130,7 +133,7 @@ def _checked_indices(name: str, indices: Any, data: Any, length: int) -> Any:
     return copy.astype(np.int32, copy=False)
 
 
-def _from_dia(A: Any, wanted: _Wanted) -> Any:
+def _from_dia(A: Any, wanted: _Wanted) -> CanonicalCsr:
     data, offsets = _arrays(A, "data", "offsets")
     dtype = storage_dtype(data.dtype, wanted)
     if data.ndim != 2 or offsets.shape != data.shape[:1]:
@@ -145,7 +148,7 @@ def _from_dia(A: Any, wanted: _Wanted) -> Any:
     return _from_csr(dia.tocsr(), wanted)
 
 
-def _from_lil(A: Any, wanted: _Wanted) -> Any:
+def _from_lil(A: Any, wanted: _Wanted) -> CanonicalCsr:
     for name, lists in (("rows", A.rows), ("data", A.data)):
         if not all(isinstance(row, list) for row in lists):
             raise ValueError(f"{name} of a lil matrix must contain lists only")
@@ -161,7 +164,7 @@ def _from_lil(A: Any, wanted: _Wanted) -> Any:
     return compressed(data, _flat("rows", rows), indptr, A.shape, dtype)
 
 
-def _from_dok(A: Any, wanted: _Wanted) -> Any:
+def _from_dok(A: Any, wanted: _Wanted) -> CanonicalCsr:
     entries = list(A.items())
     for key, _ in entries:
         if not isinstance(key, tuple) or len(key) != 2:
@@ -171,16 +174,16 @@ def _from_dok(A: Any, wanted: _Wanted) -> Any:
     return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted))
 
 
-def _flat(name: str, lists: list[list[Any]]) -> np.ndarray[Any, Any]:
+def _flat(name: str, lists: list[list[Any]]) -> Array:
     """All entries in one array, of the type that NumPy finds."""
     return as_array(name, list(chain.from_iterable(lists)))
 
 
-def _arrays(A: Any, *names: str) -> list[np.ndarray[Any, Any]]:
+def _arrays(A: Any, *names: str) -> list[Array]:
     return [as_array(name, getattr(A, name)) for name in names]
 
 
-_CONVERSIONS: dict[str, Callable[[Any, _Wanted], Any]] = {
+_CONVERSIONS: dict[str, Callable[[Any, _Wanted], CanonicalCsr]] = {
     "csr": _from_csr,
     "csc": _from_csc,
     "bsr": _from_bsr,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from .._util.value_types import core_class
 from ..devices import resolve_device
-from ..inputs.compressed import transpose
+from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from .preconditioners import DevicePreconditioner, check_operator, requested_device, what_fits
 from .vectors import DType
@@ -57,8 +57,8 @@ class IncompleteFactors(DevicePreconditioner):
         return stored
 
     def _conjugate_transposed(self) -> IncompleteFactors:
-        stored = transpose(self._stored())
-        stored.data = stored.data.conj()
+        stored = CanonicalCsr.of(self._stored()).transposed()
+        stored = stored.with_data(stored.data.conj())
         return _of_stored(stored, not self._factors.pivots_in_lower, self._ordinal, self._requested)
 
     def __reduce__(self) -> tuple[object, ...]:

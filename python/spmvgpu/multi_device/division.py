@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from .. import _core
 from .._util.arguments import whole_number
@@ -15,13 +13,13 @@ from .._util.plugins import Plugins
 from .._util.types import HostArray
 from .._util.value_types import AnyMatrix, DistributedMatrix, value_type
 from ..devices import CPU, device_name
-from ..formats import Choice, Indices, build_in_one, reads_all_of_x, reads_diagonals
-from ..inputs.compressed import narrowed, pieces_of, rows_of
+from ..formats import Choice, Indices, reads_all_of_x, reads_diagonals
+from ..inputs.csr import CanonicalCsr, Rows
 from ..partition.partitions import Partition, by_nnz, by_rows, check_powers
-from ..planning.choosing import choose, general_formats
+from ..planning.choosing import choose
 from ..planning.parts import estimate, formats_in
-from ..planning.predict import predict_csr
-from ..planning.profile import calibrated_power, device_model, load_profile
+from ..planning.predict import fastest, predict_considered
+from ..planning.profile import calibrated_power, device_model
 from ..planning.request import Request
 from ..planning.requests import requested
 from ..planning.symmetry import of_part
@@ -42,7 +40,6 @@ _LARGEST_CHUNK = 64 << 20
 # Entries of an interior that is worth kernels of its own: its product takes longer than their launches.
 _LEAST_INTERIOR = 4_000_000
 
-Rows: TypeAlias = range | Indices
 PARTITIONS: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Plugins(
     "partition", nnz=by_nnz, rows=by_rows
 )
@@ -118,7 +115,7 @@ class DevicePart:
 
 
 def divide(
-    csr: sp.csr_array, division: Division, request: Request, ordinals: Sequence[int]
+    csr: CanonicalCsr, division: Division, request: Request, ordinals: Sequence[int]
 ) -> list[DevicePart]:
     """The rows that each device gets."""
     given = division.partition
@@ -136,7 +133,7 @@ def divide(
     return [DevicePart(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
 
 
-def measured_powers(csr: sp.csr_array, request: Request, ordinals: Sequence[int]) -> tuple[float, ...]:
+def measured_powers(csr: CanonicalCsr, request: Request, ordinals: Sequence[int]) -> tuple[float, ...]:
     """Equal ones if all devices are of one kind; else as calibrated, or from products with some rows."""
     kinds = {ordinal: device_model(ordinal) for ordinal in ordinals}
     if len(set(kinds.values())) == 1:
@@ -153,7 +150,7 @@ def measured_powers(csr: sp.csr_array, request: Request, ordinals: Sequence[int]
 
 
 def fit(
-    csr: sp.csr_array, request: Request, parts: Sequence[DevicePart], memory_limit: int | None = None
+    csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart], memory_limit: int | None = None
 ) -> list[DevicePart]:
     """The parts, less the rows that do not fit the memory of their GPU.
 
@@ -170,8 +167,8 @@ def fit(
     return fitting
 
 
-def _split(csr: sp.csr_array, request: Request, part: DevicePart, available: int) -> list[DevicePart]:
-    own = _rows_in(csr, part.rows)
+def _split(csr: CanonicalCsr, request: Request, part: DevicePart, available: int) -> list[DevicePart]:
+    own = csr.rows(part.rows)
     vectors = own.dtype.itemsize * (own.shape[0] + own.shape[1])
     needed = _bytes_needed(own, request, part.ordinal)
     if needed + vectors <= available or own.nnz == 0:
@@ -179,7 +176,7 @@ def _split(csr: sp.csr_array, request: Request, part: DevicePart, available: int
     chunk = min(_LARGEST_CHUNK, available // 16)  # of each of two buffers
     for_matrix = max(0, available - 2 * chunk - vectors)
     resident = int(np.searchsorted(own.indptr, own.nnz * for_matrix / needed, side="right")) - 1
-    rest = _rows_in(own, range(resident, own.shape[0]))
+    rest = own.rows(range(resident, own.shape[0]))
     streamed_ms, cpu_ms = _streamed_ms(rest), _cpu_ms(rest)
     reason = (
         f"{needed + vectors} bytes do not fit into the {available} bytes of {device_name(part.ordinal)}: "
@@ -193,14 +190,14 @@ def _split(csr: sp.csr_array, request: Request, part: DevicePart, available: int
     return [replace(part, rows=part.rows[:resident], is_full=True), on_cpu] if resident else [on_cpu]
 
 
-def _streamed_ms(csr: sp.csr_array) -> float:
+def _streamed_ms(csr: CanonicalCsr) -> float:
     entries, rows = int(csr.nnz), int(csr.shape[0])
     return 1e3 * (entries * (int(csr.dtype.itemsize) + 4) + rows * 4) / _BUS_RATE
 
 
-def _cpu_ms(csr: sp.csr_array) -> float:
+def _cpu_ms(csr: CanonicalCsr) -> float:
     sample = _sample(csr)
-    microseconds = build_in_one(sample, Choice("csr"), CPU).time_products(5)
+    microseconds = sample.build("csr", {}, CPU).time_products(5)
     return 1e-3 * microseconds * int(csr.nnz) / max(int(sample.nnz), 1)
 
 
@@ -211,38 +208,37 @@ def _room(ordinal: int) -> int:
     return max(0, free - max(_LEAST_KEPT_FREE, int(free * _MEMORY_KEPT_FREE)))
 
 
-def _sample(csr: sp.csr_array, room: int | None = None) -> sp.csr_array:
+def _sample(csr: CanonicalCsr, room: int | None = None) -> CanonicalCsr:
     """The first rows, as many as are worth timing and leave most of the room free."""
     entries = _SAMPLE_ENTRIES
     if room is not None:
         entries = min(entries, room // (8 * (csr.dtype.itemsize + 4)))
     end = int(np.searchsorted(csr.indptr, entries, side="right")) - 1
-    return narrowed(rows_of(csr, range(min(max(end, 1), csr.shape[0]))))
+    return csr.rows(range(min(max(end, 1), csr.shape[0])))
 
 
-def _bytes_needed(own: sp.csr_array, request: Request, ordinal: int) -> int:
+def _bytes_needed(own: CanonicalCsr, request: Request, ordinal: int) -> int:
     choice = requested(own, request.format, ordinal, dict(request.options))
     if request.format == "auto" and ordinal == CPU:
         choice = Choice("csr")
     elif request.format == "auto":
-        names = general_formats(of_part(request.symmetric), "cuda")  # those that `choose` asks
-        expected = predict_csr(own, ordinal, "roofline", load_profile(ordinal), names, True).best
+        expected = fastest(predict_considered(own, ordinal, "cached", of_part(request.symmetric)))
         choice = Choice(expected.format, expected.options)
     return estimate(own, choice, ordinal)
 
 
-def _store(own: sp.csr_array, request: Request, ordinal: int, *, untuned: bool = False) -> AnyMatrix:
+def _store(own: CanonicalCsr, request: Request, ordinal: int, *, untuned: bool = False) -> AnyMatrix:
     """Some rows in a format of their own on a device."""
     tune, known = "off" if untuned else request.tune, of_part(request.symmetric)
     return choose(own, request.format, ordinal, tune, dict(request.options), known, request.budget)[1]
 
 
-def build(csr: sp.csr_array, request: Request, parts: Sequence[DevicePart]) -> DistributedMatrix:
+def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> DistributedMatrix:
     """The matrix whose parts are on their devices."""
     has_pieces = len(parts) > 1 and csr.shape[0] == csr.shape[1]  # so have vectors then
     made = []
     for part in parts:
-        own = _rows_in(csr, part.rows)
+        own = csr.rows(part.rows)
         interior = _interior(own, part) if has_pieces else range(0)
         matrix = _store_part(own, request, part, interior)
         first = part.rows.start if isinstance(part.rows, range) else part.rows
@@ -250,7 +246,7 @@ def build(csr: sp.csr_array, request: Request, parts: Sequence[DevicePart]) -> D
     return value_type(csr.dtype).distributed(csr.shape[0], csr.shape[1], made)
 
 
-def _store_part(own: sp.csr_array, request: Request, part: DevicePart, interior: range) -> AnyMatrix:
+def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior: range) -> AnyMatrix:
     """The rows of a part: in one format, or the interior first and the others in formats of their own.
 
     Those that do not stay in memory come last and are streamed.
@@ -263,17 +259,17 @@ def _store_part(own: sp.csr_array, request: Request, part: DevicePart, interior:
         resident = [range(part.resident)]
     for rows in filter(len, resident):
         untuned = part.is_full or (bool(interior) and rows is not interior)
-        made.append((_store(_rows_in(own, rows), request, part.ordinal, untuned=untuned), rows.start, 0))
+        made.append((_store(own.rows(rows), request, part.ordinal, untuned=untuned), rows.start, 0))
     if part.resident is not None:
         streamed, first = value_type(own.dtype).streamed, part.resident
-        for some in pieces_of(rows_of(own, range(first, own.shape[0]))):
+        for some in own.rows(range(first, own.shape[0])).pieces():
             arrays = (some.indptr, some.indices, some.data)
             made.append((streamed(*arrays, own.shape[1], part.ordinal, part.chunk), first, 0))
             first += some.shape[0]
     return made[0][0] if len(made) == 1 else value_type(own.dtype).parted(own.shape[0], own.shape[1], made)
 
 
-def _interior(own: sp.csr_array, part: DevicePart) -> range:
+def _interior(own: CanonicalCsr, part: DevicePart) -> range:
     """The rows of a part, counted from its first, that are multiplied while it gets its halo of x.
 
     They are those further from its first and last row than any of its entries is from the diagonal, so that
@@ -291,7 +287,7 @@ def _interior(own: sp.csr_array, part: DevicePart) -> range:
     return range(start, stop) if worthwhile and stop - start < len(rows) else nothing
 
 
-def _ends_of_rows(csr: sp.csr_array) -> tuple[HostArray, HostArray, HostArray]:
+def _ends_of_rows(csr: CanonicalCsr) -> tuple[HostArray, HostArray, HostArray]:
     """The rows of a canonical matrix that are not empty, and the columns of their first and last entries."""
     filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
     first = csr.indices[csr.indptr[filled]].astype(np.int64)
@@ -299,7 +295,7 @@ def _ends_of_rows(csr: sp.csr_array) -> tuple[HostArray, HostArray, HostArray]:
     return filled, first, last
 
 
-def _window(csr: sp.csr_array, matrix: AnyMatrix) -> tuple[int, int]:
+def _window(csr: CanonicalCsr, matrix: AnyMatrix) -> tuple[int, int]:
     """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
     names = formats_in(matrix)
     if any(map(reads_all_of_x, names)):
@@ -312,11 +308,6 @@ def _window(csr: sp.csr_array, matrix: AnyMatrix) -> tuple[int, int]:
             csr.shape[1], csr.shape[0] + int((last - filled).max())
         )
     return int(first.min()), int(last.max()) + 1
-
-
-def _rows_in(csr: sp.csr_array, rows: Rows) -> sp.csr_array:
-    """Some rows of a canonical matrix, in the order given."""
-    return narrowed(rows_of(csr, rows) if isinstance(rows, range) else csr[rows])
 
 
 def _as_rows(rows: Indices) -> Rows:

@@ -18,8 +18,6 @@ from .._util.types import Devices, HostArray
 from ..arrays import is_sparse, library_of
 from ..devices import at_most
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import transpose
-from ..inputs.source import transpose_for
 from ..inputs.sparse import scipy_sparse
 from ..planning.symmetry import of_multiple
 from .build import build, build_derived, build_multiple
@@ -28,10 +26,9 @@ from .stored import Stored, Variant
 
 def multiple(stored: Stored, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Stored:
     """The matrix with values that a function makes of its own, which they are times a factor."""
-    csr = stored.to_csr()
-    csr.data = function(csr.data)
+    csr = stored.canonical()
     known = stored.description.request.symmetric
-    return build_multiple(csr, stored.description, of_multiple(known, factor))
+    return build_multiple(csr.with_data(function(csr.data)), stored.description, of_multiple(known, factor))
 
 
 def is_factor(dtype: np.dtype[np.generic], value: object) -> bool:
@@ -50,12 +47,12 @@ def variant(stored: Stored, which: Variant) -> Stored:
         return multiple(stored, np.conjugate)
     description = stored.description
     with at_most(description.threads):
-        csr = stored.to_csr()
+        csr = stored.canonical()
         if conjugated or description.is_divided:
-            csr = transpose(csr)
-            csr.data = np.conjugate(csr.data) if conjugated else csr.data
+            csr = csr.transposed()
+            csr = csr.with_data(np.conjugate(csr.data)) if conjugated else csr
         else:
-            csr = transpose_for(csr, *description.ordinals)
+            csr = csr.transposed(*description.ordinals)
         return build_derived(csr, description.transposed(), "transposed")
 
 
@@ -63,7 +60,7 @@ def moved(stored: Stored, device: str | Devices) -> Stored:
     """The matrix on another device in the same format, or on several in a format for each."""
     there = stored.description.on(device)
     stays = not there.is_divided and not stored.description.is_divided
-    return build(stored.to_csr(), there if stays else there.unchosen())
+    return build(stored.canonical(), there if stays else there.unchosen())
 
 
 def submatrix(stored: Stored, key: object) -> Stored:
@@ -119,7 +116,7 @@ def summed(stored: Stored, other: object, sign: int, other_sign: int) -> Stored 
                 f"{stored.shape}"
             )
         with at_most(stored.description.threads):
-            csr = canonical_csr(csr, dtype=np.result_type(stored.matrix.dtype, csr.dtype))
+            csr = canonical_csr(csr, dtype=np.result_type(stored.matrix.dtype, csr.dtype)).host
         return _of_entries(stored, _signed(stored.to_csr(), sign) + _signed(csr, other_sign))
     is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
     if is_array or is_number(other):

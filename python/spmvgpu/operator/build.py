@@ -9,11 +9,10 @@ from .._util.steps import Recording, recorded, step
 from ..devices import at_most
 from ..formats import Choice
 from ..inputs.canonical import canonical_csr
-from ..inputs.source import in_host_memory
+from ..inputs.csr import CanonicalCsr
 from ..multi_device import division
 from ..planning import parts
 from ..planning.choosing import choose
-from ..planning.parts import CanonicalCsr
 from ..planning.reordering import in_order
 from ..planning.symmetry import Symmetry
 from .description import Description
@@ -62,7 +61,7 @@ def _in_chosen_format(csr: CanonicalCsr, description: Description, recording: Re
 
 
 def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
-    csr, request, how = in_host_memory(csr), description.request, description.division
+    csr, request, how = csr.in_host_memory(), description.request, description.division
     divided = division.divide(csr, how, request, description.ordinals)
     fitting = division.fit(csr, request, divided, how.memory_limit)
     matrix = division.build(csr, request, fitting)

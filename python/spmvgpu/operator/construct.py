@@ -14,14 +14,13 @@ from ..devices import CPU, at_most, device_name, thread_count
 from ..formats import check_format
 from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from ..inputs.compressed import wanted_dtype
+from ..inputs.csr import CanonicalCsr
 from ..inputs.source import device_csr
 from ..multi_device.division import Division
 from ..partition import Partition
-from ..planning.budget import BUDGET
 from ..planning.choosing import MODES
-from ..planning.parts import CanonicalCsr
 from ..planning.reordering import Reorder, check_reorder
-from ..planning.request import Request
+from ..planning.request import BUDGET, Request
 from ..planning.requests import REQUESTS
 from ..planning.symmetry import declared
 from .build import build

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import _core
 from .._util.show import html_table, in_bytes, short, wrapped
 from .._util.steps import in_words
 from .._util.value_types import DistributedMatrix, is_distributed
 from ..devices import CPU, device_name
 from ..formats import traits
-from ..inputs import compressed
+from ..inputs import limits
 from ..multi_device.division import DevicePart
-from ..planning.budget import takes_long_to_plan
 from ..planning.parts import counts, format_of, options, value_map_bytes
 from ..planning.predict import predict_csr
 from ..planning.profile import load_profile
@@ -54,27 +54,26 @@ def _alone(stored: Stored) -> list[str]:
             lines.append(f"tuning took {took}: {', '.join(trials)}")
         if tuning.steps:
             lines.append(f"made in {in_words(tuning.steps)}")
-    if matrix.nnz > compressed.ENTRY_LIMIT:
-        lines.append(f"stored in chunks of some rows each: a format holds {compressed.ENTRY_LIMIT} entries")
+    if matrix.nnz > limits.ENTRY_LIMIT:
+        lines.append(f"stored in chunks of some rows each: a format holds {limits.ENTRY_LIMIT} entries")
     counted = ", ".join(f"{name} {count:.0f}" for name, count in counts(matrix).items() if count)
     if counted:
         lines.append(f"stored with: {counted}")
     if map_bytes := value_map_bytes(matrix):
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     (ordinal,) = stored.ordinals
-    kind = "cpu" if ordinal == CPU else "cuda"
-    predictions = predict_csr(stored.to_csr(), ordinal, "roofline", load_profile(ordinal))
+    predictions = predict_csr(stored.canonical(), ordinal, "roofline", load_profile(ordinal))
     lines += ["", predictions.caption]
     table, best = predictions.table(choice.format, options(matrix)), predictions.best.format
     known, notes = traits(best), []
     if choice.format != best and known.only_if_asked:
         notes.append(f"{best} is there for experiments: only format={best!r} gives it")
-    elif choice.format != best and takes_long_to_plan(best, kind):
+    elif choice.format != best and _core.takes_long_to_plan(best, ordinal):
         asked = "symmetric=True or tune='full'" if known.needs_symmetry else "tune='full'"
         notes.append(
             f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
         )
-    elif choice.format != best and kind == "cuda" and known.needs_few_values:
+    elif choice.format != best and ordinal != CPU and known.needs_few_values:
         notes.append(f"{best} is considered with tune='full', or for few values on near columns")
     return [*map(wrapped, lines), table, *map(wrapped, notes)]
 

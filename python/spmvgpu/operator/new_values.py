@@ -23,8 +23,7 @@ def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
     symmetric = _symmetry_with(stored, values)
     if symmetric == stored.description.request.symmetric and _takes(stored, values, op):
         return stored
-    csr = stored.to_csr()
-    csr.data = values.on_host()
+    csr = stored.canonical().with_data(values.on_host())
     return build_values(csr, stored.description, symmetric)
 
 

@@ -17,7 +17,8 @@ from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
 from .._util.value_types import NAMES, AnyMatrix, DistributedMatrix
 from ..arrays import is_sparse, library_of, taken
 from ..devices import at_most, device_name
-from ..inputs.compressed import INDEX_LIMIT, storage_dtype, wanted_dtype
+from ..inputs.compressed import storage_dtype, wanted_dtype
+from ..inputs.limits import INDEX_LIMIT
 from ..planning import parts
 from ..planning.symmetry import simplest
 from ..planning.tuning import Tuning

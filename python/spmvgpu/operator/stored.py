@@ -13,6 +13,7 @@ from .._util.value_types import AnyMatrix
 from ..arrays import Located
 from ..devices import CPU, at_most, device_name
 from ..formats import needs_symmetry
+from ..inputs.csr import CanonicalCsr
 from ..multi_device.division import DevicePart
 from ..planning.parts import options, to_csr
 from ..planning.symmetry import stored_as
@@ -112,6 +113,10 @@ class Stored:
         """The entries as a new canonical ``csr_array``."""
         with at_most(self.description.threads):
             return to_csr(self.matrix)
+
+    def canonical(self) -> CanonicalCsr:
+        """The entries as a new canonical matrix."""
+        return CanonicalCsr.of(self.to_csr())
 
     def belongs_to(self, op: object) -> None:
         """Count an operator that has it, as long as it lives and has no other; `lock` is held."""

@@ -118,7 +118,9 @@ def predictions(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) 
             continue
         options = {"kernel": "shared"} if name == "csr" else {}
         note = "" if name in times else "the model does not cover this format"
-        entries.append(Prediction(name, options, times.get(name), cost["bytes"], cost["padding"], note=note))
+        entries.append(
+            Prediction(name, options, times.get(name), int(cost["bytes"]), cost["padding"], note=note)
+        )
     return entries
 
 

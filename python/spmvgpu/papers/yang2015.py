@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from .._util.arguments import whole_number, with_hints
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import INDEX_LIMIT
+from ..inputs.limits import INDEX_LIMIT
 from ..partition import partitions
 from ..partition.partitions import Array, Partition, Parts, check_powers, row_lengths
 

@@ -14,7 +14,7 @@ from .._util.arguments import real_number, whole_number, with_hints
 from .._util.show import Brief
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import INDEX_LIMIT
+from ..inputs.limits import INDEX_LIMIT
 
 Array = npt.NDArray[Any]
 

@@ -17,6 +17,7 @@ from .. import _core
 from .._util.plugins import Plugins
 from ..devices import CPU, build_info
 from ..formats import formats, kernels
+from ..inputs.csr import CanonicalCsr
 from . import measure, roofline, samples
 from .profile import Profile, device_model
 
@@ -92,7 +93,7 @@ def calibrate(
                     records[part] += timed()
                     continue
                 data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
-                found = _core.features(matrix.indptr, matrix.indices, data, matrix.shape[1])
+                found = CanonicalCsr(data, matrix.indices, matrix.indptr, matrix.shape).features
                 features[f"{sample.name} {dtype}"] = found
                 records[part] += timed(partial(_core.roofline_terms, found, data.itemsize, machine))
     report(1, "fitting")

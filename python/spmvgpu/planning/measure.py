@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._util.value_types import Matrix
 from ..devices import CPU
-from ..formats import Choice, build_in_one, plan_csr
+from ..inputs.csr import CanonicalCsr
 from .roofline import Terms
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
@@ -30,11 +30,11 @@ def time_variants(
 ) -> Iterator[dict[str, Any]]:
     """A record per variant that holds the matrix: the terms of its plan, bytes, microseconds a product."""
     data = matrix.data.astype(DTYPES[dtype], copy=False)
-    csr = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    csr = CanonicalCsr(data, matrix.indices, matrix.indptr, matrix.shape)
     for format, options in variants:
         try:
-            terms = terms_of(plan_csr(csr, format, ordinal, options))
-            built = build_in_one(csr, Choice(format, options), ordinal)
+            terms = terms_of(csr.plan(format, ordinal, options))
+            built = csr.build(format, options, ordinal)
         except (_core.FormatError, MemoryError):
             continue
         yield {

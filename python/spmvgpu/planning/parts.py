@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,14 +23,10 @@ from .._util.value_types import (
     is_streamed,
     value_type,
 )
-from ..formats import Choice, Indices, Order, Part, build_in_one, estimate_csr, indices_of, pieces_for
-from ..inputs import compressed
-from ..inputs.compressed import narrowed
-from ..inputs.source import DeviceCsr, in_host_memory
+from ..formats import Choice, Indices, Order, Part, estimate_csr, indices_of, pieces_for
+from ..inputs import limits
+from ..inputs.csr import CanonicalCsr
 from ..partition.partitions import check_sets
-
-#: A canonical matrix, in host memory or on a device.
-CanonicalCsr: TypeAlias = sp.csr_array | DeviceCsr
 
 
 def reordered(choice: Choice, order: Order) -> Choice:
@@ -71,7 +67,7 @@ def transposed(choice: Choice) -> Choice:
 
 
 def build(csr: CanonicalCsr, choice: Choice, ordinal: int) -> AnyMatrix:
-    """A matrix that is canonical CSR, as chosen, on a device.
+    """A canonical matrix, as chosen, on a device.
 
     Raises
     ------
@@ -84,14 +80,13 @@ def build(csr: CanonicalCsr, choice: Choice, ordinal: int) -> AnyMatrix:
     if choice.parts:
         # The core checks once more what would corrupt memory.
         check_sets([part.rows for part in choice.parts], csr.shape[0], "the parts must")
-        csr = in_host_memory(csr)
         for part in choice.parts:
             stored = build(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
             made.append((stored, part.rows, 0 if part.cols is None else part.cols))
     else:
         first = 0
         for chunk in pieces_for(csr, choice.format):
-            made.append((build_in_one(chunk, choice, ordinal), first, 0))
+            made.append((chunk.build(choice.format, choice.options, ordinal), first, 0))
             first += chunk.shape[0]
         if len(made) == 1:
             return made[0][0]
@@ -122,15 +117,15 @@ def estimate(csr: CanonicalCsr, choice: Choice, ordinal: int) -> int:
     )
 
 
-def submatrix(csr: sp.csr_array, rows: Indices, cols: Indices | None = None) -> sp.csr_array:
-    """``csr[rows][:, cols]`` as canonical CSR; every column without `cols`.
+def submatrix(csr: CanonicalCsr, rows: Indices, cols: Indices | None = None) -> CanonicalCsr:
+    """``csr[rows][:, cols]`` as a canonical matrix; every column without `cols`.
 
     Raises
     ------
     ValueError
         If the rows have entries in other columns, which would be lost.
     """
-    part = csr[rows]
+    part = csr.host[rows]
     indices, width = part.indices, csr.shape[1]
     if cols is not None:
         width = len(cols)
@@ -142,7 +137,7 @@ def submatrix(csr: sp.csr_array, rows: Indices, cols: Indices | None = None) -> 
             row = rows[np.searchsorted(part.indptr, k, side="right") - 1]
             raise ValueError(f"entry ({row}, {part.indices[k]}) is outside the columns of its part")
     found = sp.csr_array((part.data, indices, part.indptr), shape=(len(rows), width))
-    return narrowed(found.sorted_indices())
+    return CanonicalCsr.of(found.sorted_indices())
 
 
 def _made_of(matrix: PartedMatrix | DistributedMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
@@ -169,7 +164,7 @@ def to_csr(matrix: AnyMatrix) -> sp.csr_array:
     if is_in_one_format(matrix) or is_streamed(matrix):
         return sp.csr_array(matrix.to_csr(), shape=shape)
     made_of = _made_of(matrix)
-    index_type = np.int32 if matrix.nnz <= compressed.ENTRY_LIMIT else np.int64
+    index_type = np.int32 if matrix.nnz <= limits.ENTRY_LIMIT else np.int64
     data, indices = np.empty(matrix.nnz, matrix.dtype), np.empty(matrix.nnz, index_type)
     indptr = np.zeros(shape[0] + 1, index_type)
     row, begin = 0, 0

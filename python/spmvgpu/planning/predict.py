@@ -7,25 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from .. import _core
 from .._util.arguments import one_of, with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
-from .._util.steps import step
-from .._util.value_types import value_type
-from ..devices import CPU, device_name, resolve_device
-from ..formats import formats, plan_csr
+from .._util.steps import step, took
+from .._util.value_types import CsrSource
+from ..devices import device_name, resolve_device
+from ..formats import formats
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import pieces_of
-from ..inputs.source import DeviceCsr
-from .profile import Profile, Variant, is_profile_of, load_profile
+from ..inputs.csr import CanonicalCsr
+from .profile import Profile, is_profile_of, load_profile, model_of
 from .roofline import variant_name
+from .symmetry import Symmetry
 
-#: Of a format, its least time in microseconds, its error, and the best prediction so far.
-WorthAPlan: TypeAlias = "Callable[[str, float, float | None, Prediction], bool]"
-
-_NOT_MEASURED = (Variant({}, None, None),)
-_NOT_CALIBRATED = "from its bytes alone: the profile has no times for this format, so auto does not choose it"
+_Predicted: TypeAlias = tuple[list[tuple[Any, ...]], list[tuple[str, str, float]]]  # with steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +35,7 @@ class Prediction(Brief):
     time_us : float or None
         Time of a product in microseconds. None if the format cannot hold the matrix, or if the model does not
         cover the format.
-    bytes : float or None
+    bytes : int or None
         Memory on the device in bytes. None if the format cannot hold the matrix.
     padding : float or None
         Stored slots per non-zero. None if the format cannot hold the matrix.
@@ -62,7 +57,7 @@ class Prediction(Brief):
     format: str
     options: dict[str, Any] = field(default_factory=dict)
     time_us: float | None = None
-    bytes: float | None = None
+    bytes: int | None = None
     padding: float | None = None
     error: float | None = None
     note: str = ""
@@ -261,118 +256,59 @@ class Model(NamedTuple):
     """A model that a plug-in adds: its parameters are a section of the profile, which `check` may refuse."""
 
     check: Callable[[Profile], None]
-    predict: Callable[[Any, int, Profile, Iterable[str]], list[Prediction]]
+    predict: Callable[[CanonicalCsr, int, Profile, Iterable[str]], list[Prediction]]
 
 
 _ADDED: Mapping[str, Model] = Plugins("model")
 MODELS = ("roofline", *_ADDED)
 
 
-def predict_csr(
-    csr: Any,
-    ordinal: int,
-    model: str,
-    profile: Profile,
-    names: Iterable[str] | None = None,
-    to_choose: bool = False,
-    is_worth_a_plan: WorthAPlan | None = None,
-) -> Predictions:
-    """`predict` of a matrix that is canonical CSR already, for the formats in `names`, or all of them.
-
-    With `to_choose` for those of them that the profile has measurements of, for one to be chosen: what
-    follows from bytes alone is a bound, and nobody has timed how near to it the format comes on the device.
-    If there are none, there is nothing better than bounds. Of a format with several kernels it is the one
-    that the format itself takes for the matrix, as in what is built.
-
-    `is_worth_a_plan` is asked with a format, the least time that it could take, its error, and the best of
-    the others so far; what is not worth one is left out.
-    """
-    chosen = formats() if names is None else tuple(names)
-    if to_choose:
-        known = profile.variants[value_type(csr.dtype).profile]
-        chosen = tuple(name for name in chosen if name in known) or chosen
-    is_own = is_profile_of(profile, ordinal)
+def predict_csr(csr: CanonicalCsr, ordinal: int, model: str, profile: Profile) -> Predictions:
+    """`predict` of a canonical matrix."""
     if model in _ADDED:
-        entries = _ADDED[model].predict(csr, ordinal, profile, chosen)
+        entries = _ADDED[model].predict(csr, ordinal, profile, formats())
     else:
-        pieces = list(pieces_of(csr))
-        worth = is_worth_a_plan if len(pieces) == 1 else None  # each of several would leave out others
-        each = [_by_roofline(piece, ordinal, profile, chosen, is_own, to_choose, worth) for piece in pieces]
-        entries = each[0] if len(each) == 1 else _together(each, chosen)
+        known = model_of(profile, ordinal, csr.dtype)
+        entries = _of_pieces(csr, lambda source: source.predict(ordinal, known))
     source = profile.device
-    if not is_own:
+    if not is_profile_of(profile, ordinal):
         source += f" with {profile.processors} processors, another device, so the error is unknown"
     return Predictions(entries, csr.nnz, device_name(ordinal), model, source)
 
 
-def features(csr: Any) -> dict[str, Any]:
-    """What the models know of a matrix that is canonical CSR."""
-    with step("features"):
-        if isinstance(csr, DeviceCsr):
-            return csr.features
-        return _core.features(csr.indptr, csr.indices, csr.data, csr.shape[1])
-
-
-def _by_roofline(
-    csr: Any,
-    ordinal: int,
-    profile: Profile,
-    names: Iterable[str],
-    is_own: bool,
-    own_kernels: bool,
-    is_worth_a_plan: WorthAPlan | None,
+def predict_considered(
+    csr: CanonicalCsr, ordinal: int, mode: str, symmetric: Symmetry | bool | None
 ) -> list[Prediction]:
-    known = profile.variants[value_type(csr.dtype).profile]
-    # A CPU's profile holds for any number of threads.
-    processors = _core.max_threads() if profile.kind == "cpu" else profile.processors
-    case = profile.model(csr.dtype).case(features(csr), processors)
-    # Of the device that the profile is of, which need not be here.
-    first_gpu = 0
-    planned = CPU if profile.kind == "cpu" else max(ordinal, first_gpu)
-    candidates: list[tuple[float, str, Sequence[Variant]]] = []
-    for name in names:
-        measured = known.get(name, _NOT_MEASURED)
-        for variants in [measured] if own_kernels else [[variant] for variant in measured]:
-            places = [variant.place for variant in variants if variant.place is not None]
-            asked = places if is_worth_a_plan is not None else []
-            least = min((case.least_time_us(place, planned) for place in asked), default=0.0)
-            candidates.append((least, name, variants))
-    candidates.sort(key=lambda candidate: candidate[0])
-    entries: list[Prediction] = []
-    best: Prediction | None = None
-    refusing: set[str] = set()  # all variants alike
-    for least, name, variants in candidates:
-        error = max((v.error for v in variants if v.error is not None), default=None) if is_own else None
-        if name in refusing or (best and is_worth_a_plan and not is_worth_a_plan(name, least, error, best)):
-            continue
-        options = variants[0].options if len(variants) == 1 else {}
-        try:
-            plan = plan_csr(csr, name, planned, options, processors)
-        except _core.FormatError as refused:
-            entries.append(Prediction(name, note=str(refused)))
-            refusing.add(name)
-            continue
-        note = ""
-        taken = plan.options.items()
-        variant = next((v for v in variants if v.options.items() <= taken), variants[0])
-        if variant.place is not None:
-            time = case.time_us(variant.place, plan)
-        else:
-            moved = plan.bytes + sum(csr.shape) * csr.dtype.itemsize
-            launch_us = profile.roofline[value_type(csr.dtype).profile]["launch_us"]
-            time = launch_us + 1e6 * moved / profile.memory_bandwidth
-            note = _NOT_CALIBRATED
-        error = variant.error if is_own else None
-        entries.append(Prediction(name, options, time, plan.bytes, plan.padding, error, note))
-        if best is None or time < (best.time_us or 0.0):
-            best = entries[-1]
-    return entries
+    """The predictions for the formats that ``format="auto"`` considers.
+
+    Of a format with several kernels it is the one that the format itself takes for the matrix, as in what is
+    built.
+    """
+    declared = None if symmetric is None else bool(symmetric)
+    with step("profile"):
+        model = model_of(load_profile(ordinal), ordinal, csr.dtype)
+    return _of_pieces(csr, lambda source: source.predict_considered(ordinal, model, mode, declared))
 
 
-def _together(pieces: Sequence[Sequence[Prediction]], names: Iterable[str]) -> list[Prediction]:
+def fastest(predictions: Sequence[Prediction]) -> Prediction:
+    """The one with the shortest time; one without a time where there is no other."""
+    infinity = float("inf")
+    return min(predictions, key=lambda p: infinity if p.time_us is None else p.time_us)
+
+
+def _of_pieces(csr: CanonicalCsr, predict: Callable[[CsrSource], _Predicted]) -> list[Prediction]:
     """The predictions for a matrix whose pieces are multiplied one after the other."""
+    pieces = []
+    for piece in csr.pieces():
+        found, steps = predict(piece.source)
+        took(steps)
+        pieces.append([Prediction(*entry) for entry in found])
+    return pieces[0] if len(pieces) == 1 else _together(pieces)
+
+
+def _together(pieces: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     entries = []
-    for name in names:
+    for name in dict.fromkeys(entry.format for entry in pieces[0]):
         every = [[entry for entry in piece if entry.format == name] for piece in pieces]
         refused = next((entry for found in every for entry in found if entry.time_us is None), None)
         if refused is not None:
@@ -380,7 +316,7 @@ def _together(pieces: Sequence[Sequence[Prediction]], names: Iterable[str]) -> l
             continue
         for same in zip(*every, strict=True):
             time = sum(entry.time_us or 0.0 for entry in same)
-            size = sum(entry.bytes or 0.0 for entry in same)
+            size = sum(entry.bytes or 0 for entry in same)
             padding = max(entry.padding or 0.0 for entry in same)
             entries.append(replace(same[0], time_us=time, bytes=size, padding=padding))
     return entries

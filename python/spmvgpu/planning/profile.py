@@ -10,11 +10,13 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from .. import _core, cache
 from .._util.lazy import lazy
@@ -28,14 +30,6 @@ SCHEMA = 1
 DTYPES = ("f32", "f64")
 SHIPPED = Path(__file__).parents[1] / "profiles"
 _DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
-
-
-class Variant(NamedTuple):
-    """A kernel of a format, as a profile knows it."""
-
-    options: dict[str, Any]
-    error: float | None  # mean relative error on samples left out of the fit
-    place: int | None  # in the model; None if nobody has timed it
 
 
 @dataclass(frozen=True)
@@ -77,34 +71,35 @@ class Profile:
     measured: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @lazy
-    def variants(self) -> Mapping[str, Mapping[str, Sequence[Variant]]]:
-        """The variants of every format that was measured, by name of the value type and of the format."""
-        found: dict[str, dict[str, list[Variant]]] = {}
-        for dtype, parameters in self.roofline.items():
-            of_formats = found.setdefault(dtype, {})
-            for place, variant in enumerate(parameters["variants"]):
-                known = Variant(variant["options"], variant["error"], place)
-                of_formats.setdefault(variant["format"], []).append(known)
-        return found
+    def model(self, dtype: np.dtype[Any], errors_hold: bool) -> _core.RooflineModel:
+        """The roofline model of matrices of a value type, made once for each.
 
-    def model(self, dtype: Any) -> _core.RooflineModel:
-        """The roofline model of matrices of a value type. It knows the variants by their places."""
+        `errors_hold`: the errors of the predictions are those on this device, see `is_profile_of`.
+        """
         kind = value_type(dtype)
-        if kind.suffix not in self._models:
+        key = kind.suffix, errors_hold
+        if key not in self._models:
             parameters = self.roofline[kind.profile]
             machine = _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.processors)
             variants = [
-                (v["format"], v["options"], v["norm"], v["costs"], v["residuals"])
+                (
+                    *(v[name] for name in ("format", "options", "norm", "costs", "residuals")),
+                    v["error"] if errors_hold else None,
+                )
                 for v in parameters["variants"]
             ]
-            self._models[kind.suffix] = _core.RooflineModel(
-                machine, kind.suffix, variants, parameters["places"]
+            self._models[key] = _core.RooflineModel(
+                machine,
+                kind.suffix,
+                variants,
+                parameters["places"],
+                parameters["launch_us"],
+                self.memory_bandwidth,
             )
-        return self._models[kind.suffix]
+        return self._models[key]
 
     @lazy
-    def _models(self) -> dict[str, _core.RooflineModel]:
+    def _models(self) -> dict[tuple[str, bool], _core.RooflineModel]:
         return {}
 
     def save(self, path: Path) -> None:
@@ -230,6 +225,11 @@ def is_profile_of(profile: Profile, ordinal: int) -> bool:
     """
     is_alike = ordinal < _core.device_count() and profile.device == device_model(ordinal)
     return is_alike and (ordinal != CPU or profile.processors == _core.max_threads())
+
+
+def model_of(profile: Profile, ordinal: int, dtype: np.dtype[Any]) -> _core.RooflineModel:
+    """The roofline model of matrices of a value type on a device."""
+    return profile.model(dtype, is_profile_of(profile, ordinal))
 
 
 def calibrated_power(ordinal: int, dtype: Any) -> float | None:

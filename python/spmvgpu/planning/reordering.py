@@ -12,15 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._util.steps import step
-from .._util.value_types import value_type
-from ..devices import CPU
 from ..formats import Indices, Order
-from ..inputs import compressed
-from ..inputs.source import DeviceCsr, on_device
+from ..inputs import limits
+from ..inputs.csr import CanonicalCsr
 from . import parts
-from .budget import Budget
-from .predict import features
 
 Reorder = Literal["rcm", "clusters", "auto", False] | None
 
@@ -31,13 +26,6 @@ ORDERS = ("rcm", "clusters", "auto")
 _NEAR_BYTES = 32 * 1024
 _WORTHWHILE_GAIN = 2.0
 
-# With format="auto". A GPU's L2 gives so many sectors of x, 32 bytes each, in a microsecond; to bring an
-# entry of x into another order, and one of y back, takes as long as so many more; and so many of the columns
-# of rows that are neighbours repeat in a mesh. Measured on an H200.
-_SECTORS_PER_US = 150e3
-_SECTORS_OF_ORDER = 4.5
-_MESH_CLUSTERING = 0.4
-
 
 def check_reorder(reorder: Any) -> None:
     """Refuse what is no order to ask for."""
@@ -47,13 +35,12 @@ def check_reorder(reorder: Any) -> None:
     raise ValueError(f"reorder={reorder!r} is not allowed; give {allowed}, False or None")
 
 
-def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, Any]:
+def in_order(csr: CanonicalCsr, reorder: Reorder, ordinal: int) -> tuple[Order | None, CanonicalCsr]:
     """The order of rows and columns that is asked for, and the matrix in it.
 
     Parameters
     ----------
-    csr : csr_array or DeviceCsr
-        Canonical; in host memory but for "clusters".
+    csr : CanonicalCsr
     reorder : {None, False, "rcm", "clusters", "auto"}
         "rcm": reverse Cuthill-McKee of the pattern of ``A + A.T``. "auto": the same where entries are far
         from the diagonal and it brings them at least twice as close. "clusters": rows that are near each
@@ -65,7 +52,7 @@ def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, An
     -------
     order : ndarray of int32, Permutation or None
         Row ``order[i]`` of the matrix becomes row ``i``, and so do the columns. None: it stays as it is.
-    csr : csr_array or DeviceCsr
+    csr : CanonicalCsr
 
     Raises
     ------
@@ -79,15 +66,14 @@ def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, An
     unfit = None
     if rows != cols:
         unfit = f"needs a square matrix, not {rows} x {cols}"
-    elif csr.nnz > compressed.ENTRY_LIMIT:
-        most = compressed.ENTRY_LIMIT
-        unfit = f"is allowed for at most {most} stored entries, and this matrix has {csr.nnz}"
+    elif csr.is_wide:
+        unfit = f"is allowed for at most {limits.ENTRY_LIMIT} stored entries, and this matrix has {csr.nnz}"
     if unfit is not None:
         if reorder == "auto":
             return None, csr
         raise ValueError(f"reorder={reorder!r} {unfit}; give reorder=None or 'auto'")
     if reorder == "clusters":
-        return _by_clusters(csr, ordinal)
+        return csr.at(ordinal).by_clusters()  # on the device, if it has room
     distance = _mean_distance(csr) if reorder == "auto" else 0.0
     if reorder == "auto" and distance * csr.dtype.itemsize <= _NEAR_BYTES:
         return None, csr
@@ -97,47 +83,14 @@ def in_order(csr: Any, reorder: Reorder, ordinal: int) -> tuple[Order | None, An
     return order, parts.submatrix(csr, order, order)
 
 
-def nearer_order(csr: DeviceCsr, budget: Budget) -> tuple[Order | None, DeviceCsr]:
-    """An order of a matrix on a GPU by clusters, and the matrix in it, where products are faster so.
-
-    It is looked for where products load entries of x that no row nearby needs, if the matrix is a mesh and
-    the budget lasts for it. None, and the matrix itself, where there is no better order.
-    """
-    rows, cols = csr.shape
-    if rows != cols:
-        return None, csr
-    sectors = features(csr)["run_sectors"] * csr.nnz
-    if sectors < _SECTORS_OF_ORDER * rows or not budget.lasts_for_order(sectors / _SECTORS_PER_US, rows):
-        return None, csr
-    with step("order"):
-        if csr.clustering() < _MESH_CLUSTERING:
-            return None, csr
-        try:
-            order, ordered = csr.by_clusters()
-        except (ValueError, MemoryError):  # a row is too long, or there is no room for both
-            return None, csr
-    saved = sectors - features(ordered)["run_sectors"] * csr.nnz
-    return (order, ordered) if saved > _SECTORS_OF_ORDER * rows else (None, csr)
-
-
-def _by_clusters(csr: Any, ordinal: int) -> tuple[Order, Any]:
-    """On the device, if it has room."""
-    there = on_device(csr, ordinal)
-    if isinstance(there, DeviceCsr):
-        return there.by_clusters()
-    source = value_type(csr.dtype).source(csr.indptr, csr.indices, csr.data, csr.shape[1], CPU)
-    order, ordered = DeviceCsr(source, csr.dtype).by_clusters()
-    return order, ordered.host
-
-
-def _reverse_cuthill_mckee(csr: Any) -> Indices:
+def _reverse_cuthill_mckee(csr: CanonicalCsr) -> Indices:
     from scipy.sparse.csgraph import reverse_cuthill_mckee  # not at the top: few need it
 
-    order: Indices = reverse_cuthill_mckee(csr, symmetric_mode=False).astype(np.int32, copy=False)
+    order: Indices = reverse_cuthill_mckee(csr.host, symmetric_mode=False).astype(np.int32, copy=False)
     return order
 
 
-def _mean_distance(csr: Any, order: Indices | None = None) -> float:
+def _mean_distance(csr: CanonicalCsr, order: Indices | None = None) -> float:
     """Mean distance of an entry from the diagonal, in columns."""
     rows = np.repeat(np.arange(csr.shape[0], dtype=np.int32), np.diff(csr.indptr))
     cols = csr.indices

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .budget import BUDGET
 from .symmetry import Symmetry
+
+#: What choosing may take, in products of the matrix, unless the caller says otherwise.
+BUDGET = 50.0
 
 
 @dataclass(frozen=True)

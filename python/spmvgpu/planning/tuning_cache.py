@@ -18,7 +18,7 @@ from .._util.schema import Range, check
 from .._util.steps import step
 from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
-from ..inputs.source import DeviceCsr
+from ..inputs.csr import CanonicalCsr
 from .profile import device_model, load_profile, slug
 
 SCHEMA = 3
@@ -35,7 +35,9 @@ class Results:
     holds as long as the device's profile. Predictions are not kept: another takes hardly longer than writing.
     """
 
-    def __init__(self, csr: Any, ordinal: int, mode: str, asked: Mapping[str, Any], budget: float) -> None:
+    def __init__(
+        self, csr: CanonicalCsr, ordinal: int, mode: str, asked: Mapping[str, Any], budget: float
+    ) -> None:
         self._csr, self._ordinal = csr, ordinal
         self._mode, self._asked, self._budget = mode, dict(asked), budget
 
@@ -66,15 +68,11 @@ class Results:
             return [full, entry_path(matrix, self._ordinal, own)]
 
 
-def fingerprint(csr: Any) -> str:
+def fingerprint(csr: CanonicalCsr) -> str:
     """Equal for matrices of one shape whose entries lie in the same places, as far as samples show."""
     digest = _digest(repr((csr.shape, csr.nnz, csr.dtype.char)).encode())
     row_step, entry_step = (csr.shape[0] + 1) // _SAMPLES + 1, csr.nnz // _SAMPLES + 1
-    if isinstance(csr, DeviceCsr):
-        samples = csr.sample(row_step, entry_step)
-    else:
-        samples = csr.indptr[::row_step], csr.indices[::entry_step]
-    for array in samples:
+    for array in csr.sample(row_step, entry_step):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 

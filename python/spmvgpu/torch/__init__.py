@@ -120,7 +120,7 @@ class MatrixPattern:
     """
 
     def __init__(self, A: Any, format: str = "csr", device: str = "auto", **format_options: Any) -> None:
-        csr = canonical_csr(A)
+        csr = canonical_csr(A).host
         ordinal = resolve_device(device)
         self._arguments: dict[str, Any] = {"format": format, "device": device_name(ordinal), **format_options}
         self._torch_device = torch.device("cpu") if ordinal == CPU else torch.device("cuda", ordinal)

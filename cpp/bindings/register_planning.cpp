@@ -1,0 +1,160 @@
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "bindings/features.hpp"
+#include "bindings/planning.hpp"
+#include "planning/rank.hpp"
+
+namespace py = pybind11;
+
+namespace spmvgpu {
+
+py::list to_python(const Steps& steps) {
+    py::list list;
+    for (const Step& step : steps) list.append(py::make_tuple(step.name, step.format, step.seconds));
+    return list;
+}
+
+namespace {
+
+using Model = std::shared_ptr<const DeviceModel>;
+// As Prediction has them.
+using GivenPrediction = std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>,
+                                   std::optional<double>, std::optional<double>, std::string>;
+
+Mode mode_named(const std::string& name) {
+    if (name == "off") return Mode::kOff;
+    if (name == "cached") return Mode::kCached;
+    if (name == "full") return Mode::kFull;
+    throw std::invalid_argument("unknown mode '" + name + "'; the modes are: off, cached, full");
+}
+
+py::list to_python(const std::vector<Prediction>& predictions) {
+    py::list list;
+    for (const Prediction& p : predictions) {
+        list.append(py::make_tuple(p.format, p.options, p.time_us, p.bytes, p.padding, p.error, p.note));
+    }
+    return list;
+}
+
+py::list to_python(const Ranking& ranking) {
+    py::list list;
+    for (const Candidate& candidate : ranking.candidates) {
+        list.append(py::make_tuple(candidate.format, candidate.options, candidate.reason, candidate.trial_us));
+    }
+    return list;
+}
+
+py::tuple rank_source(AnySource& source, int ordinal, const std::string& format, const Options& options,
+                      const std::string& mode, std::optional<bool> symmetric, double products, double spent_us,
+                      const py::object& load_model) {
+    const Request request{Device{ordinal}, format, options, mode_named(mode), symmetric, products, spent_us};
+    Model model;
+    if (needs_predictions(request, source.any().nnz)) model = call_python(load_model).cast<Model>();
+    Ranking ranking;
+    Steps steps;
+    {
+        const GilRelease release;
+        ranking = rank(source, model.get(), request, steps);
+    }
+    return py::make_tuple(ranking.is_timed, to_python(ranking), to_python(steps));
+}
+
+py::tuple predict_all(AnySource& source, int ordinal, const Model& model) {
+    std::vector<Prediction> predictions;
+    Steps steps;
+    {
+        const GilRelease release;
+        predictions = predict(source, *model, ordinal, steps);
+    }
+    return py::make_tuple(to_python(predictions), to_python(steps));
+}
+
+py::tuple predict_some(AnySource& source, int ordinal, const Model& model, const std::string& mode,
+                       std::optional<bool> symmetric, std::optional<double> products) {
+    const Request request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric, products.value_or(0)};
+    std::vector<Prediction> predictions;
+    Steps steps;
+    {
+        const GilRelease release;
+        const Budget budget = budget_of(request, source.any().nnz);
+        predictions = predict_considered(source, *model, request, products ? &budget : nullptr, steps);
+    }
+    return py::make_tuple(to_python(predictions), to_python(steps));
+}
+
+py::tuple rank_given(const std::vector<GivenPrediction>& given, std::int64_t nnz, int ordinal, const std::string& mode,
+                     double products, double spent_us, bool has_last_resort) {
+    std::vector<Prediction> predictions;
+    for (const auto& [format, options, time_us, bytes, padding, error, note] : given) {
+        predictions.push_back({format, options, time_us, bytes, padding, error, note});
+    }
+    const Request request{Device{ordinal}, "auto", {}, mode_named(mode), {}, products, spent_us};
+    const Ranking ranking = rank_predictions(std::move(predictions), request, budget_of(request, nnz), has_last_resort);
+    return py::make_tuple(ranking.is_timed, to_python(ranking));
+}
+
+}  // namespace
+
+void register_planning(py::module_& module) {
+    py::class_<AnySource, std::shared_ptr<AnySource>>(module, "AnyCsrSource",
+                                                      "A canonical matrix in CSR, of which others are made.")
+        .def("rank", &rank_source, py::arg("ordinal"), py::arg("format"), py::arg("options"), py::arg("mode"),
+             py::arg("symmetric"), py::arg("products"), py::arg("spent_us"), py::arg("load_model"),
+             "(is_timed, candidates, steps) of a request. `load_model` is called only if predictions are needed.")
+        .def("predict", &predict_all, py::arg("ordinal"), py::arg("model"),
+             "(predictions, steps) for every kernel of every format.")
+        .def("predict_considered", &predict_some, py::arg("ordinal"), py::arg("model"), py::arg("mode"),
+             py::arg("symmetric"), py::arg("products") = py::none(),
+             "(predictions, steps) for the formats that a request considers; with a budget, for what is worth a plan.")
+        .def(
+            "plan",
+            [](AnySource& source, const std::string& format, const Options& options, int ordinal,
+               std::optional<int> processors) {
+                const Device device{ordinal};
+                const GilRelease release;
+                return source.plan(format, options, processors ? Target{device, *processors} : target_of(device));
+            },
+            py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
+            "What a format would do on a device: its options with every automatic choice made, and what it costs. With "
+            "`processors` given, the device need not be there.")
+        .def(
+            "features",
+            [](AnySource& source) {
+                Features found;
+                {
+                    const GilRelease release;
+                    found = source.features();
+                }
+                return to_dict(found);
+            },
+            "What the performance model wants to know about the matrix.")
+        .def_property_readonly("ordinal", [](const AnySource& source) { return source.device().ordinal; });
+    module.def("rank_predictions", &rank_given, py::arg("predictions"), py::arg("nnz"), py::arg("ordinal"),
+               py::arg("mode"), py::arg("products"), py::arg("spent_us"), py::arg("has_last_resort"),
+               "(is_timed, candidates) by predictions.");
+    module.def(
+        "formats_to_consider",
+        [](int ordinal, const std::string& mode, std::optional<bool> symmetric, bool has_few_values) {
+            Request request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric};
+            request.has_few_values = has_few_values;
+            return formats_to_consider(request);
+        },
+        py::arg("ordinal"), py::arg("mode"), py::arg("symmetric"), py::arg("has_few_values") = false,
+        "The formats that format=\"auto\" considers on a device.");
+    module.def(
+        "takes_long_to_plan",
+        [](const std::string& format, int ordinal) { return takes_long_to_plan(format, Device{ordinal}); },
+        py::arg("format"), py::arg("ordinal"),
+        "Whether planning a format takes longer than choosing one may, on a device.");
+}
+
+}  // namespace spmvgpu

@@ -1,0 +1,251 @@
+#include "planning/choose.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "gpu/timing.hpp"
+#include "matrix/conversion.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// What a conversion on a GPU is expected to take beside its bytes, and how fast it writes. This is rather too long,
+// because a trial that has begun is finished: no conversion in the benchmarks' setup.json, of an H200, took more than
+// 1.6 ms.
+constexpr double kConversionUs = 1000, kConversionBytesPerUs = 500e3;
+
+// What an order by clusters is expected to take on a GPU: launches, passes over the entries as long as products, and
+// passes over the rows; see orders.json, of an H200.
+constexpr double kOrderUs = 650, kOrderProducts = 4, kOrderUsPerRow = 0.8e-3;
+
+// A format is worth a trial if its predicted time is within this factor of the best one, or as near as the two
+// predictions err.
+constexpr double kClose = 1.25;
+constexpr std::size_t kMostTrials = 3;
+
+// Exhaustive tuning leaves out formats that are predicted to be this much slower than the best one.
+constexpr double kHopeless = 2.0;
+
+// Where predictions decide, another format must be predicted to take less than this part of the time of csr, which
+// needs no conversion. By the times in the benchmarks' prediction.json products are a little faster so.
+constexpr double kWorthConverting = 0.92;
+
+constexpr double kUnknownError = 0.5;
+
+// The format that needs no conversion, and takes the least memory to make.
+constexpr char kPlain[] = "csr";
+constexpr char kNothingElseFits[] = "the formats that are predicted to be faster do not fit";
+
+const std::vector<FormatInfo>& all_formats() {
+    static const std::vector<FormatInfo> formats = list_formats();
+    return formats;
+}
+
+const FormatInfo& format_named(const std::string& name) {
+    const auto found = std::ranges::find(all_formats(), name, &FormatInfo::name);
+    if (found == all_formats().end()) throw std::invalid_argument("unknown format '" + name + "'");
+    return *found;
+}
+
+bool takes_long_to_plan(const Traits& traits, Device device) {
+    return device.is_gpu() ? traits.has_long_plan || !traits.builds_on_gpu : traits.needs_symmetry;
+}
+
+std::string printed(const char* form, double value) {
+    char text[64];
+    std::snprintf(text, sizeof text, form, value);
+    return text;
+}
+
+std::string with_error(const Prediction& prediction) {
+    const std::string error =
+        prediction.error ? printed("%.0f%%", *prediction.error * 100) : std::string("an unknown error");
+    return printed("%.1f us +- ", prediction.time_us.value_or(0)) + error;
+}
+
+// What a choice by prediction makes the least of: the predicted time, and as much more as such predictions err; of csr
+// less.
+double risk_us(const std::string& format, double time_us, std::optional<double> error) {
+    return time_us * (1 + error.value_or(kUnknownError)) * (format == kPlain ? kWorthConverting : 1.0);
+}
+double risk_us(const Prediction& prediction) {
+    return risk_us(prediction.format, prediction.time_us.value_or(0), prediction.error);
+}
+
+// Whether a format of which this is predicted may turn out to be as fast as the best one.
+bool may_be_close(double time_us, std::optional<double> error, const Prediction& best) {
+    const double limit =
+        std::max(kClose, (1 + best.error.value_or(kUnknownError)) * (1 + error.value_or(kUnknownError)));
+    return time_us <= limit * best.time_us.value_or(0);
+}
+
+// The best prediction, and those that may turn out to be better.
+std::vector<Prediction> close_ones(const std::vector<Prediction>& possible) {
+    std::vector<Prediction> close;
+    for (const Prediction& prediction : possible) {
+        if (close.size() == kMostTrials) break;
+        if (may_be_close(*prediction.time_us, prediction.error, possible.front())) close.push_back(prediction);
+    }
+    return close;
+}
+
+// All variants of the formats that are not predicted to be far slower than the best one.
+std::vector<Candidate> all_promising(const std::vector<Prediction>& possible) {
+    std::vector<Candidate> candidates;
+    std::set<std::string> seen;
+    for (const Prediction& prediction : possible) {
+        if (*prediction.time_us > kHopeless * *possible.front().time_us || !seen.insert(prediction.format).second)
+            continue;
+        for (const Options& options : format_named(prediction.format).candidates) {
+            candidates.push_back({prediction.format, options, {}});
+        }
+    }
+    return candidates;
+}
+
+// Why a prediction decides: the shortest time is not always the best bet.
+std::string reason_for(const Prediction& prediction, const Prediction& best, Device device) {
+    std::string reason = "its predicted time is " + with_error(prediction) + " per product on " + device.name();
+    if (&prediction == &best) return reason + ", the shortest of the formats considered";
+    const std::string other = with_error(best) + " for " + best.name();
+    if (prediction.format == kPlain) return reason + ", little more than " + other + ", and it needs no conversion";
+    if (risk_us(prediction) < risk_us(best)) return reason + ", a safer choice than " + other;
+    return reason;
+}
+
+}  // namespace
+
+std::string variant_name(const std::string& format, const Options& options) {
+    std::string name = format;
+    for (const auto& [option, value] : options) {
+        name += " " + option + "=";
+        if (const auto* text = std::get_if<std::string>(&value)) name += *text;
+        if (const auto* whole = std::get_if<std::int64_t>(&value)) name += std::to_string(*whole);
+        if (const auto* number = std::get_if<double>(&value)) name += format_number(*number);
+    }
+    return name;
+}
+
+double Budget::trial_us(double bytes, double product_us) const {
+    return kConversionUs + bytes / kConversionBytesPerUs + trial_products_ * product_us;
+}
+
+bool Budget::may_afford_trials(double product_us) const { return 2 * trial_us(0, product_us) <= left_us(product_us); }
+
+bool Budget::affords_order(double product_us, index_t rows) const {
+    return kOrderUs + kOrderProducts * product_us + kOrderUsPerRow * rows <= all_us(product_us);
+}
+
+Budget budget_of(const Request& request, std::int64_t nnz) {
+    return {request.products, request.spent_us, trial_series(request.device, nnz).launches()};
+}
+
+bool needs_predictions(const Request& request, std::int64_t nnz) {
+    if (request.format != "auto") return false;
+    return request.mode == Mode::kFull || (request.device.is_gpu() && nnz >= kSmallEntries);
+}
+
+bool takes_long_to_plan(const std::string& format, Device device) {
+    return takes_long_to_plan(format_named(format).traits, device);
+}
+
+std::vector<std::string> formats_to_consider(const Request& request) {
+    const bool is_gpu = request.device.is_gpu(), whatever_it_takes = request.mode == Mode::kFull;
+    std::vector<std::string> names;
+    for (const FormatInfo& format : all_formats()) {
+        const Traits& traits = format.traits;
+        bool is_considered = whatever_it_takes || !takes_long_to_plan(traits, request.device);
+        if (is_gpu && traits.needs_few_values && !request.has_few_values) is_considered = whatever_it_takes;
+        if (traits.needs_symmetry && request.symmetric) is_considered = *request.symmetric;
+        if (is_considered && !traits.only_if_asked) names.push_back(format.name);
+    }
+    return names;
+}
+
+bool is_worth_a_plan(const Request& request, const Budget& budget, const std::string& format, double least_us,
+                     std::optional<double> error, const Prediction& best) {
+    const double best_us = best.time_us.value_or(0), plan_us = format_named(format).traits.plan_us;
+    if (plan_us > 0 && !budget.affords_plan(plan_us, best_us)) return false;
+    if (request.mode == Mode::kCached && budget.may_afford_trials(best_us)) {
+        return may_be_close(least_us, error, best);
+    }
+    return risk_us(format, least_us, error) < risk_us(best);
+}
+
+Ranking rank_predictions(std::vector<Prediction> predictions, const Request& request, const Budget& budget,
+                         bool has_last_resort) {
+    std::erase_if(predictions, [](const Prediction& prediction) { return !prediction.time_us; });
+    std::ranges::stable_sort(predictions, {}, [](const Prediction& prediction) { return *prediction.time_us; });
+    if (predictions.empty()) return {false, {{kPlain, {}, kNothingElseFits}}};
+    if (request.mode == Mode::kFull) return {true, all_promising(predictions)};
+    std::string more;
+    const std::vector<Prediction> close = close_ones(predictions);
+    if (request.mode == Mode::kCached && close.size() > 1) {
+        Ranking ranking{true, {}};
+        double cost = 0;
+        const double left = budget.left_us(*predictions.front().time_us);
+        for (const Prediction& prediction : close) {
+            const double trial =
+                budget.trial_us(static_cast<double>(prediction.bytes.value_or(0)), *prediction.time_us);
+            cost += trial;
+            if (cost > left) break;
+            ranking.candidates.push_back({prediction.format, prediction.options, {}, trial});
+        }
+        if (ranking.candidates.size() > 1) return ranking;  // one alone would decide nothing
+        more = "; other formats may be as fast, but timing them would take longer than " +
+               printed("%g", request.products) + " products";
+    }
+    std::vector<const Prediction*> by_risk;
+    for (const Prediction& prediction : predictions) by_risk.push_back(&prediction);
+    std::ranges::stable_sort(by_risk, {}, [](const Prediction* prediction) { return risk_us(*prediction); });
+    Ranking ranking;
+    for (const Prediction* prediction : by_risk) {
+        ranking.candidates.push_back({prediction->format, prediction->options,
+                                      reason_for(*prediction, predictions.front(), request.device) + more});
+        has_last_resort = has_last_resort && prediction->format != kPlain;
+    }
+    if (has_last_resort) ranking.candidates.push_back({kPlain, {}, kNothingElseFits});
+    return ranking;
+}
+
+Ranking rank_options(const Request& request) {
+    if (request.mode != Mode::kFull) return {false, {{request.format, request.options, "it was asked for"}}};
+    Ranking ranking{true, {}};
+    std::set<Options> seen;
+    for (const Options& tried : format_named(request.format).candidates) {
+        Options options = request.options;
+        options.insert(tried.begin(), tried.end());
+        if (seen.insert(options).second) ranking.candidates.push_back({request.format, options, {}});
+    }
+    return ranking;
+}
+
+Ranking rank_small() {
+    return {false,
+            {{kPlain,
+              {},
+              "a product with so small a matrix takes little longer than a kernel launch; tune='full' times all "
+              "formats"}}};
+}
+
+Ranking rank_on_cpu(bool rows_repeat) {
+    Ranking ranking;
+    for (const FormatInfo& format : all_formats()) {
+        if (!rows_repeat || !format.traits.needs_rows_that_repeat) continue;
+        ranking.candidates.push_back({format.name,
+                                      {},
+                                      "most sampled rows have the same values as the next row, so the CPU multiplies "
+                                      "runs of rows without reading the matrix"});
+    }
+    ranking.candidates.push_back({kPlain,
+                                  {},
+                                  "on a CPU, csr needs no conversion; tune='full' also times the other formats, once "
+                                  "for all matrices like this one"});
+    return ranking;
+}
+
+}  // namespace spmvgpu

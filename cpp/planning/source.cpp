@@ -1,0 +1,126 @@
+#include "planning/source.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/errors.hpp"
+
+namespace spmvgpu {
+
+namespace {
+
+// With format "auto". A GPU's L2 gives so many sectors of x, 32 bytes each, in a microsecond; to bring an entry of x
+// into another order, and one of y back, takes as long as so many more; and so many of the columns of neighbouring rows
+// repeat in a mesh. Measured on an H200.
+constexpr double kSectorsPerUs = 150e3, kSectorsOfOrder = 4.5, kMeshClustering = 0.4;
+
+// Rows whose next row is looked at.
+constexpr std::int64_t kSampledRows = 512;
+
+Features features_of(const AnyCsr& csr, Device device) {
+    if constexpr (kHasCuda) {
+        if (device.is_gpu()) return extract_features_on_gpu(csr, device.ordinal);
+    }
+    return extract_features(csr);
+}
+
+// Whether the next row has the same values at the same distances from the diagonal.
+template <class T>
+bool is_like_next(const CsrMatrix<T>& csr, index_t row) {
+    const index_t begin = csr.row_offsets[row], middle = csr.row_offsets[row + 1], end = csr.row_offsets[row + 2];
+    if (middle - begin != end - middle) return false;
+    for (index_t k = begin, next = middle; k < middle; ++k, ++next) {
+        if (csr.col_indices[next] != csr.col_indices[k] + 1 || csr.values[next] != csr.values[k]) return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+const Features& AnySource::features() {
+    const std::lock_guard lock(features_mutex_);
+    if (!features_) features_ = features_of(any(), device());
+    return *features_;
+}
+
+template <class T>
+std::shared_ptr<const MatrixPlan> PlannedSource<T>::plan(const std::string& format, const Options& options,
+                                                         const Target& target) {
+    auto made = std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, target));
+    if (target.device == device()) {
+        const std::lock_guard lock(mutex_);
+        plans_[{format, options, target.processors}] = made;
+    }
+    return made;
+}
+
+template <class T>
+std::shared_ptr<Matrix<T>> PlannedSource<T>::build(const std::string& format, const Options& options, Device device,
+                                                   Builders builders) {
+    std::shared_ptr<const MatrixPlan> planned;
+    const auto build_by = [&](Builders chosen) {
+        return std::make_shared<Matrix<T>>(this->csr(), format, options, device, chosen, planned.get());
+    };
+    if (builders == Builders::kOfHost) return build_by(builders);
+    if (device == this->device()) {
+        const std::lock_guard lock(mutex_);
+        const auto found = plans_.extract({format, options, target_of(device).processors});
+        if (found) planned = found.mapped();
+    }
+    try {
+        return build_by(builders);
+    } catch (const OutOfMemory&) {
+        const std::lock_guard lock(mutex_);
+        if (plans_.empty() && !device.is_gpu()) throw;
+        plans_.clear();
+    }
+    try {
+        return build_by(builders);
+    } catch (const OutOfMemory&) {
+        if (!device.is_gpu()) throw;
+    }
+    planned = nullptr;
+    return build_by(Builders::kOfHost);
+}
+
+template <class T>
+double PlannedSource<T>::share_like_next() const {
+    const CsrMatrix<T>& csr = this->csr();
+    const std::int64_t pairs = csr.rows - 1, sampled = std::min(pairs, kSampledRows);
+    if (sampled <= 0) return 0;
+    std::int64_t alike = 0;
+    for (std::int64_t i = 0; i < sampled; ++i) {
+        const std::int64_t row = sampled == 1 ? 0 : i * (pairs - 1) / (sampled - 1);
+        alike += is_like_next(csr, static_cast<index_t>(row));
+    }
+    return static_cast<double>(alike) / static_cast<double>(sampled);
+}
+
+template <class T>
+std::optional<typename CsrSource<T>::Reordered> PlannedSource<T>::nearer_order(const Budget& budget, Steps& steps) {
+    const CsrMatrix<T>& csr = this->csr();
+    if (csr.rows != csr.cols || csr.nnz < kSmallEntries) return {};
+    const double sectors = csr.nnz * timed(steps, "features", "", [&] { return features().run_sectors; });
+    const double of_order = kSectorsOfOrder * csr.rows;
+    if (sectors < of_order || !budget.affords_order(sectors / kSectorsPerUs, csr.rows)) return {};
+    auto found = timed(steps, "order", "", [&]() -> std::optional<typename CsrSource<T>::Reordered> {
+        if (this->clustering() < kMeshClustering) return {};
+        try {
+            return this->by_clusters();
+        } catch (const std::invalid_argument&) {  // a row is too long
+            return {};
+        } catch (const OutOfMemory&) {  // there is no room for both
+            return {};
+        }
+    });
+    if (!found) return {};
+    const double ordered =
+        csr.nnz * timed(steps, "features", "", [&] { return features_of(any_csr(found->csr), device()).run_sectors; });
+    return sectors - ordered > of_order ? std::move(found) : std::nullopt;
+}
+
+#define INSTANTIATE(T) template class PlannedSource<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

@@ -1,0 +1,249 @@
+"""Canonical matrices: what a caller gave, once it is checked, in host memory or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .. import _core
+from .._util.lazy import lazy
+from .._util.steps import step, took
+from .._util.value_types import CsrSource, Matrix, value_type
+from ..devices import CPU
+from . import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Array: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = tuple[Array, Array, Array]  # data, indices, indptr
+Rows: TypeAlias = range | npt.NDArray[np.int32]
+
+
+class CanonicalCsr:
+    """A matrix in CSR whose rows are sorted and have no duplicates. It never changes.
+
+    Formats are planned, ranked and built where its arrays lie, by the core's `source`.
+
+    Parameters
+    ----------
+    data, indices, indptr : ndarray
+        Contiguous, with data of a value type. The indices are int32, or int64 where there are more than
+        `limits.ENTRY_LIMIT` entries.
+    shape : tuple of int
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    nnz : int
+    ordinal : int
+        The device that the arrays lie on.
+    """
+
+    def __init__(self, data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> None:
+        self._arrays: Arrays | None = (data, indices, indptr)
+        self._source: CsrSource | None = None
+        self.shape, self.dtype, self.nnz, self.ordinal = shape, data.dtype, len(data), CPU
+
+    @classmethod
+    def of(cls, csr: CanonicalCsr | sp.csr_array) -> CanonicalCsr:
+        """A ``csr_array`` that is canonical; narrowed to int32 indices where these suffice."""
+        if isinstance(csr, CanonicalCsr):
+            return csr
+        indices, indptr = csr.indices, csr.indptr
+        if len(indices) <= limits.ENTRY_LIMIT:
+            indices, indptr = (array.astype(np.int32, copy=False) for array in (indices, indptr))
+        return cls(csr.data, indices, indptr, csr.shape)
+
+    @classmethod
+    def on(
+        cls, source: CsrSource, shape: tuple[int, int], dtype: np.dtype[Any], nnz: int, ordinal: int
+    ) -> CanonicalCsr:
+        """What the core has on a device."""
+        made = cls.__new__(cls)
+        made._arrays, made._source = None, source
+        made.shape, made.dtype, made.nnz, made.ordinal = shape, dtype, nnz, ordinal
+        return made
+
+    def _like(self, source: CsrSource, shape: tuple[int, int]) -> CanonicalCsr:
+        return CanonicalCsr.on(source, shape, self.dtype, self.nnz, self.ordinal)
+
+    # The arrays in host memory, which are fetched when they are first asked for.
+
+    @property
+    def arrays(self) -> Arrays:
+        """(data, indices, indptr)."""
+        if self._arrays is None:
+            self._arrays = self.source.to_csr()
+        return self._arrays
+
+    @property
+    def data(self) -> Array:
+        return self.arrays[0]
+
+    @property
+    def indices(self) -> Array:
+        return self.arrays[1]
+
+    @property
+    def indptr(self) -> Array:
+        return self.arrays[2]
+
+    @lazy
+    def host(self) -> sp.csr_array:
+        """The matrix as a ``csr_array`` over the same arrays."""
+        # SciPy's constructor copies windows on less than half of an array.
+        csr = sp.csr_array(self.shape, dtype=self.dtype)
+        csr.data, csr.indices, csr.indptr = self.arrays
+        csr.has_canonical_format = True
+        return csr
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the matrix has more entries than one format holds."""
+        return self.nnz > limits.ENTRY_LIMIT
+
+    # Where it lies.
+
+    @property
+    def source(self) -> CsrSource:
+        """The core's handle, of a matrix that is not wide."""
+        if self._source is None:
+            data, indices, indptr = self.arrays
+            self._source = value_type(self.dtype).source(indptr, indices, data, self.shape[1], CPU)
+        return self._source
+
+    def at(self, ordinal: int) -> CanonicalCsr:
+        """The matrix on a GPU; itself where it is there already, or is to stay in host memory.
+
+        That is so for the CPU, for a wide matrix, and where the GPU has no room: what is made of it then
+        needs no copy as CSR besides, or says how much was asked for.
+        """
+        if ordinal in (CPU, self.ordinal) or self.is_wide:
+            return self
+        data, indices, indptr = self.arrays
+        try:
+            with step("upload"):
+                source = value_type(self.dtype).source(indptr, indices, data, self.shape[1], ordinal)
+        except MemoryError:
+            return self
+        there = CanonicalCsr.on(source, self.shape, self.dtype, self.nnz, ordinal)
+        there._arrays = self._arrays
+        return there
+
+    def in_host_memory(self) -> CanonicalCsr:
+        """The matrix in host memory."""
+        return self if self.ordinal == CPU else CanonicalCsr(*self.arrays, self.shape)
+
+    def leave_device(self) -> None:
+        """Fetch the matrix to host memory, and free its copy on a device."""
+        self._arrays = self.arrays
+        self._source, self.ordinal = None, CPU
+
+    # Matrices that are made of it.
+
+    def transposed(self, ordinal: int | None = None) -> CanonicalCsr:
+        """On the same device, or on one that it is for, if that has room; else in host memory."""
+        there = self if ordinal is None else self.at(ordinal)
+        shape = self.shape[::-1]
+        if there.ordinal != CPU:
+            try:
+                return there._like(there.source.transposed(), shape)
+            except MemoryError:
+                pass
+        here = there.in_host_memory()
+        if here.is_wide:
+            return CanonicalCsr.of(sp.csr_array(here.host.T))
+        return here._like(here.source.transposed(), shape)
+
+    def with_data(self, data: Array) -> CanonicalCsr:
+        """In host memory, with other values in the same places."""
+        return CanonicalCsr(data, self.indices, self.indptr, self.shape)
+
+    def rows(self, rows: Rows) -> CanonicalCsr:
+        """Some rows, in the order given; neighbouring ones, in a range, are a window on the arrays."""
+        if not isinstance(rows, range):
+            return CanonicalCsr.of(self.host[rows])
+        data, indices, indptr = self.arrays
+        begin, end = int(indptr[rows.start]), int(indptr[rows.stop])
+        offsets = indptr[rows.start : rows.stop + 1] - begin
+        return _narrowed(data[begin:end], indices[begin:end], offsets, self.shape[1])
+
+    def pieces(self) -> Iterator[CanonicalCsr]:
+        """The matrix in pieces of neighbouring rows that fit one format each; one, unless it is wide.
+
+        One after the other, so that no more than one need be there besides the matrix.
+        """
+        start, rows = 0, self.shape[0]
+        while self.is_wide and start < rows:
+            end = int(np.searchsorted(self.indptr, self.indptr[start] + limits.ENTRY_LIMIT, side="right")) - 1
+            end = min(max(end, start + 1), rows)
+            piece = self.rows(range(start, end))
+            indices, indptr = (array.astype(np.int32, copy=False) for array in (piece.indices, piece.indptr))
+            yield CanonicalCsr(piece.data, indices, indptr, piece.shape)
+            start = end
+        if not self.is_wide:
+            yield self
+
+    def by_clusters(self) -> tuple[_core.Permutation, CanonicalCsr]:
+        """An order of the rows and columns of a square matrix by clusters, and the matrix in it.
+
+        Raises
+        ------
+        ValueError
+            For a matrix that is not square, or has a very long row.
+        """
+        permutation, source = self.source.by_clusters()
+        return permutation, self._like(source, self.shape)
+
+    def nearer_order(self, products: float, spent_us: float) -> tuple[_core.Permutation | None, CanonicalCsr]:
+        """An order by clusters, and the matrix in it, if ``format="auto"`` is to store the matrix so.
+
+        Finding it may take the time of so many products, of which some is spent.
+        """
+        permutation, source, steps = self.source.nearer_order(products, spent_us)
+        took(steps)
+        return (None, self) if source is None else (permutation, self._like(source, self.shape))
+
+    # What the core says of it.
+
+    def sample(self, row_step: int, entry_step: int) -> tuple[Array, Array]:
+        """``indptr[::row_step], indices[::entry_step]``, without the others."""
+        if self._arrays is not None:
+            return self.indptr[::row_step], self.indices[::entry_step]
+        return self.source.sample(row_step, entry_step)
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """What the performance model knows of the matrix."""
+        return self.source.features()
+
+    def plan(
+        self,
+        format: str,
+        ordinal: int,
+        options: Mapping[str, Any] | None = None,
+        processors: int | None = None,
+    ) -> _core.Plan:
+        """What a format would do with the matrix on a device: its options, all chosen, and its cost.
+
+        With `processors` given, the device need not be here.
+        """
+        with step("plan", format):
+            return self.source.plan(format, options or {}, ordinal, processors)
+
+    def build(self, format: str, options: Mapping[str, Any], ordinal: int) -> Matrix:
+        """The matrix in a format on a device. It may keep the index arrays."""
+        where = self if self.ordinal in (CPU, ordinal) else self.in_host_memory()
+        return where.source.build(format, options, ordinal)
+
+
+def _narrowed(data: Array, indices: Array, indptr: Array, columns: int) -> CanonicalCsr:
+    if len(data) <= limits.ENTRY_LIMIT:
+        indices, indptr = (array.astype(np.int32, copy=False) for array in (indices, indptr))
+    return CanonicalCsr(data, indices, indptr, (len(indptr) - 1, columns))
