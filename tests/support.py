@@ -26,7 +26,7 @@ def asked_by_nobody(op):
     stored = op._stored
     request = dataclasses.replace(stored.description.request, format="auto")
     description = dataclasses.replace(stored.description, request=request)
-    return sg.SparseOperator(type(stored)(stored.matrix, description))
+    return sg.SparseOperator(type(stored)(stored.canonical(), stored.matrix, description))
 
 
 def least_bytes(A, fmt):

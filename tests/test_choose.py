@@ -21,9 +21,9 @@ from spmvgpu.multi_device import division
 from spmvgpu.operator import build
 from spmvgpu.papers import guo2011_planning
 from spmvgpu.papers.guo2011 import Separator
-from spmvgpu.planning import choosing, predict, tuning_cache
+from spmvgpu.planning import choosing, predict, profile, tuning_cache
 from spmvgpu.planning.profile import SHIPPED, Profile
-from spmvgpu.planning.request import Request
+from spmvgpu.planning.request import MODES, Request
 from spmvgpu.planning.symmetry import declared, of_part
 from support import explained, over
 
@@ -38,9 +38,10 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "tuning"
 
 
-def choose(A, *arguments, budget=math.inf, **given):
+def choose(A, format, ordinal, mode, options, symmetric=None, budget=math.inf):
     """With time for every trial, unless a budget is given."""
-    return choosing.choose(CanonicalCsr.of(sp.csr_array(A)), *arguments, budget=budget, **given)
+    request = Request(format, options, mode, budget, symmetric)
+    return choosing.choose(CanonicalCsr.of(sp.csr_array(A)), request, ordinal)
 
 
 def table_of(times, error=0.1):
@@ -55,14 +56,12 @@ def predicted(monkeypatch):
     whole = choosing.ranked
 
     def set_times(times):
-        def ranked(csr, request):
+        def ranked(csr, request, ordinal, spent_us):
             if request.format != "auto":
-                return whole(csr, request)
-            limits = request.products, request.spent_us(), False
-            is_timed, found = _core.rank_predictions(
-                table_of(times), csr.nnz, request.ordinal, request.mode, *limits
-            )
-            return is_timed, [choosing.Candidate(*entry) for entry in found]
+                return whole(csr, request, ordinal, spent_us)
+            limits = request.budget, spent_us(), False
+            is_timed, found = _core.rank_predictions(table_of(times), csr.nnz, ordinal, request.tune, *limits)
+            return is_timed, [(Choice(*entry), trial_us) for *entry, trial_us in found]
 
         monkeypatch.setattr(choosing, "ranked", ranked)
 
@@ -214,7 +213,7 @@ def test_what_does_not_fit_is_passed_over(predicted, measured):
 def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
     predicted(CLOSE)
     measured(dict.fromkeys(sg.formats(), MemoryError("too large")))
-    for mode in choosing.MODES:
+    for mode in MODES:
         with pytest.raises(MemoryError, match="too large"):
             choose(A, "auto", 0, mode, {})
 
@@ -394,7 +393,7 @@ def test_processes_do_not_disturb_each_other(tmp_path):
     assert os.listdir(tmp_path) == ["shared.json"]
 
 
-@pytest.mark.parametrize("mode", choosing.MODES)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", ["power_law_rows", "uniform", "0x0", "0x5", "5x0", "no_entries"])
 def test_products_are_right_in_every_mode(mode, case, device, dtype):
     B = matrix(case, dtype)
@@ -535,9 +534,9 @@ def test_explain_says_what_tuning_took():
 
 def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
     """Not for one that takes fewer bytes, and that nobody gets on a GPU unasked."""
-    monkeypatch.setattr(predict, "load_profile", lambda _: H200)
+    monkeypatch.setattr(profile, "load_profile", lambda _: H200)
     csr = CanonicalCsr.of(gallery.poisson2d(60))
-    expected = predict.fastest(predict.predict_considered(csr, 0, "cached", None))
+    expected = predict.fastest(predict.predict_considered(csr, Request(), 0))
     assert expected.format in _core.formats_to_consider(0, "cached", None)
     assert division._bytes_needed(csr, Request(), 0) == expected.bytes
 
@@ -608,9 +607,9 @@ def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
     """An operator that goes elsewhere, and its parts, look for symmetry no more than it did."""
     asked = []
 
-    def ask(csr, format, ordinal, mode, options, symmetric=None, budget=None, may_reorder=False):
-        asked.append(symmetric)
-        return choosing.choose(csr, format, ordinal, mode, options, symmetric)
+    def ask(csr, request, ordinal, may_reorder=False):
+        asked.append(request.symmetric)
+        return choosing.choose(csr, request, ordinal)
 
     op, known = sg.aslinearoperator(A, device="cpu", symmetric=said), declared(said, A.dtype)
     for module in (build, division):
@@ -628,7 +627,7 @@ def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["off", "cached"])
 def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, monkeypatch, cache):
-    monkeypatch.setattr(choosing, "load_profile", no_model)
+    monkeypatch.setattr(choosing, "load_model", no_model)
     choice, _, tuning = choose(A, "auto", -1, mode, {})
     assert (choice.format, tuning.products) == ("csr", 0)
     assert "on a CPU, csr needs no conversion" in choice.reason

@@ -23,6 +23,7 @@ from spmvgpu.inputs.source import device_csr
 from spmvgpu.planning import parts, tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.profile import SHIPPED, Profile
+from spmvgpu.planning.request import Request
 from support import assert_same_entries, free_device_bytes, over
 from test_model_features import LENGTHS, of_lengths
 
@@ -197,7 +198,7 @@ def test_plans_are_those_of_the_host(case, fmt, device):
 def test_parts_and_transposes_of_a_source(device):
     A, ordinal = matrix("power_law_rows", np.dtype("float64")), resolve_device(device)
     source = source_of(A, device)
-    choice, stored, _ = choose(on_host(A), "partitioned", ordinal, "off", {"separator": 1000})
+    choice, stored, _ = choose(on_host(A), Request("partitioned", {"separator": 1000}, "off"), ordinal)
     assert_same_arrays(parts.arrays(parts.build(source, choice, ordinal)), parts.arrays(stored), "parts")
     turned = on_host(A).transposed(ordinal)
     assert turned.ordinal == ordinal
@@ -253,7 +254,7 @@ def test_a_device_without_room_for_planning(what, cuda_device, monkeypatch):
     with sg.cache.empty():
         csr = source_of(A, cuda_device)
         released = weakref.ref(csr.source)
-        _, stored, tuning = choose(csr, "auto", ordinal, "full", {})
+        _, stored, tuning = choose(csr, Request(tune="full"), ordinal)
         assert released() is None
         assert tuning.mode == "full"
         assert_same_entries(parts.to_csr(stored), A)

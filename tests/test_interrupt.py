@@ -12,6 +12,7 @@ import spmvgpu as sg
 from interrupts import at_each_step, ends_in_another_thread
 from spmvgpu import _core, gallery
 from spmvgpu._util import steps
+from spmvgpu.devices import at_most
 from support import nightly, run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs pthread_kill")
@@ -241,7 +242,7 @@ def test_an_interrupt_leaves_nothing_taken(operator, name):
     for place in at_each_step(lambda: call(operator), stride=stride):
         assert limit_of_threads() == before, place
         assert not sg.cache.is_ignored(), place
-        assert steps._recording.get() is None, place
+        assert steps.current() is None, place
         assert ends_in_another_thread(lambda: operator.T), place
         if name == "T":
             operator._copies.clear()
@@ -255,7 +256,9 @@ def limit_of_threads():
     return limit
 
 
-@pytest.mark.parametrize("manager", [lambda: sg.limit_threads(1), sg.cache.ignored, lambda: _core.at_most(1)])
+@pytest.mark.parametrize(
+    "manager", [lambda: sg.limit_threads(1), lambda: at_most(1), sg.cache.ignored, steps.Recording]
+)
 def test_an_interrupt_of_a_with_statement_leaves_nothing_taken(manager):
     def use():
         with manager():
@@ -265,6 +268,7 @@ def test_an_interrupt_of_a_with_statement_leaves_nothing_taken(manager):
     for place in at_each_step(use, place=__file__):
         assert limit_of_threads() == before, place
         assert not sg.cache.is_ignored(), place
+        assert steps.current() is None, place
         many += 1
     assert many > 5
 
@@ -297,7 +301,8 @@ ANY_MOMENT = """
                 {work}
         except KeyboardInterrupt:
             stayed += _core.set_thread_limit(limit) != limit
-            stayed += sg.cache.is_ignored() or steps._recording.get() is not None
+            stayed += sg.cache.is_ignored()
+        stayed += steps.current() is not None
     assert not stayed, stayed
     thread = threading.Thread(target=lambda: op.T, daemon=True)
     thread.start()

@@ -9,9 +9,9 @@ import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
-from spmvgpu.formats import kernels
+from spmvgpu.formats import kernels, variant_name
 from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.planning import roofline
+from spmvgpu.planning import calibrate
 from support import over
 
 PROCESSORS = 100
@@ -94,7 +94,7 @@ def test_fit_recovers_the_costs():
     rng = np.random.default_rng(0)
     terms = [{"launch": 1.0, "memory": m, "entries": e} for m, e in rng.uniform(0.1, 50, (60, 2))]
     times = [2 + 3 * term["memory"] + 0.5 * term["entries"] for term in terms]
-    fit = roofline.fit(terms, rng.normal(size=(60, 8)).tolist(), times)
+    fit = calibrate.fit(terms, rng.normal(size=(60, 8)).tolist(), times)
     assert fit.norm == 1.0
     assert fit.costs == pytest.approx({"launch": 2, "memory": 3, "entries": 0.5})
     assert fit.error < 1e-6
@@ -104,7 +104,7 @@ def test_costs_are_never_negative():
     rng = np.random.default_rng(1)
     terms = [{"launch": 1.0, "memory": m, "rows": r} for m, r in rng.uniform(0.1, 50, (60, 2))]
     times = [100 + 3 * term["memory"] - 0.5 * term["rows"] for term in terms]
-    assert min(roofline.fit(terms, rng.normal(size=(60, 8)).tolist(), times).costs.values()) > 0
+    assert min(calibrate.fit(terms, rng.normal(size=(60, 8)).tolist(), times).costs.values()) > 0
 
 
 @over("case", CASES)
@@ -142,8 +142,8 @@ def test_the_terms_follow_what_a_format_chooses():
 
 
 def test_the_name_of_a_variant_says_its_options():
-    assert roofline.variant_name("csr", {}) == "csr"
-    assert roofline.variant_name("csr", {"kernel": "shared", "a": 1}) == "csr a=1 kernel=shared"
+    assert variant_name("csr", {}) == "csr"
+    assert variant_name("csr", {"kernel": "shared", "a": 1}) == "csr a=1 kernel=shared"
 
 
 def test_no_profile_of_the_package_predicts_less_time_for_more_work():

@@ -13,9 +13,12 @@ from spmvgpu import _core, gallery
 from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.planning import choosing, predict
+from spmvgpu.planning import choosing
+from spmvgpu.planning import profile as profile_module
 from spmvgpu.planning.predict import Prediction, Predictions, predict_considered, predict_csr
 from spmvgpu.planning.profile import SHIPPED, Profile
+from spmvgpu.planning.request import Request
+from spmvgpu.planning.symmetry import Symmetry
 from support import over
 
 
@@ -89,8 +92,8 @@ def test_auto_passes_over_a_format_that_the_profile_does_not_know(monkeypatch):
             for dtype, of_type in profile.roofline.items()
         }
         known = replace(profile, roofline=roofline)
-        monkeypatch.setattr(predict, "load_profile", lambda _: known)
-        return {entry.format for entry in predict_considered(A, 0, "cached", None)}
+        monkeypatch.setattr(profile_module, "load_profile", lambda _: known)
+        return {entry.format for entry in predict_considered(A, Request(), 0)}
 
     every = set(_core.formats_to_consider(0, "cached", None))
     assert (
@@ -108,15 +111,16 @@ def test_of_a_matrix_in_pieces_every_format_is_planned(monkeypatch):
     band, scattered = gallery.poisson2d(50), gallery.uniform_random(2500, 2500, 5)
     A = canonical_csr(sp.vstack([band, scattered]).tocsr())
     profile = Profile.read(SHIPPED / "nvidia-h200.json")
-    monkeypatch.setattr(predict, "load_profile", lambda _: profile)
-    whole = predict_considered(A, 0, "cached", False)
+    monkeypatch.setattr(profile_module, "load_profile", lambda _: profile)
+    request = Request(symmetric=Symmetry.NEITHER)
+    whole = predict_considered(A, request, 0)
     monkeypatch.setattr(limits, "ENTRY_LIMIT", 5000)
     assert A.is_wide
-    pieces = predict_considered(A, 0, "cached", False)
+    pieces = predict_considered(A, request, 0)
     assert {entry.format for entry in pieces} == {entry.format for entry in whole}
-    ranked, candidates = choosing.ranked(A, choosing._Request("auto", 0, "off", {}, None, 0.0, 0.0))
+    ranked, candidates = choosing.ranked(A, Request(tune="off", budget=0.0), 0, float)
     assert not ranked
-    assert candidates[0].format in {entry.format for entry in pieces if entry.time_us}
+    assert candidates[0][0].format in {entry.format for entry in pieces if entry.time_us}
 
 
 def test_text_and_html():

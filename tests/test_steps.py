@@ -7,7 +7,7 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix
-from spmvgpu._util.steps import Step, in_words, recorded, step
+from spmvgpu._util.steps import Recording, Step, in_words, step
 from support import explained
 
 A = matrix("uniform", np.dtype("float64"))
@@ -63,13 +63,13 @@ def test_what_another_operator_takes_is_its_own(device):
 
 
 def test_a_step_within_a_step_is_a_part_of_it():
-    with recorded() as recording, step("plan", "csr"), step("features"):
+    with Recording() as recording, step("plan", "csr"), step("features"):
         pass
     assert names_of(recording.steps()) == ["plan", "other"]
 
 
 def test_a_step_that_fails_is_recorded():
-    with recorded() as recording:
+    with Recording() as recording:
         with pytest.raises(KeyError), step("convert", "sell"):
             raise KeyError
         with step("convert", "csr"):
@@ -80,7 +80,7 @@ def test_a_step_that_fails_is_recorded():
 def test_nothing_is_recorded_unasked():
     with step("plan"):
         pass
-    with recorded() as recording:
+    with Recording() as recording:
         pass
     assert names_of(recording.steps()) == ["other"]
 

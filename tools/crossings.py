@@ -2,8 +2,9 @@
 
     python tools/crossings.py
 
-It counts calls of functions, methods and constructors of `spmvgpu._core`, its `with` statements, and reads of
-properties. Where there is no GPU, one is pretended: the core plans as for an H200, and builds in host memory.
+It counts calls of functions, methods and constructors of `spmvgpu._core`, its `with` statements, reads of
+properties, and calls of functions that it is given. Where there is no GPU, one is pretended: the core plans
+as for an H200, and builds in host memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial
+from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 
@@ -30,12 +32,16 @@ def counted() -> Iterator[Counter[str]]:
 
 
 def _counting(counts: Counter[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
         counts[name] += 1
-        return function(*given, **named)
+        handed = [_counting(counts, f"{name} calling back", v) if _is_function(v) else v for v in given]
+        return function(*handed, **named)
 
     return call
+
+
+def _is_function(value: object) -> bool:
+    return isinstance(value, FunctionType | partial)
 
 
 @contextmanager
@@ -74,10 +80,8 @@ def pretended_gpu() -> Iterator[str]:
     """Within a ``with`` statement, there is a GPU whose memory is the host's; gives its name."""
 
     def on_host(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        if name.startswith("CsrSource") and name.endswith("__init__"):
-            return lambda source, *given: function(source, *given[:4], -1)
-        if name.startswith("CsrSource") and name.endswith("build"):
-            return lambda source, format, options, _: function(source, format, options, -1)
+        if name.startswith("CsrSource") and name.endswith(("__init__", "checked", "build")):
+            return lambda *given: function(*given[:-1], -1)  # for the CPU
         return function
 
     with (

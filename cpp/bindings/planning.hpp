@@ -1,12 +1,18 @@
 // What planning tells Python.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "planning/source.hpp"
 
 namespace spmvgpu {
 
-pybind11::list to_python(const Steps& steps);  // (name, format, seconds)
+using StepTuples = std::vector<std::tuple<std::string, std::string, double>>;  // name, format, seconds
+
+StepTuples tuples(const Steps& steps);
 
 }  // namespace spmvgpu

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <memory>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "bindings/bindings.hpp"
@@ -192,10 +191,10 @@ void register_guards(py::module_& module) {
         "Bounds the threads of the calling thread's loops.");
     module.def(
         "at_most",
-        [](std::optional<int> threads) {
+        [](int threads) {
             const int before = set_thread_limit(1);
             set_thread_limit(before);
-            return std::make_unique<ThreadBound>(std::min(threads.value_or(before), before));
+            return std::make_unique<ThreadBound>(std::min(threads, before));
         },
         py::arg("threads"), "The same, but never above the bound that there is.");
     py::class_<Within>(module, "Within", "Gives a context variable a value within a block.")

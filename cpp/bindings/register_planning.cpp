@@ -1,11 +1,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings/bindings.hpp"
@@ -17,18 +19,20 @@ namespace py = pybind11;
 
 namespace spmvgpu {
 
-py::list to_python(const Steps& steps) {
-    py::list list;
-    for (const Step& step : steps) list.append(py::make_tuple(step.name, step.format, step.seconds));
+StepTuples tuples(const Steps& steps) {
+    StepTuples list;
+    for (const Step& step : steps) list.emplace_back(step.name, step.format, step.seconds);
     return list;
 }
 
 namespace {
 
 using Model = std::shared_ptr<const DeviceModel>;
-// As Prediction has them.
-using GivenPrediction = std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>,
+// As the Python class Prediction has them.
+using PredictionTuple = std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>,
                                    std::optional<double>, std::optional<double>, std::string>;
+using PredictionTuples = std::vector<PredictionTuple>;
+using CandidateTuples = std::vector<std::tuple<std::string, Options, std::string, double>>;
 
 Mode mode_named(const std::string& name) {
     if (name == "off") return Mode::kOff;
@@ -37,69 +41,60 @@ Mode mode_named(const std::string& name) {
     throw std::invalid_argument("unknown mode '" + name + "'; the modes are: off, cached, full");
 }
 
-py::list to_python(const std::vector<Prediction>& predictions) {
-    py::list list;
+PredictionTuples tuples(const std::vector<Prediction>& predictions) {
+    PredictionTuples list;
     for (const Prediction& p : predictions) {
-        list.append(py::make_tuple(p.format, p.options, p.time_us, p.bytes, p.padding, p.error, p.note));
+        list.emplace_back(p.format, p.options, p.time_us, p.bytes, p.padding, p.error, p.note);
     }
     return list;
 }
 
-py::list to_python(const Ranking& ranking) {
-    py::list list;
-    for (const Candidate& candidate : ranking.candidates) {
-        list.append(py::make_tuple(candidate.format, candidate.options, candidate.reason, candidate.trial_us));
-    }
+CandidateTuples tuples(const Ranking& ranking) {
+    CandidateTuples list;
+    for (const Candidate& c : ranking.candidates) list.emplace_back(c.format, c.options, c.reason, c.trial_us);
     return list;
 }
 
-py::tuple rank_source(AnySource& source, int ordinal, const std::string& format, const Options& options,
-                      const std::string& mode, std::optional<bool> symmetric, double products, double spent_us,
-                      const py::object& load_model) {
+std::tuple<bool, CandidateTuples, StepTuples> rank_source(AnySource& source, int ordinal, const std::string& format,
+                                                          const Options& options, const std::string& mode,
+                                                          std::optional<bool> symmetric, double products,
+                                                          double spent_us,
+                                                          const py::typing::Callable<Model()>& load_model) {
     const Request request{Device{ordinal}, format, options, mode_named(mode), symmetric, products, spent_us};
     Model model;
     if (needs_predictions(request, source.any().nnz)) model = call_python(load_model).cast<Model>();
-    Ranking ranking;
+    const GilRelease release;
     Steps steps;
-    {
-        const GilRelease release;
-        ranking = rank(source, model.get(), request, steps);
-    }
-    return py::make_tuple(ranking.is_timed, to_python(ranking), to_python(steps));
+    const Ranking ranking = rank(source, model.get(), request, steps);
+    return {ranking.is_timed, tuples(ranking), tuples(steps)};
 }
 
-py::tuple predict_all(AnySource& source, int ordinal, const Model& model) {
-    std::vector<Prediction> predictions;
+std::pair<PredictionTuples, StepTuples> predict_all(AnySource& source, int ordinal, const DeviceModel& model) {
+    const GilRelease release;
     Steps steps;
-    {
-        const GilRelease release;
-        predictions = predict(source, *model, ordinal, steps);
-    }
-    return py::make_tuple(to_python(predictions), to_python(steps));
+    const auto predictions = predict(source, model, ordinal, steps);
+    return {tuples(predictions), tuples(steps)};
 }
 
-py::tuple predict_some(AnySource& source, int ordinal, const Model& model, const std::string& mode,
-                       std::optional<bool> symmetric, std::optional<double> products) {
+std::pair<PredictionTuples, StepTuples> predict_some(AnySource& source, int ordinal, const DeviceModel& model,
+                                                     const std::string& mode, std::optional<bool> symmetric,
+                                                     std::optional<double> products) {
+    const GilRelease release;
     const Request request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric, products.value_or(0)};
-    std::vector<Prediction> predictions;
     Steps steps;
-    {
-        const GilRelease release;
-        const Budget budget = budget_of(request, source.any().nnz);
-        predictions = predict_considered(source, *model, request, products ? &budget : nullptr, steps);
-    }
-    return py::make_tuple(to_python(predictions), to_python(steps));
+    const Budget budget = budget_of(request, source.any().nnz);
+    const auto predictions = predict_considered(source, model, request, products ? &budget : nullptr, steps);
+    return {tuples(predictions), tuples(steps)};
 }
 
-py::tuple rank_given(const std::vector<GivenPrediction>& given, std::int64_t nnz, int ordinal, const std::string& mode,
-                     double products, double spent_us, bool has_last_resort) {
+std::pair<bool, CandidateTuples> rank_given(const PredictionTuples& given, std::int64_t nnz, int ordinal,
+                                            const std::string& mode, double products, double spent_us,
+                                            bool has_last_resort) {
     std::vector<Prediction> predictions;
-    for (const auto& [format, options, time_us, bytes, padding, error, note] : given) {
-        predictions.push_back({format, options, time_us, bytes, padding, error, note});
-    }
+    for (const PredictionTuple& entry : given) predictions.push_back(std::make_from_tuple<Prediction>(entry));
     const Request request{Device{ordinal}, "auto", {}, mode_named(mode), {}, products, spent_us};
     const Ranking ranking = rank_predictions(std::move(predictions), request, budget_of(request, nnz), has_last_resort);
-    return py::make_tuple(ranking.is_timed, to_python(ranking));
+    return {ranking.is_timed, tuples(ranking)};
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
@@ -17,10 +19,30 @@ namespace spmvgpu {
 
 namespace {
 
-// A source of matrices from arrays at addresses on a device, whose contents nobody has checked.
 template <class T>
-std::shared_ptr<PlannedSource<T>> source_at(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data,
-                                            index_t rows, index_t cols, index_t nnz, int ordinal) {
+using SourceAndSteps = std::pair<std::optional<std::shared_ptr<PlannedSource<T>>>, StepTuples>;
+
+// A source from arrays whose contents nobody has checked, which are copied to a device and checked there. None if they
+// are not canonical.
+template <class T>
+SourceAndSteps<T> checked(const CsrMatrix<T>& csr, Device device) {
+    const GilRelease release;
+    Steps steps;
+    auto source = timed(steps, "upload", "", [&] { return std::make_shared<PlannedSource<T>>(csr, device); });
+    const bool is_canonical = timed(steps, "checks", "", [&] { return source->is_canonical(); });
+    if (!is_canonical) return {std::nullopt, tuples(steps)};
+    return {std::move(source), tuples(steps)};
+}
+
+template <class T>
+SourceAndSteps<T> checked_arrays(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
+                                 index_t cols, int ordinal) {
+    return checked(csr_view<T>(indptr, indices, data, cols), Device{ordinal});
+}
+
+template <class T>
+SourceAndSteps<T> checked_at(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data, index_t rows,
+                             index_t cols, index_t nnz, int ordinal) {
     const Device device{ordinal};
     const CsrMatrix<T> csr{
         rows,
@@ -29,7 +51,7 @@ std::shared_ptr<PlannedSource<T>> source_at(std::uintptr_t indptr, std::uintptr_
         Array<index_t>::view(reinterpret_cast<const index_t*>(indptr), rows + std::size_t(1), device),
         Array<index_t>::view(reinterpret_cast<const index_t*>(indices), nnz, device),
         Array<T>::view(reinterpret_cast<const T*>(data), nnz, device)};
-    return std::make_shared<PlannedSource<T>>(csr, device);
+    return checked(csr, device);
 }
 
 template <class T>
@@ -49,12 +71,13 @@ void register_source_of(py::module_& module) {
              py::arg("cols"), py::arg("ordinal"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
              py::keep_alive<1, 4>(),
              "Of arrays in host memory, which must not change any more, or which cross the bus once.")
-        .def_static("at", &source_at<T>, py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
-                    py::arg("cols"), py::arg("nnz"), py::arg("ordinal"), py::call_guard<GilRelease>(),
-                    "Of arrays at addresses on the device, which are copied there.")
-        .def("is_canonical", &S::is_canonical, py::call_guard<GilRelease>(),
-             "Whether rows are sorted and without duplicates, and no index is out of range. Of arrays that nobody has "
-             "checked, to be asked first.")
+        .def_static("checked", &checked_arrays<T>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+                    py::arg("data").noconvert(), py::arg("cols"), py::arg("ordinal"),
+                    "(source, steps) of arrays in host memory that nobody has checked, copied to the device; None in "
+                    "place of the source if rows are not sorted or have duplicates, or an index is out of range.")
+        .def_static("checked_at", &checked_at<T>, py::arg("indptr"), py::arg("indices"), py::arg("data"),
+                    py::arg("rows"), py::arg("cols"), py::arg("nnz"), py::arg("ordinal"),
+                    "The same of arrays at addresses on the device.")
         .def(
             "build",
             [](S& source, const std::string& format, const Options& options, int ordinal, bool on_host) {
@@ -67,14 +90,12 @@ void register_source_of(py::module_& module) {
         .def(
             "nearer_order",
             [](S& source, double products, double spent_us) {
-                std::optional<typename S::Reordered> found;
+                using Nearer = std::tuple<std::optional<Permutation>, std::optional<std::shared_ptr<S>>, StepTuples>;
+                const GilRelease release;
                 Steps steps;
-                {
-                    const GilRelease release;
-                    found = source.nearer_order(Budget(products, spent_us, 0), steps);
-                }
-                return py::make_tuple(found ? py::cast(found->permutation) : py::none(),
-                                      found ? py::cast(std::make_shared<S>(found->csr)) : py::none(), to_python(steps));
+                auto found = source.nearer_order(Budget(products, spent_us, 0), steps);
+                if (!found) return Nearer{std::nullopt, std::nullopt, tuples(steps)};
+                return Nearer{std::move(found->permutation), std::make_shared<S>(found->csr), tuples(steps)};
             },
             py::arg("products"), py::arg("spent_us"),
             "(permutation, source, steps): as by_clusters, or None twice, if format=\"auto\" is to store the matrix "
@@ -87,12 +108,9 @@ void register_source_of(py::module_& module) {
         .def(
             "by_clusters",
             [](const S& source) {
-                typename S::Reordered found;
-                {
-                    const GilRelease release;
-                    found = source.by_clusters();
-                }
-                return py::make_tuple(found.permutation, std::make_shared<S>(found.csr));
+                const GilRelease release;
+                auto found = source.by_clusters();
+                return std::pair{std::move(found.permutation), std::make_shared<S>(found.csr)};
             },
             "(permutation, source): a square matrix with rows and columns in an order by clusters.")
         .def(

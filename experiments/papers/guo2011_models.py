@@ -19,6 +19,7 @@ from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu import cache
 from spmvgpu.devices import resolve_device
+from spmvgpu.formats import variant_name
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.operator.build import build as build_stored
 from spmvgpu.operator.description import Description
@@ -27,7 +28,6 @@ from spmvgpu.papers.guo2011_planning import model_of, partitioned
 from spmvgpu.planning import parts
 from spmvgpu.planning.predict import predict_csr
 from spmvgpu.planning.profile import Profile, forget_loaded, profile_path
-from spmvgpu.planning.roofline import variant_name
 
 Array = npt.NDArray[Any]
 

@@ -23,9 +23,10 @@ from experiments.records import Content, Row
 from experiments.suite import Item
 from spmvgpu import gallery
 from spmvgpu.devices import device_name, resolve_device
+from spmvgpu.formats import variant_name
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.papers.guo2011_planning import CSR_VECTOR
-from spmvgpu.planning import calibrate, measure, roofline
+from spmvgpu.planning import calibrate, measure
 from spmvgpu.planning.predict import MODELS, predict_csr
 from spmvgpu.planning.profile import load_profile
 
@@ -115,7 +116,7 @@ def compare(run: Run, problem: Problem) -> Iterator[Row]:
     if CSR_VECTOR not in variants:
         variants = [*variants, CSR_VECTOR]
     for record in measure.time_variants(problem.name, csr, variants, described["dtype"], ordinal):
-        variant = roofline.variant_name(record["format"], record["options"])
+        variant = variant_name(record["format"], record["options"])
         yield {
             **described, "bytes": record["bytes"], "time_us": record["time_us"], "library": "spmvgpu",
             "variant": variant, "cache": "hot",

@@ -228,7 +228,16 @@ class AnyCsrSource:
         ordinal: int,
         processors: int | None = None,
     ) -> Plan: ...
-    def predict(self, ordinal: int, model: RooflineModel) -> tuple[Any, ...]: ...
+    def predict(
+        self, ordinal: int, model: RooflineModel
+    ) -> tuple[
+        list[
+            tuple[
+                str, dict[str, int | float | str], float | None, int | None, float | None, float | None, str
+            ]
+        ],
+        list[tuple[str, str, float]],
+    ]: ...
     def predict_considered(
         self,
         ordinal: int,
@@ -236,7 +245,14 @@ class AnyCsrSource:
         mode: str,
         symmetric: bool | None,
         products: float | None = None,
-    ) -> tuple[Any, ...]: ...
+    ) -> tuple[
+        list[
+            tuple[
+                str, dict[str, int | float | str], float | None, int | None, float | None, float | None, str
+            ]
+        ],
+        list[tuple[str, str, float]],
+    ]: ...
     def rank(
         self,
         ordinal: int,
@@ -246,8 +262,10 @@ class AnyCsrSource:
         symmetric: bool | None,
         products: float,
         spent_us: float,
-        load_model: object,
-    ) -> tuple[Any, ...]: ...
+        load_model: Callable[[], RooflineModel],
+    ) -> tuple[
+        bool, list[tuple[str, dict[str, int | float | str], str, float]], list[tuple[str, str, float]]
+    ]: ...
     @property
     def ordinal(self) -> int: ...
 
@@ -256,9 +274,17 @@ class Permutation:
 
 class _CsrSource(AnyCsrSource):
     @staticmethod
-    def at(
+    def checked(
+        indptr: npt.NDArray[np.int32],
+        indices: npt.NDArray[np.int32],
+        data: npt.NDArray[_Value],
+        cols: int,
+        ordinal: int,
+    ) -> tuple[_CsrSource | None, list[tuple[str, str, float]]]: ...
+    @staticmethod
+    def checked_at(
         indptr: int, indices: int, data: int, rows: int, cols: int, nnz: int, ordinal: int
-    ) -> _CsrSource: ...
+    ) -> tuple[_CsrSource | None, list[tuple[str, str, float]]]: ...
     def __init__(
         self,
         indptr: npt.NDArray[np.int32],
@@ -272,8 +298,9 @@ class _CsrSource(AnyCsrSource):
     ) -> _Matrix: ...
     def by_clusters(self) -> tuple[Permutation, _CsrSource]: ...
     def clustering(self) -> float: ...
-    def is_canonical(self) -> bool: ...
-    def nearer_order(self, products: float, spent_us: float) -> tuple[Any, Any, list[Any]]: ...
+    def nearer_order(
+        self, products: float, spent_us: float
+    ) -> tuple[Permutation | None, _CsrSource | None, list[tuple[str, str, float]]]: ...
     def sample(
         self, row_step: int, entry_step: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...
@@ -625,7 +652,7 @@ def apply_map(map: _LinearMap, x: int, y: int, ordinal: int) -> None: ...
 def asymmetry(
     indptr: npt.NDArray[np.int32], indices: npt.NDArray[np.int32], data: npt.NDArray[_Value], hermitian: bool
 ) -> str: ...
-def at_most(threads: int | None) -> ThreadBound: ...
+def at_most(threads: int) -> ThreadBound: ...
 def build_info() -> dict[str, Any]: ...
 @overload
 def copy_pattern(
@@ -664,7 +691,7 @@ def rank_predictions(
     products: float,
     spent_us: float,
     has_last_resort: bool,
-) -> tuple[Any, ...]: ...
+) -> tuple[bool, list[tuple[str, dict[str, int | float | str], str, float]]]: ...
 def release_idle_memory(ordinal: int) -> None: ...
 def residency(kernel: str, item_bytes: int, ordinal: int) -> dict[str, int]: ...
 def resident_shape(rows: int, entries: int, longest_row: int) -> tuple[int, int, int] | None: ...

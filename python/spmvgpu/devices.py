@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -139,8 +140,9 @@ def limit_threads(threads: int) -> ThreadBound:
     return _core.limit_threads(thread_count("threads", threads))
 
 
-#: As `limit_threads`, but None is no limit, and one that is lower already stays.
-at_most = _core.at_most
+def at_most(threads: int | None) -> AbstractContextManager[None]:
+    """As `limit_threads`, for a block; None is no limit, and one that is lower already stays."""
+    return nullcontext() if threads is None else _core.at_most(threads)
 
 
 def thread_count(name: str, threads: Any) -> int:

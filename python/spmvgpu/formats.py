@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,7 @@ Order: TypeAlias = Indices | _core.Permutation
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 _NO_TRAITS = _core.Traits()
+_NEED_SYMMETRY = {name for name, entry in _FORMATS.items() if entry["traits"].needs_symmetry}
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class Choice:
     options: dict[str, Any] = field(default_factory=dict)
     reason: str = "it was asked for"
     parts: tuple[Part, ...] = field(default=(), compare=False)
+
+    @property
+    def name(self) -> str:
+        return variant_name(self.format, self.options)
 
 
 class Part:
@@ -78,6 +83,11 @@ def indices_of(order: Order) -> Indices:
     return np.ascontiguousarray(given, dtype=np.int32)
 
 
+def variant_name(format: str, options: Mapping[str, Any]) -> str:
+    """A format with the options that make a kernel of its own of it."""
+    return " ".join([format, *(f"{name}={value}" for name, value in sorted(options.items()))])
+
+
 def formats() -> tuple[str, ...]:
     """Return the names of the storage formats.
 
@@ -113,7 +123,7 @@ def reads_all_of_x(format: str) -> bool:
 
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
-    return traits(format).needs_symmetry
+    return format in _NEED_SYMMETRY
 
 
 def format_options(format: str) -> list[dict[str, Any]]:

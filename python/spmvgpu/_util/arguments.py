@@ -96,7 +96,7 @@ def _misplaced(
 
 
 def _is_format(value: object) -> bool:
-    names = {"auto", *Plugins("request"), *(format["name"] for format in _core.describe_formats())}
+    names = {"auto", *Plugins("chooser"), *(format["name"] for format in _core.describe_formats())}
     return isinstance(value, str) and value in names
 
 

@@ -14,9 +14,9 @@ _T = TypeVar("_T")
 # By what is added and by its name: a module of the package, and what to take from it.
 _ADDED: dict[str, dict[str, Any]] = {
     "calibration": {"guo2011": "papers.guo2011_planning:Calibration"},
+    "chooser": {"partitioned": "papers.guo2011_planning:cut_by_length"},
     "model": {"guo2011": "papers.guo2011_planning:MODEL"},
     "partition": {"pmf": "papers.yang2015:by_pmf"},
-    "request": {"partitioned": "papers.guo2011_planning:cut_by_length"},
 }
 
 

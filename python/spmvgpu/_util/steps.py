@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import NamedTuple
+from weakref import ref
 
-from .. import _core
 from .show import short
 
 
@@ -41,12 +40,19 @@ class Step(NamedTuple):
 
 
 class Recording:
-    """The steps of a thread, while it is within the block of `recorded`."""
+    """Records the steps that a thread takes within its ``with`` block."""
 
     def __init__(self) -> None:
         self._steps: list[Step] = []
         self._start = perf_counter()
         self.is_in_step = False
+
+    def __enter__(self) -> Recording:
+        self._before = _recording.set(ref(self))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _recording.reset(self._before)
 
     def add(self, step: Step) -> None:
         self._steps.append(step)
@@ -57,12 +63,15 @@ class Recording:
         return [*self._steps, Step("other", "", max(rest, 0.0))]
 
 
-_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+# A weak reference: a recording whose block never began, because of an interrupt, is forgotten with its owner.
+_recording: ContextVar[ref[Recording] | None] = ContextVar("recording", default=None)
 
 
-def recorded(recording: Recording | None = None) -> AbstractContextManager[Recording]:
-    """A context within which the steps of the calling thread are recorded; a given recording goes on."""
-    return _core.Within(_recording, recording or Recording())
+def current() -> Recording | None:
+    """The recording that goes on in this thread, if there is one and it is not within a step."""
+    reference = _recording.get()
+    recording = None if reference is None else reference()
+    return None if recording is None or recording.is_in_step else recording
 
 
 def step(name: str, of: str = "") -> _Timed:
@@ -72,8 +81,8 @@ def step(name: str, of: str = "") -> _Timed:
 
 def took(steps: Iterable[tuple[str, str, float]]) -> None:
     """Record steps that the core took: their names, formats and seconds."""
-    recording = _recording.get()
-    if recording is not None and not recording.is_in_step:
+    recording = current()
+    if recording is not None:
         for taken in steps:
             recording.add(Step(*taken))
 
@@ -87,8 +96,7 @@ class _Timed:
         self._name, self._of = name, of
 
     def __enter__(self) -> None:
-        recording = _recording.get()
-        self._recording = None if recording is None or recording.is_in_step else recording
+        self._recording = current()
         if self._recording is not None:
             # An interrupt between here and the block ends the recording too.
             self._recording.is_in_step = True

@@ -32,7 +32,7 @@ class CanonicalCsr:
     Parameters
     ----------
     data, indices, indptr : ndarray
-        Contiguous, with data of a value type. The indices are int32, or int64 where there are more than
+        Contiguous, with data of a value type. The indices become int32, unless there are more than
         `limits.ENTRY_LIMIT` entries.
     shape : tuple of int
 
@@ -46,19 +46,16 @@ class CanonicalCsr:
     """
 
     def __init__(self, data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> None:
+        if len(data) <= limits.ENTRY_LIMIT:
+            indices, indptr = (array.astype(np.int32, copy=False) for array in (indices, indptr))
         self._arrays: Arrays | None = (data, indices, indptr)
         self._source: CsrSource | None = None
         self.shape, self.dtype, self.nnz, self.ordinal = shape, data.dtype, len(data), CPU
 
     @classmethod
     def of(cls, csr: CanonicalCsr | sp.csr_array) -> CanonicalCsr:
-        """A ``csr_array`` that is canonical; narrowed to int32 indices where these suffice."""
-        if isinstance(csr, CanonicalCsr):
-            return csr
-        indices, indptr = csr.indices, csr.indptr
-        if len(indices) <= limits.ENTRY_LIMIT:
-            indices, indptr = (array.astype(np.int32, copy=False) for array in (indices, indptr))
-        return cls(csr.data, indices, indptr, csr.shape)
+        """A ``csr_array`` that is canonical."""
+        return csr if isinstance(csr, CanonicalCsr) else cls(csr.data, csr.indices, csr.indptr, csr.shape)
 
     @classmethod
     def on(
@@ -172,7 +169,7 @@ class CanonicalCsr:
         data, indices, indptr = self.arrays
         begin, end = int(indptr[rows.start]), int(indptr[rows.stop])
         offsets = indptr[rows.start : rows.stop + 1] - begin
-        return _narrowed(data[begin:end], indices[begin:end], offsets, self.shape[1])
+        return CanonicalCsr(data[begin:end], indices[begin:end], offsets, (len(rows), self.shape[1]))
 
     def pieces(self) -> Iterator[CanonicalCsr]:
         """The matrix in pieces of neighbouring rows that fit one format each; one, unless it is wide.
@@ -241,9 +238,3 @@ class CanonicalCsr:
         """The matrix in a format on a device. It may keep the index arrays."""
         where = self if self.ordinal in (CPU, ordinal) else self.in_host_memory()
         return where.source.build(format, options, ordinal)
-
-
-def _narrowed(data: Array, indices: Array, indptr: Array, columns: int) -> CanonicalCsr:
-    if len(data) <= limits.ENTRY_LIMIT:
-        indices, indptr = (array.astype(np.int32, copy=False) for array in (indices, indptr))
-    return CanonicalCsr(data, indices, indptr, (len(indptr) - 1, columns))

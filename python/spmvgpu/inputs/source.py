@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from .._util.steps import step
+from .._util.steps import took
 from .._util.value_types import is_value_type, value_type
 from ..arrays import Located, library_of
 from ..devices import CPU
@@ -49,22 +49,17 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
     kind = value_type(data.dtype).source
     try:
         if {array.ordinal for array in found} == {CPU}:
-            with step("upload"):
-                source = kind(indptr.host, indices.host, data.host, shape[1], ordinal)
+            source, steps = kind.checked(indptr.host, indices.host, data.host, shape[1], ordinal)
         elif {array.ordinal for array in found} == {ordinal}:
             _wait_for(arrays, found)
-            nnz = data.shape[0]
-            with step("upload"):  # a copy within the device
-                source = kind.at(
-                    indptr.pointer, indices.pointer, data.pointer, shape[0], shape[1], nnz, ordinal
-                )
+            pointers = (indptr.pointer, indices.pointer, data.pointer)
+            source, steps = kind.checked_at(*pointers, shape[0], shape[1], data.shape[0], ordinal)
         else:
             return None
-        with step("checks"):
-            is_canonical = source.is_canonical()
     except (MemoryError, ValueError):  # what is wrong with it, if anything, is found out on the other way
         return None
-    return CanonicalCsr.on(source, shape, data.dtype, data.shape[0], ordinal) if is_canonical else None
+    took(steps)
+    return None if source is None else CanonicalCsr.on(source, shape, data.dtype, data.shape[0], ordinal)
 
 
 def _csr_arrays(A: Any, shape: Any) -> tuple[Any, Any]:

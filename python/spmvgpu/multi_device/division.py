@@ -21,7 +21,6 @@ from ..planning.parts import estimate, formats_in
 from ..planning.predict import fastest, predict_considered
 from ..planning.profile import calibrated_power, device_model
 from ..planning.request import Request
-from ..planning.requests import requested
 from ..planning.symmetry import of_part
 
 # What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
@@ -218,19 +217,21 @@ def _sample(csr: CanonicalCsr, room: int | None = None) -> CanonicalCsr:
 
 
 def _bytes_needed(own: CanonicalCsr, request: Request, ordinal: int) -> int:
-    choice = requested(own, request.format, ordinal, dict(request.options))
-    if request.format == "auto" and ordinal == CPU:
+    if request.format != "auto":
+        choice = request.choice(own, ordinal)
+    elif ordinal == CPU:
         choice = Choice("csr")
-    elif request.format == "auto":
-        expected = fastest(predict_considered(own, ordinal, "cached", of_part(request.symmetric)))
+    else:
+        request = replace(request, tune="cached", symmetric=of_part(request.symmetric))
+        expected = fastest(predict_considered(own, request, ordinal))
         choice = Choice(expected.format, expected.options)
     return estimate(own, choice, ordinal)
 
 
 def _store(own: CanonicalCsr, request: Request, ordinal: int, *, untuned: bool = False) -> AnyMatrix:
     """Some rows in a format of their own on a device."""
-    tune, known = "off" if untuned else request.tune, of_part(request.symmetric)
-    return choose(own, request.format, ordinal, tune, dict(request.options), known, request.budget)[1]
+    tune = "off" if untuned else request.tune
+    return choose(own, replace(request, tune=tune, symmetric=of_part(request.symmetric)), ordinal)[1]
 
 
 def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> DistributedMatrix:

@@ -116,7 +116,7 @@ def summed(stored: Stored, other: object, sign: int, other_sign: int) -> Stored 
                 f"{stored.shape}"
             )
         with at_most(stored.description.threads):
-            csr = canonical_csr(csr, dtype=np.result_type(stored.matrix.dtype, csr.dtype)).host
+            csr = canonical_csr(csr, dtype=np.result_type(stored.dtype, csr.dtype)).host
         return _of_entries(stored, _signed(stored.to_csr(), sign) + _signed(csr, other_sign))
     is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
     if is_array or is_number(other):

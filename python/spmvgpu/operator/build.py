@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 from .. import _core
-from .._util.steps import Recording, recorded, step
+from .._util.steps import Recording, step
 from ..devices import at_most
 from ..formats import Choice
 from ..inputs.canonical import canonical_csr
@@ -34,30 +35,21 @@ def build(csr: CanonicalCsr, description: Description, recording: Recording | No
             return _on_several_devices(csr, description)
         if description.choice.format == "auto":
             return _in_chosen_format(csr, description, recording)
-        return Stored(parts.build(csr, description.choice, *description.ordinals), description)
+        return Stored(csr, parts.build(csr, description.choice, *description.ordinals), description)
 
 
 def _in_chosen_format(csr: CanonicalCsr, description: Description, recording: Recording | None) -> Stored:
     (ordinal,), request = description.ordinals, description.request
-    with recorded(recording) as recording:
+    with nullcontext(recording) if recording else Recording() as recording:
         order, ordered = None, csr
         if description.reorder:
             with step("order"):
                 order, ordered = in_order(csr, description.reorder, ordinal)
-        choice, matrix, tuning = choose(
-            ordered,
-            request.format,
-            ordinal,
-            request.tune,
-            dict(request.options),
-            request.symmetric,
-            request.budget,
-            may_reorder=description.reorder is None,
-        )
+        choice, matrix, tuning = choose(ordered, request, ordinal, may_reorder=description.reorder is None)
     tuning.steps = recording.steps()
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
-    return Stored(matrix, replace(description, choice=choice), tuning=tuning)
+    return Stored(csr, matrix, replace(description, choice=choice), tuning=tuning)
 
 
 def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
@@ -68,7 +60,7 @@ def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
     formats = {parts.format_of(part) for part, *_ in matrix.shards}
     reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
     choice = Choice(formats.pop() if len(formats) == 1 else "parts", reason=reason)
-    return Stored(matrix, replace(description, choice=choice), fitting)
+    return Stored(csr, matrix, replace(description, choice=choice), fitting)
 
 
 def build_values(csr: CanonicalCsr, description: Description, symmetric: Symmetry | None) -> Stored:

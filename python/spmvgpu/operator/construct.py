@@ -7,21 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
 from .._util.arguments import one_of, plain_options, real_number, whole_number, with_hints
-from .._util.steps import recorded, step
+from .._util.steps import Recording, step
 from .._util.types import Device, Devices, Format
 from ..arrays import stream_handle
 from ..devices import CPU, at_most, device_name, thread_count
-from ..formats import check_format
+from ..formats import check_format, formats
 from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry
 from ..inputs.compressed import wanted_dtype
 from ..inputs.csr import CanonicalCsr
 from ..inputs.source import device_csr
 from ..multi_device.division import Division
 from ..partition import Partition
-from ..planning.choosing import MODES
 from ..planning.reordering import Reorder, check_reorder
-from ..planning.request import BUDGET, Request
-from ..planning.requests import REQUESTS
+from ..planning.request import BUDGET, CHOOSERS, MODES, Request
 from ..planning.symmetry import declared
 from .build import build
 from .description import Description, resolved
@@ -177,7 +175,7 @@ def aslinearoperator(
     if isinstance(A, SparseOperator) and _all_left_out(locals()):
         return A
     handle = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
-    _check(format, tune, reorder)
+    _check(format, format_options, tune, reorder)
     options, budget = plain_options(format_options), _checked_budget(budget)
     checked_symmetry(symmetric)
     asks_for_several = powers is not None or memory_limit is not None or not _is_same(partition, "nnz")
@@ -191,8 +189,8 @@ def aslinearoperator(
             f"reorder={reorder!r} is for one device; reorder the matrix itself before it is divided"
         )
     names = tuple(device) if isinstance(device, list) else device
-    needs_host = isinstance(names, tuple) or format in REQUESTS or reorder in ("rcm", "auto")
-    with at_most(threads), recorded() as recording:
+    needs_host = isinstance(names, tuple) or format in CHOOSERS or reorder in ("rcm", "auto")
+    with at_most(threads), Recording() as recording:
         csr = _read(A, CPU if needs_host else ordinals[0], dtype, shape, symmetric)
         request = Request(format, options, tune, budget, declared(symmetric, csr.dtype))
         description = Description(names, ordinals, request, division, reorder, handle, threads)
@@ -249,11 +247,15 @@ def _checked_threads(max_threads: object, ordinals: Sequence[int]) -> int | None
     return count
 
 
-def _check(format: object, tune: object, reorder: object) -> None:
+def _check(format: object, options: Mapping[str, object], tune: object, reorder: object) -> None:
     """Refuse what is not allowed before the matrix is converted."""
-    if not isinstance(format, str) or format not in ("auto", *REQUESTS):
+    if not isinstance(format, str) or format not in ("auto", *CHOOSERS):
         check_format(format)
+    if format == "auto" and options:
+        raise TypeError(
+            f"options {sorted(options)} need a format; give format= (one of {', '.join(formats())})"
+        )
     one_of("tune", tune, MODES)
     check_reorder(reorder)
-    if format in REQUESTS and reorder:
+    if format in CHOOSERS and reorder:
         raise ValueError(f"reorder={reorder!r} does not go with format {format!r}, which orders the rows")

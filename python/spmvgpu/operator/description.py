@@ -10,8 +10,7 @@ from ..formats import Choice, traits
 from ..multi_device.division import Division
 from ..planning import parts
 from ..planning.reordering import Reorder
-from ..planning.request import Request
-from ..planning.requests import REQUESTS
+from ..planning.request import CHOOSERS, Request
 from ..planning.symmetry import Symmetry, of_part
 
 _UNCHOSEN = Choice("auto")
@@ -92,7 +91,7 @@ class Description:
             division = self.division
         else:
             division = replace(self.division, partition="nnz")
-        if self.is_divided and self.request.format in REQUESTS:  # its options may be for the rows that were
+        if self.is_divided and self.request.format in CHOOSERS:  # its options may be for the rows that were
             made = made.in_csr("")
         same = Choice("csr") if self.choice.parts else self.choice
         return replace(made, division=division, choice=replace(same, reason=_SAME))

@@ -22,7 +22,7 @@ def summary(stored: Stored, nbytes: int) -> str:
     """The facts of an operator that holds so many bytes, in one line however long."""
     (rows, cols), matrix, threads = stored.shape, stored.matrix, stored.description.threads
     return (
-        f"<{rows}x{cols} SparseOperator of {matrix.dtype}, {matrix.nnz} stored entries, "
+        f"<{rows}x{cols} SparseOperator of {stored.dtype}, {matrix.nnz} stored entries, "
         f"format {stored.description.choice.format!r} on {stored.device!r}, {nbytes} bytes"
         f"{'' if threads is None else f', at most {threads} threads'}>"
     )
@@ -83,7 +83,7 @@ def html(stored: Stored, nbytes: int) -> str:
     choice = stored.description.choice
     facts = {
         "shape": f"{stored.shape[0]:,} x {stored.shape[1]:,}",
-        "dtype": stored.matrix.dtype,
+        "dtype": stored.dtype,
         "non-zeros": f"{stored.matrix.nnz:,}",
         "format": choice.format,
         "options": ", ".join(f"{name}={short(value)}" for name, value in options(stored.matrix).items()),

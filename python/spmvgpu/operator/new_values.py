@@ -30,7 +30,7 @@ def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
 def _symmetry_with(stored: Stored, values: NewValues) -> Symmetry | None:
     """What is known of the matrix with the new values, which must be Hermitian where it has to be."""
     known = stored.description.request.symmetric
-    is_real = stored.matrix.dtype.kind != "c"
+    is_real = stored.dtype.kind != "c"
     if not known or Symmetry.HERMITIAN not in known or (known == Symmetry.BOTH and is_real):
         return known
     csr, data = stored.to_csr(), values.on_host()
@@ -76,7 +76,7 @@ class NewValues:
     """Values of a matrix's type and number, wherever they lie."""
 
     def __init__(self, stored: Stored, data: object) -> None:
-        dtype, nnz = stored.matrix.dtype, stored.matrix.nnz
+        dtype, nnz = stored.dtype, stored.matrix.nnz
         data, library = taken("data", data)
         located = library.locate(data, "data")
         if not library.moves:

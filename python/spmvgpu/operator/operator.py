@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.arguments import is_number, whole_number
+from .._util.lazy import lazy
 from .._util.show import fit
 from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
 from .._util.value_types import NAMES, AnyMatrix, DistributedMatrix
@@ -97,9 +98,8 @@ class SparseOperator(Composable):
         def adjoint(self) -> Self: ...
 
     def __init__(self, stored: Stored) -> None:
-        super().__init__(stored.matrix.dtype, stored.shape)
+        super().__init__(stored.dtype, stored.shape)
         self._ordinal, self._stream = stored.ordinal, stored.description.stream
-        self._solver_memory = _core.SolverMemory(self._ordinal)
         self.solve_info: SolveInfo | None = None
         self._copies: dict[Variant, Self] = {}  # `T` and `H` as they were asked for
         self._copy_of: tuple[Variant, weakref.ref[Self]] | None = None  # as which, and of which
@@ -111,6 +111,10 @@ class SparseOperator(Composable):
             stored.belongs_to(self)
             # One call of a dict, so that no signal handler finds, or leaves, half of it.
             self.__dict__.update(_stored=stored, _matrix=stored.matrix, _check_device=stored.check_device)
+
+    @lazy
+    def _solver_memory(self) -> _core.SolverMemory:
+        return _core.SolverMemory(self._ordinal)
 
     def _snapshot(self) -> Self:
         """An operator that shares the matrix, and keeps the values that it has now."""

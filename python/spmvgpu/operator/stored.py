@@ -33,7 +33,9 @@ class Stored:
     Attributes
     ----------
     matrix : AnyMatrix
+        Stores the canonical matrix that the constructor takes besides.
     shape : tuple of int
+    dtype : numpy.dtype
     description : Description
         How it is stored.
     parts : sequence of DevicePart
@@ -56,6 +58,7 @@ class Stored:
 
     def __init__(
         self,
+        csr: CanonicalCsr,
         matrix: AnyMatrix,
         description: Description,
         parts: Sequence[DevicePart] = (),
@@ -64,14 +67,14 @@ class Stored:
         if description.threads is not None:
             matrix.max_threads = description.threads
         self.matrix = matrix
-        self.shape = matrix.rows, matrix.cols
+        self.shape, self.dtype = csr.shape, csr.dtype
         self.description = description
         self.parts = parts
         self.tuning = tuning
         # A format for symmetric matrices may hold some rows of one, of which it knows nothing then.
-        is_whole = needs_symmetry(description.choice.format) and matrix.rows == matrix.cols
+        is_whole = needs_symmetry(description.choice.format) and csr.shape[0] == csr.shape[1]
         by_half = options(matrix).get("symmetry") if is_whole else None
-        self.symmetry = stored_as(description.request.symmetric, by_half, matrix.dtype)
+        self.symmetry = stored_as(description.request.symmetric, by_half, csr.dtype)
         self.ordinals = tuple(part.ordinal for part in parts) or description.ordinals
         self.ordinal = next((ordinal for ordinal in self.ordinals if ordinal != CPU), CPU)
         # Where arrays may lie: on the GPUs, or in host memory where there is none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ import numpy as np
 
 from .. import _core
 from .._util.plugins import Plugins
+from .._util.types import HostArray
 from ..devices import CPU, build_info
-from ..formats import formats, kernels
+from ..formats import formats, kernels, variant_name
 from ..inputs.csr import CanonicalCsr
-from . import measure, roofline, samples
+from . import measure, samples
 from .profile import Profile, device_model
 
 Record = dict[str, Any]
@@ -98,7 +100,7 @@ def calibrate(
                 records[part] += timed(partial(_core.roofline_terms, found, data.itemsize, machine))
     report(1, "fitting")
     extra = {name: section.fit(records) for name, section in sections.items()}
-    return _fit(ordinal, processors, cache_bytes, records["roofline"], features, quick, extra), records
+    return _profile(ordinal, processors, cache_bytes, records["roofline"], features, quick, extra), records
 
 
 def variants(kind: str) -> list[measure.Variant]:
@@ -117,7 +119,7 @@ def _ahead(pool: Executor, jobs: Sequence[Job]) -> Iterator[Any]:
         yield matrix
 
 
-def _fit(
+def _profile(
     ordinal: int,
     processors: int,
     cache_bytes: int,
@@ -173,21 +175,21 @@ def fit_roofline(
     points = {name: _core.roofline_point(features[f"{name} {dtype}"]) for name in matrices}
     by_variant: dict[str, list[Record]] = {}
     for record in own:
-        by_variant.setdefault(roofline.variant_name(record["format"], record["options"]), []).append(record)
+        by_variant.setdefault(variant_name(record["format"], record["options"]), []).append(record)
     fitted = []
     for timed in by_variant.values():
-        if len(timed) < roofline.MIN_SAMPLES:
+        if len(timed) < MIN_SAMPLES:
             continue
         terms = [r["terms"] for r in timed]
-        fit = roofline.fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
-        residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, fit.residuals, strict=True)}
+        found = fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
+        residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, found.residuals, strict=True)}
         fitted.append(
             {
                 "format": timed[0]["format"],
                 "options": timed[0]["options"],
-                "norm": fit.norm,
-                "error": _rounded(fit.error),
-                "costs": {term: _rounded(cost) for term, cost in fit.costs.items()},
+                "norm": found.norm,
+                "error": _rounded(found.error),
+                "costs": {term: _rounded(cost) for term, cost in found.costs.items()},
                 "residuals": [residuals.get(matrix) for matrix in matrices],
             }
         )
@@ -196,6 +198,74 @@ def fit_roofline(
         "places": [[_rounded(value) for value in points[matrix]] for matrix in matrices],
         "variants": fitted,
     }
+
+
+# The core counts what a product of a variant moves and waits for, its terms, and adds up what they cost; see
+# cpp/planning/roofline.hpp. Here the costs are fitted to the times of the samples.
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The cost of the terms of one variant."""
+
+    norm: float  # the p of the p-norm that joins the terms
+    costs: Mapping[str, float]  # microseconds per unit
+    residuals: HostArray  # logarithm of measured over what the terms say, by sample
+    error: float  # mean relative error on samples left out of the fit
+
+
+_NORMS = (1.0, 1.25, 1.5, 2.0)
+_FOLDS = 5
+
+#: Fewer samples than this say nothing about a format.
+MIN_SAMPLES = 12
+
+
+def fit(
+    terms: Sequence[Mapping[str, float]], points: Sequence[Sequence[float]], times: Sequence[float]
+) -> Fit:
+    """Costs with the least squared relative error, none negative; the norm by cross-validation."""
+    names = list(terms[0])
+    X = np.array([[entry[name] for name in names] for entry in terms])
+    y, Z = np.asarray(times, float), np.asarray(points, float)
+    everything = np.arange(len(y))
+    fold = np.random.default_rng(0).permutation(len(y)) % _FOLDS
+
+    def left_out(norm: float) -> HostArray:
+        predicted = np.empty(len(y))
+        for k in range(_FOLDS):
+            predicted[fold == k] = _predict(X, Z, y, everything[fold != k], fold == k, norm)
+        return predicted
+
+    errors = {norm: float(np.mean(np.abs(left_out(norm) / y - 1))) for norm in _NORMS}
+    norm = min(errors, key=lambda p: errors[p])
+    costs = _costs(X, y, norm)
+    residuals = np.log(y / _joined(X, costs, norm))
+    named = {name: float(cost) for name, cost in zip(names, costs, strict=True) if cost > 0}
+    return Fit(norm, named, residuals, errors[norm])
+
+
+def _predict(
+    X: HostArray, Z: HostArray, y: HostArray, known: HostArray, asked: HostArray, norm: float
+) -> HostArray:
+    costs = _costs(X[known], y[known], norm)
+    residuals = np.log(y[known] / _joined(X[known], costs, norm))
+    corrections = _core.roofline_corrections(Z[asked], Z[known], residuals)
+    predicted: HostArray = _joined(X[asked], costs, norm) * corrections
+    return predicted
+
+
+def _costs(X: HostArray, y: HostArray, norm: float) -> HostArray:
+    from scipy.optimize import nnls  # slow to import, and needed for calibrating alone
+
+    scaled, _ = nnls((X / y[:, None]) ** norm, np.ones(len(y)))
+    costs: HostArray = scaled ** (1 / norm)
+    return costs
+
+
+def _joined(X: HostArray, costs: HostArray, norm: float) -> HostArray:
+    joined: HostArray = np.maximum(((X * costs) ** norm).sum(axis=1), 1e-12) ** (1 / norm)
+    return joined
 
 
 def save_records(path: Path, records: Mapping[str, Any]) -> None:

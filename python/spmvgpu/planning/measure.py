@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +13,6 @@ from .. import _core
 from .._util.value_types import Matrix
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
-from .roofline import Terms
 
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
@@ -26,7 +25,7 @@ def time_variants(
     variants: Iterable[Variant],
     dtype: str,
     ordinal: int,
-    terms_of: Callable[[_core.Plan], Terms] = lambda plan: {},
+    terms_of: Callable[[_core.Plan], Mapping[str, float]] = lambda plan: {},
 ) -> Iterator[dict[str, Any]]:
     """A record per variant that holds the matrix: the terms of its plan, bytes, microseconds a product."""
     data = matrix.data.astype(DTYPES[dtype], copy=False)

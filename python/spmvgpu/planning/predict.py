@@ -10,17 +10,16 @@ from typing import Any, NamedTuple, TypeAlias
 from .._util.arguments import one_of, with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
-from .._util.steps import step, took
+from .._util.steps import took
 from .._util.value_types import CsrSource
 from ..devices import device_name, resolve_device
-from ..formats import formats
+from ..formats import formats, variant_name
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
-from .profile import Profile, is_profile_of, load_profile, model_of
-from .roofline import variant_name
-from .symmetry import Symmetry
+from .profile import Profile, is_profile_of, load_model, load_profile, model_of
+from .request import Request
 
-_Predicted: TypeAlias = tuple[list[tuple[Any, ...]], list[tuple[str, str, float]]]  # with steps
+_Predicted: TypeAlias = tuple[Sequence[tuple[Any, ...]], Iterable[tuple[str, str, float]]]  # with steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -276,18 +275,14 @@ def predict_csr(csr: CanonicalCsr, ordinal: int, model: str, profile: Profile) -
     return Predictions(entries, csr.nnz, device_name(ordinal), model, source)
 
 
-def predict_considered(
-    csr: CanonicalCsr, ordinal: int, mode: str, symmetric: Symmetry | bool | None
-) -> list[Prediction]:
+def predict_considered(csr: CanonicalCsr, request: Request, ordinal: int) -> list[Prediction]:
     """The predictions for the formats that ``format="auto"`` considers.
 
     Of a format with several kernels it is the one that the format itself takes for the matrix, as in what is
     built.
     """
-    declared = None if symmetric is None else bool(symmetric)
-    with step("profile"):
-        model = model_of(load_profile(ordinal), ordinal, csr.dtype)
-    return _of_pieces(csr, lambda source: source.predict_considered(ordinal, model, mode, declared))
+    model, mode, symmetric = load_model(ordinal, csr.dtype), request.tune, request.declared
+    return _of_pieces(csr, lambda source: source.predict_considered(ordinal, model, mode, symmetric))
 
 
 def fastest(predictions: Sequence[Prediction]) -> Prediction:

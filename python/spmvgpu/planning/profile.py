@@ -21,12 +21,14 @@ import numpy as np
 from .. import _core, cache
 from .._util.lazy import lazy
 from .._util.schema import Range, check
+from .._util.steps import step
 from .._util.value_types import value_type
 from ..devices import CPU, devices
 from ..formats import formats, options_table
-from .roofline import POINT_LENGTH
 
 SCHEMA = 1
+#: The logarithms that a matrix's place among others consists of.
+POINT_LENGTH = 8
 DTYPES = ("f32", "f64")
 SHIPPED = Path(__file__).parents[1] / "profiles"
 _DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
@@ -230,6 +232,12 @@ def is_profile_of(profile: Profile, ordinal: int) -> bool:
 def model_of(profile: Profile, ordinal: int, dtype: np.dtype[Any]) -> _core.RooflineModel:
     """The roofline model of matrices of a value type on a device."""
     return profile.model(dtype, is_profile_of(profile, ordinal))
+
+
+def load_model(ordinal: int, dtype: np.dtype[Any]) -> _core.RooflineModel:
+    """`model_of` the profile of the device."""
+    with step("profile"):
+        return model_of(load_profile(ordinal), ordinal, dtype)
 
 
 def calibrated_power(ordinal: int, dtype: Any) -> float | None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+from .._util.plugins import Plugins
+from ..formats import Choice
+from ..inputs.csr import CanonicalCsr
 from .symmetry import Symmetry
 
 #: What choosing may take, in products of the matrix, unless the caller says otherwise.
 BUDGET = 50.0
+
+MODES = ("off", "cached", "full")  # of `Request.tune`
+
+#: Chooses for a canonical matrix, a device and the options that were given.
+Chooser: TypeAlias = Callable[[CanonicalCsr, int, Mapping[str, Any]], Choice]
+#: What a caller may give in place of a format: a plug-in that chooses what is stored.
+CHOOSERS: Mapping[str, Chooser] = Plugins("chooser")
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,8 @@ class Request:
     format, options, tune, budget
         As `aslinearoperator` takes them.
     symmetric : Symmetry or None
-        What is known of the matrix; None for nothing.
+        What is known of the matrix; None for nothing, and some formats find out. NEITHER keeps formats for
+        symmetric matrices out.
     """
 
     format: str = "auto"
@@ -28,3 +40,19 @@ class Request:
     tune: str = "cached"
     budget: float = BUDGET
     symmetric: Symmetry | None = None
+
+    @property
+    def declared(self) -> bool | None:
+        """Whether the matrix is known to be symmetric or Hermitian; None if nothing is known."""
+        return None if self.symmetric is None else bool(self.symmetric)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to be predicted or timed."""
+        return self.format in CHOOSERS or (self.format != "auto" and self.tune != "full")
+
+    def choice(self, csr: CanonicalCsr, ordinal: int) -> Choice:
+        """What a matrix is stored as if a format or a chooser is asked for by name."""
+        if self.format in CHOOSERS:
+            return CHOOSERS[self.format](csr, ordinal, self.options)
+        return Choice(self.format, dict(self.options))

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._util.show import Brief, fit, html_table
 from .._util.steps import Step, in_words
-from .roofline import variant_name
+from ..formats import variant_name
 
 _MOST_TRIALS = 3  # that `repr` shows
 
@@ -103,3 +103,18 @@ class Tuning:
             if taken.name != "trial"
         ]
         return html_table(caption, [*steps, *trials], ("step", "format", "time"))
+
+
+def reason_for(tuning: Tuning, time_us: float) -> str:
+    """Why the best of the trials, with this time, is that."""
+    quickest = min(tuning.trials, key=lambda trial: trial.time_us)
+    if len(tuning.trials) == 1:
+        had_no_time = "there was no time to time other formats"
+        others = had_no_time if tuning.out_of_time else "no other candidate fits"
+        return f"{others}; a product took {time_us:.1f} us"
+    if quickest.time_us == time_us:
+        return f"it was the fastest of {len(tuning.trials)} timed variants, at {time_us:.1f} us per product"
+    return (
+        f"a product took {time_us:.1f} us; {quickest.name} took {quickest.time_us:.1f} us, a difference "
+        "within the noise, and is predicted to be slower"
+    )

@@ -20,6 +20,7 @@ from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.csr import CanonicalCsr
 from .profile import device_model, load_profile, slug
+from .request import Request
 
 SCHEMA = 3
 _TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": Range(0, 1e12)}
@@ -35,19 +36,16 @@ class Results:
     holds as long as the device's profile. Predictions are not kept: another takes hardly longer than writing.
     """
 
-    def __init__(
-        self, csr: CanonicalCsr, ordinal: int, mode: str, asked: Mapping[str, Any], budget: float
-    ) -> None:
-        self._csr, self._ordinal = csr, ordinal
-        self._mode, self._asked, self._budget = mode, dict(asked), budget
+    def __init__(self, csr: CanonicalCsr, ordinal: int, request: Request) -> None:
+        self._csr, self._ordinal, self._request = csr, ordinal, request
 
     def known(self) -> Iterator[Choice]:
         """The best first."""
-        if self._mode == "off" or not cache.holds_tuning():
+        if self._request.tune == "off" or not cache.holds_tuning():
             return
         for path in self._paths:
             with step("cache"):
-                found = recall(path, self._asked["format"], self._asked["options"])
+                found = recall(path, self._request.format, self._request.options)
             if found is not None:
                 yield found
 
@@ -58,14 +56,16 @@ class Results:
     @lazy
     def _paths(self) -> list[Path | None]:
         """That of this mode is the last."""
+        request, ordinal = self._request, self._ordinal
+        asked = {"format": request.format, "options": dict(request.options), "symmetric": request.declared}
         with step("cache"):
             matrix = fingerprint(self._csr)
-            full = entry_path(matrix, self._ordinal, self._asked | {"tune": "full"})
-            if self._mode == "full" or self._ordinal == CPU:  # nothing else is timed on a CPU
+            full = entry_path(matrix, ordinal, asked | {"tune": "full"})
+            if request.tune == "full" or ordinal == CPU:  # nothing else is timed on a CPU
                 return [full]
-            measured = dict(load_profile(self._ordinal).measured)
-            own = self._asked | {"tune": self._mode, "profile": measured, "budget": self._budget}
-            return [full, entry_path(matrix, self._ordinal, own)]
+            measured = dict(load_profile(ordinal).measured)
+            own = asked | {"tune": request.tune, "profile": measured, "budget": request.budget}
+            return [full, entry_path(matrix, ordinal, own)]
 
 
 def fingerprint(csr: CanonicalCsr) -> str:
