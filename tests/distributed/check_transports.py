@@ -13,7 +13,8 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import vector
 from ranks import COMM, assert_multiplies, case, each_division, operator
-from spmvgpu.distributed import communicators, products, staging, transports
+from spmvgpu.arrays import NUMPY
+from spmvgpu.distributed import communicators, products, transports
 from spmvgpu.distributed.transports import _Rank, choose
 
 LAST = COMM.size - 1
@@ -198,35 +199,36 @@ class Queue:
         self.recorded.clear()
 
 
-class Beside(type(staging._HOST)):
-    """The operations on NumPy's arrays, with buffers and a stream like those of a GPU."""
+class Beside(type(NUMPY)):
+    """The adapter of NumPy, with buffers and a stream like those of a GPU."""
 
     def __init__(self):
-        self.stream, self.buffers = Queue(), 0
+        super().__init__(np)
+        self.queue, self.buffers = Queue(), 0
 
     def event(self):
-        return self.stream
+        return self.queue
 
-    def buffer(self, shape, x):
+    def buffer(self, shape, x, on_device):
         self.buffers += 1
-        return OnlyAnAddress(super().buffer(shape, x))
+        return OnlyAnAddress(super().buffer(shape, x, on_device))
 
     def take(self, x, indices, to):
         own = super().take
-        self.stream.queued.append(lambda: own(x, indices, to.host))
+        self.queue.queued.append(lambda: own(x, indices, to.host))
 
     def copy(self, x, to):
         own = super().copy
-        self.stream.queued.append(lambda: own(x, to.host))
+        self.queue.queued.append(lambda: own(x, to.host))
 
-    def like(self, buffer, x):
-        return buffer.host
+    def beside(self, array, x):
+        return array.host if isinstance(array, OnlyAnAddress) else array
 
 
 @pytest.fixture
 def beside(monkeypatch):
     found = Beside()
-    monkeypatch.setattr(products, "staging_of", lambda x, cuda_aware: found)
+    monkeypatch.setattr(products, "taken", lambda name, x: (x, found))
     return found
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..arrays.library import AnyLibrary, Event
 from .communicators import Communicator, mpi
 from .ranges import Array, Ranges
-from .staging import Event, Staging, device_of
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Prequest
@@ -63,10 +63,11 @@ class Exchange:
         self.targets = _messages(asked)
         self._channels: dict[tuple[object, ...], Channel] = {}
 
-    def channel(self, staging: Staging, x: Piece, back: bool = False) -> Channel:
+    def channel(self, library: AnyLibrary, x: Piece, on_device: bool, back: bool) -> Channel:
         """The messages for arrays of the type, device and columns of `x`; `back` for the opposite direction.
 
-        Those of vectors are kept, and of blocks of columns the latest.
+        They begin and end on the device if MPI reads the memory of GPUs, and in host memory otherwise. Those
+        of vectors are kept, and of blocks of columns the latest.
         """
         columns = x.shape[1:]
         key = (columns, x.dtype, device_of(x), back)
@@ -74,7 +75,7 @@ class Exchange:
         if found is None:
             for other in [other for other in self._channels if columns and other[0]]:
                 del self._channels[other]
-            found = self._channels[key] = Channel(self, staging, x, back)
+            found = self._channels[key] = Channel(self, library, x, on_device, back)
         return found
 
 
@@ -106,6 +107,11 @@ def send_to(comm: Communicator, to: Array, *arrays: Array) -> tuple[Array, list[
     return coming, received
 
 
+def device_of(x: Piece) -> str:
+    """The device of an array, to tell it from others."""
+    return str(getattr(x, "device", None))
+
+
 def _messages(counts: Array) -> tuple[Message, ...]:
     ends = np.cumsum(counts)
     return tuple(
@@ -124,16 +130,18 @@ class Channel:
         In the order of the exchange's `indices` and of the halo, or the other way round on the way back.
     """
 
-    def __init__(self, exchange: Exchange, staging: Staging, x: Piece, back: bool) -> None:
+    def __init__(
+        self, exchange: Exchange, library: AnyLibrary, x: Piece, on_device: bool, back: bool
+    ) -> None:
         """Of arrays of the type and columns of `x`, while its device is the current one."""
         comm = exchange.ranges.comm
         lengths = len(exchange.indices), exchange.halo
-        sent, halo = (staging.buffer((n, *x.shape[1:]), x) for n in lengths)
+        sent, halo = (library.buffer((n, *x.shape[1:]), x, on_device) for n in lengths)
         to, of = exchange.targets, exchange.sources
         if back:
             sent, halo, to, of = halo, sent, of, to
         self.outgoing, self.incoming = sent, halo
-        self._queued = staging.event()
+        self._queued = library.event()
         receives = [comm.Recv_init(self.incoming[m.begin : m.end], m.rank, _TAG) for m in of]
         sends = [comm.Send_init(self.outgoing[m.begin : m.end], m.rank, _TAG) for m in to]
         self._requests = receives + sends

@@ -10,12 +10,13 @@ import numpy as np
 
 from .._util.lazy import lazy
 from .._util.value_types import core_class
+from ..arrays import taken
+from ..arrays.library import AnyLibrary
 from ..operator import operands
 from ..operator.operator import SparseOperator
-from .exchange import Exchange, Piece
+from .exchange import Exchange, Piece, device_of
 from .ranges import Array
 from .rows import LocalRows
-from .staging import Staging, device_of, staging_of
 from .transports import Transport
 
 
@@ -24,12 +25,12 @@ class _IndexMap:
     """Indices of vectors, with copies on the devices where they are used."""
 
     host: Array
-    copies: dict[str, Any] = field(default_factory=dict)
+    copies: dict[str, Piece] = field(default_factory=dict)
 
-    def near(self, x: Piece, staging: Staging) -> Any:
+    def near(self, x: Piece, library: AnyLibrary) -> Piece:
         device = device_of(x)
         if device not in self.copies:
-            self.copies[device] = staging.index_map(self.host, x)
+            self.copies[device] = library.beside(self.host, x)
         return self.copies[device]
 
 
@@ -65,16 +66,16 @@ class Product(ABC):
         """
         if self.transport.nccl is not None and not isinstance(x, np.ndarray):
             return self._between_gpus.multiply(x, out, alpha, beta)
-        staging = staging_of(x, self.transport.cuda_mpi)
-        with staging.device(x):
-            channel = self.exchange.channel(staging, x, self._back)
-            self._fill(channel.outgoing, x, alpha, staging)
+        _, library = taken("x", x)
+        with library.device(x):
+            channel = self.exchange.channel(library, x, self.transport.cuda_mpi, self._back)
+            self._fill(channel.outgoing, x, alpha, library)
             channel.start()
             try:
                 y = _multiply(self._operators[0], x, out, alpha, beta)
             finally:
                 channel.finish()
-            self._add(channel.incoming, x, y, alpha, staging)
+            self._add(channel.incoming, x, y, alpha, library)
             channel.release()
             return y
 
@@ -84,11 +85,11 @@ class Product(ABC):
         """What multiplies: for the block, and for the halo."""
 
     @abstractmethod
-    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, staging: Staging) -> None:
+    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, library: AnyLibrary) -> None:
         """Write what is sent of ``alpha * x``, or of the product with it."""
 
     @abstractmethod
-    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, staging: Staging) -> None:
+    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
         """Complete the product `y` of the block with what was received."""
 
     @lazy
@@ -126,13 +127,14 @@ class Forward(Product):
     def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
         return self.local.block, self.local.halo
 
-    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, staging: Staging) -> None:
-        staging.take(x, self._sent.near(x, staging), outgoing)
+    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, library: AnyLibrary) -> None:
+        library.take(x, self._sent.near(x, library), outgoing)
 
-    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, staging: Staging) -> None:
+    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
         if self.local.halo is not None:
-            of_halo = _multiply(self.local.halo, staging.like(incoming, x), None, alpha)
-            staging.add(y, self._boundary.near(x, staging), of_halo)
+            y[self._boundary.near(x, library)] += _multiply(
+                self.local.halo, library.beside(incoming, x), None, alpha
+            )
 
 
 class Backward(Product):
@@ -156,16 +158,16 @@ class Backward(Product):
         block, *halo = (op.H if self._conjugated else op.T for op in self.local.operators)
         return block, halo[0] if halo else None
 
-    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, staging: Staging) -> None:
+    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, library: AnyLibrary) -> None:
         halo = self._operators[1]
         if halo is not None:
-            of_boundary = staging.pick(x, self._boundary.near(x, staging))
-            staging.copy(_multiply(halo, of_boundary, None, alpha), outgoing)
+            of_boundary = x[self._boundary.near(x, library)]
+            library.copy(_multiply(halo, of_boundary, None, alpha), outgoing)
 
-    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, staging: Staging) -> None:
-        received = staging.like(incoming, x)
+    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
+        received = library.beside(incoming, x)
         for piece, index_map in self._received:  # of which none holds an entry twice
-            staging.add(y, index_map.near(x, staging), received[piece])
+            y[index_map.near(x, library)] += received[piece]
 
 
 def _multiply(

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from .. import _core
 from .._util.value_types import core_class
-from ..arrays import taken
+from ..arrays import NUMPY, taken
+from ..arrays.library import Memory
 from ..devices import CPU, device_name
 from ..linalg.stopping import SolveInfo
 from ..linalg.systems import System, check_square
 from ..linalg.vectors import DeviceVector, Vectors
 from .errors import agreement, check_same, raise_together
 from .pieces import check_shape
-from .staging import staging_of
 
 
 class PieceOfSystem(System):
@@ -48,7 +48,7 @@ class PieceOfSystem(System):
         elif located.host is not None:
             ordinal = CPU
         else:
-            staging_of(b)  # refuses what its entries cannot be picked of
+            library.device(b)  # refuses what its entries cannot be picked of
             ordinal = located.ordinal
         super().__init__(b, library, op.local_shape[0], op.dtype, ordinal, op._memory_of_solvers(ordinal))
         self._op, self._matrix, self.unknowns = op, matrix, op.shape[0]
@@ -108,8 +108,8 @@ class PieceOfSystem(System):
 
     def _array_at(self, address: int) -> Any:
         """The piece of a vector at an address, as an array of the library of `b`, or of NumPy."""
-        like = np.empty(0) if self._ordinal == CPU else self.b
-        return staging_of(like).array_at(address, self.shape[0], self.dtype, self._ordinal)
+        library = NUMPY if self._ordinal == CPU else self.library
+        return library.beside(Memory(address, self.shape[0], self.dtype), self.b)
 
     def _add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
         """Add what the other ranks have, in the order of the ranks; or raise what failed on one of them."""

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import one_of, real_number, whole_number, with_hints
+from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix, core_class
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
@@ -20,7 +21,7 @@ from .preconditioners import (
     requested_device,
     what_fits,
 )
-from .vectors import NOTHING, DType, HostArray, staged
+from .vectors import NOTHING, staged
 
 if TYPE_CHECKING:
     from .._core import _LinearMap as LinearMap

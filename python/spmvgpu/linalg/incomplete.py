@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from .._util.types import DType
 from .._util.value_types import core_class
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from .preconditioners import DevicePreconditioner, check_operator, requested_device, what_fits
-from .vectors import DType
 
 if TYPE_CHECKING:  # which the compiled module does not name
     from .._core import _IncompleteFactors as Factors

@@ -11,6 +11,7 @@ import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._util.types import DType, HostArray
 from .._util.value_types import core_class
 from ..arrays import host_array, library_of, taken
 from ..devices import device_name, resolve_device
@@ -20,7 +21,7 @@ from ..operator.construct import aslinearoperator
 from ..operator.operands import promoted
 from ..operator.operator import SparseOperator
 from .systems import OverRanks, System, callback_map, check_square
-from .vectors import DeviceVector, DType, HostArray, Vectors, staged, staged_numpy
+from .vectors import DeviceVector, Vectors, staged, staged_numpy
 
 if TYPE_CHECKING:
     from .._core import _LinearMap as LinearMap

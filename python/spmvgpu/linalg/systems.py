@@ -11,15 +11,16 @@ import numpy as np
 import scipy.sparse.linalg as sla
 
 from .. import _core
+from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix, core_class, is_distributed
-from ..arrays import Library, Located, is_sparse, taken
+from ..arrays import AnyLibrary, Located, is_sparse, taken
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
 from ..operator.construct import aslinearoperator
 from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
 from .stopping import SolveInfo
-from .vectors import DType, HostArray, Vectors
+from .vectors import Vectors
 
 if TYPE_CHECKING:  # which the compiled module does not name
     from .._core import _LinearMap as LinearMap
@@ -38,7 +39,7 @@ class System:
 
     Attributes
     ----------
-    b, library : array
+    b, library : array, Library
         The right-hand side, as `taken` gives it.
     shape, dtype : tuple of int, numpy.dtype
         Of what this process has of the system.
@@ -57,7 +58,7 @@ class System:
     _stream: int | None = None
 
     def __init__(
-        self, b: object, library: Library, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
+        self, b: Any, library: AnyLibrary, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
     ) -> None:
         self.b, self.library = b, library
         self.shape, self.dtype, self.unknowns = (n, n), dtype, n
@@ -140,7 +141,7 @@ class OverRanks(Protocol):
 class OperatorSystem(System):
     """The system of an operator of this process."""
 
-    def __init__(self, op: SparseOperator, b: object, library: Library) -> None:
+    def __init__(self, op: SparseOperator, b: object, library: AnyLibrary) -> None:
         check_square(op)
         super().__init__(b, library, op.shape[0], op.dtype, op._ordinal, op._solver_memory)
         self._op, self._stream = op, op._stream
@@ -156,7 +157,7 @@ class OperatorSystem(System):
 class ForeignSystem(System):
     """The system of another LinearOperator: products are callbacks, and vectors are where `b` is."""
 
-    def __init__(self, op: sla.LinearOperator, b: object, library: Library, located: Located) -> None:
+    def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary, located: Located) -> None:
         check_square(op)
         ordinal = CPU if located.host is not None else located.ordinal
         dtype = _common_type(np.dtype(op.dtype), located.dtype)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _core
-from ..arrays import NUMPY, Library, Located, taken
+from .._util.types import HostArray
+from ..arrays import NUMPY, AnyLibrary, Located, taken
 from ..devices import CPU, device_name
-from ..operator.operands import converted_vector
-
-HostArray: TypeAlias = npt.NDArray[Any]
-DType: TypeAlias = np.dtype[Any]
+from ..operator.operands import Placed, converted_vector
 
 
-class Space(Protocol):
+class Space(Placed, Protocol):
     """What the vectors of a system have in common."""
 
-    shape: tuple[int, int]
-    dtype: DType
     _ordinal: int
-    _stream: int | None
-
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
-        """Refuse, with ValueError, a vector that is on another device."""
 
 
 class DeviceVector(NamedTuple):
@@ -55,7 +46,7 @@ class Vectors:
         The solve starts after what it holds; None: there is nothing to wait for.
     """
 
-    def __init__(self, space: Space, b: object, library: Library, in_pieces: bool = False) -> None:
+    def __init__(self, space: Space, b: object, library: AnyLibrary, in_pieces: bool = False) -> None:
         self._space, self._b, self._library = space, b, library
         self._is_on_host = library.locate(b, "b").host is not None
         self.ordinal = CPU if in_pieces else space._ordinal

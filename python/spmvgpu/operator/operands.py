@@ -1,4 +1,4 @@
-"""How an operand goes through an operator: check, convert, multiply, deliver.
+"""How an operand goes through an operator, in four steps: check, place, product, deliver.
 
 Products with `@` take every real and complex type, as NumPy does. The operand's own library converts it to
 the operator's type, on the device where it is. A complex operand of a real operator is multiplied in two
@@ -8,46 +8,55 @@ refuse an operand that needs a conversion.
 
 from __future__ import annotations
 
-import math
-import sys
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _core
+from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix
-from ..arrays import TORCH, Library, Located, is_sparse, library_of, stream_handle, taken
+from ..arrays import AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
+
+A = TypeVar("A")  # an array of any library
 
 
-class Multiplier(Protocol):
-    """What products ask of an operator."""
+class HasType(Protocol):
+    """An operator, on one device or over ranks."""
+
+    dtype: DType
+
+
+class Placed(HasType, Protocol):
+    """An operator, or a system, on devices of this process."""
 
     shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    _matrix: AnyMatrix
     _stream: int | None
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
-        """Refuse an array that lies elsewhere than the operator, or than x, which lies `beside`."""
+        """Refuse, with ValueError, an array on another device than the operator, or than x (`beside`)."""
 
 
-_BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
+class Multiplier(Placed, Protocol):
+    """What products on the devices of this process ask of an operator."""
+
+    _matrix: AnyMatrix
+
 
 # Products of any type and layout
 
 
-def multiply(op: Multiplier, x: Any, library: Library) -> Any:
+def multiply(op: Any, x: Any, library: AnyLibrary) -> Any:
     """``op @ x`` for a vector, or the columns of a 2-D array."""
     if type(x) is np.ndarray and x.dtype is op.dtype and x.shape == (op.shape[1],):
         # What most products are, known by as few questions as can be: what the way below makes of it, sooner.
         flags = x.flags
         if flags.c_contiguous and flags.aligned:
             return op._matrix.multiply_numpy(x)
-    if library is TORCH and x.requires_grad and sys.modules["torch"].is_grad_enabled():
-        from ..torch.autograd import differentiable  # which imports PyTorch
-
-        return differentiable(op, x, multiply_tensor)
+    recorded = library.differentiable(op, x)
+    if recorded is not None:
+        return recorded
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
         raise ValueError(
@@ -56,12 +65,12 @@ def multiply(op: Multiplier, x: Any, library: Library) -> Any:
         )
     if not library.moves:
         op._check_device("x", located)
-    if located.host is not None:
-        return library.from_host(_on_host(op, located), x)
-    return _on_device(op, x, library, located)
+    is_own = located.dtype is op.dtype  # as most are: it saves two calls
+    result = _product(op, located) if is_own else of_any_type(op, located, partial(_product, op))
+    return result if located.host is None else library.from_host(result, x)
 
 
-def multiply_from_left(op: Any, x: Any, library: Library) -> Any:
+def multiply_from_left(op: Any, x: Any, library: AnyLibrary) -> Any:
     """``x @ op`` for a vector, or the rows of a 2-D array."""
     shape = library.locate(x, "x").shape
     if len(shape) not in (1, 2) or shape[-1] != op.shape[0]:
@@ -75,125 +84,69 @@ def multiply_from_left(op: Any, x: Any, library: Library) -> Any:
     return library.transposed(result)
 
 
-def multiply_tensor(op: Multiplier, x: Any) -> Any:
-    """``op @ x`` for a PyTorch tensor, as if it required no gradient."""
-    return multiply(op, x.detach(), TORCH)
-
-
-def _on_host(op: Multiplier, located: Located) -> npt.NDArray[Any]:
-    x = located.host
-    if located.dtype == op.dtype:
-        return _host_product(op, x, located.contiguous)
-    target = promoted(op, located.dtype)
-    if _is_taken_apart(op, located.dtype):
+def of_any_type(op: HasType, x: Located, product: Callable[[Located], Any]) -> Any:
+    """The product of an operand, which `product` converts to the operator's type if it has another."""
+    if x.dtype == op.dtype:
+        return product(x)
+    made, target, library = op.dtype, promoted(op, x.dtype), x.library
+    if kind_of(x.dtype) == "c" and made.kind != "c":
         # Part by part: 1j * inf, a product of complex numbers, has NaN for its real part.
-        result = np.empty((op.shape[0], *x.shape[1:]), target)
-        _copy_in_blocks(_host_product(op, _converted(x.real, op.dtype), True), result.real)
-        _copy_in_blocks(_host_product(op, _converted(x.imag, op.dtype), True), result.imag)
-        return result
-    result = _host_product(op, _converted(x, op.dtype), True)
-    return result if target == op.dtype else _converted(result, target)
-
-
-def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    copy = np.empty(array.shape, dtype)
-    _copy_in_blocks(array, copy)
-    return copy
-
-
-def _copy_in_blocks(array: npt.NDArray[Any], to: npt.NDArray[Any]) -> None:
-    """Copy rows in blocks, between which Python looks whether the user wants to interrupt."""
-    rows = max(1, _BLOCK_ITEMS // max(1, math.prod(array.shape[1:])))
-    for begin in range(0, len(array), rows):
-        to[begin : begin + rows] = array[begin : begin + rows]
-
-
-def _host_product(op: Multiplier, x: npt.NDArray[Any], contiguous: bool) -> npt.NDArray[Any]:
-    if x.ndim == 2:
-        return op._matrix.multiply_columns(x if _whole_strides(x) else x.copy())
-    return op._matrix.multiply_numpy(x if contiguous else x.copy())
-
-
-def _whole_strides(x: npt.NDArray[Any]) -> bool:
-    """Whether the elements of an array lie a whole number of elements apart."""
-    return bool(x.flags.aligned) and not any(stride % x.itemsize for stride in x.strides)
-
-
-def _on_device(op: Multiplier, x: Any, library: Library, located: Located) -> Any:
-    own = library.stream(located)
-    stream = own if op._stream is None else op._stream
-    if len(located.shape) == 1 and located.contiguous and located.dtype == op.dtype:
-        return _device_product(op, x, library, located, stream)
-    if located.dtype == op.dtype:
-        strides = library.strides(x, located) if len(located.shape) == 2 else None
-        if strides is not None and (op._matrix.takes_rows or strides[0] == 1):
-            return _columns_product(op, x, library, located, strides, stream)
-        return _converted_product(op, x, library, located, own, stream)
-    target = promoted(op, located.dtype)
-    if _is_taken_apart(op, located.dtype):
-        results = [
-            _converted_product(op, part, library, located, own, stream)
-            for part in library.real_and_imaginary(x)
-        ]
-        part_type = np.empty(0, target).real.dtype
-        return library.join(*(library.contiguous(part, part_type) for part in results))
-    result = _converted_product(op, x, library, located, own, stream)
-    return result if target == op.dtype else library.contiguous(result, target)
-
-
-def _device_product(op: Multiplier, x: Any, library: Library, located: Located, stream: int) -> Any:
-    result, pointer = library.empty((op.shape[0],), x, located)
-    op._matrix.multiply_pointers(located.pointer, pointer, 1.0, 0.0, stream)
-    return library.deliver(result, x, stream)
-
-
-def _columns_product(
-    op: Multiplier,
-    x: Any,
-    library: Library,
-    located: Located,
-    strides: tuple[int, ...],
-    stream: int,
-    alpha: float = 1.0,
-) -> Any:
-    """The product of the columns of an array, where they lie; in the order of the array."""
-    rows, count = op.shape[0], located.shape[1]
-    by_columns = strides[0] == 1 and count > 1 and (op.shape[1] > 1 or not op._matrix.takes_rows)
-    result, pointer = library.empty((count, rows) if by_columns else (rows, count), x, located)
-    result_strides = (1, rows) if by_columns else (count, 1)
-    op._matrix.multiply_column_pointers(
-        located.pointer, (strides[0], strides[1]), pointer, result_strides, count, alpha, 0.0, stream
-    )
-    result = library.deliver(result, x, stream)
-    return library.transposed(result) if by_columns else result
-
-
-def _converted_product(
-    op: Multiplier, x: Any, library: Library, located: Located, own: int, stream: int
-) -> Any:
-    """The product of what must be copied first, which the library does on a stream of its own."""
-    many = len(located.shape) == 2
-    cols = op.shape[1]
-    by_columns = many and not op._matrix.takes_rows
-    x = library.contiguous(library.transposed(x) if by_columns else x, op.dtype)
-    located = library.locate(x, "x")
-    if stream != own:
-        _core.synchronize(own, located.ordinal)
-    if by_columns:
-        located = located._replace(shape=located.shape[::-1])
-        result = _columns_product(op, x, library, located, (1, cols), stream)
-    elif many:
-        result = _columns_product(op, x, library, located, (located.shape[1], 1), stream)
+        parts = (library.locate(part, "x") for part in library.parts(x.array))
+        copied = (part._replace(contiguous=False, strides=None) for part in parts)  # never used as they lie
+        result = library.join(*map(product, copied))
+        made = np.result_type(made, np.complex64)
     else:
-        result = _device_product(op, x, library, located, stream)
-    if stream != own:
-        _core.synchronize(stream, located.ordinal)
+        result = product(x)
+    return result if target == made else library.contiguous(result, target)
+
+
+def _product(op: Multiplier, x: Located) -> Any:
+    """The product of an operand as it lies, if the core takes it so, or of a copy that its library makes."""
+    many, library = len(x.shape) == 2, x.library
+    takes_rows = not many or x.host is not None or op._matrix.takes_rows
+    in_order = x.strides is not None and (takes_rows or x.strides[0] == 1) if many else x.contiguous
+    if in_order and x.dtype == op.dtype:
+        return _multiplied(op, x, op._stream)
+    if x.host is not None:
+        return _multiply_host(op, x)(library.contiguous(x.array, op.dtype))
+    if takes_rows:
+        copy = library.locate(library.contiguous(x.array, op.dtype), "x")
+    else:
+        copy = library.locate(library.contiguous(library.transposed(x.array), op.dtype), "x")
+        copy = copy._replace(shape=x.shape, strides=(1, op.shape[1]))
+    if op._stream is None or op._stream == library.stream(copy):
+        return _multiplied(op, copy, op._stream)
+    _core.synchronize(library.stream(copy), x.ordinal)  # on which the library copies
+    result = _multiplied(op, copy, op._stream)
+    _core.synchronize(op._stream, x.ordinal)
     return result
 
 
-def _is_taken_apart(op: Multiplier, dtype: Any) -> bool:
-    """Whether products with arrays of a type are those of the real and of the imaginary part."""
-    return kind_of(dtype) == "c" and op.dtype.kind != "c"
+def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex = 1.0) -> Any:
+    """The product of an operand as it lies, in a new array of the same order."""
+    if x.host is not None:
+        return _multiply_host(op, x)(x.host, None, alpha, 0.0)
+    library, rows = x.library, op.shape[0]
+    if stream is None:
+        stream = library.stream(x)
+    if x.strides is None:
+        result, pointer = library.empty((rows,), x.array, x)
+        op._matrix.multiply_pointers(x.pointer, pointer, alpha, 0.0, stream)
+        return library.deliver(result, x.array, stream)
+    count = x.shape[1]
+    turned = x.strides[0] == 1 and count > 1 and (op.shape[1] > 1 or not op._matrix.takes_rows)
+    shape, strides = ((count, rows), (1, rows)) if turned else ((rows, count), (count, 1))
+    result, pointer = library.empty(shape, x.array, x)
+    op._matrix.multiply_column_pointers(x.pointer, x.strides, pointer, strides, count, alpha, 0.0, stream)
+    result = library.deliver(result, x.array, stream)
+    return library.transposed(result) if turned else result
+
+
+def _multiply_host(op: Multiplier, x: Located) -> Callable[..., HostArray]:
+    return op._matrix.multiply_numpy if len(x.shape) == 1 else op._matrix.multiply_columns
+
+
+# Types
 
 
 def kind_of(dtype: Any) -> str:
@@ -205,12 +158,12 @@ def kind_of(dtype: Any) -> str:
     return "f" if getattr(dtype, "is_floating_point", False) else "V"
 
 
-def _is_taught(dtype: np.dtype[Any]) -> bool:
+def _is_taught(dtype: DType) -> bool:
     """Whether a type is none of NumPy's own: bfloat16 and others of ml_dtypes, which JAX uses."""
     return dtype.isbuiltin == 2
 
 
-def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
+def promoted(op: HasType, dtype: DType) -> DType:
     """The type of a product, or TypeError for a type that has none."""
     kind = kind_of(dtype)
     if kind not in "biufc":
@@ -219,112 +172,102 @@ def promoted(op: Multiplier, dtype: Any) -> np.dtype[Any]:
             "x.astype(float)"
         )
     if not isinstance(dtype, np.dtype) or _is_taught(dtype):  # narrower than every type of an operator
-        dtype = np.complex64 if kind == "c" else np.float16
+        return np.result_type(op.dtype, np.complex64 if kind == "c" else np.float16)
     return np.result_type(op.dtype, dtype)
 
 
 # Products into an array of the caller's
 
 
-def scaled_product(op: Multiplier, x: Any, out: Any, alpha: Any, beta: Any, stream: Any) -> Any:
+def scaled_product(op: Multiplier, x: Any, out: Any, alpha: complex, beta: complex, stream: object) -> Any:
     """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
     if type(alpha) is not float or type(beta) is not float:  # as most are: it saves two calls
         alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
     library, located = operand(op, "x", x, op.shape[1], many=True)
-    target, many = None, len(located.shape) == 2
-    if out is not None:
-        same_place = located.ordinal if located.host is None else None
-        out_library, target = operand(op, "out", out, op.shape[0], same_place, many=True)
-        if (target.host is None) != (located.host is None) or out_library.moves != library.moves:
-            raise TypeError(
-                f"out must be an array on the same device as x, which is a {type(x).__name__}, "
-                f"not a {type(out).__name__}"
-            )
-        if len(target.shape) != len(located.shape) or (many and target.shape[1] != located.shape[1]):
-            raise ValueError(
-                f"out has shape {target.shape}; x of shape {located.shape} needs "
-                f"{(op.shape[0], *located.shape[1:])}"
-            )
-    if located.host is not None:
-        if stream is not None:
-            raise TypeError(
-                f"stream={stream!r} is for arrays on a CUDA device; leave it out for {type(x).__name__}"
-            )
-        if target is not None and np.may_share_memory(located.host, target.host):
-            raise ValueError("out overlaps x; give an array of its own")
-        multiply_host = op._matrix.multiply_columns if many else op._matrix.multiply_numpy
-        result = multiply_host(located.host, None if target is None else target.host, alpha, beta)
-        return library.from_host(result, x) if out is None else out
-    if stream is not None:
-        handle = stream_handle(stream)
+    if located.host is None:
+        handle = op._stream if stream is None else stream_handle(stream)
+    elif stream is None:
+        handle = None
     else:
-        handle = library.stream(located) if op._stream is None else op._stream
-    if many:
-        return _scaled_columns(op, x, library, located, out, target, alpha, beta, handle)
-    if target is None:
-        result, pointer = library.empty((op.shape[0],), x, located)
-        op._matrix.multiply_pointers(located.pointer, pointer, alpha, beta, handle)
-        return library.deliver(result, x, handle)
-    (rows, cols), item, x_pointer, out_pointer = op.shape, op.dtype.itemsize, located.pointer, target.pointer
-    if x_pointer < out_pointer + item * rows and out_pointer < x_pointer + item * cols:
-        raise ValueError("out overlaps x; give an array of its own")
-    op._matrix.multiply_pointers(x_pointer, out_pointer, alpha, beta, handle)
+        raise TypeError(
+            f"stream={stream!r} is for arrays on a CUDA device; leave it out for {type(x).__name__}"
+        )
+    if out is None:
+        result = _multiplied(op, located, handle, alpha)
+        return result if located.host is None else library.from_host(result, x)
+    beside = located.ordinal if located.host is None else None
+    own, target = operand(op, "out", out, op.shape[0], beside, many=True)
+    if (target.host is None) != (located.host is None) or own.moves != library.moves:
+        raise TypeError(
+            f"out must be an array on the same device as x, which is a {type(x).__name__}, not a "
+            f"{type(out).__name__}"
+        )
+    if target.shape[1:] != located.shape[1:]:
+        needed = (op.shape[0], *located.shape[1:])
+        raise ValueError(f"out has shape {target.shape}; x of shape {located.shape} needs {needed}")
+    refuse_overlap(located, target)
+    if located.host is not None:
+        _multiply_host(op, located)(located.host, target.host, alpha, beta)
+        return out
+    handle = library.stream(located) if handle is None else handle
+    if located.strides is None or target.strides is None:
+        op._matrix.multiply_pointers(located.pointer, target.pointer, alpha, beta, handle)
+    else:
+        pointers = located.pointer, located.strides, target.pointer, target.strides
+        op._matrix.multiply_column_pointers(*pointers, located.shape[1], alpha, beta, handle)
     return out
 
 
-def _scaled_columns(
-    op: Multiplier,
-    x: Any,
-    library: Library,
-    located: Located,
-    out: Any,
-    target: Located | None,
-    alpha: float,
-    beta: float,
-    stream: int,
-) -> Any:
-    strides = _device_strides("x", x, library, located)
-    if target is None:
-        return _columns_product(op, x, library, located, strides, stream, alpha)
-    out_library = library_of(out)
-    assert out_library is not None
-    out_strides = _device_strides("out", out, out_library, target)
-    begin, end = _extent(located, strides)
-    out_begin, out_end = _extent(target, out_strides)
-    if begin < out_end and out_begin < end:
+def refuse_overlap(x: Located, out: Located) -> None:
+    """Refuse, with ValueError, a result that is written while x is read."""
+    if x.host is not None and out.host is not None:
+        overlap = np.may_share_memory(x.host, out.host)
+    else:
+        begin, end = _extent(x)
+        out_begin, out_end = _extent(out)
+        overlap = begin < out_end and out_begin < end
+    if overlap:
         raise ValueError("out overlaps x; give an array of its own")
-    op._matrix.multiply_column_pointers(
-        located.pointer, strides, target.pointer, out_strides, located.shape[1], alpha, beta, stream
-    )
-    return out
 
 
-def _device_strides(name: str, x: Any, library: Library, located: Located) -> tuple[int, int]:
-    strides = library.strides(x, located)
-    if strides is None:
-        raise ValueError(f"{name} is a view whose memory holds other numbers; give a contiguous array")
-    return strides[0], strides[1]
-
-
-def _extent(located: Located, strides: tuple[int, int]) -> tuple[int, int]:
-    """The addresses that the elements of a 2-D array lie between."""
+def _extent(located: Located) -> tuple[int, int]:
+    """The addresses that the elements of an array lie between."""
+    pointer, item = located.pointer, located.dtype.itemsize
+    if located.strides is None:
+        return pointer, pointer + item * located.shape[0]
     if 0 in located.shape:
-        return located.pointer, located.pointer
-    reach = [(n - 1) * stride for n, stride in zip(located.shape, strides, strict=True)]
-    item = located.dtype.itemsize
+        return pointer, pointer
+    reach = [(n - 1) * stride for n, stride in zip(located.shape, located.strides, strict=True)]
     below, above = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-    return located.pointer + item * below, located.pointer + item * (above + 1)
+    return pointer + item * below, pointer + item * (above + 1)
+
+
+# Checks
 
 
 def operand(
-    op: Multiplier, name: str, x: Any, length: int, same_place: int | None = None, many: bool = False
-) -> tuple[Library, Located]:
+    op: Multiplier, name: str, x: A, length: int, beside: int | None = None, many: bool = False
+) -> tuple[Library[A], Located]:
     """A vector that is used as it is: of the operator's type and on its device, or refused.
 
     With `many` also the columns of a 2-D array, which may lie in any way.
     """
+    library, located = as_it_is(op, name, x, many)
+    if not library.moves:
+        op._check_device(name, located, beside)
+    shape = located.shape
+    if shape != (length,) and not (many and len(shape) == 2 and shape[0] == length):
+        raise ValueError(
+            f"{name} has shape {shape}; an operator of shape {op.shape} needs ({length},)"
+            + (f" or ({length}, k)" if many else "")
+        )
+    return library, located
+
+
+def as_it_is(op: HasType, name: str, x: A, many: bool = False) -> tuple[Library[A], Located]:
+    """An array that is used where it lies: of the operator's type, in order, and writable if it is `out`."""
     library = library_of(x)
     if library is None:
         raise TypeError(
@@ -332,25 +275,27 @@ def operand(
             f"{type(x).__name__}; give an array, such as numpy.asarray({name}, {str(op.dtype)!r})"
         )
     located = library.locate(x, name)
-    if not library.moves:
-        op._check_device(name, located, same_place)
-    dtype, shape = located.dtype, located.shape
-    if dtype is not op.dtype and dtype != op.dtype:
-        raise TypeError(f"{name} has dtype {dtype}; the operator needs {op.dtype}")
-    columns = many and len(shape) == 2 and shape[0] == length
-    if not columns and shape != (length,):
-        raise ValueError(
-            f"{name} has shape {shape}; an operator of shape {op.shape} needs ({length},)"
-            + (f" or ({length}, k)" if many else "")
-        )
-    usable = located.contiguous
-    if columns and not usable:
-        usable = located.host is None or _whole_strides(located.host)
-    if not usable:
+    if located.dtype is not op.dtype and located.dtype != op.dtype:
+        raise TypeError(f"{name} has dtype {located.dtype}; the operator needs {op.dtype}")
+    if not located.contiguous and not (many and located.strides is not None):
         raise ValueError(f"{name} is not contiguous; give a C-contiguous array")
     if name == "out" and not located.writable:
         raise ValueError("out is read-only; give an array that may be written")
     return library, located
+
+
+def check_shape(name: str, x: Any, ndim: int, length: int) -> Any:
+    """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
+    if ndim == 1 or not is_sparse(x):
+        x, library = taken(name, x)
+        shape = tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
+    else:
+        shape = x.shape
+    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
+    if not fits:
+        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
+        raise ValueError(f"dimension mismatch: {name} has shape {shape}; the operator needs {wanted}")
+    return x
 
 
 def address(located: Located) -> int:
@@ -358,7 +303,7 @@ def address(located: Located) -> int:
     return located.pointer if located.host is None else int(located.host.ctypes.data)
 
 
-def factor(op: Multiplier, name: str, value: Any) -> complex:
+def factor(op: HasType, name: str, value: Any) -> complex:
     """A factor of a product, which may be complex where the operator is."""
     if type(value) is float:
         return value
@@ -375,7 +320,7 @@ def factor(op: Multiplier, name: str, value: Any) -> complex:
 # Vectors of solvers, and those that stay on several devices
 
 
-def converted_vector(op: Any, name: str, x: Any, library: Library) -> tuple[Any, Located]:
+def converted_vector(op: Placed, name: str, x: A, library: Library[A]) -> tuple[A, Located]:
     """A vector that fits a square operator, converted to its type; a copy only if need be."""
     n = op.shape[0]
     located = library.locate(x, name)
@@ -388,26 +333,10 @@ def converted_vector(op: Any, name: str, x: Any, library: Library) -> tuple[Any,
         )
     if not library.moves:
         op._check_device(name, located)
-    if located.host is not None:
-        host = np.require(located.host.reshape(-1), op.dtype, ["C", "A"])
-        return host, located._replace(host=host, shape=(n,), dtype=op.dtype, contiguous=True)
-    if not located.contiguous or located.dtype != op.dtype:
-        x = library.contiguous(x.reshape(-1) if hasattr(x, "reshape") else x, op.dtype)
-        if op._stream is not None and op._stream != library.stream(located):
-            _core.synchronize(library.stream(located), located.ordinal)
-        located = library.locate(x, name)
-    return x, located
-
-
-def check_shape(name: str, x: Any, ndim: int, length: int) -> Any:
-    """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
-    if ndim == 1 or not is_sparse(x):
-        x, library = taken(name, x)
-        shape = tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
-    else:
-        shape = x.shape
-    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
-    if not fits:
-        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
-        raise ValueError(f"dimension mismatch: {name} has shape {shape}; the operator needs {wanted}")
-    return x
+    if located.host is None and located.contiguous and located.dtype == op.dtype:
+        return x, located
+    own, array = located.library, located.array
+    made = own.contiguous(array.reshape(-1) if hasattr(array, "reshape") else array, op.dtype)
+    if located.host is None and op._stream is not None and op._stream != own.stream(located):
+        _core.synchronize(own.stream(located), located.ordinal)
+    return made, own.locate(made, name)

@@ -28,12 +28,12 @@ except ImportError as missing:
 
 from .._util.lazy import lazy
 from .._util.value_types import TYPE_NAMES
+from ..arrays.torch_gradients import differentiable, of_type
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
+from ..operator.composed import keeping
 from ..operator.construct import aslinearoperator
-from ..operator.operands import multiply_tensor
 from ..operator.operator import SparseOperator
-from .autograd import differentiable, of_type
 
 __all__ = ["MatrixPattern", "matmul"]
 
@@ -71,7 +71,7 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     >>> x.grad
     tensor([4., 4.], dtype=torch.float64)
     """
-    return differentiable(op, x, multiply_tensor)
+    return differentiable(keeping(op), x)
 
 
 class MatrixPattern:
@@ -225,7 +225,7 @@ class _PatternMatmul(torch.autograd.Function):
     def forward(ctx: Any, pattern: MatrixPattern, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, x)
-        result: torch.Tensor = multiply_tensor(pattern.operator(values), x)
+        result: torch.Tensor = pattern.operator(values) @ x.detach()
         return result
 
     @staticmethod

@@ -1,0 +1,149 @@
+"""What an adapter of an array library offers. An array goes through a product, or a solver, in four steps.
+
+check
+    `locate` says where the array lies, of which type it is, and in which order.
+place
+    `contiguous` copies what the core cannot take as it is, on the device of the array.
+product
+    The core reads the array at its address, and writes to an array of `empty`, on a stream.
+deliver
+    `deliver` and `from_host` make of the result what the caller gets: an array of the same library.
+"""
+
+# mypy: disable-error-code="empty-body"
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from .._util.types import DType, HostArray
+
+Shape: TypeAlias = tuple[int, ...]
+Strides: TypeAlias = tuple[int, int]
+A = TypeVar("A")  # an array of the library
+
+
+class Located(NamedTuple):
+    """Where an array lies."""
+
+    library: Library[Any]  # whose adapter works with `array`: NumPy's for everything in host memory
+    array: Any  # what the caller gave; in host memory a NumPy view of it
+    pointer: int  # on a CUDA device; 0 in host memory
+    shape: Shape
+    dtype: DType  # NumPy's, or the library's own for a type that NumPy lacks
+    ordinal: int  # CUDA device, or CPU
+    contiguous: bool  # C order without gaps, and aligned; on a CUDA device to whole items
+    strides: Strides | None = None  # of a 2-D array, in items; None where an item is not aligned to its size
+    writable: bool = True
+    host: Any = None  # `array`, if it is in host memory
+    owner: object = None  # what must stay alive while the pointer is used
+    stream: int | None = None  # stream to order the work after, where the array itself names one
+
+
+def in_items(strides: Shape, item: int) -> Strides | None:
+    """The strides of a 2-D array, given in bytes, in items; None if they are no whole ones."""
+    if len(strides) != 2 or not item or strides[0] % item or strides[1] % item:
+        return None
+    return strides[0] // item, strides[1] // item
+
+
+class Event(Protocol):
+    """A point of what is queued on a stream."""
+
+    def record(self) -> object:
+        """It is the one that the current stream has reached now."""
+
+    def synchronize(self) -> object:
+        """Wait until that is done."""
+
+
+class Library(Generic[A]):
+    """An adapter; what is for arrays on CUDA devices only, the adapter of NumPy does without."""
+
+    moves = False  # whether its arrays may lie elsewhere than the operator, and are copied to it and back
+
+    def __init__(self, module: ModuleType | None) -> None:
+        self.module: Any = module
+
+    # Check
+
+    def locate(self, x: A, name: str) -> Located:
+        """Where the argument called `name` lies."""
+
+    def differentiable(self, op: Any, x: A) -> A | None:
+        """``op @ x`` as the library records it to differentiate it later; None if it records nothing."""
+        return None
+
+    # Place
+
+    def contiguous(self, x: A, dtype: DType) -> A:
+        """`x` in C order as `dtype`; itself if it is so."""
+
+    def transposed(self, x: A) -> A:
+        """The transpose of a 2-D array, which may be a view."""
+        return x.T  # type: ignore[attr-defined, no-any-return]
+
+    def parts(self, x: A) -> tuple[A, A]:
+        """The real and the imaginary part of a complex array, which may be views."""
+        return x.real, x.imag  # type: ignore[attr-defined]
+
+    def join(self, real: A, imaginary: A) -> A:
+        """The complex array of two parts."""
+
+    # Product
+
+    def stream(self, located: Located) -> int:
+        """The CUDA stream that work on the array must be ordered after."""
+
+    def empty(self, shape: Shape, like: A, located: Located) -> tuple[A, int]:
+        """A new array of the same kind, type and device, and its address."""
+
+    # Deliver
+
+    def deliver(self, result: A, like: A, stream: int) -> A:
+        """What the caller gets for `result`, made by `empty`, once what fills it is queued on `stream`."""
+        return result
+
+    def from_host(self, result: HostArray, like: A) -> A:
+        """A NumPy array that was made for the purpose, as an array of the same kind."""
+
+    # Between ranks. MPI sends and receives buffers that it can read and write: beside the array if it is
+    # CUDA-aware, and in pinned host memory otherwise. What follows is queued on the current stream of the
+    # current device, which is that of `x`.
+
+    def device(self, x: A) -> AbstractContextManager[object]:
+        """The device of an array, as the current one in a ``with`` block; TypeError if none can be sent."""
+        raise TypeError(f"vectors on a GPU must be CuPy or PyTorch arrays here, not {type(x).__name__}")
+
+    def event(self) -> Event:
+        """One on the current device."""
+        return self.module.cuda.Event()  # type: ignore[no-any-return]
+
+    def buffer(self, shape: Shape, x: A, on_device: bool) -> A | HostArray:
+        """An array of the type of `x` where MPI can read and write it."""
+        return self.empty(shape, x, self.locate(x, "x"))[0] if on_device else self.pinned(shape, x)
+
+    def pinned(self, shape: Shape, x: A) -> HostArray:
+        """An array of the type of `x` in pinned host memory."""
+
+    def copy(self, x: A, to: A | HostArray) -> None:
+        """Copy an array into a buffer."""
+
+    def take(self, x: A, indices: A, to: A | HostArray) -> None:
+        """Copy entries, or rows, of an array into a buffer."""
+        self.copy(x[indices], to)  # type: ignore[index]
+
+    def beside(self, array: A | HostArray | Memory, x: A) -> A:
+        """A buffer, an array of NumPy's, or memory on the device of `x`, as an array there."""
+
+
+class Memory:
+    """A vector at an address, of which libraries make arrays that share its memory."""
+
+    def __init__(self, address: int, length: int, dtype: DType) -> None:
+        about = {"data": (address, False), "shape": (length,), "typestr": dtype.str, "version": 3}
+        self.__array_interface__ = self.__cuda_array_interface__ = about
+
+
+AnyLibrary: TypeAlias = Library[Any]

@@ -1,0 +1,130 @@
+"""Libraries that are only known by DLPack or the CUDA Array Interface."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._util.types import DType, HostArray
+from .library import Library, Located, Shape, in_items
+from .numpy_arrays import NUMPY, as_array
+
+_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for devices, and for kinds of numbers
+_OTHERS = {4: " (OpenCL)", 7: " (Vulkan)", 8: " (Metal)", 10: " (ROCm)", 14: " (oneAPI)", 15: " (WebGPU)"}
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_LEGACY_DEFAULT_STREAM = 1
+
+
+class Protocols(Library[Any]):
+    def locate(self, x: Any, name: str) -> Located:
+        if not hasattr(x, "__dlpack__"):
+            return self._by_interface(x, name)
+        kind, ordinal = map(int, x.__dlpack_device__())
+        if kind in (_CPU, _CUDA_HOST):
+            return NUMPY.locate(_host_view(x, name), name)
+        if kind in (_CUDA, _CUDA_MANAGED):
+            return self._by_dlpack(x, name, ordinal)
+        raise ValueError(
+            f"{name} is on a device of DLPack type {kind}{_OTHERS.get(kind, '')}; allowed are CPU and CUDA "
+            "arrays"
+        )
+
+    def _by_dlpack(self, x: Any, name: str, ordinal: int) -> Located:
+        view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
+        try:
+            dtype = np.dtype(f"{_KINDS[view.type_code]}{view.type_bits}".replace("bool8", "bool"))
+        except (KeyError, TypeError):
+            raise TypeError(
+                f"{name} has DLPack type code {view.type_code} with {view.type_bits} bits, which NumPy does "
+                "not have; convert it to a NumPy dtype"
+            ) from None
+        pointer, shape, is_aligned = view.pointer, tuple(view.shape), view.pointer % dtype.itemsize == 0
+        in_order = is_aligned and view.contiguous
+        strides = in_items(tuple(view.strides), 1) if is_aligned else None
+        return Located(self, x, pointer, shape, dtype, ordinal, in_order, strides, owner=view)
+
+    def _by_interface(self, x: Any, name: str) -> Located:
+        about = x.__cuda_array_interface__
+        if about.get("mask") is not None:
+            raise TypeError(f"{name} has a mask, which products cannot use; give an array without a mask")
+        dtype, shape, (pointer, is_fixed) = np.dtype(about["typestr"]), tuple(about["shape"]), about["data"]
+        item, stream = dtype.itemsize, about.get("stream")
+        dense = tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        given, is_aligned = tuple(about.get("strides") or dense), pointer % item == 0
+        in_order = is_aligned and given == dense
+        strides = in_items(given, item) if is_aligned else None
+        ordinal = _core.device_of(pointer) if pointer else 0
+        return Located(
+            self, x, int(pointer), shape, dtype, ordinal, in_order, strides, not is_fixed, stream=stream
+        )
+
+    def contiguous(self, x: Any, dtype: DType) -> Any:
+        located = self.locate(x, "x")
+        if located.dtype != dtype and hasattr(x, "__array_namespace__"):
+            namespace = x.__array_namespace__()
+            x = namespace.astype(x, getattr(namespace, dtype.name))
+            located = self.locate(x, "x")
+        if located.contiguous and located.dtype == dtype:
+            return x
+        order = "contiguous" if located.contiguous else "non-contiguous"
+        given = f"{order} {type(x).__name__} of dtype {located.dtype}"
+        raise _refused(given, "converted or copied", f"a C-contiguous array of dtype {dtype}")
+
+    def transposed(self, x: Any) -> Any:
+        if hasattr(x, "T"):
+            return x.T
+        host = self.locate(x, "x").host
+        if host is not None:
+            return host.T
+        raise _refused(f"2-D {type(x).__name__}", "transposed", "its columns one by one")
+
+    def parts(self, x: Any) -> tuple[Any, Any]:
+        if hasattr(x, "real"):
+            return x.real, x.imag
+        raise _refused(f"complex {type(x).__name__}", "split", "its real and imaginary parts separately")
+
+    def join(self, real: Any, imaginary: Any) -> Any:
+        given = f"complex {type(real).__name__}"
+        raise _refused(given, "put together again", "its real and imaginary parts separately")
+
+    def stream(self, located: Located) -> int:
+        return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
+
+    def empty(self, shape: Shape, like: Any, located: Located) -> tuple[Any, int]:
+        result = _core.DeviceArray(shape, located.dtype, located.ordinal)
+        return result, result.pointer
+
+    def deliver(self, result: Any, like: Any, stream: int) -> Any:
+        # Nobody can say on which stream the result will be read, so it is finished first.
+        _core.synchronize(stream, result.__dlpack_device__()[1])
+        return self.from_host(result, like)
+
+    def from_host(self, result: HostArray, like: Any) -> Any:
+        if hasattr(like, "__array_namespace__"):
+            return like.__array_namespace__().from_dlpack(result)
+        return result
+
+
+def _host_view(x: Any, name: str) -> HostArray:
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as refused:
+        # A read-only array cannot cross DLPack before its version 1.0, which NumPy reads from 2.1 on. What
+        # comes instead may be a copy, so nothing must be written to it.
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+            view = as_array(name, x).view()
+            view.flags.writeable = False
+            return view
+        raise TypeError(
+            f"{name} is a {type(x).__name__} that NumPy cannot read through DLPack: {refused}; give a NumPy "
+            "array"
+        ) from None
+
+
+def _refused(given: str, done: str, instead: str) -> TypeError:
+    return TypeError(
+        f"x is a {given} on a CUDA device that cannot be {done}; give {instead}, or a CuPy or PyTorch array"
+    )
