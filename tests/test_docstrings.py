@@ -51,13 +51,14 @@ def public():
         if inspect.isfunction(value) or inspect.isclass(value):
             yield name
         if inspect.isclass(value):
-            yield from (f"{name}.{member}" for member, _ in inspect.getmembers(value, is_own_method))
+            members = (member for member, _ in inspect.getmembers(value, is_own_method))
+            yield from (f"{name}.{member}" for member in members if not member.startswith("_"))
 
 
 def is_own_method(member):
     if not (inspect.isfunction(member) or inspect.ismethod(member)):
         return False  # `isroutine` would take every attribute with a `__get__` of its own for a method
-    return member.__module__.startswith("spmvgpu") and not member.__name__.startswith("_")
+    return member.__module__.startswith("spmvgpu")
 
 
 def attribute(name):

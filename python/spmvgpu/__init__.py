@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from . import torch as torch
     from .operator.construct import aslinearoperator
     from .operator.distributed_vector import DistributedVector
-    from .operator.operator import MultiDeviceOperator, SparseOperator
+    from .operator.multi_device_operator import MultiDeviceOperator
+    from .operator.operator import SparseOperator
     from .planning.predict import predict
     from .versions import show_versions
 
@@ -58,7 +59,7 @@ __all__ = [
 # every other name is that of a module, or was imported above.
 _MODULE_OF = {
     "DistributedVector": "operator.distributed_vector",
-    "MultiDeviceOperator": "operator.operator",
+    "MultiDeviceOperator": "operator.multi_device_operator",
     "SparseOperator": "operator.operator",
     "aslinearoperator": "operator.construct",
     "predict": "planning.predict",

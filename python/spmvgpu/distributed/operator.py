@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from .. import _core
 from .._util.types import Device
 from ..devices import limit_threads
-from ..linalg.stopping import SolveInfo
+from ..operator.solve_info import SolveInfo
 from ..planning.symmetry import Symmetry, simplest
 from . import pieces
 from .communicators import Communicator
@@ -326,11 +326,6 @@ class DistributedOperator:
         -------
         (local rows,) array
 
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
-
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
@@ -352,11 +347,6 @@ class DistributedOperator:
         Returns
         -------
         (local rows, k) array
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
 
         Examples
         --------
@@ -383,11 +373,6 @@ class DistributedOperator:
         -------
         (local columns,) array
 
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
-
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
@@ -411,11 +396,6 @@ class DistributedOperator:
         Returns
         -------
         (local columns, k) array
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
 
         Examples
         --------

@@ -14,9 +14,9 @@ from .._util.value_types import core_class
 from ..arrays import NUMPY, taken
 from ..arrays.library import Memory
 from ..devices import CPU, device_name
-from ..linalg.stopping import SolveInfo
 from ..linalg.systems import System, check_square
 from ..linalg.vectors import DeviceVector, Vectors
+from ..operator.solve_info import SolveInfo
 from .errors import agreement, check_same, raise_together
 from .pieces import check_shape
 

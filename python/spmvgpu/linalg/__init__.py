@@ -7,6 +7,7 @@
 0
 """
 
+from ..operator.solve_info import SolveInfo
 from .bicgstab import bicgstab
 from .cg import cg
 from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
@@ -15,7 +16,7 @@ from .incomplete import IncompleteFactors, ic0, ilu0
 from .lobpcg import lobpcg
 from .minres import minres
 from .preconditioners import Jacobi, jacobi
-from .stopping import SolveInfo, SolverWarning
+from .stopping import SolverWarning
 
 __all__ = [
     "Cycle",

@@ -8,8 +8,9 @@ from typing import Any
 from .. import _core
 from .._core import SolverLimits
 from .._util.arguments import whole_number
+from ..operator.solve_info import SolveInfo
 from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
-from .stopping import SolveInfo, check_residuals, info_from, info_of, values_of
+from .stopping import check_residuals, info_from, info_of, values_of
 from .systems import Callback, system_of
 from .vectors import NOTHING
 

@@ -1,16 +1,16 @@
-"""Stopping criteria of the solvers, and the report of how a solve went."""
+"""Stopping criteria of the solvers, and what they return or warn of when a solve ends."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
 
 import numpy as np
 
 from .._core import SolverLimits, SolverReport
 from .._util.arguments import real_number, whole_number
-from .._util.show import Brief
+from .._util.types import DType
+from ..operator.solve_info import SolveInfo
 
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
@@ -29,69 +29,6 @@ class SolverWarning(RuntimeWarning):
 
     The message says why.
     """
-
-
-@dataclass(frozen=True, repr=False)
-class SolveInfo(Brief):
-    """How a solve went.
-
-    `SparseOperator.solve_info` holds it for the last solve with an operator.
-
-    Attributes
-    ----------
-    solver : str
-        Name of the solver.
-    status : str
-        "converged", "least_squares", "exhausted", "stagnated" or the name of a breakdown. "least_squares":
-        the system has no solution, and `x` minimizes the residual (`minres` only). "exhausted": ``maxiter``
-        was reached. "stagnated": rounding errors keep the residual above the goal.
-    iterations : int
-        Number of iterations. `gmres` counts the inner ones.
-    residual : float
-        Norm of the residual that the method updates.
-    true_residual : float
-        ``norm(b - A @ x)``, computed from `x`.
-    goal : float
-        ``max(rtol * norm(b), atol)``.
-    products : int
-        Number of products with `A`.
-    preconditionings : int
-        Number of applications of `M`. 0 if `M` is a diagonal.
-    seconds : float
-        Time of the solve in seconds. Transfers of NumPy arrays to and from a GPU are not included, except
-        those in pieces to several devices.
-    product_seconds, precondition_seconds : float
-        Time of the products and of `M` in seconds. 0 on a GPU, where they are not timed.
-    pieces : int
-        Number of devices that each held a piece of the vectors.
-    resident : bool
-        Whether one GPU kernel did all iterations between two checks by the host.
-    chained : bool
-        Whether one GPU kernel did all work between two products.
-
-    Examples
-    --------
-    >>> import numpy as np, spmvgpu as sg
-    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 3.0]]), device="cpu")
-    >>> x, _ = sg.linalg.cg(op, np.ones(2), rtol=1e-10)
-    >>> op.solve_info.status, op.solve_info.iterations
-    ('converged', 2)
-    """
-
-    solver: str
-    status: str
-    iterations: int
-    residual: float
-    true_residual: float
-    goal: float
-    products: int
-    preconditionings: int
-    seconds: float
-    product_seconds: float
-    precondition_seconds: float
-    pieces: int
-    resident: bool
-    chained: bool
 
 
 def check_limits(
@@ -139,7 +76,7 @@ def tolerance(name: str, value: object) -> float:
     return number
 
 
-def info_of(how: SolveInfo, dtype: np.dtype[Any], offending: float, maxiter: int) -> int:
+def info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> int:
     """Return SciPy's `info` for the way a solve ended, and warn about a breakdown or stagnation.
 
     Raises

@@ -19,7 +19,7 @@ from ..inputs.canonical import matrix_of
 from ..operator.construct import aslinearoperator
 from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
-from .stopping import SolveInfo
+from ..operator.solve_info import SolveInfo
 from .vectors import Vectors
 
 if TYPE_CHECKING:  # which the compiled module does not name

@@ -23,7 +23,8 @@ from ..planning.request import BUDGET, CHOOSERS, MODES, Request
 from ..planning.symmetry import declared
 from .build import build
 from .description import Description, resolved
-from .operator import MultiDeviceOperator, SparseOperator, operator_of
+from .multi_device_operator import MultiDeviceOperator, operator_of
+from .operator import SparseOperator
 
 P = ParamSpec("P")
 

@@ -1,10 +1,10 @@
-"""`SparseOperator`, a sparse matrix on a device as a SciPy linear operator, and `MultiDeviceOperator`."""
+"""`SparseOperator`: a sparse matrix on a device, as a SciPy linear operator."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from .._util.arguments import is_number, whole_number
 from .._util.lazy import lazy
 from .._util.show import fit
 from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
-from .._util.value_types import NAMES, AnyMatrix, DistributedMatrix
+from .._util.value_types import NAMES, AnyMatrix
 from ..arrays import is_sparse, library_of, taken
 from ..devices import at_most, device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
@@ -24,17 +24,14 @@ from ..planning import parts
 from ..planning.symmetry import simplest
 from ..planning.tuning import Tuning
 from . import algebra, explain, operands
-from .build import restored
 from .composed import Composable, is_operand, plain
 from .description import Description, resolved
-from .distributed_vector import DistributedVector
 from .new_values import NewValues, replaced
+from .solve_info import SolveInfo
 from .stored import Stored, Variant
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from ..linalg.stopping import SolveInfo
 
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
@@ -87,6 +84,9 @@ class SparseOperator(Composable):
     _stored: Stored
     _matrix: AnyMatrix
     _check_device: Callable[..., None]
+    # Which class an operator has is known by the module of MultiDeviceOperator, which sets these.
+    _of: Callable[[Stored], SparseOperator]
+    _unpickled: Callable[[sp.csr_array, Description], SparseOperator]
 
     if TYPE_CHECKING:  # what LinearOperator has, whose stubs do not know of which class it is here
 
@@ -179,7 +179,7 @@ class SparseOperator(Composable):
         return explain.html(self._stored, self.nbytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.tocsr(), self._stored.description)
+        return SparseOperator._unpickled, (self.tocsr(), self._stored.description)
 
     # Products
 
@@ -268,11 +268,6 @@ class SparseOperator(Composable):
         -------
         (m,) or (m, 1) array
 
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
-
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
@@ -293,11 +288,6 @@ class SparseOperator(Composable):
         Returns
         -------
         (m, k) array
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
 
         Examples
         --------
@@ -323,11 +313,6 @@ class SparseOperator(Composable):
         -------
         (n,) or (n, 1) array
 
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
-
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
@@ -350,11 +335,6 @@ class SparseOperator(Composable):
         Returns
         -------
         (n, k) array
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `dot`.
 
         Examples
         --------
@@ -778,7 +758,7 @@ class SparseOperator(Composable):
         """
         there = self._stored.device
         names = tuple(device) if isinstance(device, list | tuple) else device_name(*resolved(device))
-        return self if names == there else operator_of(algebra.moved(self._stored, device))
+        return self if names == there else SparseOperator._of(algebra.moved(self._stored, device))
 
     def __getitem__(self, key: object) -> Self:
         """Select rows and columns: ``op[10:20]``, ``op[rows]`` or ``op[:, 5:]``.
@@ -897,189 +877,3 @@ class SparseOperator(Composable):
 def _refuse_number(x: object) -> None:
     if is_number(x):
         raise ValueError("Scalar operands are not allowed, use '*' instead")
-
-
-class MultiDeviceOperator(SparseOperator):
-    """A sparse matrix over several devices.
-
-    `aslinearoperator` makes one if `device` is a list. Each device holds a set of rows. The class is a
-    `SparseOperator` with these differences:
-
-    - `device` is a tuple of names.
-    - `format` is "parts" if the devices have different formats.
-    - `options` holds the options of each part.
-    - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
-    - `update_values` is not available.
-
-    Use a `DistributedVector` to keep the vectors of an iteration on the devices.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
-    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
-    >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-    >>> x, y = op.distribute(np.arange(6.0)), op.distribute()
-    >>> for _ in range(2):
-    ...     y = op.spmv(x, out=y)
-    ...     x, y = y, x
-    >>> x.collect()
-    array([-2.,  1.,  0.,  0., -6., 12.])
-    """
-
-    @property
-    def _several(self) -> DistributedMatrix:
-        return cast("DistributedMatrix", self._matrix)
-
-    @property
-    def device(self) -> tuple[str, ...]:  # type: ignore[override]
-        return cast("tuple[str, ...]", self._stored.device)
-
-    def distribute(self, x: object = None) -> DistributedVector:
-        """Return a vector in pieces on the devices of the operator.
-
-        Each device holds the entries that belong to its rows.
-
-        Parameters
-        ----------
-        x : (n,) array, optional
-            Initial contents, in host memory. Without it, the vector is not initialized.
-
-        Returns
-        -------
-        DistributedVector
-
-        Raises
-        ------
-        TypeError
-            If `x` is on a GPU.
-        ValueError
-            If the matrix is not square, if the rows of a device are not contiguous, or if `x` has another
-            shape.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> A = sg.gallery.poisson1d(4)
-        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> op.distribute(np.ones(4))
-        <DistributedVector of float64, length 4, on cpu, cpu>
-        """
-        vector = DistributedVector(self, self.device)
-        if x is not None:
-            vector.assign(x)
-        return vector
-
-    def update_values(self, data: object) -> NoReturn:
-        """Raise a TypeError: make a new operator instead.
-
-        Parameters
-        ----------
-        data : array
-            Not used.
-
-        Raises
-        ------
-        TypeError
-            Always.
-
-        Examples
-        --------
-        >>> import spmvgpu as sg
-        >>> A = sg.gallery.poisson1d(4)
-        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-        >>> A.data *= 2
-        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-        """
-        raise TypeError(
-            f"an operator over several devices ({', '.join(self.device)}) cannot update its values; make a "
-            "new one with aslinearoperator(A, device=[...])"
-        )
-
-    def synchronize(self) -> None:
-        """Wait until all products with distributed vectors are done.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> A = sg.gallery.poisson1d(4)
-        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> y = op @ op.distribute(np.ones(4))
-        >>> op.synchronize()
-        """
-        self._several.synchronize()
-
-    def spmv(
-        self, x: object, out: object = None, alpha: complex = 1.0, beta: complex = 0.0, stream: object = None
-    ) -> Any:
-        """Return ``alpha * A @ x + beta * out``.
-
-        As `SparseOperator.spmv`, and also for distributed vectors. With these, the call returns when the
-        product is queued on the GPUs and done on the CPU. `out` can be the `x` of the next product at once.
-
-        Parameters
-        ----------
-        x : (n,) or (n, k) array, or DistributedVector
-        out : like `x`, optional
-        alpha, beta : float or complex
-        stream : optional
-            Not for distributed vectors.
-
-        Returns
-        -------
-        array or DistributedVector
-            `out`, or a new one.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `SparseOperator.spmv`.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> A = sg.gallery.poisson1d(4)
-        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> x, y = op.distribute(np.ones(4)), op.distribute()
-        >>> op.spmv(x, out=y, alpha=3.0) is y
-        True
-        >>> y.collect()
-        array([3., 0., 0., 3.])
-        """
-        if not isinstance(x, DistributedVector):
-            return super().spmv(x, out, alpha, beta, stream)
-        if out is None and beta != 0:
-            raise ValueError(f"beta={beta} needs out=, the vector to scale and add to")
-        if out is None:
-            out = self.distribute()
-        elif not isinstance(out, DistributedVector):
-            raise TypeError(f"out must be a DistributedVector like x, not {type(out).__name__}")
-        if stream is not None:
-            raise TypeError(
-                "stream is not allowed with distributed vectors, which have their own streams; leave it out"
-            )
-        for name, vector in (("x", x), ("out", out)):
-            if vector.dtype != self.dtype:
-                raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")
-        scale, keep = operands.factor(self, "alpha", alpha), operands.factor(self, "beta", beta)
-        self._several.multiply_distributed(scale, x._core, keep, out._core)
-        return out
-
-    @overload
-    def __matmul__(self, x: HostArray | Sequence[float]) -> HostArray: ...
-    @overload
-    def __matmul__(self, x: ArrayT) -> ArrayT: ...
-    @overload
-    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
-    @overload
-    def __matmul__(self, x: object) -> Any: ...
-    def __matmul__(self, x: object) -> Any:
-        return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)
-
-
-def operator_of(stored: Stored) -> SparseOperator:
-    """The operator of a stored matrix."""
-    return (MultiDeviceOperator if stored.description.is_divided else SparseOperator)(stored)
-
-
-def _unpickled(csr: sp.csr_array, description: Description) -> SparseOperator:
-    return operator_of(restored(csr, description))

@@ -1,0 +1,207 @@
+"""`MultiDeviceOperator`: a sparse matrix over several devices of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast, overload
+
+import scipy.sparse as sp
+
+from .._util.types import ArrayT, HostArray
+from .._util.value_types import DistributedMatrix
+from . import operands
+from .build import restored
+from .description import Description
+from .distributed_vector import DistributedVector
+from .operator import SparseOperator
+from .stored import Stored
+
+
+class MultiDeviceOperator(SparseOperator):
+    """A sparse matrix over several devices.
+
+    `aslinearoperator` makes one if `device` is a list. Each device holds a set of rows. The class is a
+    `SparseOperator` with these differences:
+
+    - `device` is a tuple of names.
+    - `format` is "parts" if the devices have different formats.
+    - `options` holds the options of each part.
+    - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
+    - `update_values` is not available.
+
+    Use a `DistributedVector` to keep the vectors of an iteration on the devices.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
+    >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+    >>> x, y = op.distribute(np.arange(6.0)), op.distribute()
+    >>> for _ in range(2):
+    ...     y = op.spmv(x, out=y)
+    ...     x, y = y, x
+    >>> x.collect()
+    array([-2.,  1.,  0.,  0., -6., 12.])
+    """
+
+    @property
+    def _several(self) -> DistributedMatrix:
+        return cast("DistributedMatrix", self._matrix)
+
+    @property
+    def device(self) -> tuple[str, ...]:  # type: ignore[override]
+        return cast("tuple[str, ...]", self._stored.device)
+
+    def distribute(self, x: object = None) -> DistributedVector:
+        """Return a vector in pieces on the devices of the operator.
+
+        Each device holds the entries that belong to its rows.
+
+        Parameters
+        ----------
+        x : (n,) array, optional
+            Initial contents, in host memory. Without it, the vector is not initialized.
+
+        Returns
+        -------
+        DistributedVector
+
+        Raises
+        ------
+        TypeError
+            If `x` is on a GPU.
+        ValueError
+            If the matrix is not square, if the rows of a device are not contiguous, or if `x` has another
+            shape.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> op.distribute(np.ones(4))
+        <DistributedVector of float64, length 4, on cpu, cpu>
+        """
+        vector = DistributedVector(self, self.device)
+        if x is not None:
+            vector.assign(x)
+        return vector
+
+    def update_values(self, data: object) -> NoReturn:
+        """Raise a TypeError: make a new operator instead.
+
+        Parameters
+        ----------
+        data : array
+            Not used.
+
+        Raises
+        ------
+        TypeError
+            Always.
+
+        Examples
+        --------
+        >>> import spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        >>> A.data *= 2
+        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+        """
+        raise TypeError(
+            f"an operator over several devices ({', '.join(self.device)}) cannot update its values; make a "
+            "new one with aslinearoperator(A, device=[...])"
+        )
+
+    def synchronize(self) -> None:
+        """Wait until all products with distributed vectors are done.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> y = op @ op.distribute(np.ones(4))
+        >>> op.synchronize()
+        """
+        self._several.synchronize()
+
+    def spmv(
+        self, x: object, out: object = None, alpha: complex = 1.0, beta: complex = 0.0, stream: object = None
+    ) -> Any:
+        """Return ``alpha * A @ x + beta * out``.
+
+        As `SparseOperator.spmv`, and also for distributed vectors. With these, the call returns when the
+        product is queued on the GPUs and done on the CPU. `out` can be the `x` of the next product at once.
+
+        Parameters
+        ----------
+        x : (n,) or (n, k) array, or DistributedVector
+        out : like `x`, optional
+        alpha, beta : float or complex
+        stream : optional
+            Not for distributed vectors.
+
+        Returns
+        -------
+        array or DistributedVector
+            `out`, or a new one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `SparseOperator.spmv`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> x, y = op.distribute(np.ones(4)), op.distribute()
+        >>> op.spmv(x, out=y, alpha=3.0) is y
+        True
+        >>> y.collect()
+        array([3., 0., 0., 3.])
+        """
+        if not isinstance(x, DistributedVector):
+            return super().spmv(x, out, alpha, beta, stream)
+        if out is None and beta != 0:
+            raise ValueError(f"beta={beta} needs out=, the vector to scale and add to")
+        if out is None:
+            out = self.distribute()
+        elif not isinstance(out, DistributedVector):
+            raise TypeError(f"out must be a DistributedVector like x, not {type(out).__name__}")
+        if stream is not None:
+            raise TypeError(
+                "stream is not allowed with distributed vectors, which have their own streams; leave it out"
+            )
+        for name, vector in (("x", x), ("out", out)):
+            if vector.dtype != self.dtype:
+                raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")
+        scale, keep = operands.factor(self, "alpha", alpha), operands.factor(self, "beta", beta)
+        self._several.multiply_distributed(scale, x._core, keep, out._core)
+        return out
+
+    @overload
+    def __matmul__(self, x: HostArray | Sequence[float]) -> HostArray: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
+    @overload
+    def __matmul__(self, x: object) -> Any: ...
+    def __matmul__(self, x: object) -> Any:
+        return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)
+
+
+def operator_of(stored: Stored) -> SparseOperator:
+    """The operator of a stored matrix, on one device or on several."""
+    return (MultiDeviceOperator if stored.description.is_divided else SparseOperator)(stored)
+
+
+def unpickled(csr: sp.csr_array, description: Description) -> SparseOperator:
+    """The operator of what a pickle holds."""
+    return operator_of(restored(csr, description))
+
+
+SparseOperator._of, SparseOperator._unpickled = operator_of, unpickled
