@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import Any
 
 import numpy as np
 
 from .._util.types import HostArray
 from .cupy_arrays import Cupy
 from .jax_arrays import Jax
+from .library import AnyArray as AnyArray
 from .library import AnyLibrary as AnyLibrary
 from .library import Library as Library
 from .library import Located as Located
@@ -40,7 +40,7 @@ def library_of(x: object) -> AnyLibrary | None:
     elif hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__") or _is_traced(x):
         roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
         name = next((root for root in roots if root in _ADAPTERS), "")
-        found = _by_name.setdefault(name, _ADAPTERS[name](sys.modules.get(name)))
+        found = _by_name.setdefault(name, _ADAPTERS[name](sys.modules.get(name, np)))
     _by_type[kind] = found
     return found
 
@@ -50,7 +50,7 @@ def _is_traced(x: object) -> bool:
     return isinstance(x, getattr(sys.modules.get("jax"), "Array", ()))
 
 
-def taken(name: str, x: Any, wanted: str = "an array") -> tuple[Any, AnyLibrary]:
+def taken(name: str, x: object, wanted: str = "an array") -> tuple[object, AnyLibrary]:
     """What a caller gives for a vector or columns, as an array, and the adapter of its library.
 
     The one rule for all of them: an array of a library stays what it is, and everything else is what NumPy

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .library import Located
 from .protocols import Protocols
 
 
 class Jax(Protocols):
-    def locate(self, x: Any, name: str) -> Located:
+    def locate(self, x: object, name: str) -> Located:
         if not isinstance(x, self.module.core.Tracer):
             return super().locate(x, name)
         raise TypeError(  # what JAX hands a function in place of arrays, to find out what it does
@@ -18,5 +16,5 @@ class Jax(Protocols):
             "with jax.custom_vjp for a gradient"
         )
 
-    def join(self, real: Any, imaginary: Any) -> Any:
+    def join(self, real: object, imaginary: object) -> object:
         return self.module.lax.complex(real, imaginary)

@@ -27,8 +27,8 @@ A = TypeVar("A")  # an array of the library
 class Located(NamedTuple):
     """Where an array lies."""
 
-    library: Library[Any]  # whose adapter works with `array`: NumPy's for everything in host memory
-    array: Any  # what the caller gave; in host memory a NumPy view of it
+    library: AnyLibrary  # whose adapter works with `array`: NumPy's for everything in host memory
+    array: object  # what the caller gave; in host memory a NumPy view of it
     pointer: int  # on a CUDA device; 0 in host memory
     shape: Shape
     dtype: DType  # NumPy's, or the library's own for a type that NumPy lacks
@@ -36,7 +36,7 @@ class Located(NamedTuple):
     contiguous: bool  # C order without gaps, and aligned; on a CUDA device to whole items
     strides: Strides | None = None  # of a 2-D array, in items; None where an item is not aligned to its size
     writable: bool = True
-    host: Any = None  # `array`, if it is in host memory
+    host: HostArray | None = None  # `array`, if it is in host memory
     owner: object = None  # what must stay alive while the pointer is used
     stream: int | None = None  # stream to order the work after, where the array itself names one
 
@@ -63,15 +63,15 @@ class Library(Generic[A]):
 
     moves = False  # whether its arrays may lie elsewhere than the operator, and are copied to it and back
 
-    def __init__(self, module: ModuleType | None) -> None:
-        self.module: Any = module
+    def __init__(self, module: ModuleType) -> None:
+        self.module: ModuleType = module
 
     # Check
 
     def locate(self, x: A, name: str) -> Located:
         """Where the argument called `name` lies."""
 
-    def differentiable(self, op: Any, x: A) -> A | None:
+    def differentiable(self, op: object, x: A) -> A | None:
         """``op @ x`` as the library records it to differentiate it later; None if it records nothing."""
         return None
 
@@ -146,4 +146,5 @@ class Memory:
         self.__array_interface__ = self.__cuda_array_interface__ = about
 
 
-AnyLibrary: TypeAlias = Library[Any]
+AnyArray: TypeAlias = Any  # of a library that is known when the program runs
+AnyLibrary: TypeAlias = Library[AnyArray]

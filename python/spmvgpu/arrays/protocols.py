@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from .library import Library, Located, Shape, in_items
+from .library import AnyArray, Library, Located, Shape, in_items
 from .numpy_arrays import NUMPY, as_array
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for devices, and for kinds of numbers
@@ -18,8 +17,8 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _LEGACY_DEFAULT_STREAM = 1
 
 
-class Protocols(Library[Any]):
-    def locate(self, x: Any, name: str) -> Located:
+class Protocols(Library[AnyArray]):
+    def locate(self, x: AnyArray, name: str) -> Located:
         if not hasattr(x, "__dlpack__"):
             return self._by_interface(x, name)
         kind, ordinal = map(int, x.__dlpack_device__())
@@ -32,7 +31,7 @@ class Protocols(Library[Any]):
             "arrays"
         )
 
-    def _by_dlpack(self, x: Any, name: str, ordinal: int) -> Located:
+    def _by_dlpack(self, x: AnyArray, name: str, ordinal: int) -> Located:
         view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
         try:
             dtype = np.dtype(f"{_KINDS[view.type_code]}{view.type_bits}".replace("bool8", "bool"))
@@ -46,7 +45,7 @@ class Protocols(Library[Any]):
         strides = in_items(tuple(view.strides), 1) if is_aligned else None
         return Located(self, x, pointer, shape, dtype, ordinal, in_order, strides, owner=view)
 
-    def _by_interface(self, x: Any, name: str) -> Located:
+    def _by_interface(self, x: AnyArray, name: str) -> Located:
         about = x.__cuda_array_interface__
         if about.get("mask") is not None:
             raise TypeError(f"{name} has a mask, which products cannot use; give an array without a mask")
@@ -61,7 +60,7 @@ class Protocols(Library[Any]):
             self, x, int(pointer), shape, dtype, ordinal, in_order, strides, not is_fixed, stream=stream
         )
 
-    def contiguous(self, x: Any, dtype: DType) -> Any:
+    def contiguous(self, x: AnyArray, dtype: DType) -> AnyArray:
         located = self.locate(x, "x")
         if located.dtype != dtype and hasattr(x, "__array_namespace__"):
             namespace = x.__array_namespace__()
@@ -73,7 +72,7 @@ class Protocols(Library[Any]):
         given = f"{order} {type(x).__name__} of dtype {located.dtype}"
         raise _refused(given, "converted or copied", f"a C-contiguous array of dtype {dtype}")
 
-    def transposed(self, x: Any) -> Any:
+    def transposed(self, x: AnyArray) -> AnyArray:
         if hasattr(x, "T"):
             return x.T
         host = self.locate(x, "x").host
@@ -81,34 +80,34 @@ class Protocols(Library[Any]):
             return host.T
         raise _refused(f"2-D {type(x).__name__}", "transposed", "its columns one by one")
 
-    def parts(self, x: Any) -> tuple[Any, Any]:
+    def parts(self, x: AnyArray) -> tuple[AnyArray, AnyArray]:
         if hasattr(x, "real"):
             return x.real, x.imag
         raise _refused(f"complex {type(x).__name__}", "split", "its real and imaginary parts separately")
 
-    def join(self, real: Any, imaginary: Any) -> Any:
+    def join(self, real: AnyArray, imaginary: AnyArray) -> AnyArray:
         given = f"complex {type(real).__name__}"
         raise _refused(given, "put together again", "its real and imaginary parts separately")
 
     def stream(self, located: Located) -> int:
         return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
 
-    def empty(self, shape: Shape, like: Any, located: Located) -> tuple[Any, int]:
+    def empty(self, shape: Shape, like: AnyArray, located: Located) -> tuple[AnyArray, int]:
         result = _core.DeviceArray(shape, located.dtype, located.ordinal)
         return result, result.pointer
 
-    def deliver(self, result: Any, like: Any, stream: int) -> Any:
+    def deliver(self, result: AnyArray, like: AnyArray, stream: int) -> AnyArray:
         # Nobody can say on which stream the result will be read, so it is finished first.
         _core.synchronize(stream, result.__dlpack_device__()[1])
         return self.from_host(result, like)
 
-    def from_host(self, result: HostArray, like: Any) -> Any:
+    def from_host(self, result: HostArray, like: AnyArray) -> AnyArray:
         if hasattr(like, "__array_namespace__"):
             return like.__array_namespace__().from_dlpack(result)
         return result
 
 
-def _host_view(x: Any, name: str) -> HostArray:
+def _host_view(x: AnyArray, name: str) -> HostArray:
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as refused:

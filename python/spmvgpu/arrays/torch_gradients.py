@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Operator(Protocol):
+    """An operator that keeps its values."""
+
+    @property
+    def H(self) -> Self: ...  # noqa: N802
+    def __matmul__(self, x: torch.Tensor) -> torch.Tensor: ...
+
+
+class _Context(Protocol):
+    """What PyTorch keeps of a product for its gradient."""
+
+    op: Operator
+    dtype: torch.dtype
+
 
 @torch.compiler.disable
-def differentiable(op: Any, x: torch.Tensor) -> torch.Tensor:
-    """``op @ x``, differentiable with respect to `x` as often as one likes; `op` must keep its values."""
+def differentiable(op: Operator, x: torch.Tensor) -> torch.Tensor:
+    """``op @ x``, differentiable with respect to `x` as often as one likes."""
     result: torch.Tensor = _Matmul.apply(op, x)
     return result
 
 
 class _Matmul(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, op: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: _Context, op: Operator, x: torch.Tensor) -> torch.Tensor:
         ctx.op, ctx.dtype = op, x.dtype
         result: torch.Tensor = op @ x.detach()
         return result
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
+    def backward(ctx: _Context, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
         return None, of_type(differentiable(ctx.op.H, gradient), ctx.dtype)
 
 

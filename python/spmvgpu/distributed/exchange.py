@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays.library import AnyLibrary, Event
+from ..arrays import AnyArray, AnyLibrary
+from ..arrays.library import Event
 from .communicators import Communicator, mpi
 from .ranges import Array, Ranges
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Prequest
 
 #: A rank's piece of a vector, or of the rows of a 2-D array: an array of NumPy, CuPy or PyTorch.
-Piece: TypeAlias = Any
+Piece: TypeAlias = AnyArray
 
 _TAG = 1  # of all messages: on a communicator of our own, those between two ranks keep their order
 

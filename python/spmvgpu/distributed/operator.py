@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,10 +12,12 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.types import Device
-from ..devices import limit_threads
+from .._util.value_types import AnyMatrix
+from ..arrays import taken
+from ..devices import at_most
+from ..operator.operands import as_it_is, of_any_type, refuse_overlap
 from ..operator.solve_info import SolveInfo
 from ..planning.symmetry import Symmetry, simplest
-from . import pieces
 from .communicators import Communicator
 from .errors import agreement
 from .exchange import Exchange, Piece
@@ -26,8 +27,6 @@ from .ranges import Array, Ranges
 from .rows import LocalRows
 from .systems import PieceOfSystem
 from .transports import Transport
-
-_Callback: TypeAlias = Callable[..., object]
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,9 @@ class DistributedOperator:
         self.row_ranges, self.col_ranges = (cols, rows) if transposed else (rows, cols)
         self.shape = (self.row_ranges.total, self.col_ranges.total)
         self.local_shape = (len(self.row_ranges), len(self.col_ranges))
-        self.dtype: np.dtype[Any] = shared.local.block.dtype
+        self.dtype = shared.local.block.dtype
         self._shared = shared
-        self._which = transposed, conjugated
+        self._which, self._threads = (transposed, conjugated), shared.threads
         shared.variants[self._which] = self
         local, others = shared.local, (shared.exchange, shared.transport)
         self._product: Product
@@ -309,7 +308,11 @@ class DistributedOperator:
         >>> op.dot([1, 1])
         array([3., 4.])
         """
-        return pieces.multiply(self, x)
+        x, library = taken("x", x)
+        located = library.locate(x, "x")
+        self._check_piece("x", located.shape, self.local_shape[1], (1, 2))
+        made = of_any_type(self, located, lambda x: self._multiply(x.library.contiguous(x.array, self.dtype)))
+        return made if located.host is None else library.from_host(made, x)
 
     def __matmul__(self, x: Piece) -> Piece:
         return self.dot(x)
@@ -440,7 +443,30 @@ class DistributedOperator:
         >>> op.spmv(np.ones(2), out=y, alpha=2.0, beta=10.0)
         array([16., 18.])
         """
-        return pieces.scaled_product(self, x, out, alpha, beta)
+        if out is None and beta != 0:
+            raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
+        library, located = as_it_is(self, "x", x)
+        self._check_piece("x", located.shape, self.local_shape[1])
+        if out is None:
+            made = self._multiply(located.array, None, alpha, beta)
+            return made if located.host is None else library.from_host(made, x)
+        _, target = as_it_is(self, "out", out)
+        self._check_piece("out", target.shape, self.local_shape[0])
+        refuse_overlap(located, target)
+        self._multiply(located.array, target.array, alpha, beta)
+        return out
+
+    def _check_piece(
+        self, name: str, shape: tuple[int, ...], length: int, dimensions: tuple[int, ...] = (1,)
+    ) -> None:
+        """Refuse, with ValueError, what is no piece of so many entries."""
+        if len(shape) not in dimensions or shape[0] != length:
+            which = "columns" if name == "x" else "rows"
+            allowed = f"({length},)" + (f" or ({length}, k)" if 2 in dimensions else "")
+            raise ValueError(
+                f"{name} has shape {shape}; it must have shape {allowed}, because rank {self.comm.rank} "
+                f"holds {length} of the {which} of an operator of shape {self.shape}"
+            )
 
     def replicated(self) -> LinearOperator:
         """Return the operator on whole vectors, for the solvers of SciPy.
@@ -472,18 +498,10 @@ class DistributedOperator:
     # What solvers call
 
     @property
-    def _core_matrix(self) -> Any:
+    def _core_matrix(self) -> AnyMatrix | None:
         """The matrix of the core that multiplies this rank's pieces, and exchanges entries, or None."""
         alone = self.comm.size == 1 and isinstance(self.device, str)
         return self._product.matrix if alone or self._shared.transport.nccl is not None else None
-
-    def _shared_callback(self, callback: _Callback | None) -> _Callback | None:
-        """A callback for every rank if any has one: its own, or one that does nothing.
-
-        All ranks call it, and a solver with a callback stops for it after every iteration.
-        """
-        anywhere = any(self.comm.allgather(callback is not None))
-        return (lambda _: None) if anywhere and callback is None else callback
 
     def _piece_of_system(self, b: Piece) -> PieceOfSystem:
         return PieceOfSystem(self, b)
@@ -496,12 +514,8 @@ class DistributedOperator:
     def _multiply(
         self, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0
     ) -> Piece:
-        with self._limited():
+        with at_most(self._threads):
             return self._product(x, out, alpha, beta)
-
-    def _limited(self) -> AbstractContextManager[None]:
-        threads = self._shared.threads
-        return nullcontext() if threads is None else limit_threads(threads)
 
 
 class Replicated(LinearOperator):  # type: ignore[misc]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from .._util.lazy import lazy
-from .._util.value_types import core_class
-from ..arrays import taken
-from ..arrays.library import AnyLibrary
+from .._util.value_types import AnyMatrix, core_class
+from ..arrays import AnyLibrary, taken
 from ..operator import operands
 from ..operator.operator import SparseOperator
 from .exchange import Exchange, Piece, device_of
@@ -39,7 +38,7 @@ class _BetweenGpus:
 
     _stream: int | None = None  # that of the vectors' library
 
-    def __init__(self, block: SparseOperator, matrix: Any) -> None:
+    def __init__(self, block: SparseOperator, matrix: AnyMatrix) -> None:
         self.shape, self.dtype, self._matrix = block.shape, block.dtype, matrix
         self._check_device = block._check_device
 
@@ -93,7 +92,7 @@ class Product(ABC):
         """Complete the product `y` of the block with what was received."""
 
     @lazy
-    def matrix(self) -> Any:
+    def matrix(self) -> AnyMatrix:
         """The core's, of vectors where the block is: it sends what `exchange` says over NCCL."""
         block, halo = self._operators
         nccl, exchange = self.transport.nccl, self.exchange
@@ -104,7 +103,8 @@ class Product(ABC):
             sent, received = received, sent
         boundary, wanted = (indices.astype(np.int32) for indices in (self.local.boundary, exchange.indices))
         kind = core_class(self._core_name, block.dtype)
-        return kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, sent, received)
+        made: AnyMatrix = kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, sent, received)
+        return made
 
     @lazy
     def _between_gpus(self) -> _BetweenGpus:

@@ -4,21 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _core
-from .._util.value_types import core_class
-from ..arrays import NUMPY, taken
+from .._util.types import HostArray
+from .._util.value_types import AnyMatrix, core_class
+from ..arrays import NUMPY, Located, taken
 from ..arrays.library import Memory
 from ..devices import CPU, device_name
-from ..linalg.systems import System, check_square
+from ..linalg.systems import Callback, Function, OverRanks, System, check_square
 from ..linalg.vectors import DeviceVector, Vectors
 from ..operator.solve_info import SolveInfo
+from .communicators import Communicator
 from .errors import agreement, check_same, raise_together
-from .pieces import check_shape
+from .exchange import Piece
+from .products import Product
+from .ranges import Ranges
+
+if TYPE_CHECKING:  # which the compiled module does not name
+    from .._core import _LinearMap as LinearMap
+
+
+class Distributed(OverRanks, Protocol):
+    """What is asked of a `DistributedOperator`."""
+
+    local_shape: tuple[int, int]
+    row_ranges: Ranges
+    col_ranges: Ranges
+    solve_info: SolveInfo | None
+    _product: Product
+    _threads: int | None
+
+    @property
+    def comm(self) -> Communicator: ...
+    @property
+    def _core_matrix(self) -> AnyMatrix | None: ...
+    def _memory_of_solvers(self, ordinal: int) -> _core.SolverMemory: ...
+    def _multiply(self, x: Piece, out: Piece) -> Piece: ...
+    def _check_piece(self, name: str, shape: tuple[int, ...], length: int) -> None: ...
 
 
 class PieceOfSystem(System):
@@ -33,7 +58,7 @@ class PieceOfSystem(System):
         What this rank's preconditioner has raised, and the others do not know of yet.
     """
 
-    def __init__(self, op: Any, b: Any) -> None:
+    def __init__(self, op: Distributed, b: Piece) -> None:
         check_square(op)
         if op.row_ranges != op.col_ranges:
             raise ValueError(
@@ -44,7 +69,7 @@ class PieceOfSystem(System):
         located = library.locate(b, "b")
         matrix = op._core_matrix
         if matrix is not None:  # vectors are where it is, also those of NumPy
-            ordinal: int = op._shared.local.block._ordinal
+            ordinal: int = op._product.local.block._ordinal
         elif located.host is not None:
             ordinal = CPU
         else:
@@ -53,9 +78,9 @@ class PieceOfSystem(System):
         super().__init__(b, library, op.local_shape[0], op.dtype, ordinal, op._memory_of_solvers(ordinal))
         self._op, self._matrix, self.unknowns = op, matrix, op.shape[0]
         self.failure: Exception | None = None
-        self.max_threads = op._shared.threads
+        self.max_threads = op._threads
         # What the core adds sums with; the only rank has no need of it.
-        self.ranks = op._shared.transport.nccl if matrix is not None else self._add_over_ranks
+        self.ranks = op._product.transport.nccl if matrix is not None else self._add_over_ranks
 
     def report(self, how: SolveInfo) -> None:
         self._op.solve_info = how
@@ -63,10 +88,11 @@ class PieceOfSystem(System):
     def agreement(self) -> AbstractContextManager[None]:
         return agreement(self._op.comm)
 
-    def shared_callback(self, callback: Any) -> Any:
-        return self._op._shared_callback(callback)
+    def shared_callback(self, callback: Callback | None) -> Callback | None:
+        anywhere = any(self._op.comm.allgather(callback is not None))
+        return (lambda _: None) if anywhere and callback is None else callback
 
-    def _check_device(self, name: str, located: Any, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         if located.host is None and located.ordinal != self._ordinal:
             there, here = device_name(located.ordinal), device_name(self._ordinal)
             raise ValueError(
@@ -80,8 +106,9 @@ class PieceOfSystem(System):
     def vectors(self, in_pieces: bool) -> Vectors:
         return _Pieces(self)
 
-    def map_of(self, op: Any) -> Any:
+    def map_of(self, op: OverRanks) -> LinearMap:
         """The products with a distributed operator, as the core calls them."""
+        op = cast("Distributed", op)
         if op.row_ranges != self._op.row_ranges or op.col_ranges != self._op.row_ranges:
             raise ValueError(
                 "M is distributed differently from the system; give both the same row_ranges and col_ranges"
@@ -101,17 +128,18 @@ class PieceOfSystem(System):
                 located = self.library.locate(self.b, "b")
                 _core.synchronize(self.library.stream(located), self._ordinal)
 
-        return core_class("InPlaceMap", self.dtype)(multiply, self._ordinal)
+        made: LinearMap = core_class("InPlaceMap", self.dtype)(multiply, self._ordinal)
+        return made
 
-    def core_map(self) -> Any:
+    def core_map(self) -> LinearMap:
         return self.map_of(self._op)
 
-    def _array_at(self, address: int) -> Any:
+    def _array_at(self, address: int) -> Piece:
         """The piece of a vector at an address, as an array of the library of `b`, or of NumPy."""
         library = NUMPY if self._ordinal == CPU else self.library
         return library.beside(Memory(address, self.shape[0], self.dtype), self.b)
 
-    def _add_over_ranks(self, sums: npt.NDArray[Any]) -> None:
+    def _add_over_ranks(self, sums: HostArray) -> None:
         """Add what the other ranks have, in the order of the ranks; or raise what failed on one of them."""
         everywhere = np.empty((self._op.comm.size, len(sums) + 1))
         self._op.comm.Allgather(np.append(sums, self.failure is not None), everywhere)
@@ -121,7 +149,7 @@ class PieceOfSystem(System):
         for of_rank in everywhere:
             sums += of_rank[:-1]
 
-    def guarded(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def guarded(self, function: Function) -> Function:
         """A function of this rank's, which others do not call: what it raises, all raise together later.
 
         Until then it gives NaN: the other ranks wait for messages of this one, and learn of it with the next
@@ -131,7 +159,7 @@ class PieceOfSystem(System):
         if self._op.comm.size == 1:
             return function
 
-        def called(x: npt.NDArray[Any]) -> Any:
+        def called(x: HostArray) -> HostArray:
             if self.failure is None:
                 try:
                     return function(x)
@@ -141,14 +169,14 @@ class PieceOfSystem(System):
 
         return called
 
-    def together(self, call: Callable[..., object]) -> Callable[..., None]:
-        def called(*arguments: Any) -> None:
+    def together(self, call: Callable[..., object]) -> Callable[..., object]:
+        def called(*arguments: object) -> None:
             with agreement(self._op.comm):
                 call(*arguments)
 
         return called
 
-    def check_same(self, **values: Any) -> None:
+    def check_same(self, **values: object) -> None:
         check_same(self._op.comm, **values)
 
 
@@ -157,15 +185,15 @@ class _Pieces(Vectors):
         super().__init__(system, system.b, system.library)
         self._piece = system
 
-    def result(self) -> Any:
+    def result(self) -> Piece:
         """The result for the caller; or all ranks raise what failed on one after the last sums were added."""
         raise_together(self._piece._op.comm, self._piece.failure)
         return super().result()
 
-    def take(self, name: str, array: Any) -> DeviceVector:
+    def take(self, name: str, array: object) -> DeviceVector:
         array, library = taken(name, array)
-        shape = tuple(library.locate(array, name).shape)
+        shape = library.locate(array, name).shape
         n = self._piece.shape[0]
         if shape != (n, 1):
-            check_shape(self._piece._op, name, shape, n, (1,))
+            self._piece._op._check_piece(name, shape, n)
         return super().take(name, array)

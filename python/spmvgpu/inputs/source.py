@@ -48,10 +48,11 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -
         return None
     kind = value_type(data.dtype).source
     try:
-        if {array.ordinal for array in found} == {CPU}:
+        if data.host is not None and indices.host is not None and indptr.host is not None:
             source, steps = kind.checked(indptr.host, indices.host, data.host, shape[1], ordinal)
         elif {array.ordinal for array in found} == {ordinal}:
-            _wait_for(arrays, found)
+            for stream in {array.library.stream(array) for array in found}:  # what is queued for them is done
+                _core.synchronize(stream, ordinal)
             pointers = (indptr.pointer, indices.pointer, data.pointer)
             source, steps = kind.checked_at(*pointers, shape[0], shape[1], data.shape[0], ordinal)
         else:
@@ -93,10 +94,3 @@ def _fits(data: Located, indices: Located, indptr: Located, shape: tuple[int, in
         and data.shape[0] <= limits.ENTRY_LIMIT
         and is_value_type(data.dtype)
     )
-
-
-def _wait_for(arrays: Any, located: list[Located]) -> None:
-    """What their libraries have queued for the arrays is done."""
-    streams = {(library_of(array).stream(at), at.ordinal) for array, at in zip(arrays, located, strict=True)}  # type: ignore[union-attr]
-    for stream, ordinal in streams:
-        _core.synchronize(stream, ordinal)

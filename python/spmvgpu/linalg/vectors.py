@@ -112,4 +112,4 @@ def staged(array: HostArray, ordinal: int, upload: bool = True) -> DeviceVector:
 
 def staged_numpy(space: Space, array: HostArray, ordinal: int) -> DeviceVector:
     """A diagonal of NumPy's, checked and converted, where the device can read it."""
-    return staged(converted_vector(space, "M", array, NUMPY)[1].host, ordinal)
+    return staged(converted_vector(space, "M", array, NUMPY)[0], ordinal)

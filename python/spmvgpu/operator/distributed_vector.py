@@ -70,7 +70,7 @@ class DistributedVector:
         >>> x.collect()
         array([0., 1., 2., 3.])
         """
-        self._core.assign(converted_vector(self._operator, "x", host_array("x", x), NUMPY)[1].host)
+        self._core.assign(converted_vector(self._operator, "x", host_array("x", x), NUMPY)[0])
 
     def collect(self) -> HostArray:
         """Return the whole vector as a NumPy array.

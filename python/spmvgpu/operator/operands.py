@@ -17,7 +17,7 @@ import numpy as np
 from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix
-from ..arrays import AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
+from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
 
 A = TypeVar("A")  # an array of any library
 
@@ -44,10 +44,18 @@ class Multiplier(Placed, Protocol):
     _matrix: AnyMatrix
 
 
+class Transposable(Multiplier, Protocol):
+    """A `Multiplier` that has its transpose."""
+
+    @property
+    def T(self) -> Transposable: ...  # noqa: N802
+    def __matmul__(self, x: AnyArray) -> AnyArray: ...
+
+
 # Products of any type and layout
 
 
-def multiply(op: Any, x: Any, library: AnyLibrary) -> Any:
+def multiply(op: Multiplier, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """``op @ x`` for a vector, or the columns of a 2-D array."""
     if type(x) is np.ndarray and x.dtype is op.dtype and x.shape == (op.shape[1],):
         # What most products are, known by as few questions as can be: what the way below makes of it, sooner.
@@ -70,7 +78,7 @@ def multiply(op: Any, x: Any, library: AnyLibrary) -> Any:
     return result if located.host is None else library.from_host(result, x)
 
 
-def multiply_from_left(op: Any, x: Any, library: AnyLibrary) -> Any:
+def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """``x @ op`` for a vector, or the rows of a 2-D array."""
     shape = library.locate(x, "x").shape
     if len(shape) not in (1, 2) or shape[-1] != op.shape[0]:
@@ -84,7 +92,7 @@ def multiply_from_left(op: Any, x: Any, library: AnyLibrary) -> Any:
     return library.transposed(result)
 
 
-def of_any_type(op: HasType, x: Located, product: Callable[[Located], Any]) -> Any:
+def of_any_type(op: HasType, x: Located, product: Callable[[Located], A]) -> A:
     """The product of an operand, which `product` converts to the operator's type if it has another."""
     if x.dtype == op.dtype:
         return product(x)
@@ -93,14 +101,16 @@ def of_any_type(op: HasType, x: Located, product: Callable[[Located], Any]) -> A
         # Part by part: 1j * inf, a product of complex numbers, has NaN for its real part.
         parts = (library.locate(part, "x") for part in library.parts(x.array))
         copied = (part._replace(contiguous=False, strides=None) for part in parts)  # never used as they lie
-        result = library.join(*map(product, copied))
+        result: A = library.join(*map(product, copied))
         made = np.result_type(made, np.complex64)
     else:
         result = product(x)
-    return result if target == made else library.contiguous(result, target)
+    if target != made:
+        result = library.contiguous(result, target)
+    return result
 
 
-def _product(op: Multiplier, x: Located) -> Any:
+def _product(op: Multiplier, x: Located) -> AnyArray:
     """The product of an operand as it lies, if the core takes it so, or of a copy that its library makes."""
     many, library = len(x.shape) == 2, x.library
     takes_rows = not many or x.host is not None or op._matrix.takes_rows
@@ -122,7 +132,7 @@ def _product(op: Multiplier, x: Located) -> Any:
     return result
 
 
-def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex = 1.0) -> Any:
+def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex = 1.0) -> AnyArray:
     """The product of an operand as it lies, in a new array of the same order."""
     if x.host is not None:
         return _multiply_host(op, x)(x.host, None, alpha, 0.0)
@@ -149,7 +159,7 @@ def _multiply_host(op: Multiplier, x: Located) -> Callable[..., HostArray]:
 # Types
 
 
-def kind_of(dtype: Any) -> str:
+def kind_of(dtype: object) -> str:
     """NumPy's kind of a type, also of one that only another library has, or that one has taught NumPy."""
     if isinstance(dtype, np.dtype):
         return "f" if _is_taught(dtype) and np.can_cast(dtype, np.float32) else dtype.kind
@@ -179,7 +189,7 @@ def promoted(op: HasType, dtype: DType) -> DType:
 # Products into an array of the caller's
 
 
-def scaled_product(op: Multiplier, x: Any, out: Any, alpha: complex, beta: complex, stream: object) -> Any:
+def scaled_product(op: Multiplier, x: A, out: A | None, alpha: complex, beta: complex, stream: object) -> A:
     """``alpha * op @ x + beta * out``, `x` and `out` being as the operator needs them."""
     if type(alpha) is not float or type(beta) is not float:  # as most are: it saves two calls
         alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
@@ -284,7 +294,7 @@ def as_it_is(op: HasType, name: str, x: A, many: bool = False) -> tuple[Library[
     return library, located
 
 
-def check_shape(name: str, x: Any, ndim: int, length: int) -> Any:
+def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
     """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
     if ndim == 1 or not is_sparse(x):
         x, library = taken(name, x)
