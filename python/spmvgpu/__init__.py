@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import torch as torch
     from .operator.construct import aslinearoperator
-    from .operator.distributed_vector import DistributedVector
-    from .operator.multi_device_operator import MultiDeviceOperator
+    from .operator.multi_device_operator import DistributedVector, MultiDeviceOperator
     from .operator.operator import SparseOperator
     from .planning.predict import predict
     from .versions import show_versions
@@ -58,7 +57,7 @@ __all__ = [
 # Of these names, the modules that have them. They are imported at first use, so that a process starts sooner;
 # every other name is that of a module, or was imported above.
 _MODULE_OF = {
-    "DistributedVector": "operator.distributed_vector",
+    "DistributedVector": "operator.multi_device_operator",
     "MultiDeviceOperator": "operator.multi_device_operator",
     "SparseOperator": "operator.operator",
     "aslinearoperator": "operator.construct",

@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import ParamSpec, SupportsIndex, TypeVar, cast
+from typing import ParamSpec, SupportsIndex, TypeGuard, TypeVar, cast
 
 import numpy as np
 
@@ -169,7 +169,7 @@ def whole_number(name: str, value: object, lowest: int, highest: int | None = No
     return number
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[complex]:
     """Whether this is a number, also one of NumPy's; `numpy.isscalar` says so of texts and buffers, too."""
     return bool(np.isscalar(value)) and not isinstance(value, str | bytes | memoryview)
 

@@ -60,4 +60,5 @@ class Cupy(Library["cupy.ndarray"]):
             to[...] = x
 
     def beside(self, array: cupy.ndarray | HostArray | Memory, x: cupy.ndarray) -> cupy.ndarray:
-        return self.module.asarray(array)
+        with x.device:  # on another one, memory would be copied there
+            return self.module.asarray(array)

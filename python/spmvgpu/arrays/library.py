@@ -48,6 +48,16 @@ def in_items(strides: Shape, item: int) -> Strides | None:
     return strides[0] // item, strides[1] // item
 
 
+class Operator(Protocol):
+    """What is asked of an operator whose products are recorded."""
+
+    @property
+    def H(self) -> Operator: ...  # noqa: N802
+    def __matmul__(self, x: object) -> AnyArray: ...
+    def _snapshot(self) -> Operator:
+        """An operator that has the values of this one, and keeps them."""
+
+
 class Event(Protocol):
     """A point of what is queued on a stream."""
 
@@ -71,7 +81,7 @@ class Library(Generic[A]):
     def locate(self, x: A, name: str) -> Located:
         """Where the argument called `name` lies."""
 
-    def differentiable(self, op: object, x: A) -> A | None:
+    def differentiable(self, op: Operator, x: A) -> A | None:
         """``op @ x`` as the library records it to differentiate it later; None if it records nothing."""
         return None
 

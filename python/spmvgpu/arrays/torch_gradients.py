@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-class Operator(Protocol):
-    """An operator that keeps its values."""
-
-    @property
-    def H(self) -> Self: ...  # noqa: N802
-    def __matmul__(self, x: torch.Tensor) -> torch.Tensor: ...
+from .library import Operator
 
 
 class _Context(Protocol):
@@ -36,8 +27,7 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Context, op: Operator, x: torch.Tensor) -> torch.Tensor:
         ctx.op, ctx.dtype = op, x.dtype
-        result: torch.Tensor = op @ x.detach()
-        return result
+        return op @ x.detach()
 
     @staticmethod
     def backward(ctx: _Context, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:

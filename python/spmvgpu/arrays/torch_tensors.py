@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from .._util.types import DType, HostArray
 from ..devices import CPU
-from .library import Library, Located, Memory, Shape, in_items
+from .library import Library, Located, Memory, Operator, Shape, in_items
 from .numpy_arrays import NUMPY
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Torch(Library["torch.Tensor"]):
         strides = in_items(host.strides, host.itemsize) if len(shape) == 2 else None
         return Located(NUMPY, host, 0, shape, dtype, CPU, in_order, strides, not is_changed, host)
 
-    def differentiable(self, op: Any, x: torch.Tensor) -> torch.Tensor | None:
+    def differentiable(self, op: Operator, x: torch.Tensor) -> torch.Tensor | None:
         if not x.requires_grad or not self.module.is_grad_enabled():
             return None
         from .torch_gradients import differentiable  # which imports PyTorch

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:  # importing it starts MPI
     from mpi4py.MPI import Intracomm
 
     Communicator: TypeAlias = Intracomm
 else:
-    Communicator = Any
+    Communicator = object
 
 _keyval: int | None = None
 
 
-def mpi() -> Any:
+def mpi() -> ModuleType:
     """The module `mpi4py.MPI`; importing it starts MPI.
 
     Raises

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._util.types import HostArray
 from ..arrays import AnyArray, AnyLibrary
 from ..arrays.library import Event
 from .communicators import Communicator, mpi
-from .ranges import Array, Ranges
+from .ranges import Ranges
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Prequest
@@ -46,7 +47,7 @@ class Exchange:
         To whom they go, in ascending order.
     """
 
-    def __init__(self, ranges: Ranges, needed: Array) -> None:
+    def __init__(self, ranges: Ranges, needed: HostArray) -> None:
         """Plan it; all ranks do so together.
 
         Parameters
@@ -80,7 +81,7 @@ class Exchange:
         return found
 
 
-def send_to(comm: Communicator, to: Array, *arrays: Array) -> tuple[Array, list[Array]]:
+def send_to(comm: Communicator, to: HostArray, *arrays: HostArray) -> tuple[HostArray, list[HostArray]]:
     """Send each entry of some arrays to a rank; all ranks do so together.
 
     Parameters
@@ -113,7 +114,7 @@ def device_of(x: Piece) -> str:
     return str(getattr(x, "device", None))
 
 
-def _messages(counts: Array) -> tuple[Message, ...]:
+def _messages(counts: HostArray) -> tuple[Message, ...]:
     ends = np.cumsum(counts)
     return tuple(
         Message(int(rank), int(ends[rank] - counts[rank]), int(ends[rank])) for rank in np.flatnonzero(counts)

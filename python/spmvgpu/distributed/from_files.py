@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from .._util.arguments import one_of
 from .._util.messages import quoted, reason
+from .._util.types import HostArray
 from ..inputs.matrix_market import Header, entries_of, expanded, read_header
 from ..inputs.reading import as_path, check_readable, check_rows
 from .communicators import Communicator, private
@@ -22,7 +23,7 @@ from .errors import agreement, check_same
 from .exchange import send_to
 from .from_rows import aslinearoperator
 from .operator import DistributedOperator
-from .ranges import Array, Ranges, balanced
+from .ranges import Ranges, balanced
 
 SUFFIXES = (".mtx", ".npz")
 
@@ -141,14 +142,14 @@ def _shape(path: Path) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def _row_offsets(path: Path, ranges: Ranges) -> Array:
+def _row_offsets(path: Path, ranges: Ranges) -> HostArray:
     offsets = _array(path, "indptr", ranges.begin, ranges.end + 1).astype(np.int64)
     if offsets[0] < 0 or (np.diff(offsets) < 0).any() or (ranges.begin == 0 and offsets[0] != 0):
         raise ValueError(f"{path}: invalid file: indptr must start at 0 and ascend")
     return offsets
 
 
-def _array(path: Path, name: str, begin: int = 0, end: int | None = None) -> Array:
+def _array(path: Path, name: str, begin: int = 0, end: int | None = None) -> HostArray:
     """Entries of one of the arrays in the file; all of them, or its one, if there is no end."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
@@ -190,7 +191,7 @@ def _read_matrix_market(path: Path, comm: Communicator, by_nnz: bool) -> tuple[R
     return ranges, sp.csr_array(sp.coo_array((data, (row - ranges.begin, col)), shape=shape))
 
 
-def _entries(path: Path, comm: Communicator) -> tuple[Header, Array, Array, Array]:
+def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArray, HostArray]:
     """The header, and rows, columns and values of the entries that this rank's lines state or imply.
 
     A symmetric file states those of one triangle.

@@ -9,19 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import one_of, whole_number
+from .._util.types import HostArray
 from ..partition import Partition, by_nnz, by_rows
 from .communicators import Communicator, private
 from .errors import agreement, check_same
 from .from_rows import aslinearoperator
 from .operator import DistributedOperator
-from .ranges import Array, Offsets, Ranges, checked_offsets
+from .ranges import Offsets, Ranges, checked_offsets
 from .rows import checked_rows
 
 _CUTS = {"nnz": by_nnz, "rows": by_rows}
 
 
 def scatter(
-    A: sp.sparray | Array | None,
+    A: sp.sparray | HostArray | None,
     comm: Communicator,
     partition: str | Partition | Offsets = "nnz",
     *,
@@ -76,7 +77,7 @@ def scatter(
     return aslinearoperator(_send_rows(csr, ranges, root), own, row_ranges=ranges, **options)
 
 
-def _cut(csr: sp.csr_array, partition: str | Partition | Offsets, size: int) -> Array:
+def _cut(csr: sp.csr_array, partition: str | Partition | Offsets, size: int) -> HostArray:
     """Where each rank's rows begin, and their number."""
     if isinstance(partition, str):
         cut = _CUTS[one_of("partition", partition, _CUTS)]

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import _core
 from .._util.arguments import one_of, plain_options, whole_number, with_hints
-from .._util.types import Device, Format
+from .._util.types import Device, DType, Format, HostArray
 from ..devices import CPU, automatic_device, devices
 from ..planning.symmetry import declared
 from .communicators import Communicator, mpi, private
@@ -21,14 +20,14 @@ from .errors import agreement, check_same
 from .exchange import Exchange
 from .explain import Summary
 from .operator import DistributedOperator, Shared
-from .ranges import Array, Offsets, Ranges
+from .ranges import Offsets, Ranges
 from .rows import build, checked_rows
 from .transports import TRANSPORTS, choose
 
 
 @with_hints
 def aslinearoperator(
-    A_local: sp.sparray | Array,
+    A_local: sp.sparray | HostArray,
     comm: Communicator,
     *,
     row_ranges: Offsets | None = None,
@@ -223,7 +222,7 @@ def _row_ranges(comm: Communicator, given: Offsets | None, count: int) -> Ranges
     return ranges
 
 
-def _common_type(facts: list[tuple[int, int, str, np.dtype[Any]]]) -> np.dtype[Any]:
+def _common_type(facts: list[tuple[int, int, str, DType]]) -> DType:
     """The type that all ranks' rows are stored in; TypeError, on all ranks, where they have several."""
     with_rows = [rank for rank, (rows, *_) in enumerate(facts) if rows] or [0]
     first = {facts[rank][2]: rank for rank in reversed(with_rows)}

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from .._util.types import Device
+from .._util.types import Device, HostArray
 from .._util.value_types import AnyMatrix
 from ..arrays import taken
 from ..devices import at_most
@@ -23,7 +23,7 @@ from .errors import agreement
 from .exchange import Exchange, Piece
 from .explain import Summary, explanation
 from .products import Backward, Forward, Product
-from .ranges import Array, Ranges
+from .ranges import Ranges
 from .rows import LocalRows
 from .systems import PieceOfSystem
 from .transports import Transport
@@ -219,7 +219,7 @@ class DistributedOperator:
             raise TypeError("a transposed DistributedOperator holds columns, not rows; use op.T.tocsr()")
         return self._product.local.tocsr(self.col_ranges)
 
-    def diagonal(self) -> Array:
+    def diagonal(self) -> HostArray:
         """Return the piece of the diagonal of this rank.
 
         Returns
@@ -525,10 +525,10 @@ class Replicated(LinearOperator):  # type: ignore[misc]
         super().__init__(op.dtype, op.shape)
         self._op = op
 
-    def _matvec(self, x: Array) -> Array:
+    def _matvec(self, x: HostArray) -> HostArray:
         return self._matmat(np.asarray(x).reshape(-1))
 
-    def _matmat(self, X: Array) -> Array:
+    def _matmat(self, X: HostArray) -> HostArray:
         cols = self._op.col_ranges
         whole = self._op.row_ranges.gather(self._op.dot(X[cols.begin : cols.end]), root=None)
         assert whole is not None  # every rank gets it

@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from .._util.lazy import lazy
+from .._util.types import HostArray
 from .._util.value_types import AnyMatrix, core_class
 from ..arrays import AnyLibrary, taken
 from ..operator import operands
 from ..operator.operator import SparseOperator
 from .exchange import Exchange, Piece, device_of
-from .ranges import Array
 from .rows import LocalRows
 from .transports import Transport
 
@@ -23,7 +23,7 @@ from .transports import Transport
 class _IndexMap:
     """Indices of vectors, with copies on the devices where they are used."""
 
-    host: Array
+    host: HostArray
     copies: dict[str, Piece] = field(default_factory=dict)
 
     def near(self, x: Piece, library: AnyLibrary) -> Piece:
@@ -61,7 +61,7 @@ class Product(ABC):
     ) -> Piece:
         """Multiply: ``alpha * A @ x + beta * out`` of pieces that are contiguous and of the operator's type.
 
-        `x` may have columns, if there is nothing but it.
+        `x` may have columns.
         """
         if self.transport.nccl is not None and not isinstance(x, np.ndarray):
             return self._between_gpus.multiply(x, out, alpha, beta)
@@ -71,7 +71,7 @@ class Product(ABC):
             self._fill(channel.outgoing, x, alpha, library)
             channel.start()
             try:
-                y = _multiply(self._operators[0], x, out, alpha, beta)
+                y = self._operators[0].spmv(x, out, alpha, beta)
             finally:
                 channel.finish()
             self._add(channel.incoming, x, y, alpha, library)
@@ -132,9 +132,8 @@ class Forward(Product):
 
     def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
         if self.local.halo is not None:
-            y[self._boundary.near(x, library)] += _multiply(
-                self.local.halo, library.beside(incoming, x), None, alpha
-            )
+            of_halo = self.local.halo.spmv(library.beside(incoming, x), None, alpha)
+            y[self._boundary.near(x, library)] += of_halo
 
 
 class Backward(Product):
@@ -162,15 +161,9 @@ class Backward(Product):
         halo = self._operators[1]
         if halo is not None:
             of_boundary = x[self._boundary.near(x, library)]
-            library.copy(_multiply(halo, of_boundary, None, alpha), outgoing)
+            library.copy(halo.spmv(of_boundary, None, alpha), outgoing)
 
     def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
         received = library.beside(incoming, x)
         for piece, index_map in self._received:  # of which none holds an entry twice
             y[index_map.near(x, library)] += received[piece]
-
-
-def _multiply(
-    op: SparseOperator, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0
-) -> Piece:
-    return op.spmv(x, out, alpha, beta) if x.ndim == 1 else op @ x

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from .._util.arguments import whole_number
+from .._util.types import HostArray
 from .communicators import Communicator, mpi, private
 from .errors import agreement, check_same
 
-Array: TypeAlias = npt.NDArray[Any]
 #: First index of each rank, and the number of indices.
-Offsets: TypeAlias = "Ranges | Sequence[int] | Array"
+Offsets: TypeAlias = "Ranges | Sequence[int] | HostArray"
 
 _LARGEST = 2**63 - 1
 
@@ -139,7 +139,7 @@ class Ranges:
     def __repr__(self) -> str:
         return f"<Ranges of {self.total} over {self.comm.size} ranks, {self.begin}:{self.end} here>"
 
-    def owners(self, indices: Array) -> Array:
+    def owners(self, indices: HostArray) -> HostArray:
         """Return the rank that holds each index.
 
         Parameters
@@ -159,7 +159,7 @@ class Ranges:
         """
         return np.searchsorted(self.offsets, indices, side="right") - 1
 
-    def scatter(self, whole: npt.ArrayLike | None, root: int = 0) -> Array:
+    def scatter(self, whole: npt.ArrayLike | None, root: int = 0) -> HostArray:
         """Distribute a vector, or the rows of a 2-D array, from rank `root`.
 
         Parameters
@@ -195,7 +195,7 @@ class Ranges:
         self.comm.Scatterv(None if source is None else [source, self._counts(columns)], piece, root)
         return piece
 
-    def gather(self, piece: npt.ArrayLike, root: int | None = 0) -> Array | None:
+    def gather(self, piece: npt.ArrayLike, root: int | None = 0) -> HostArray | None:
         """Collect a vector, or the rows of a 2-D array, on rank `root`.
 
         Parameters
@@ -238,12 +238,12 @@ class Ranges:
             self.comm.Gatherv(own, target, root)
         return whole
 
-    def _counts(self, columns: tuple[int, ...]) -> Array:
+    def _counts(self, columns: tuple[int, ...]) -> HostArray:
         """Numbers that each rank has of so many columns."""
         return np.diff(self.offsets) * math.prod(columns)
 
 
-def _numeric(name: str, given: npt.ArrayLike | None, length: int) -> Array:
+def _numeric(name: str, given: npt.ArrayLike | None, length: int) -> HostArray:
     """A contiguous array of so many entries or rows, or ValueError."""
     array = np.asarray(given, order="C")
     if array.ndim not in (1, 2) or len(array) != length or array.dtype.kind not in "biufc":
@@ -254,7 +254,7 @@ def _numeric(name: str, given: npt.ArrayLike | None, length: int) -> Array:
     return array
 
 
-def balanced(ranges: Ranges, weights: Array) -> Ranges:
+def balanced(ranges: Ranges, weights: HostArray) -> Ranges:
     """Return ranges of about the same weight, each cut where the sum of weights is nearest to its share.
 
     No rank sees more weights than its own.
@@ -284,7 +284,7 @@ def balanced(ranges: Ranges, weights: Array) -> Ranges:
     return Ranges(comm, np.concatenate(([0], np.maximum.accumulate(everywhere), [ranges.total])))
 
 
-def checked_offsets(given: Offsets, size: int, total: int | None = None) -> Array:
+def checked_offsets(given: Offsets, size: int, total: int | None = None) -> HostArray:
     """Offsets for so many ranks, and for so many indices if `total` is given.
 
     Raises

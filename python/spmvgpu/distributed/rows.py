@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .._util.types import Device, Format
+from .._util.types import Device, Format, HostArray
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
-from .ranges import Array, Ranges
+from .ranges import Ranges
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class LocalRows:
 
     block: SparseOperator
     halo: SparseOperator | None
-    boundary: Array
-    needed: Array
+    boundary: HostArray
+    needed: HostArray
 
     @property
     def operators(self) -> list[SparseOperator]:
@@ -74,7 +74,7 @@ class LocalRows:
         return sp.csr_array(sp.coo_array((np.concatenate(data), places), shape=shape)).sorted_indices()
 
 
-def checked_rows(A: sp.sparray | Array, dtype: npt.DTypeLike | None) -> sp.csr_array:
+def checked_rows(A: sp.sparray | HostArray, dtype: npt.DTypeLike | None) -> sp.csr_array:
     """The rows that a rank gives, as CSR of a type that operators are stored in.
 
     Raises
@@ -95,7 +95,7 @@ def checked_rows(A: sp.sparray | Array, dtype: npt.DTypeLike | None) -> sp.csr_a
     return csr.astype(stored, copy=False)
 
 
-def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, Array, Array]:
+def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, HostArray, HostArray]:
     """The matrices of the block and the halo, and `boundary` and `needed` of `LocalRows`."""
     rows, (begin, end) = csr.shape[0], (cols.begin, cols.end)
     own = csr if len(cols) == csr.shape[1] else csr[:, begin:end]
@@ -114,7 +114,7 @@ def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array |
     return block, halo, boundary, needed.astype(np.int64)
 
 
-def _narrow(offsets: Array) -> Array:
+def _narrow(offsets: HostArray) -> HostArray:
     return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import is_number
-from .._util.types import Devices, HostArray
+from .._util.types import Devices, DType, HostArray
 from ..arrays import is_sparse, library_of
 from ..devices import at_most
 from ..inputs.canonical import canonical_csr
@@ -31,8 +32,8 @@ def multiple(stored: Stored, function: Callable[[HostArray], HostArray], factor:
     return build_multiple(csr.with_data(function(csr.data)), stored.description, of_multiple(known, factor))
 
 
-def is_factor(dtype: np.dtype[np.generic], value: object) -> bool:
-    """Whether values of a type times a number are of a type that operators have."""
+def is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
+    """Whether this is a number, and values of a type times it are of a type that operators have."""
     if isinstance(value, bool | np.bool_ | np.longdouble | np.clongdouble):
         return False
     if isinstance(value, complex | np.complexfloating):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
-from .._util.types import HostArray
+from ..arrays import AnyArray
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,7 +24,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
         """An operator that has the values of this one, and keeps them."""
         return self
 
-    def dot(self, x: object) -> Any:
+    def dot(self, x: object) -> AnyArray | LinearOperator:
         """Return the product with a vector, with the columns of an array, with an operator or with a number.
 
         Parameters
@@ -55,28 +55,28 @@ class Composable(LinearOperator):  # type: ignore[misc]
             return super().dot(x)
         return composed(LinearOperator.dot(self._snapshot(), keeping(x)))
 
-    def __mul__(self, other: object) -> Any:
+    def __mul__(self, other: object) -> LinearOperator:
         return super().__mul__(plain(other))
 
-    def __rmul__(self, other: object) -> Any:
+    def __rmul__(self, other: object) -> LinearOperator:
         other = plain(other)
         if not is_operand(other):
             return super().__rmul__(other)
         return composed(LinearOperator.__rmul__(self._snapshot(), keeping(other)))
 
-    def __truediv__(self, other: object) -> Any:
+    def __truediv__(self, other: object) -> LinearOperator:
         divisor = plain(other)
         if not is_number(divisor):
             return NotImplemented
         return self * (1 / np.result_type(self.dtype, divisor).type(divisor))
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: object) -> LinearOperator:
         return composed(LinearOperator.__add__(self._snapshot(), keeping(other)))
 
-    def __pow__(self, exponent: object) -> Any:
+    def __pow__(self, exponent: object) -> LinearOperator:
         return composed(LinearOperator.__pow__(self._snapshot(), exponent))
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> LinearOperator:
         return composed(LinearOperator.__neg__(self._snapshot()))
 
 
@@ -91,40 +91,36 @@ class ComposedOperator(Composable):
 
     def __init__(self, made: LinearOperator) -> None:
         super().__init__(made.dtype, made.shape)
-        self.args: tuple[Any, ...] = made.args
+        self.args: tuple[object, ...] = made.args
         self._made = made
 
-    def _matvec(self, x: object) -> HostArray:
-        y: HostArray = self._made.matvec(x)
-        return y
+    def _matvec(self, x: object) -> AnyArray:
+        return self._made.matvec(x)
 
-    def _matmat(self, X: object) -> HostArray:
-        Y: HostArray = self._made.matmat(X)
-        return Y
+    def _matmat(self, X: object) -> AnyArray:
+        return self._made.matmat(X)
 
-    def _rmatvec(self, x: object) -> HostArray:
-        y: HostArray = self._made.rmatvec(x)
-        return y
+    def _rmatvec(self, x: object) -> AnyArray:
+        return self._made.rmatvec(x)
 
-    def _rmatmat(self, X: object) -> HostArray:
-        Y: HostArray = self._made.rmatmat(X)
-        return Y
+    def _rmatmat(self, X: object) -> AnyArray:
+        return self._made.rmatmat(X)
 
-    def _adjoint(self) -> Any:
+    def _adjoint(self) -> LinearOperator:
         return composed(self._made.H)
 
-    def _transpose(self) -> Any:
+    def _transpose(self) -> LinearOperator:
         return composed(self._made.T)
 
 
-def composed(made: Any) -> Any:
+def composed(made: LinearOperator) -> LinearOperator:
     """What SciPy made of operators, so that what is made of that in turn keeps its operands' values, too."""
     if made is NotImplemented or isinstance(made, Composable):
         return made
     return ComposedOperator(made)
 
 
-def keeping(x: object) -> Any:
+def keeping(x: object) -> object:
     """What stands for an operand in what is made of it."""
     return x._snapshot() if isinstance(x, Composable) else x
 
@@ -134,6 +130,6 @@ def is_operand(x: object) -> bool:
     return isinstance(x, LinearOperator) or is_number(x)
 
 
-def plain(x: object) -> Any:
+def plain(x: object) -> object:
     """The number in a 0-d array; anything else as it is."""
     return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x

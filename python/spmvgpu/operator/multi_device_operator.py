@@ -1,20 +1,115 @@
-"""`MultiDeviceOperator`: a sparse matrix over several devices of this process."""
+"""A sparse matrix over several devices of this process, as an operator, and vectors that stay there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NoReturn, cast, overload
 
+import numpy.typing as npt
 import scipy.sparse as sp
 
+from .._util.show import fit
 from .._util.types import ArrayT, HostArray
 from .._util.value_types import DistributedMatrix
+from ..arrays import NUMPY, host_array
 from . import operands
 from .build import restored
 from .description import Description
-from .distributed_vector import DistributedVector
 from .operator import SparseOperator
 from .stored import Stored
+
+
+class DistributedVector:
+    """A vector in pieces on the devices of an operator.
+
+    `MultiDeviceOperator.distribute` makes one.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        ``(n,)``.
+    dtype : numpy.dtype
+    nbytes : int
+        Bytes of GPU memory.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+    >>> x = op.distribute(np.ones(4))
+    >>> (op @ x).collect()
+    array([1., 0., 0., 1.])
+    """
+
+    def __init__(self, operator: MultiDeviceOperator) -> None:
+        self._operator = operator  # kept alive: its streams carry the work on the vector
+        self._core = operator._several.make_vector()
+        self.shape: tuple[int] = (operator.shape[1],)
+        self.dtype = operator.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return self._core.nbytes
+
+    def assign(self, x: object) -> None:
+        """Copy an array in host memory to the pieces.
+
+        Parameters
+        ----------
+        x : (n,) array
+            In host memory. It is converted to the dtype of the vector.
+
+        Raises
+        ------
+        TypeError
+            If `x` is on a GPU, has masked entries, or is complex and the vector is real.
+        ValueError
+            If `x` has another shape.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+        >>> x = op.distribute()
+        >>> x.assign(np.arange(4.0))
+        >>> x.collect()
+        array([0., 1., 2., 3.])
+        """
+        self._core.assign(operands.converted_vector(self._operator, "x", host_array("x", x), NUMPY)[0])
+
+    def collect(self) -> HostArray:
+        """Return the whole vector as a NumPy array.
+
+        The call waits for the product that computes the vector.
+
+        Returns
+        -------
+        (n,) numpy.ndarray
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson1d(4)
+        >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
+        >>> op.distribute([1.0, 2.0, 3.0, 4.0]).collect()
+        array([1., 2., 3., 4.])
+        """
+        return self._core.collect()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> HostArray:
+        if copy is False:
+            raise ValueError(
+                "the pieces are on several devices, so an array of them is a copy; leave out copy=False"
+            )
+        return self.collect() if dtype is None else self.collect().astype(dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return fit(
+            f"<DistributedVector of {self.dtype}, length {len(self)}, on {', '.join(self._operator.device)}>"
+        )
 
 
 class MultiDeviceOperator(SparseOperator):
@@ -82,7 +177,7 @@ class MultiDeviceOperator(SparseOperator):
         >>> op.distribute(np.ones(4))
         <DistributedVector of float64, length 4, on cpu, cpu>
         """
-        vector = DistributedVector(self, self.device)
+        vector = DistributedVector(self)
         if x is not None:
             vector.assign(x)
         return vector

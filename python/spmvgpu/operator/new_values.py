@@ -87,21 +87,16 @@ class NewValues:
                 f"data has shape {located.shape}; the matrix has {nnz} stored entries, so it must have "
                 f"shape ({nnz},), in the order of op.tocsr().data"
             )
-        if located.host is not None:
-            located = located._replace(host=np.require(located.host, dtype, ["C", "A"]))
-        elif not located.contiguous or located.dtype != dtype:
-            data = library.contiguous(data, dtype)
-            located = library.locate(data, "data")
-        self._data = data  # kept alive
+        if not located.contiguous or located.dtype != dtype:
+            made = located.library.contiguous(located.array, dtype)
+            located = located.library.locate(made, "data")
         self._located = located
-        self._dtype = dtype
 
     def on_host(self) -> HostArray:
         located = self._located
         if located.host is not None:
-            host: HostArray = located.host
-            return host
-        copy = np.empty(located.shape, self._dtype)
+            return located.host
+        copy = np.empty(located.shape, located.dtype)
         _core.fetch(located.pointer, copy, located.ordinal)
         return copy
 

@@ -18,6 +18,7 @@ from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
+from ..arrays.library import Operator
 
 A = TypeVar("A")  # an array of any library
 
@@ -44,18 +45,17 @@ class Multiplier(Placed, Protocol):
     _matrix: AnyMatrix
 
 
-class Transposable(Multiplier, Protocol):
-    """A `Multiplier` that has its transpose."""
+class Transposable(Multiplier, Operator, Protocol):
+    """A `Multiplier` that has its transposes."""
 
     @property
     def T(self) -> Transposable: ...  # noqa: N802
-    def __matmul__(self, x: AnyArray) -> AnyArray: ...
 
 
 # Products of any type and layout
 
 
-def multiply(op: Multiplier, x: AnyArray, library: AnyLibrary) -> AnyArray:
+def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """``op @ x`` for a vector, or the columns of a 2-D array."""
     if type(x) is np.ndarray and x.dtype is op.dtype and x.shape == (op.shape[1],):
         # What most products are, known by as few questions as can be: what the way below makes of it, sooner.

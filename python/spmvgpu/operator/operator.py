@@ -16,7 +16,7 @@ from .._util.lazy import lazy
 from .._util.show import fit
 from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
 from .._util.value_types import NAMES, AnyMatrix
-from ..arrays import is_sparse, library_of, taken
+from ..arrays import AnyArray, is_sparse, library_of, taken
 from ..devices import at_most, device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..inputs.limits import INDEX_LIMIT
@@ -178,7 +178,7 @@ class SparseOperator(Composable):
     def _repr_html_(self) -> str:
         return explain.html(self._stored, self.nbytes)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return SparseOperator._unpickled, (self.tocsr(), self._stored.description)
 
     # Products
@@ -256,7 +256,7 @@ class SparseOperator(Composable):
             return super()._rdot(x)
         return operands.multiply_from_left(self, *taken("x", x))
 
-    def matvec(self, x: object) -> Any:
+    def matvec(self, x: object) -> AnyArray:
         """Return ``A @ x`` for a vector.
 
         Parameters
@@ -277,7 +277,7 @@ class SparseOperator(Composable):
         """
         return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
 
-    def matmat(self, X: object) -> Any:
+    def matmat(self, X: object) -> AnyArray:
         """Return ``A @ X`` for a 2-D array.
 
         Parameters
@@ -299,7 +299,7 @@ class SparseOperator(Composable):
         """
         return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
 
-    def rmatvec(self, x: object) -> Any:
+    def rmatvec(self, x: object) -> AnyArray:
         """Return ``A.H @ x`` for a vector.
 
         The first call builds the conjugate transpose `H`.
@@ -322,7 +322,7 @@ class SparseOperator(Composable):
         """
         return self.H.matvec(x)
 
-    def rmatmat(self, X: object) -> Any:
+    def rmatmat(self, X: object) -> AnyArray:
         """Return ``A.H @ X`` for a 2-D array.
 
         The first call builds the conjugate transpose `H`.
@@ -346,10 +346,10 @@ class SparseOperator(Composable):
         """
         return self.H.matmat(X)
 
-    def _matvec(self, x: object) -> Any:
+    def _matvec(self, x: object) -> AnyArray:
         return self.dot(np.asarray(x))
 
-    def _matmat(self, X: object) -> Any:
+    def _matmat(self, X: object) -> AnyArray:
         return self.dot(np.asarray(X))
 
     def spmv(
@@ -401,8 +401,7 @@ class SparseOperator(Composable):
         >>> y
         array([20., 26.])
         """
-        result: OperandT = operands.scaled_product(self, x, out, alpha, beta, stream)
-        return result
+        return operands.scaled_product(self, x, out, alpha, beta, stream)
 
     def set_x(self, x: object) -> None:
         """Gather from an array once for all products with it that follow.
@@ -798,16 +797,16 @@ class SparseOperator(Composable):
     def __add__(self, other: object) -> Any:
         return super().__add__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, 1)
 
-    def __radd__(self, other: object) -> Any:
+    def __radd__(self, other: object) -> Self:
         return self._sum(other, 1, 1)
 
     def __sub__(self, other: object) -> Any:
         return super().__sub__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, -1)
 
-    def __rsub__(self, other: object) -> Any:
+    def __rsub__(self, other: object) -> Self:
         return self._sum(other, -1, 1)
 
-    def _sum(self, other: object, sign: int, other_sign: int) -> Any:
+    def _sum(self, other: object, sign: int, other_sign: int) -> Self:
         if is_number(other) and not other:  # what `sum` begins with
             return self if sign == 1 else -self
         stored = algebra.summed(self._stored, other, sign, other_sign)
@@ -819,7 +818,7 @@ class SparseOperator(Composable):
     def __mul__(self, other: object) -> Any: ...
     def __mul__(self, other: object) -> Any:
         factor = plain(other)
-        if algebra.is_factor(self.dtype, factor):
+        if algebra.is_factor(factor, self.dtype):
             return self._multiple(lambda values: values * factor, factor)
         return super().__mul__(factor)
 
@@ -837,7 +836,7 @@ class SparseOperator(Composable):
     def __truediv__(self, other: object) -> Any: ...
     def __truediv__(self, other: object) -> Any:
         divisor = plain(other)
-        if algebra.is_factor(self.dtype, divisor):
+        if algebra.is_factor(divisor, self.dtype):
             return self._multiple(lambda values: values / divisor, divisor)
         return super().__truediv__(divisor)
 
