@@ -11,7 +11,6 @@ from .. import _core
 from .._util.steps import took
 from .._util.value_types import is_value_type, value_type
 from ..arrays import Located, library_of
-from ..devices import CPU
 from . import limits
 from .compressed import storage_dtype
 from .csr import CanonicalCsr
