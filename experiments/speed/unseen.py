@@ -48,7 +48,7 @@ QUICK_COUNT, QUICK_SIZES = 6, (2e3, 2e4)
 HOPELESS = 4.0  # times the least predicted time: formats beyond are left out
 CLOSE = 1.5  # the kernels of a format are timed if its default one is within this of the fastest
 WORTHWHILE = 1.1  # other formats are timed in an order if csr takes at most so many times as long in it
-FINALISTS, NEAR = 4, 1.1  # so many of the fastest are timed again, if they are within this of the first
+FINALISTS, NEAR = 4, 1.25  # so many of the fastest are timed again, if they are within this of the first
 SERIES_US, MOST_PRODUCTS = 3000.0, 50  # of a series that times a product
 WALL_SECONDS = 0.3  # spent on one of the last variants on a CPU
 
