@@ -71,7 +71,7 @@ def predicted(monkeypatch):
 @pytest.fixture
 def measured(monkeypatch):
     """Replaces building by a record of what was built, with times given per format, on devices not there."""
-    monkeypatch.setattr(tuning_cache, "device_model", lambda ordinal: f"device {ordinal}")
+    monkeypatch.setattr(tuning_cache, "slug", lambda ordinal: f"device {ordinal}")
     monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
     monkeypatch.setattr(CanonicalCsr, "at", lambda csr, ordinal: csr)
     built = []

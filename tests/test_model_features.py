@@ -11,7 +11,13 @@ from support import over
 
 
 def features(A):
-    return CanonicalCsr.of(A).features
+    return features_of(CanonicalCsr.of(A))
+
+
+def features_of(csr):
+    """The features of a canonical matrix, by name."""
+    found = csr.features
+    return {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
 
 
 def of(lengths, columns, cols, dtype=np.float64):

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "bindings/bindings.hpp"
-#include "bindings/features.hpp"
 #include "core/passes/host_passes.hpp"
 #include "formats/papers/hyb/build.hpp"
 #include "gpu/residency.hpp"
@@ -18,44 +17,6 @@ namespace spmvgpu {
 namespace {
 
 using Indices = py::array_t<index_t, py::array::c_style>;
-
-}  // namespace
-
-// Visits every feature with its name.
-template <class F, class Visit>
-static void each_feature(F& features, Visit&& visit) {
-    visit("rows", features.rows);
-    visit("cols", features.cols);
-    visit("nnz", features.nnz);
-    visit("empty_rows", features.empty_rows);
-    visit("longest", features.longest);
-    visit("mean", features.mean);
-    visit("deviation", features.deviation);
-    visit("warp_steps", features.warp_steps);
-    visit("warp_sectors", features.warp_sectors);
-    visit("block_sectors", features.block_sectors);
-    visit("run_sectors", features.run_sectors);
-    visit("long_run_sectors", features.long_run_sectors);
-    visit("diagonals", features.diagonals);
-    visit("different_rows", features.different_rows);
-    visit("different_values", features.different_values);
-}
-
-py::dict to_dict(const Features& found) {
-    py::dict named;
-    each_feature(found, [&](const char* name, const auto& value) { named[name] = py::cast(value); });
-    return named;
-}
-
-Features from_dict(const py::dict& given) {
-    Features features;
-    each_feature(features, [&](const char* name, auto& value) {
-        value = given[name].cast<std::remove_reference_t<decltype(value)>>();
-    });
-    return features;
-}
-
-namespace {
 
 std::map<std::string, int> residency(const std::string& kernel, int item_bytes, int ordinal) {
     const bool csr = kernel == "csr_vector";
@@ -79,6 +40,22 @@ bool allowed_by_default(std::int64_t slots, std::int64_t entries) {
 }  // namespace
 
 void register_model(py::module_& module) {
+    py::class_<Features>(module, "Features", "What the performance model knows of a matrix.")
+        .def_readonly("rows", &Features::rows)
+        .def_readonly("cols", &Features::cols)
+        .def_readonly("nnz", &Features::nnz)
+        .def_readonly("empty_rows", &Features::empty_rows)
+        .def_readonly("longest", &Features::longest)
+        .def_readonly("mean", &Features::mean)
+        .def_readonly("deviation", &Features::deviation)
+        .def_readonly("warp_steps", &Features::warp_steps)
+        .def_readonly("warp_sectors", &Features::warp_sectors)
+        .def_readonly("block_sectors", &Features::block_sectors)
+        .def_readonly("run_sectors", &Features::run_sectors)
+        .def_readonly("long_run_sectors", &Features::long_run_sectors)
+        .def_readonly("diagonals", &Features::diagonals)
+        .def_readonly("different_rows", &Features::different_rows)
+        .def_readonly("different_values", &Features::different_values);
     module.def("hyb_width", &hyb_width, py::arg("indptr").noconvert(), "Width of the ELL part that hyb chooses.");
     module.def("padding_is_allowed", py::vectorize(&allowed_by_default), py::arg("slots"), py::arg("entries"),
                "Whether padded formats take so many slots for so many entries, unless told otherwise.");

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
-#include "bindings/features.hpp"
 #include "bindings/planning.hpp"
 #include "planning/rank.hpp"
 
@@ -121,17 +120,8 @@ void register_planning(py::module_& module) {
             py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
             "What a format would do on a device: its options with every automatic choice made, and what it costs. With "
             "`processors` given, the device need not be there.")
-        .def(
-            "features",
-            [](AnySource& source) {
-                Features found;
-                {
-                    const GilRelease release;
-                    found = source.features();
-                }
-                return to_dict(found);
-            },
-            "What the performance model wants to know about the matrix.")
+        .def("features", &AnySource::features, py::call_guard<GilRelease>(), py::return_value_policy::copy,
+             "What the performance model wants to know about the matrix.")
         .def_property_readonly("ordinal", [](const AnySource& source) { return source.device().ordinal; });
     module.def("rank_predictions", &rank_given, py::arg("predictions"), py::arg("nnz"), py::arg("ordinal"),
                py::arg("mode"), py::arg("products"), py::arg("spent_us"), py::arg("has_last_resort"),

@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "bindings/bindings.hpp"
-#include "bindings/features.hpp"
 #include "bindings/plans.hpp"
 #include "core/value_types.hpp"
 #include "planning/rank.hpp"
@@ -39,9 +38,9 @@ Terms terms_named(const std::map<std::string, double>& given) {
     return terms;
 }
 
-std::map<std::string, double> terms_of(const py::dict& features, int item_bytes, const Machine& machine,
+std::map<std::string, double> terms_of(const Features& features, int item_bytes, const Machine& machine,
                                        const MatrixPlan& plan) {
-    const Terms terms = plan.terms({from_dict(features), item_bytes, machine}, plan);
+    const Terms terms = plan.terms({features, item_bytes, machine}, plan);
     std::map<std::string, double> named;
     for (int term = 0; term < roofline::kTermCount; ++term) named[roofline::kTermNames[term]] = terms[term];
     return named;
@@ -101,8 +100,8 @@ void register_roofline(py::module_& module) {
     module.def("roofline_terms", &terms_of, py::arg("features"), py::arg("item_bytes"), py::arg("machine"),
                py::arg("plan"), "What a product moves and waits for, as planned, by name.");
     module.def(
-        "roofline_point", [](const py::dict& features) { return roofline::point_of(from_dict(features)); },
-        py::arg("features"), "Where a matrix lies among others, for finding those most like it.");
+        "roofline_point", [](const Features& features) { return roofline::point_of(features); }, py::arg("features"),
+        "Where a matrix lies among others, for finding those most like it.");
     module.def("roofline_corrections", &corrections, py::arg("points"), py::arg("places"), py::arg("residuals"),
                "By what factor samples at places take longer than their terms say, at each of some points.");
     py::class_<Case>(module, "RooflineCase", "A matrix before the model of a device.")
@@ -120,8 +119,8 @@ void register_roofline(py::module_& module) {
              py::arg("launch_us"), py::arg("memory_bandwidth"))
         .def(
             "case",
-            [](const DeviceModel& model, const py::dict& features, int processors) {
-                return std::make_unique<Case>(model.times, from_dict(features), processors);
+            [](const DeviceModel& model, const Features& features, int processors) {
+                return std::make_unique<Case>(model.times, features, processors);
             },
             py::arg("features"), py::arg("processors"), "A matrix before the model.");
 }

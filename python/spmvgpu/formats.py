@@ -111,16 +111,6 @@ def traits(format: str) -> _core.Traits:
     return found
 
 
-def reads_diagonals(format: str) -> bool:
-    """Whether a format reads x all along the diagonals that have an entry, be another there or not."""
-    return traits(format).reads_whole_diagonals
-
-
-def reads_all_of_x(format: str) -> bool:
-    """Whether a format reads all of x, wherever there are entries, and even if there are none."""
-    return traits(format).reads_all_of_x
-
-
 def needs_symmetry(format: str) -> bool:
     """Whether a format holds symmetric matrices only, which are their own transposes."""
     return format in _NEED_SYMMETRY

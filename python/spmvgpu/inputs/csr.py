@@ -216,7 +216,7 @@ class CanonicalCsr:
         return self.source.sample(row_step, entry_step)
 
     @property
-    def features(self) -> dict[str, Any]:
+    def features(self) -> _core.Features:
         """What the performance model knows of the matrix."""
         return self.source.features()
 

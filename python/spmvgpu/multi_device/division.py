@@ -13,7 +13,7 @@ from .._util.plugins import Plugins
 from .._util.types import HostArray
 from .._util.value_types import AnyMatrix, DistributedMatrix, value_type
 from ..devices import CPU, device_name
-from ..formats import Choice, Indices, reads_all_of_x, reads_diagonals
+from ..formats import Choice, Indices, traits
 from ..inputs.csr import CanonicalCsr, Rows
 from ..partition.partitions import Partition, by_nnz, by_rows, check_powers
 from ..planning.choosing import choose
@@ -298,13 +298,13 @@ def _ends_of_rows(csr: CanonicalCsr) -> tuple[HostArray, HostArray, HostArray]:
 
 def _window(csr: CanonicalCsr, matrix: AnyMatrix) -> tuple[int, int]:
     """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
-    names = formats_in(matrix)
-    if any(map(reads_all_of_x, names)):
+    known = list(map(traits, formats_in(matrix)))
+    if any(format.reads_all_of_x for format in known):
         return 0, csr.shape[1]
     filled, first, last = _ends_of_rows(csr)
     if not filled.size:
         return 0, 0
-    if any(map(reads_diagonals, names)):  # along diagonals, from one end of the rows to the other
+    if any(format.reads_whole_diagonals for format in known):  # from one end of the rows to the other
         return max(0, int((first - filled).min())), min(
             csr.shape[1], csr.shape[0] + int((last - filled).max())
         )

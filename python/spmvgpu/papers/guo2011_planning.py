@@ -21,9 +21,9 @@ from ..devices import CPU, resolve_device
 from ..formats import Choice, Indices, Part, estimate_csr
 from ..inputs.canonical import canonical_csr
 from ..planning.calibrate import Job, Record
-from ..planning.measure import DTYPES, Variant
+from ..planning.measure import Variant
 from ..planning.predict import Model, Prediction
-from ..planning.profile import Profile, load_profile
+from ..planning.profile import DTYPES, Profile, load_profile
 from ..planning.samples import Sample
 from .guo2011 import Coo, CsrVector, Ell, Guo2011, Separator, find_separator
 

@@ -21,7 +21,7 @@ from ..devices import CPU, build_info
 from ..formats import formats, kernels, variant_name
 from ..inputs.csr import CanonicalCsr
 from . import measure, samples
-from .profile import Profile, device_model
+from .profile import DTYPES, Profile, device_model
 
 Record = dict[str, Any]
 #: Which records the times join, the matrix, and what is timed on it.
@@ -81,7 +81,7 @@ def calibrate(
     order = np.random.default_rng(0).permutation(len(general))
     jobs += [("roofline", general[i], variants(kind)) for i in order]
     records: dict[str, list[Record]] = {part: [] for part, _, _ in jobs}
-    features: dict[str, dict[str, Any]] = {}
+    features: dict[str, _core.Features] = {}
     with ThreadPoolExecutor(4) as pool:
         # What is measured must not share the CPU with the making of the next matrix.
         matrices = (s.build() for _, s, _ in jobs) if kind == "cpu" else _ahead(pool, jobs)
@@ -89,12 +89,12 @@ def calibrate(
             report(i / len(jobs), sample.name)
             if perf_counter() - start > _SECONDS:
                 break
-            for dtype in measure.DTYPES:
+            for dtype in DTYPES:
                 timed = partial(measure.time_variants, sample.name, matrix, tried, dtype, ordinal)
                 if part != "roofline":
                     records[part] += timed()
                     continue
-                data = matrix.data.astype(measure.DTYPES[dtype], copy=False)
+                data = matrix.data.astype(DTYPES[dtype], copy=False)
                 found = CanonicalCsr(data, matrix.indices, matrix.indptr, matrix.shape).features
                 features[f"{sample.name} {dtype}"] = found
                 records[part] += timed(partial(_core.roofline_terms, found, data.itemsize, machine))
@@ -124,7 +124,7 @@ def _profile(
     processors: int,
     cache_bytes: int,
     general: Sequence[Record],
-    features: Mapping[str, dict[str, Any]],
+    features: Mapping[str, _core.Features],
     quick: bool,
     extra: Mapping[str, Any],
 ) -> Profile:
@@ -135,9 +135,9 @@ def _profile(
         processors=processors,
         cache_bytes=cache_bytes,
         memory_bandwidth=_rounded(max(1e6 * r["bytes"] / r["time_us"] for r in _largest(general))),
-        power={dtype: _rounded(power(general, dtype)) for dtype in measure.DTYPES},
+        power={dtype: _rounded(power(general, dtype)) for dtype in DTYPES},
         bus={way: _rounded(rate) for way, rate in measure.bus_bandwidth(ordinal).items()},
-        roofline={dtype: fit_roofline(dtype, general, features) for dtype in measure.DTYPES},
+        roofline={dtype: fit_roofline(dtype, general, features) for dtype in DTYPES},
         measured={
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "version": build_info()["version"],
@@ -167,7 +167,7 @@ def power(records: Sequence[Record], dtype: str) -> float:
 
 
 def fit_roofline(
-    dtype: str, records: Sequence[Record], features: Mapping[str, dict[str, Any]]
+    dtype: str, records: Sequence[Record], features: Mapping[str, _core.Features]
 ) -> dict[str, Any]:
     """Parameters of the library's own model."""
     own = [record for record in records if record["dtype"] == dtype]

@@ -13,8 +13,7 @@ from .. import _core
 from .._util.value_types import Matrix
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
-
-DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
+from .profile import DTYPES
 
 Variant = tuple[str, dict[str, Any]]  # a format and its options
 

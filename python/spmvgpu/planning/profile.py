@@ -29,7 +29,8 @@ from ..formats import formats, options_table
 SCHEMA = 1
 #: The logarithms that a matrix's place among others consists of.
 POINT_LENGTH = 8
-DTYPES = ("f32", "f64")
+#: The types of values that profiles have times of.
+DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 SHIPPED = Path(__file__).parents[1] / "profiles"
 _DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
 
@@ -185,7 +186,7 @@ Check: TypeAlias = Callable[[Profile], None] | None
 def profile_path(ordinal: int) -> Path | None:
     """Where the calibration of a device is kept; None if this user has no place for it."""
     where = cache.directory()
-    return None if where is None else where / "profiles" / f"{slug(device_model(ordinal), ordinal)}.json"
+    return None if where is None else where / "profiles" / f"{slug(ordinal)}.json"
 
 
 def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None, check: Check = None) -> Profile:
@@ -284,13 +285,8 @@ def _kind(ordinal: int) -> str:
 
 
 def _shipped_path(ordinal: int) -> Path:
-    return _shipped_for(slug(device_model(ordinal), ordinal), _kind(ordinal))
-
-
-@lru_cache(maxsize=16)
-def _shipped_for(name: str, kind: str) -> Path:
-    own = SHIPPED / f"{name}.json"
-    return own if own.exists() else SHIPPED / _DEFAULTS[kind]
+    own = SHIPPED / f"{slug(ordinal)}.json"
+    return own if own.exists() else SHIPPED / _DEFAULTS[_kind(ordinal)]
 
 
 @lru_cache(maxsize=16)
@@ -316,8 +312,9 @@ def device_model(ordinal: int) -> str:
     return devices()[0].model if ordinal == CPU else str(_core.device_properties(ordinal)["model"])
 
 
-def slug(model: str, ordinal: int) -> str:
+def slug(ordinal: int) -> str:
     """File name of a device: letters, digits and dashes; of a CPU with the threads in use."""
+    model = device_model(ordinal)
     return _slug(f"{model} {_core.max_threads()} threads" if ordinal == CPU else model)
 
 

@@ -19,7 +19,7 @@ from .._util.steps import step
 from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.csr import CanonicalCsr
-from .profile import device_model, load_profile, slug
+from .profile import load_profile, slug
 from .request import Request
 
 SCHEMA = 3
@@ -83,7 +83,7 @@ def entry_path(matrix: str, ordinal: int, request: Mapping[str, Any]) -> Path | 
     if where is None:
         return None
     asked = json.dumps(request, sort_keys=True, default=repr)
-    key = repr((matrix, slug(device_model(ordinal), ordinal), asked, _package()))
+    key = repr((matrix, slug(ordinal), asked, _package()))
     return where / "tuning" / f"{_digest(key.encode()).hexdigest()}.json"
 
 
