@@ -517,8 +517,7 @@ def test_trials_of_a_large_matrix_are_few(device):
 
 
 def test_trials_count_their_products():
-    csr = gallery.poisson2d(470)
-    made = _core.MatrixF64(csr.indptr, csr.indices, csr.data, csr.shape[1], "csr", {}, -1)
+    made = canonical_csr(gallery.poisson2d(470)).build("csr", {}, -1)
     _, products = made.try_products()
     assert 1 <= products <= 13
 

@@ -49,11 +49,8 @@ COUNT = """
         offsets = np.arange(0, indices.size + 1, per_row, dtype=np.int32)
         return canonical_csr((np.ones(indices.size), indices, offsets), shape=(rows, rows))
 
-    def arrays(A):
-        return A.indptr, A.indices, A.data
-
     def build(A, name, **options):
-        return _core.MatrixF64(*arrays(A), A.shape[1], name, options, -1, True)
+        return A.build(name, options, -1)
 
     done, seen, stop_after, raised = False, 0, -1, False
     signal.signal(signal.SIGUSR1, handler)

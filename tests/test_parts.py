@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, SQUARE, matrix, vector
 from reference import assert_product
-from spmvgpu.devices import resolve_device
+from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.formats import Choice
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.operator.build import build
@@ -288,7 +288,7 @@ def test_format_that_refuses_its_part(device, still_usable):
 
 
 def test_the_core_checks_what_would_corrupt_memory():
-    half = sg._core.MatrixF64(*_csr_arrays(np.eye(3)), 3, "csr", {}, -1)
+    half = canonical_csr(np.eye(3)).build("csr", {}, CPU)
     rows, cols = np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32)
     for given, message in [
         ([], "one at least"),
@@ -300,8 +300,3 @@ def test_the_core_checks_what_would_corrupt_memory():
     ]:
         with pytest.raises(ValueError, match=message):
             sg._core.PartedMatrixF64(6, 3, given)
-
-
-def _csr_arrays(dense):
-    csr = canonical_csr(dense)
-    return csr.indptr, csr.indices, csr.data

@@ -15,7 +15,6 @@
 #include "bindings/new_values.hpp"
 #include "bindings/plans.hpp"
 #include "core/parallel.hpp"
-#include "core/transpose.hpp"
 #include "gpu/transfer.hpp"
 #include "matrix/matrix.hpp"
 
@@ -194,32 +193,16 @@ void register_base(py::module_& module) {
 template <class T>
 void register_matrix_type(py::module_& module) {
     using M = Matrix<T>;
-    auto matrices =
-        py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("Matrix" + value_suffix<T>()).c_str(),
-                                                        "One sparse matrix in one format on one device.")
-            .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
-                             index_t cols, const std::string& format, const Options& options, int ordinal, bool share,
-                             bool on_host) {
-                     const CsrMatrix<T> csr =
-                         share ? csr_share<T>(indptr, indices, data, cols) : csr_view<T>(indptr, indices, data, cols);
-                     const GilRelease release;
-                     return std::make_shared<M>(csr, format, options, Device{ordinal},
-                                                on_host ? Builders::kOfHost : Builders::kOfDevice);
-                 }),
-                 py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-                 py::arg("cols"), py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("share") = false,
-                 py::arg("on_host") = false,
-                 "With share, index arrays that the core made may become those of the matrix, and must never change "
-                 "again. With on_host, it is converted on the host whatever its device.")
-            .def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
-            .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
-            .def_property_readonly("value_map_bytes",
-                                   py::cpp_function(&M::value_map_bytes, py::call_guard<GilRelease>()),
-                                   "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
-            .def_property_readonly("format", &M::format)
-            .def_property_readonly("counts", py::cpp_function(&M::counts, py::call_guard<GilRelease>()),
-                                   "What the format counts of what it stores, by name.")
-            .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>> matrices(module, ("Matrix" + value_suffix<T>()).c_str(),
+                                                             "One sparse matrix in one format on one device.");
+    matrices.def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
+        .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
+        .def_property_readonly("value_map_bytes", py::cpp_function(&M::value_map_bytes, py::call_guard<GilRelease>()),
+                               "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
+        .def_property_readonly("format", &M::format)
+        .def_property_readonly("counts", py::cpp_function(&M::counts, py::call_guard<GilRelease>()),
+                               "What the format counts of what it stores, by name.")
+        .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
     def_update_values<T>(matrices);
 }
 
