@@ -134,8 +134,6 @@ class Ranges:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ranges) and np.array_equal(self.offsets, other.offsets)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"<Ranges of {self.total} over {self.comm.size} ranks, {self.begin}:{self.end} here>"
 

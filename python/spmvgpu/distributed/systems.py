@@ -11,9 +11,9 @@ import numpy as np
 from .. import _core
 from .._util.types import HostArray
 from .._util.value_types import AnyMatrix, core_class
-from ..arrays import NUMPY, Located, taken
+from ..arrays import NUMPY, taken
 from ..arrays.library import Memory
-from ..devices import CPU, device_name
+from ..devices import CPU
 from ..linalg.systems import Callback, Function, OverRanks, System, check_square
 from ..linalg.vectors import DeviceVector, Vectors
 from ..operator.solve_info import SolveInfo
@@ -91,17 +91,6 @@ class PieceOfSystem(System):
     def shared_callback(self, callback: Callback | None) -> Callback | None:
         anywhere = any(self._op.comm.allgather(callback is not None))
         return (lambda _: None) if anywhere and callback is None else callback
-
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
-        if located.host is None and located.ordinal != self._ordinal:
-            there, here = device_name(located.ordinal), device_name(self._ordinal)
-            raise ValueError(
-                f"{name} is on {there}, but the vectors of the solve are on {here}; move {name} there"
-            )
-
-    @property
-    def pieces(self) -> int:
-        return 1
 
     def vectors(self, in_pieces: bool) -> Vectors:
         return _Pieces(self)

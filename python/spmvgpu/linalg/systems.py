@@ -86,9 +86,9 @@ class System:
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse, with ValueError, a vector that is on another device."""
         if located.host is None and located.ordinal != self._ordinal:
+            there, here = device_name(located.ordinal), device_name(self._ordinal)
             raise ValueError(
-                f"{name} is on {device_name(located.ordinal)}, but b is on {device_name(self._ordinal)}; "
-                "move one of them"
+                f"{name} is on {there}, but the vectors of the solve are on {here}; move {name} there"
             )
 
     # Among ranks

@@ -100,12 +100,6 @@ class ComposedOperator(Composable):
     def _matmat(self, X: object) -> AnyArray:
         return self._made.matmat(X)
 
-    def _rmatvec(self, x: object) -> AnyArray:
-        return self._made.rmatvec(x)
-
-    def _rmatmat(self, X: object) -> AnyArray:
-        return self._made.rmatmat(X)
-
     def _adjoint(self) -> LinearOperator:
         return composed(self._made.H)
 
