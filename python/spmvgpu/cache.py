@@ -229,7 +229,7 @@ def warn_once(message: str) -> None:
         warnings.warn(message, UserWarning, stacklevel=2)
 
 
-def read(path: Path, table: Any) -> Any:
+def read(path: Path, table: object) -> Any:
     """The content of a JSON file.
 
     Raises

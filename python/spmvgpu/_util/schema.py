@@ -21,7 +21,7 @@ class Range:
     whole: bool = False
 
 
-def check(value: Any, table: Any, name: str = "it") -> None:
+def check(value: object, table: Any, name: str = "it") -> None:
     """Raise ValueError, naming the entry, unless the value fits the table."""
     if isinstance(table, tuple):
         _check_any(value, table, name)
@@ -38,7 +38,7 @@ def check(value: Any, table: Any, name: str = "it") -> None:
         raise ValueError(f"{name} is not of type {table.__name__}")
 
 
-def _check_any(value: Any, tables: tuple[Any, ...], name: str) -> None:
+def _check_any(value: object, tables: tuple[object, ...], name: str) -> None:
     problems = []
     for table in tables:
         try:
@@ -57,7 +57,7 @@ def _check_number(value: Any, table: Range, name: str) -> None:
         raise ValueError(f"{name} is not {kind} from {table.low:g} to {table.high:g}")
 
 
-def _check_list(value: Any, table: list[Any], name: str) -> None:
+def _check_list(value: object, table: list[Any], name: str) -> None:
     if not isinstance(value, list) or (len(table) > 1 and len(value) != table[1]):
         length = f" of length {table[1]}" if len(table) > 1 else ""
         raise ValueError(f"{name} is not a list{length}")
@@ -65,7 +65,7 @@ def _check_list(value: Any, table: list[Any], name: str) -> None:
         check(entry, table[0], f"{name}[{i}]")
 
 
-def _check_object(value: Any, table: dict[Any, Any], name: str) -> None:
+def _check_object(value: object, table: dict[Any, Any], name: str) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"{name} is not an object")
     if str in table:

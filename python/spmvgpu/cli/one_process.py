@@ -12,9 +12,10 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 import spmvgpu as sg
 from spmvgpu.linalg import aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
 
+from .._util.types import HostArray
 from .advice import Outcome
 from .output import Report, in_bytes
-from .problem import Array, check_square, load_problem, reading
+from .problem import check_square, load_problem, reading
 from .progress import waiting
 from .solution import System, write_solution
 
@@ -30,14 +31,14 @@ class OneProcess(System):
         with reading(args):
             problem = load_problem(args, args.rhs)
         self.title, self.matrix, self.b = problem.title, problem.matrix, problem.rhs
-        self._order: Array | None = None
+        self._order: HostArray | None = None
         self._start = perf_counter()
         self.seconds = self.seconds._replace(input=problem.seconds)
         with waiting("checking the matrix", args.quiet):
             self.kind = "Hermitian" if self.matrix.dtype.kind == "c" else "symmetric"
             self.diagonal = self._checked_diagonal()
 
-    def _checked_diagonal(self) -> Array:
+    def _checked_diagonal(self) -> HostArray:
         """Refuse a matrix that no solver is for; return the diagonal."""
         matrix = self.matrix
         check_square(self.title, matrix)
@@ -48,7 +49,7 @@ class OneProcess(System):
             raise ValueError(
                 f"{self.title}: the matrix holds inf or nan, the first at row {row}, column {col}"
             )
-        diagonal: Array = matrix.diagonal().astype(np.result_type(matrix.dtype, np.float64))
+        diagonal: HostArray = matrix.diagonal().astype(np.result_type(matrix.dtype, np.float64))
         return diagonal
 
     def build(self) -> None:
@@ -86,14 +87,14 @@ class OneProcess(System):
         hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(self.matrix))
         return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
 
-    def multiply(self, x: Array) -> Array:
-        product: Array = self.matrix.dot(x)
+    def multiply(self, x: HostArray) -> HostArray:
+        product: HostArray = self.matrix.dot(x)
         return product
 
-    def norm(self, v: Array, order: float | None = None) -> float:
+    def norm(self, v: HostArray, order: float | None = None) -> float:
         return float(np.linalg.norm(v, order))
 
-    def write(self, x: Array) -> None:
+    def write(self, x: HostArray) -> None:
         if self._order is not None:
             ordered, x = x, np.empty_like(x)
             x[self._order] = ordered

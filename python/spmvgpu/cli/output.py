@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
 from types import NoneType, UnionType
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TypeAlias, get_args, get_origin, get_type_hints
 
 from .._util.show import in_bytes as in_bytes
 from ..inputs.files import replacing as replacing
@@ -44,10 +44,10 @@ class Report:
     """
 
     def __init__(self, as_json: bool, shown: bool = True) -> None:
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, object] = {}
         self._as_json, self._shown = as_json, shown
 
-    def line(self, label: str, text: str, **values: Any) -> None:
+    def line(self, label: str, text: str, **values: object) -> None:
         """Print a line with a label; `values` are for JSON."""
         self.text(f"{label:<14} {text}")
         self.values.update(values)
@@ -63,7 +63,7 @@ class Report:
         for i, line in enumerate(lines):
             self.text(f"{head if i == 0 else ' ' * len(head)} {line}".replace("\u00a0", " "))
 
-    def finish(self, **values: Any) -> None:
+    def finish(self, **values: object) -> None:
         """Print the JSON object, if that is what was asked for; records and paths may be in it."""
         self.values.update(values)
         if self._shown and self._as_json:

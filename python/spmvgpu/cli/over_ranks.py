@@ -18,9 +18,10 @@ from spmvgpu.distributed.errors import agreement
 from spmvgpu.distributed.from_files import SUFFIXES
 
 from .._util.messages import said
+from .._util.types import HostArray
 from .advice import Outcome
 from .output import Report, fail, in_bytes
-from .problem import Array, check_square, load_problem, read_rhs
+from .problem import check_square, load_problem, read_rhs
 from .solution import System, write_solution
 
 
@@ -93,16 +94,16 @@ class OverRanks(System):
             return None
         return f"v @ A @ u = {right:g} for random u and v, and u @ A @ v = {left:g}"
 
-    def multiply(self, x: Array) -> Array:
-        product: Array = self._exact.dot(x)
+    def multiply(self, x: HostArray) -> HostArray:
+        product: HostArray = self._exact.dot(x)
         return product
 
-    def norm(self, v: Array, order: float | None = None) -> float:
+    def norm(self, v: HostArray, order: float | None = None) -> float:
         if order == np.inf:
             return float(self._comm.allreduce(float(np.abs(v).max(initial=0.0)), op=mpi().MAX))
         return float(np.sqrt(sum(self._comm.allgather(float(np.vdot(v, v).real)))))
 
-    def write(self, x: Array) -> None:
+    def write(self, x: HostArray) -> None:
         whole = self.op.row_ranges.gather(x)
         with agreement(self._comm):
             if whole is not None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import gallery, matrix_io
 from .._util.messages import quoted
+from .._util.types import HostArray
 from .._util.value_types import TYPE_NAMES
 from .arguments import add_device, positive_int
 from .output import Fields, Report
 from .progress import waiting
-
-Array: TypeAlias = npt.NDArray[Any]
 
 MATRIX_FIELDS: Fields = {
     "problem": ("string", "the matrix file, or what was assembled"),
@@ -36,7 +34,7 @@ class Problem(NamedTuple):
 
     title: str
     matrix: sp.csr_array
-    rhs: Array
+    rhs: HostArray
     seconds: float
 
 
@@ -112,7 +110,7 @@ def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
     return Problem(title, matrix, b, perf_counter() - start)
 
 
-def _assemble(problem: str, size: int | None) -> tuple[str, sp.csr_array, Array]:
+def _assemble(problem: str, size: int | None) -> tuple[str, sp.csr_array, HostArray]:
     n = _DEFAULT_SIZE[problem] if size is None else size
     if problem == "elasticity3d":
         title = f"linear elasticity, {n} x {n} x {n} free nodes, trilinear hexahedra"
@@ -133,7 +131,7 @@ def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
     return sp.csr_array(matrix + triangle(matrix, -beyond).T)
 
 
-def read_rhs(path: str, matrix_path: str, rows: int) -> Array:
+def read_rhs(path: str, matrix_path: str, rows: int) -> HostArray:
     b = matrix_io.read_vector(path)
     if b.dtype.kind not in "buifc":
         raise ValueError(f"{path}: the right-hand side is of type {quoted(str(b.dtype))}; give numbers")

@@ -50,7 +50,7 @@ def _bar(what: str, unit: str, total: float | None) -> Any:
     except ImportError:
         return _Counter(_Line(), what, unit, total)
     form = None if total is None else "{desc}: {percentage:3.0f}% {bar:30} {elapsed}{postfix}"
-    options: dict[str, Any] = {"delay": _DELAY, "mininterval": _INTERVAL, "leave": False}
+    options: dict[str, object] = {"delay": _DELAY, "mininterval": _INTERVAL, "leave": False}
     return tqdm(desc=what, unit=f" {unit}", total=total, bar_format=form, file=sys.stderr, **options)
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 import spmvgpu as sg
 
+from .._util.types import HostArray
 from .advice import OTHER_SOLVER, ROUNDING, Choice, Outcome, suggestions
 from .output import Report, check_writable, fail, replacing
-from .problem import Array
 
 if TYPE_CHECKING:
     from ..distributed import DistributedOperator
@@ -60,8 +60,8 @@ class System(ABC):
     title: str
     kind: str
     op: sg.SparseOperator | DistributedOperator
-    b: Array
-    diagonal: Array
+    b: HostArray
+    diagonal: HostArray
     first_row = 0
     is_first = True
     verified: str
@@ -98,15 +98,15 @@ class System(ABC):
         return False
 
     @abstractmethod
-    def multiply(self, x: Array) -> Array:
+    def multiply(self, x: HostArray) -> HostArray:
         """The product with the matrix in double precision."""
 
     @abstractmethod
-    def norm(self, v: Array, order: float | None = None) -> float:
+    def norm(self, v: HostArray, order: float | None = None) -> float:
         """As `numpy.linalg.norm`."""
 
     @abstractmethod
-    def write(self, x: Array) -> None:
+    def write(self, x: HostArray) -> None:
         """Write the solution to the file that the user named."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class BrokenDownError(ValueError):
 class Solution(NamedTuple):
     """What `refine` found."""
 
-    x: Array
+    x: HostArray
     residual: float
     iterations: int
     exhausted: bool  # all iterations that were allowed are used up
@@ -142,7 +142,7 @@ class Solution(NamedTuple):
     verify_seconds: float
 
 
-def refine(system: System, step: Callable[[Array, float, int, float], tuple[Array, int]]) -> Solution:
+def refine(system: System, step: Callable[[HostArray, float, int, float], tuple[HostArray, int]]) -> Solution:
     """Run a solver, and again on the true residual as long as that is too large and gets smaller.
 
     The residual that the solver updates drifts from the true one by rounding: hardly in float64, but in
@@ -208,7 +208,7 @@ def check_output(output: Path) -> None:
     check_writable(output)
 
 
-def write_solution(output: Path, x: Array) -> None:
+def write_solution(output: Path, x: HostArray) -> None:
     """Write it whole or not at all."""
     content = io.BytesIO()
     np.save(content, x)  # to a file itself NumPy would write without saying what went wrong

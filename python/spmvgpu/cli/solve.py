@@ -16,11 +16,12 @@ from spmvgpu.linalg import SolverWarning
 from spmvgpu.linalg.solve import solve as solve_system
 
 from .._util.messages import said
+from .._util.types import HostArray
 from .advice import OTHER_SOLVER, RESTART, Choice, Suggestion, choose
 from .arguments import add_quiet, positive_float, positive_int
 from .one_process import OneProcess
 from .output import Fields, Report, fields_of
-from .problem import MATRIX_FIELDS, Array, add_problem_arguments, tell_matrix
+from .problem import MATRIX_FIELDS, add_problem_arguments, tell_matrix
 from .progress import counting, waiting
 from .solution import (
     BrokenDownError,
@@ -154,7 +155,7 @@ def _attempt(system: System, solver: str, M: object) -> Solution:
     args, op = system.args, system.op
     with counting(solver, "iterations", quiet=system.quiet) as bar:
 
-        def step(right: Array, goal: float, most: int, relative: float) -> tuple[Array, int]:
+        def step(right: HostArray, goal: float, most: int, relative: float) -> tuple[HostArray, int]:
             limits = SolverLimits()
             limits.rtol, limits.atol, limits.maxiter = goal, 0.0, most
             limits.legacy, limits.restart = True, min(args.restart, op.shape[0])

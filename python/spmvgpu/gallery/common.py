@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import real_number, whole_number
+from .._util.types import DType, HostArray
 from ..inputs.limits import INDEX_LIMIT
 
-Array = npt.NDArray[Any]
 
-
-def count(name: str, value: Any, lowest: int = 1) -> int:
+def count(name: str, value: object, lowest: int = 1) -> int:
     return whole_number(name, value, lowest, INDEX_LIMIT)
 
 
-def generator(seed: Any) -> np.random.Generator:
+def generator(seed: object) -> np.random.Generator:
     return np.random.default_rng(whole_number("seed", seed, 0))
 
 
-def checked_contrast(value: Any) -> float:
+def checked_contrast(value: object) -> float:
     contrast = real_number("contrast", value)
     if not 1 <= contrast < np.inf:
         raise ValueError(f"contrast={value!r} is not allowed; give a finite number of at least 1")
     return contrast
 
 
-def value_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+def value_type(dtype: npt.DTypeLike) -> DType:
     try:
-        checked: np.dtype[Any] = np.dtype(dtype)
+        checked: DType = np.dtype(dtype)
     except Exception as error:  # NumPy raises what it pleases
         raise TypeError(f"dtype={dtype!r} is not allowed; give a numeric dtype") from error
     if checked.kind not in "biufc":
@@ -39,7 +36,7 @@ def value_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     return checked
 
 
-def canonical(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sp.csr_array:
+def canonical(data: HostArray, indices: HostArray, indptr: HostArray, shape: tuple[int, int]) -> sp.csr_array:
     """Mark arrays that are known to be sorted and free of duplicates as such."""
     matrix = sp.csr_array((data, indices, indptr), shape=shape)
     matrix.has_canonical_format = True

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import real_number, with_hints
-from .common import Array, checked_contrast, count, generator, value_type
+from .._util.types import HostArray
+from .common import checked_contrast, count, generator, value_type
 from .stencils import Grid, box_offsets, stencil_matrix
 
 
@@ -55,7 +56,7 @@ def elasticity2d(
 
 
 @with_hints
-def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+def elasticity2d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> HostArray:
     """Return the weight of the square of `elasticity2d`, a right-hand side.
 
     Parameters
@@ -132,7 +133,7 @@ def elasticity3d(
 
 
 @with_hints
-def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> Array:
+def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> HostArray:
     """Return the weight of the block of `elasticity3d`, a right-hand side.
 
     Parameters
@@ -184,7 +185,7 @@ def _elasticity(
     return stencil_matrix(grid, offsets, blocks.reshape(prod(grid), dim, len(offsets), dim), dtype)
 
 
-def _load(grid: Grid, dtype: npt.DTypeLike) -> Array:
+def _load(grid: Grid, dtype: npt.DTypeLike) -> HostArray:
     present = _surrounded(np.ones(_elements(grid)))
     corners = list(itertools.product((0, 1), repeat=len(grid)))
     load = np.zeros((*grid, len(grid)))
@@ -201,12 +202,12 @@ def _elements(grid: Grid) -> Grid:
     return (grid[0], *(n - 1 for n in grid[1:]))
 
 
-def _surrounded(elements: Array) -> Array:
+def _surrounded(elements: HostArray) -> HostArray:
     """With zeros around the block, beyond the clamped face excepted."""
     return np.pad(elements, [(0, 1)] + [(1, 1)] * (elements.ndim - 1))
 
 
-def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
+def _element_stiffness(dim: int, poisson_ratio: float) -> HostArray:
     """Stiffness (corner, component, corner, component) of a unit cube with Young's modulus 1."""
     if not -1 < real_number("poisson_ratio", poisson_ratio) < 0.5:
         raise ValueError(
@@ -232,7 +233,7 @@ def _element_stiffness(dim: int, poisson_ratio: float) -> Array:
         + shear * np.einsum("ab,ij->aibj", along, np.eye(dim))
     )
     # Symmetric to the last bit, and so is everything assembled from it.
-    symmetric: Array = 0.5 * (stiffness + stiffness.transpose(2, 3, 0, 1))
+    symmetric: HostArray = 0.5 * (stiffness + stiffness.transpose(2, 3, 0, 1))
     return symmetric
 
 

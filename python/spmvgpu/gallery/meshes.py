@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from .common import Array, canonical
+from .._util.types import HostArray
+from .common import canonical
 
 __all__ = [
     "blocks",
@@ -45,7 +46,7 @@ _WAVE = 1e4
 # -- cells ---------------------------------------------------------------------------------------------------
 
 
-def cells(nodes: Sequence[int], closed: Sequence[int] = ()) -> Array:
+def cells(nodes: Sequence[int], closed: Sequence[int] = ()) -> HostArray:
     """List the nodes of each cell of a regular grid.
 
     Cells are squares in two dimensions and hexahedra in three. Nodes are numbered along the last axis first.
@@ -76,7 +77,7 @@ def cells(nodes: Sequence[int], closed: Sequence[int] = ()) -> Array:
     return np.stack([np.ravel_multi_index(tuple(at), tuple(nodes), mode="wrap") for at in shifted], axis=1)
 
 
-def tetrahedra(hexahedra: Array) -> Array:
+def tetrahedra(hexahedra: HostArray) -> HostArray:
     """Cut each hexahedron into six tetrahedra that share its main diagonal.
 
     Parameters
@@ -99,7 +100,7 @@ def tetrahedra(hexahedra: Array) -> Array:
     return np.concatenate([hexahedra[:, path] for path in paths])
 
 
-def edges(elements: Array) -> tuple[Array, int]:
+def edges(elements: HostArray) -> tuple[HostArray, int]:
     """Number the edges of a tetrahedral mesh.
 
     Parameters
@@ -131,7 +132,7 @@ def edges(elements: Array) -> tuple[Array, int]:
 # -- patterns ------------------------------------------------------------------------------------------------
 
 
-def coupled(elements: Array, unknowns: int) -> sp.csr_array:
+def coupled(elements: HostArray, unknowns: int) -> sp.csr_array:
     """Return the pattern of a mesh: two unknowns couple if an element has both.
 
     Parameters
@@ -322,7 +323,7 @@ def shuffled(matrix: sp.csr_array, group: int, seed: int = 0) -> sp.csr_array:
     return permuted(matrix, order[order < matrix.shape[0]])
 
 
-def permuted(matrix: sp.csr_array, order: Array) -> sp.csr_array:
+def permuted(matrix: sp.csr_array, order: HostArray) -> sp.csr_array:
     """Permute rows and columns: ``matrix[order][:, order]``.
 
     Parameters

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import real_number, whole_number, with_hints
-from .common import Array, canonical, count, generator, value_type
+from .._util.types import HostArray
+from .common import canonical, count, generator, value_type
 
 
 @with_hints
@@ -272,7 +273,7 @@ def lp_like(
 
 
 def _random_matrix(
-    rng: np.random.Generator, columns: Array, lengths: Array, cols: int, dtype: npt.DTypeLike
+    rng: np.random.Generator, columns: HostArray, lengths: HostArray, cols: int, dtype: npt.DTypeLike
 ) -> sp.csr_array:
     """Values in [-1, 1) at `columns`, given row after row; coinciding entries become one."""
     row_offsets = np.concatenate(([0], np.cumsum(lengths)))

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import whole_number, with_hints
-from .common import Array, canonical, checked_contrast, count, generator, value_type
+from .._util.types import HostArray
+from .common import canonical, checked_contrast, count, generator, value_type
 
 Grid = tuple[int, ...]
 
@@ -143,14 +144,16 @@ def _grid(**axes: int | None) -> Grid:
     )
 
 
-def star_offsets(dim: int) -> Array:
+def star_offsets(dim: int) -> HostArray:
     """Offsets of `box_offsets` along one axis only."""
     box = box_offsets(dim)
-    star: Array = box[np.abs(box).sum(axis=1) <= 1]
+    star: HostArray = box[np.abs(box).sum(axis=1) <= 1]
     return star
 
 
-def _diffusion(grid: Grid, offsets: Array, contrast: float, dtype: npt.DTypeLike, seed: int) -> sp.csr_array:
+def _diffusion(
+    grid: Grid, offsets: HostArray, contrast: float, dtype: npt.DTypeLike, seed: int
+) -> sp.csr_array:
     """Couple each point to those at `offsets`, as strongly as the mean of their coefficients says."""
     contrast, random = checked_contrast(contrast), generator(seed)
     centre = np.flatnonzero(~offsets.any(axis=1))[0]
@@ -170,12 +173,12 @@ def _diffusion(grid: Grid, offsets: Array, contrast: float, dtype: npt.DTypeLike
     return stencil_matrix(grid, offsets, strength[:, None, :, None], dtype)
 
 
-def box_offsets(dim: int) -> Array:
+def box_offsets(dim: int) -> HostArray:
     """Offsets to the 3^dim neighbours (itself included), in the order of their column indices."""
     return np.array(list(itertools.product((-1, 0, 1), repeat=dim)))
 
 
-def stencil_matrix(grid: Grid, offsets: Array, values: Array, dtype: npt.DTypeLike) -> sp.csr_array:
+def stencil_matrix(grid: Grid, offsets: HostArray, values: HostArray, dtype: npt.DTypeLike) -> sp.csr_array:
     """CSR matrix in which each grid point is coupled to those of its neighbours that lie in the grid.
 
     `values` broadcasts to (points, dof, offsets, dof): the dof by dof block of every point and offset, laid

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from .._util.arguments import with_hints
+from ..arrays import AnyArray
 from .solve import solve
 from .stopping import check_limits
 from .systems import Callback
@@ -24,7 +24,7 @@ def cg(
     callback: Callback | None = None,
     residuals: list[float] | None = None,
     check_every: int | None = None,
-) -> tuple[Any, int]:
+) -> tuple[AnyArray, int]:
     """Solve ``A x = b`` by the conjugate gradient method.
 
     `A` is symmetric or Hermitian, and positive definite. `scipy.sparse.linalg.cg` has the same arguments.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number, with_hints
+from ..arrays import AnyArray
 from .solve import solve
 from .stopping import check_limits
 from .systems import Callback
@@ -26,7 +25,7 @@ def gmres(
     callback_type: str | None = None,
     residuals: list[float] | None = None,
     check_every: int | None = None,
-) -> tuple[Any, int]:
+) -> tuple[AnyArray, int]:
     """Solve ``A x = b`` by the restarted generalized minimal residual method.
 
     `A` is any square matrix. `scipy.sparse.linalg.gmres` has the same arguments and tolerances, and also

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._core import SolverLimits
 from .._util.arguments import real_number, with_hints
+from ..arrays import AnyArray
 from .solve import solve
 from .stopping import check_limits
 from .systems import Callback
@@ -27,7 +26,7 @@ def minres(
     check: bool = False,
     residuals: list[float] | None = None,
     check_every: int | None = None,
-) -> tuple[Any, int]:
+) -> tuple[AnyArray, int]:
     """Solve ``(A - shift * I) x = b`` by the minimal residual method.
 
     `A` is symmetric or Hermitian. It may be indefinite or singular. `scipy.sparse.linalg.minres`

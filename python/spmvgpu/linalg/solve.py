@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from .. import _core
 from .._core import SolverLimits
 from .._util.arguments import whole_number
+from ..arrays import AnyArray
 from ..operator.solve_info import SolveInfo
 from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
 from .stopping import check_residuals, info_from, info_of, values_of
@@ -34,7 +34,7 @@ def solve(
     *,
     shows_norm: bool = False,
     watch: Callable[[int, float, float], object] | None = None,
-) -> tuple[Any, int, SolveInfo]:
+) -> tuple[AnyArray, int, SolveInfo]:
     """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
 
     ``limits(unknowns, callback)`` says when it ends. `callback` gets x or, if `shows_norm`, the relative

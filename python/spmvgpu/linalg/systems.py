@@ -13,7 +13,7 @@ import scipy.sparse.linalg as sla
 from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix, core_class, is_distributed
-from ..arrays import AnyLibrary, Located, is_sparse, taken
+from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
 from ..operator.construct import aslinearoperator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # which the compiled module does not name
 
 _SINGLE = (np.float32, np.complex64)
 
-Callback: TypeAlias = Callable[[Any], object]
+Callback: TypeAlias = Callable[[AnyArray], object]
 Function: TypeAlias = Callable[[HostArray], HostArray]
 Ranks: TypeAlias = Callable[[HostArray], object] | _core.NcclCommunicator
 
@@ -58,7 +58,7 @@ class System:
     _stream: int | None = None
 
     def __init__(
-        self, b: Any, library: AnyLibrary, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
+        self, b: AnyArray, library: AnyLibrary, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
     ) -> None:
         self.b, self.library = b, library
         self.shape, self.dtype, self.unknowns = (n, n), dtype, n

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from .. import _core
 from .._util.types import HostArray
-from ..arrays import NUMPY, AnyLibrary, Located, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
 from ..devices import CPU, device_name
 from ..operator.operands import Placed, converted_vector
 
@@ -85,14 +85,14 @@ class Vectors:
         """Memory for the result, once `take` has had b."""
         n = self._space.shape[0]
         if self.stream is None:
-            self._x: Any = np.empty(n, self._space.dtype)
+            self._x: AnyArray = np.empty(n, self._space.dtype)
             self._x_on_device = staged(self._x, self.ordinal, upload=False)
         else:
             self._x, pointer = self._library.empty((n,), *self._like)
             self._x_on_device = DeviceVector(pointer, self._x)
         return self._x_on_device
 
-    def result(self) -> Any:
+    def result(self) -> AnyArray:
         """The result for the caller."""
         if self.stream is not None:
             return self._library.deliver(self._x, self._b, self.stream)

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _core
 from .._util.show import Brief
-
-Array = npt.NDArray[Any]
+from .._util.types import HostArray
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,13 @@ class CsrVector:
     conic: tuple[float, float, float]  # microseconds of a full load: c0 + c1 k + c2 k^2
     line: tuple[float, float]  # microseconds of a full load: c0 + c1 k
 
-    def extended(self, lengths: Array) -> Array:
+    def extended(self, lengths: HostArray) -> HostArray:
         """Lengths of the rows as they count: short ones as where the line gives what the curve gives."""
         k = np.asarray(lengths, dtype=float)
         curve = self.conic[0] + self.conic[1] * k + self.conic[2] * k**2
         return np.where(k < self.threshold, np.maximum((curve - self.line[0]) / self.line[1], 0.0), k)
 
-    def strips(self, lengths: Array) -> Array:
+    def strips(self, lengths: HostArray) -> HostArray:
         """Microseconds of each strip of `full_load` rows, in the given order."""
         if len(lengths) == 0:
             return np.zeros(0)
@@ -50,7 +48,7 @@ class CsrVector:
         # The last strip, which may be no full load, takes no less than a load of nothing.
         return np.maximum(self.line[0] + self.line[1] * nonzeros / self.full_load, max(self.conic[0], 0.0))
 
-    def time(self, lengths: Array) -> float:
+    def time(self, lengths: HostArray) -> float:
         """Microseconds of a whole matrix: the strips one after the other, equation (*)."""
         return float(self.strips(lengths).sum())
 
@@ -80,7 +78,7 @@ class Ell:
     widths: tuple[int, ...]
     times: tuple[tuple[float, ...], ...]  # microseconds, times[i][j] of rows[i] and widths[j]
 
-    def time(self, rows: Any, width: Any) -> Any:
+    def time(self, rows: object, width: object) -> Any:
         """Microseconds of one or of many shapes; beyond the samples, the last slopes go on."""
         rows, width = np.asarray(rows, float), np.asarray(width, float)
         log_times = np.log(np.array(self.times))
@@ -137,7 +135,7 @@ class Guo2011:
     ell: Ell
     coo: Coo
 
-    def predict(self, lengths: Array) -> dict[str, float]:
+    def predict(self, lengths: HostArray) -> dict[str, float]:
         """Microseconds of a product by format, from the entries of every row."""
         lengths = np.asarray(lengths)
         rows, nnz = len(lengths), int(lengths.sum())
@@ -152,7 +150,7 @@ class Guo2011:
         }
 
 
-def hyb_width(lengths: Array) -> int:
+def hyb_width(lengths: HostArray) -> int:
     """Width of the ELL part: a third of the rows, and 4096, are as long (Bell and Garland 2009)."""
     return _core.hyb_width(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
 
@@ -190,9 +188,9 @@ class Separator(Brief):
     format: str
     csr_rows: int
     time_us: float
-    positions: Array
-    csr_us: Array
-    ell_us: Array
+    positions: HostArray
+    csr_us: HostArray
+    ell_us: HostArray
     whole_us: dict[str, float]
 
 
@@ -201,7 +199,7 @@ _WORTH_CUTTING = 0.95
 
 
 def find_separator(
-    lengths: Array, model: Guo2011, refuses: Callable[[str], bool] = lambda format: False
+    lengths: HostArray, model: Guo2011, refuses: Callable[[str], bool] = lambda format: False
 ) -> Separator:
     """The best of all cuts between strips of full loads, by predicted CSR time above plus ELL time below.
 
@@ -231,14 +229,14 @@ def find_separator(
     return Separator(format, rows, alone, above, csr_us, ell_us, whole)
 
 
-def _polynomial(x: Array, y: Array, degree: int) -> tuple[list[float], float]:
+def _polynomial(x: HostArray, y: HostArray, degree: int) -> tuple[list[float], float]:
     """Coefficients with the least squared relative error, constant first, and that error."""
     powers = x[:, None] ** np.arange(degree + 1)
     coefficients, *_ = np.linalg.lstsq(powers / y[:, None], np.ones(len(y)), rcond=None)
     return coefficients.tolist(), float(np.sum((powers @ coefficients / y - 1) ** 2))
 
 
-def _cell(grid: Array, at: Array) -> tuple[Array, Array]:
+def _cell(grid: HostArray, at: HostArray) -> tuple[HostArray, HostArray]:
     """Cells of a grid that values fall in, and how far into them; beyond the grid, its outermost cells."""
     cell = np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 2)
     return cell, (at - grid[cell]) / (grid[cell + 1] - grid[cell])

@@ -68,7 +68,7 @@ def separator_csr(csr: Any, profile: Profile) -> Separator:
     return find_separator(np.diff(csr.indptr), model, lambda name: isinstance(_cost(csr, name, CPU), str))
 
 
-def cut_by_length(csr: Any, ordinal: int, options: Mapping[str, Any]) -> Choice:
+def cut_by_length(csr: Any, ordinal: int, options: Mapping[str, object]) -> Choice:
     """The choice for format "partitioned": long rows as CSR, short ones as ELLPACK, or one format for all."""
     unknown = set(options) - {"separator"}
     if unknown:
@@ -124,7 +124,7 @@ def predictions(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) 
     return entries
 
 
-def _cost(csr: Any, format: str, ordinal: int) -> dict[str, float] | str:
+def _cost(csr: object, format: str, ordinal: int) -> dict[str, float] | str:
     """What a format costs, or why it refuses the matrix."""
     try:
         return estimate_csr(csr, format, ordinal)
@@ -205,11 +205,11 @@ class Calibration:
             if shape[0] * shape[1] <= self.max_nnz
         ]
 
-    def fit(self, records: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+    def fit(self, records: Mapping[str, Sequence[Record]]) -> dict[str, object]:
         """The parameters of the model, by data type."""
         return {dtype: self._fit(dtype, load, records) for dtype, load in self.loads.items()}
 
-    def _fit(self, dtype: str, load: int, records: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+    def _fit(self, dtype: str, load: int, records: Mapping[str, Sequence[Record]]) -> dict[str, object]:
         csr, ell, coo = ([r for r in records[part] if r["dtype"] == dtype] for part in ("csr", "ell", "coo"))
         csr = [r for r in csr if r["rows"] == load]
         return {

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from .._util.arguments import whole_number, with_hints
 from .._util.show import Brief
+from .._util.types import HostArray
 from ..operator.operator import SparseOperator
 from ..plot.figures import PADDING, axes_or_new, pyplot_module
 from ..plot.matrices import spy
 
-_Array = npt.NDArray[Any]
+if TYPE_CHECKING:  # importing it takes long, and it may be missing
+    from matplotlib.axes import Axes
 
 _FAKE_COLUMN, _FAKE_COORDINATE = 0xFFFF, 0xFFFFFFFF  # in the arrays, as cpp/formats/tsmv/layout.hpp has them
 _OWN, _HALO = "#c0392b", "#e59866"
@@ -49,11 +50,11 @@ class TsmvSchedule(Brief):
     FAKE: ClassVar[int] = -1
     NO_SLOT: ClassVar[int] = -2
 
-    rows: _Array
-    columns: _Array
-    heights: _Array
-    widths: _Array
-    stores: _Array
+    rows: HostArray
+    columns: HostArray
+    heights: HostArray
+    widths: HostArray
+    stores: HostArray
 
     @classmethod
     def of(cls, op: SparseOperator, tile: int = 0) -> TsmvSchedule:
@@ -127,17 +128,17 @@ class TsmvSchedule(Brief):
         return int((self.rows == self.FAKE).sum())
 
 
-def _last_of_slice(real: _Array, slice_of_step: _Array) -> _Array:
+def _last_of_slice(real: HostArray, slice_of_step: HostArray) -> HostArray:
     """Where a thread, which keeps its row to the end of the slice, has its last entry there."""
     later = np.zeros_like(real)
     for step in range(len(real) - 1)[::-1]:
         if slice_of_step[step] == slice_of_step[step + 1]:
             later[step] = later[step + 1] | real[step + 1]
-    last: _Array = real & ~later
+    last: HostArray = real & ~later
     return last
 
 
-def _node_rows(op: SparseOperator, arrays: dict[str, _Array]) -> _Array:
+def _node_rows(op: SparseOperator, arrays: dict[str, HostArray]) -> HostArray:
     """First row of each node, and the number of rows."""
     if len(arrays["node_rows"]):
         return arrays["node_rows"]
@@ -145,7 +146,7 @@ def _node_rows(op: SparseOperator, arrays: dict[str, _Array]) -> _Array:
 
 
 @with_hints
-def tsmv_schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Any = None) -> Any:
+def tsmv_schedule(op: SparseOperator, tile: int = 0, *, threads: int = 32, ax: Axes | None = None) -> Axes:
     """Draw which entry of a tile each thread works on in each step.
 
     Each cell says ``row, column``, or the ranges of a block. Its colour shows the row; a fake entry is grey.
@@ -217,7 +218,7 @@ def _range(first: int, length: int) -> str:
 
 
 @with_hints
-def tsmv_tiles(op: SparseOperator, *, ax: Any = None) -> Any:
+def tsmv_tiles(op: SparseOperator, *, ax: Axes | None = None) -> Axes:
     """Draw the tiles of format ``"tsmv"`` over the entries of the matrix.
 
     The rows and columns of a tile are a square on the diagonal. The columns of its halo, to the left, are
@@ -261,7 +262,7 @@ def tsmv_tiles(op: SparseOperator, *, ax: Any = None) -> Any:
     return ax
 
 
-def _arrays(op: SparseOperator) -> dict[str, _Array]:
+def _arrays(op: SparseOperator) -> dict[str, HostArray]:
     if op.format != "tsmv":
         raise ValueError(
             f"the operator has format {op.format!r}; only 'tsmv' has tiles, see aslinearoperator(A, 'tsmv')"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import whole_number, with_hints
+from .._util.types import HostArray
 from ..inputs.canonical import canonical_csr
 from ..inputs.limits import INDEX_LIMIT
 from ..partition import partitions
-from ..partition.partitions import Array, Partition, Parts, check_powers, row_lengths
+from ..partition.partitions import Partition, Parts, check_powers, row_lengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,11 +45,11 @@ class Submatrices(Parts):
     """
 
     block_size: int
-    offsets: Array
+    offsets: HostArray
     blocks: sp.csr_array = field(repr=False)
     remainder: sp.csr_array = field(repr=False)
 
-    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
+    def storage(self, value_size: int = 8, index_size: int = 4) -> HostArray:
         """Return the bytes of the blocks stored by diagonals, and of the remainder as CSR.
 
         Parameters
@@ -82,7 +82,7 @@ class Submatrices(Parts):
 
 
 @with_hints
-def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
+def by_pmf(A: object, powers: Sequence[float]) -> Partition:
     """Divide the rows in ascending order of length, with non-zeros proportional to each power.
 
     This is Algorithm 3, section 4.2.3.
@@ -121,7 +121,7 @@ def by_pmf(A: Any, powers: Sequence[float]) -> Partition:
 
 
 @with_hints
-def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int = 32) -> Submatrices:
+def by_submatrices(A: object, powers: Sequence[float] = (1, 1), *, block_size: int = 32) -> Submatrices:
     """Separate the blocks on the diagonal from the other entries.
 
     This is Algorithm 4, section 4.2.4. The blocks are stored by diagonals, the remainder as CSR.
@@ -183,7 +183,7 @@ def by_submatrices(A: Any, powers: Sequence[float] = (1, 1), *, block_size: int 
     )
 
 
-def pmf(A: Any) -> tuple[Array, Array]:
+def pmf(A: object) -> tuple[HostArray, HostArray]:
     """Return the probability mass function of the row lengths (Definition 1, section 3.1).
 
     Parameters
@@ -214,14 +214,14 @@ def pmf(A: Any) -> tuple[Array, Array]:
     return occurring, counts / max(len(lengths), 1)
 
 
-def _by_length(lengths: Array) -> Array:
+def _by_length(lengths: HostArray) -> HostArray:
     """The rows in the order of their lengths; rows of equal length keep their order."""
     if len(lengths) and lengths.max() <= np.iinfo(np.uint16).max:
         lengths = lengths.astype(np.uint16)  # which NumPy sorts by counting
     return np.argsort(lengths, kind="stable")
 
 
-def _entries(matrix: sp.csr_array, kept: Array) -> sp.csr_array:
+def _entries(matrix: sp.csr_array, kept: HostArray) -> sp.csr_array:
     """The matrix with some of its entries only."""
     counted = np.concatenate(([0], np.cumsum(kept)))
     arrays = (matrix.data[kept], matrix.indices[kept], counted[matrix.indptr].astype(matrix.indptr.dtype))

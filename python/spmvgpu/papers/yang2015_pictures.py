@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +13,13 @@ from ..partition.partitions import Partition
 from ..plot.figures import PADDING, axes_or_new, panels, pyplot_module
 from .yang2015 import pmf
 
+if TYPE_CHECKING:  # importing it takes long, and it may be missing
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 @with_hints
-def row_lengths(A: Any, *, ax: Any = None) -> Any:
+def row_lengths(A: object, *, ax: Axes | None = None) -> Axes:
     """Draw the distribution of the row lengths.
 
     Parameters
@@ -52,7 +56,7 @@ def row_lengths(A: Any, *, ax: Any = None) -> Any:
 
 
 @with_hints
-def partition_rows(A: Any, partitions: Mapping[str, Partition], *, pixels: int = 800) -> Any:
+def partition_rows(A: object, partitions: Mapping[str, Partition], *, pixels: int = 800) -> Figure:
     """Draw the length of every row, one part after the other, and the padding of each part.
 
     Each part has a colour. Padding, up to the longest row of a part, is grey.
@@ -103,7 +107,7 @@ def partition_rows(A: Any, partitions: Mapping[str, Partition], *, pixels: int =
 
 
 @with_hints
-def partition_densities(partitions: Mapping[str, Partition], *, ax: Any = None) -> Any:
+def partition_densities(partitions: Mapping[str, Partition], *, ax: Axes | None = None) -> Axes:
     """Draw the mean density of partitions as bars, and the density of each part as a dot.
 
     Parameters

@@ -5,18 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .._util.arguments import real_number, whole_number, with_hints
 from .._util.show import Brief
+from .._util.types import HostArray
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
 from ..inputs.limits import INDEX_LIMIT
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,18 +32,18 @@ class Parts(Brief, ABC):
         Number of slots, including padding, E(A_i), formula (5).
     """
 
-    powers: Array
-    rows: Array
-    nnz: Array
-    elements: Array
+    powers: HostArray
+    rows: HostArray
+    nnz: HostArray
+    elements: HostArray
 
     @property
-    def density(self) -> Array:
+    def density(self) -> HostArray:
         """Non-zeros per slot of each part, D(A_i), formula (6). 1 for a part without slots."""
         return np.divide(self.nnz, self.elements, where=self.elements > 0, out=np.ones(len(self.nnz)))
 
     @property
-    def fill(self) -> Array:
+    def fill(self) -> HostArray:
         """Fraction of padded slots of each part, F(A_i) = 1 - D(A_i)."""
         return 1 - self.density
 
@@ -73,7 +70,7 @@ class Parts(Brief, ABC):
         return 100 * float(np.sum(np.abs(self.nnz - targets)[counted] / targets[counted]))
 
     @abstractmethod
-    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
+    def storage(self, value_size: int = 8, index_size: int = 4) -> HostArray:
         """Return the bytes of each part."""
 
     def transfer_time(self, bus_rate: float, value_size: int = 8, index_size: int = 4) -> float:
@@ -140,11 +137,11 @@ class Partition(Parts):
     (array([ 7, 10]), array([10, 14]), 0.71)
     """
 
-    width: Array
-    sets: tuple[Array, ...] = field(repr=False)
+    width: HostArray
+    sets: tuple[HostArray, ...] = field(repr=False)
 
     @classmethod
-    def from_sets(cls, sets: Sequence[Any], lengths: Any, powers: Any = None) -> Partition:
+    def from_sets(cls, sets: Sequence[object], lengths: object, powers: object = None) -> Partition:
         """Make a partition from given sets of rows.
 
         Parameters
@@ -207,7 +204,7 @@ class Partition(Parts):
         count = whole_number("count", count, 0, INDEX_LIMIT)
         check_sets(self.sets, count, "the partition belongs to another matrix: its sets must")
 
-    def storage(self, value_size: int = 8, index_size: int = 4) -> Array:
+    def storage(self, value_size: int = 8, index_size: int = 4) -> HostArray:
         """Return the bytes of each part in ELLPACK with row lengths, DS(A_i), formula (12).
 
         Parameters
@@ -233,12 +230,12 @@ class Partition(Parts):
         array([128, 176])
         """
         check_sizes(value_size, index_size)
-        storage: Array = self.elements * (value_size + index_size) + self.rows * index_size
+        storage: HostArray = self.elements * (value_size + index_size) + self.rows * index_size
         return storage
 
 
 @with_hints
-def by_rows(A: Any, powers: Sequence[float]) -> Partition:
+def by_rows(A: object, powers: Sequence[float]) -> Partition:
     """Divide the rows in their order, with a number of rows proportional to each power.
 
     This is Algorithm 1, section 4.2.1.
@@ -278,7 +275,7 @@ def by_rows(A: Any, powers: Sequence[float]) -> Partition:
 
 
 @with_hints
-def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
+def by_nnz(A: object, powers: Sequence[float]) -> Partition:
     """Divide the rows in their order, with a number of non-zeros proportional to each power.
 
     This is Algorithm 2, section 4.2.2.
@@ -313,7 +310,7 @@ def by_nnz(A: Any, powers: Sequence[float]) -> Partition:
     return in_order(np.arange(len(lengths)), lengths, checked)
 
 
-def row_lengths(A: Any) -> Array:
+def row_lengths(A: object) -> HostArray:
     """Return the number of entries of each row of a matrix.
 
     Duplicate entries count once.
@@ -348,11 +345,11 @@ def row_lengths(A: Any) -> Array:
             row = int(np.argmax(lengths < 0))
             raise ValueError(f"A holds row lengths, which must not be negative; row {row} has {lengths[row]}")
         return lengths.astype(np.int64)
-    row_offsets: Array = canonical_csr(A).indptr
+    row_offsets: HostArray = canonical_csr(A).indptr
     return np.diff(row_offsets).astype(np.int64)
 
 
-def _partition_of(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Partition:
+def _partition_of(sets: tuple[HostArray, ...], lengths: HostArray, powers: HostArray) -> Partition:
     """The partition with these rows in each part."""
     rows = np.array([len(part) for part in sets], dtype=np.int64)
     nnz = np.array([lengths[part].sum() for part in sets], dtype=np.int64)
@@ -360,13 +357,13 @@ def _partition_of(sets: tuple[Array, ...], lengths: Array, powers: Array) -> Par
     return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
 
 
-def in_order(order: Array, lengths: Array, powers: Array) -> Partition:
+def in_order(order: HostArray, lengths: HostArray, powers: HostArray) -> Partition:
     """The partition of rows that are in an order, with non-zeros proportional to each power."""
     ends = _ends_by_nnz(lengths[order], powers)
     return _partition_of(_cut(order, ends, powers), lengths, powers)
 
 
-def _ends_by_nnz(lengths: Array, powers: Array) -> Array:
+def _ends_by_nnz(lengths: HostArray, powers: HostArray) -> HostArray:
     """Where each part ends if its non-zeros shall come nearest to its target."""
     before = np.concatenate(([0], np.cumsum(lengths)))  # non-zeros of all rows before each
     ends = np.zeros(len(powers), dtype=np.int64)
@@ -382,18 +379,18 @@ def _ends_by_nnz(lengths: Array, powers: Array) -> Array:
     return ends
 
 
-def _cut(order: Array, ends: Array, powers: Array) -> tuple[Array, ...]:
+def _cut(order: HostArray, ends: HostArray, powers: HostArray) -> tuple[HostArray, ...]:
     """The rows of each part in ascending order; what is left over goes to the last one that has power."""
     ends[np.flatnonzero(powers)[-1] :] = len(order)
     return tuple(np.sort(rows) for rows in np.split(order, ends[:-1]))
 
 
-def check_sizes(value_size: Any, index_size: Any) -> None:
+def check_sizes(value_size: object, index_size: object) -> None:
     for name, size in (("value_size", value_size), ("index_size", index_size)):
         whole_number(name, size, 1, 1024)
 
 
-def check_powers(powers: Any) -> Array:
+def check_powers(powers: object) -> HostArray:
     """Computing powers as an array of float64, checked."""
     checked = as_array("powers", powers)
     if checked.ndim != 1 or checked.dtype.kind not in "biuf" or len(checked) == 0:
@@ -406,24 +403,24 @@ def check_powers(powers: Any) -> Array:
     return checked
 
 
-def targets_of(powers: Array, amount: int, up_to: bool = False) -> Array:
+def targets_of(powers: HostArray, amount: int, up_to: bool = False) -> HostArray:
     """What each processor should get of an amount, or all up to each.
 
     To a millionth: so powers 0.1, 0.2 and 0.6 cut where 1, 2 and 6 do.
     """
     scaled = powers / powers.max()
-    targets: Array = (np.cumsum(scaled) if up_to else scaled) * (amount / scaled.sum())
+    targets: HostArray = (np.cumsum(scaled) if up_to else scaled) * (amount / scaled.sum())
     return np.round(targets, 6)
 
 
-def _row_indices(rows: Any) -> Array:
+def _row_indices(rows: object) -> HostArray:
     indices = as_array("one of sets", rows)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise TypeError(f"sets must be sequences of row numbers, not {rows!r}")
     return indices.astype(np.int64)
 
 
-def check_sets(sets: Sequence[Array], count: int, who: str) -> None:
+def check_sets(sets: Sequence[HostArray], count: int, who: str) -> None:
     """Raise ValueError, with `who` as in "the sets must", unless the sets hold each of `count` rows once."""
     every = np.concatenate(sets)
     outside = every[(every < 0) | (every >= count)]

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arguments import with_hints
+from .._util.types import HostArray
 from ..formats import needs_symmetry
 from ..operator.construct import aslinearoperator
 from .figures import PADDING, axes_or_new, panels, pyplot_module
+
+if TYPE_CHECKING:  # importing it takes long, and it may be missing
+    from matplotlib.axes import Axes
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
 
 _BLUE = "#2a5db0"
 _WARP = 32  # slots that the threads of a warp read together
 
 
 @with_hints
-def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) -> Any:
+def spy(A: Any, *, ax: Axes | None = None, pixels: int = 400, title: str | None = None) -> Axes:
     """Draw the sparsity pattern of a matrix.
 
     A small matrix is drawn entry by entry. A large one is divided into at most `pixels` by `pixels` cells; a
@@ -63,7 +68,11 @@ def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) 
 
     density, filled = _density(matrix, pixels)
     # Edges at half-integers, so that the tick of a row or column points at the middle of its entries.
-    placing = {"extent": (-0.5, cols - 0.5, rows - 0.5, -0.5), "interpolation": "nearest", "aspect": "auto"}
+    placing: dict[str, Any] = {
+        "extent": (-0.5, cols - 0.5, rows - 0.5, -0.5),
+        "interpolation": "nearest",
+        "aspect": "auto",
+    }
     if density.shape == (rows, cols):
         ax.imshow(np.ma.masked_equal(filled > 0, 0), cmap=_one_colour(), vmin=0, vmax=1, **placing)
     else:
@@ -78,7 +87,7 @@ def spy(A: Any, *, ax: Any = None, pixels: int = 400, title: str | None = None) 
 
 
 @with_hints
-def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> Any:
+def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> Figure:
     """Draw how a format lays out the entries of a small matrix in memory, padding included.
 
     Each slot of an array of values is a cell. Its colour shows the row of the entry; padding is grey.
@@ -153,7 +162,7 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> A
     return figure
 
 
-def _numbers_in(array: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _numbers_in(array: HostArray, numbers: HostArray) -> HostArray:
     """The number of the entry in every slot of an array of values, or of bytes; 0 where there is none."""
     is_packed = array.dtype == np.uint8
     if not is_packed and array.dtype.kind != "f":
@@ -167,8 +176,8 @@ def _numbers_in(array: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArr
 
 @with_hints
 def residual_history(
-    residuals: Sequence[float], *, ax: Any = None, rtol: float | None = None, label: str | None = None
-) -> Any:
+    residuals: Sequence[float], *, ax: Axes | None = None, rtol: float | None = None, label: str | None = None
+) -> Axes:
     """Draw the relative residual over the iterations, on a logarithmic scale.
 
     Parameters
@@ -205,7 +214,7 @@ def residual_history(
     return ax
 
 
-def _line_length(array: Any, row_of: Any) -> int:
+def _line_length(array: HostArray, row_of: HostArray) -> int:
     """Slots from one column of a padded format to the next, or a warp's where rows are contiguous."""
     slots = np.flatnonzero(array)
     entry = array[slots].astype(np.int64) - 1
@@ -221,7 +230,7 @@ def _line_length(array: Any, row_of: Any) -> int:
     return rounded if len(array) % rounded == 0 else common
 
 
-def _density(matrix: sp.coo_array, pixels: int) -> tuple[Any, Any]:
+def _density(matrix: sp.coo_array, pixels: int) -> tuple[HostArray, HostArray]:
     """Fraction of filled places and number of entries per cell, `pixels` cells along an axis at most."""
     rows, cols = matrix.shape
     height, width = min(rows, pixels), min(cols, pixels)
@@ -234,7 +243,7 @@ def _density(matrix: sp.coo_array, pixels: int) -> tuple[Any, Any]:
     return filled / np.outer(tall, wide), filled
 
 
-def _one_colour() -> Any:
+def _one_colour() -> ListedColormap:
     from matplotlib.colors import ListedColormap
 
     return ListedColormap([_BLUE])
